@@ -9,8 +9,11 @@ use serde_json::Value;
 /// Shorter forms are not looked for: they are found in anything, and hiding them would show them.
 const SHORTEST: usize = 6;
 
+/// How long lines are where encoded text is wrapped: by `base64`, by `openssl` and in keys, by `xxd -p`.
+const COLUMNS: [usize; 3] = [76, 64, 60];
+
 /// Every form of `secrets` to look for, the longest first: as they are, percent-encoded, quoted as JSON, in hex, and in
-/// base64 wherever they stand in what was encoded.
+/// base64 wherever they stand in what was encoded, also where lines of that are wrapped.
 ///
 /// Of a text of several lines each line is a secret: outputs are seldom cut elsewhere, and quoted in many ways between them.
 pub fn forms(secrets: &[String]) -> Vec<String> {
@@ -27,13 +30,31 @@ pub fn forms(secrets: &[String]) -> Vec<String> {
         forms.extend([secret.to_owned(), quoted.replace('/', "\\/"), quoted, secret.replace(' ', "+")]);
         forms.extend([small, percent.replace("%20", "+"), percent]);
         let hex = hex::encode(secret);
-        forms.extend([hex.to_uppercase(), hex]);
-        forms.extend(in_base64(secret));
+        let encoded: Vec<String> = in_base64(secret).chain([hex.to_uppercase(), hex]).collect();
+        forms.extend(encoded.iter().flat_map(|form| wrapped(form)));
+        forms.extend(encoded);
     }
     forms.retain(|form| form.len() >= SHORTEST);
     forms.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
     forms.dedup();
     forms
+}
+
+/// `form` in lines as programs make them, wherever it begins in one of them.
+fn wrapped(form: &str) -> impl Iterator<Item = String> {
+    COLUMNS.into_iter().flat_map(move |columns| {
+        (1..=columns.min(form.len().saturating_sub(1))).map(move |first| {
+            let (head, mut rest) = form.split_at(first);
+            let mut text = head.to_owned();
+            while !rest.is_empty() {
+                let (line, behind) = rest.split_at(rest.len().min(columns));
+                text.push('\n');
+                text.push_str(line);
+                rest = behind;
+            }
+            text
+        })
+    })
 }
 
 fn percent(text: &str, kept: &str, escape: impl Fn(u8) -> String) -> String {
