@@ -227,7 +227,9 @@ fn show(place: &Place, row: &Row, form: Form) -> anyhow::Result<ExitCode> {
     }
     writeln!(out, "\nAllow it with `countersign gates allow {id} --data {}`.", place.folder.display())?;
     for rule in &row.proposals {
-        writeln!(out, "Whatever matches \"{}\", from now on: add `--scope always --rule '{}'`.", one(rule), one(rule))?;
+        // An agent wrote part of it, and somebody may paste it into a shell.
+        let quoted = one(rule).replace('\'', r"'\''");
+        writeln!(out, "Whatever matches \"{}\", from now on: add `--scope always --rule '{quoted}'`.", one(rule))?;
     }
     Ok(ExitCode::SUCCESS)
 }
