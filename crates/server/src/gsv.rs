@@ -144,6 +144,11 @@ impl Door {
         self.settings.token().is_some() || self.site.config.gateway.is_loopback()
     }
 
+    /// Whether peers have to show a token.
+    pub(crate) fn asks_for_token(&self) -> bool {
+        self.settings.token().is_some()
+    }
+
     /// Whether a peer may connect that shows this token, or none. Each that may not is counted.
     fn trusts(&self, shown: Option<&str>, from: IpAddr) -> bool {
         if self.is_limited(from) {

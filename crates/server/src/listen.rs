@@ -161,6 +161,8 @@ async fn websockets(State(doors): State<Arc<Doors>>, request: Request, next: Nex
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     let is_peers = request.uri().path() == PEERS;
+    // Where nobody has to show anything a page of another program on this machine would have all of the door.
+    let is_strange = is_peers && !doors.gsv.asks_for_token() && !doors.hosts.is_own_page(&request);
     let upgrade = match WebSocketUpgrade::from_request(request, &()).await {
         Ok(upgrade) => upgrade,
         Err(refused) => return refused.into_response(),
@@ -170,6 +172,9 @@ async fn websockets(State(doors): State<Arc<Doors>>, request: Request, next: Nex
         if !doors.gsv.is_open() {
             let why = "No clients.token is configured: this door is open on loopback only.\n";
             return (StatusCode::FORBIDDEN, why).into_response();
+        }
+        if is_strange {
+            return (StatusCode::FORBIDDEN, guard::FOREIGN).into_response();
         }
         guest.patience.hand_over();
         let door = Arc::clone(&doors.gsv);

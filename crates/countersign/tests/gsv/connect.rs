@@ -119,6 +119,20 @@ fn a_page_of_somebody_else_is_refused() {
     assert_eq!(refused.err(), Some(403));
 }
 
+/// A page of another program on this machine has no token to show; where none is asked for it would have all of the door.
+#[test]
+fn a_page_of_another_port_is_refused_where_no_token_is_asked_for() {
+    for (more, want) in [("", Some(403)), ("clients: { token: secret-of-clients }\n", None)] {
+        let scene = Scene::with(more);
+        let gateway = scene.start();
+        for origin in ["http://localhost:3000", "http://127.5.5.5:1"] {
+            assert_eq!(Peer::line_with(&gateway, &[("Origin", origin)]).err(), want, "{origin}");
+        }
+        let own = format!("http://{}", gateway.address);
+        assert_eq!(Peer::line_with(&gateway, &[("Origin", &own)]).err(), None);
+    }
+}
+
 #[test]
 fn frames_without_an_id_are_passed_over_and_all_others_are_answered() {
     let scene = Scene::new();

@@ -161,6 +161,21 @@ fn a_changed_token_counts_at_once_and_one_that_is_lost_lets_nobody_in() {
     assert!(matches!(peer.read(), Heard::Frame(_)));
 }
 
+/// Whoever showed the token of before has to show the new one; whoever set it has not.
+#[test]
+fn a_changed_token_ends_the_connections_that_showed_another() {
+    let scene = Scene::new();
+    let (gateway, mut peer) = scene.client();
+    let mut other = Peer::client(&gateway, "other");
+    let mut node = Peer::node(&gateway, "kitchen", &["Read"]);
+    set(&mut peer, "auth.token", json!("second"));
+    for gone in [&mut other, &mut node] {
+        let end = std::iter::repeat_with(|| gone.read()).find(|heard| !matches!(heard, Heard::Frame(_)));
+        assert!(matches!(&end, Some(Heard::Closed(4001, _))), "{end:?}");
+    }
+    assert_eq!(get(&mut peer, "timeouts.toolMs"), json!(60_000));
+}
+
 /// As a crash between writing the file and recording the change leaves it.
 #[test]
 fn a_secret_that_is_not_in_the_record_does_not_count() {

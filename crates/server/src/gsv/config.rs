@@ -5,10 +5,11 @@ use std::sync::Arc;
 use countersign_protocol::{
     Json,
     gsv::{
-        Fault, Method, Request, code,
+        Fault, Method, Request, close, code,
         settings::{Done, got},
     },
 };
+use secrecy::ExposeSecret as _;
 
 use super::{Door, dispatch::Answer, missing, peer::Peer};
 
@@ -18,9 +19,18 @@ pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, r
         Request::ConfigGet(get) => Ok(Json::of(&got(&door.settings.tree(), get.path.as_ref()))),
         Request::ConfigSet(set) => {
             let done = Done::of(&set.path);
-            let (door, by) = (Arc::clone(door), peer.principal());
+            let (door, peer) = (Arc::clone(door), Arc::clone(peer));
             // What was begun is done, whether or not whoever asked is still there.
-            let work = tokio::spawn(async move { door.settings.set(&door.site, by, &set).await });
+            let work = tokio::spawn(async move {
+                let token = || door.settings.token().map(|token| token.expose_secret().to_owned());
+                let before = token();
+                let done = door.settings.set(&door.site, peer.principal(), &set).await;
+                if token() != before {
+                    // Who showed the one of before has shown nothing that counts. Whoever changed it knows the new one.
+                    door.roster.close_others(&peer, close::UNAUTHORIZED, close::UNAUTHORIZED_REASON);
+                }
+                done
+            });
             work.await.map_err(|error| Fault::new(code::FAILED, error.to_string()))??;
             Ok(Json::of(&done))
         }

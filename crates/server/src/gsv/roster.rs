@@ -65,6 +65,12 @@ impl Roster {
         before
     }
 
+    /// Has every connection but that of `peer` closed.
+    pub(super) fn close_others(&self, peer: &Peer, code: u16, reason: &str) {
+        let others = self.seats.lock();
+        others.values().filter(|other| other.number != peer.number).for_each(|other| other.close(code, reason));
+    }
+
     /// Whether a peer has its place.
     pub(super) fn is_seated(&self, peer: &Peer) -> bool {
         self.seats.lock().get(&Seat::of(&peer.connect)).is_some_and(|seated| seated.number == peer.number)

@@ -17,12 +17,14 @@ use super::Doors;
 use crate::web::{CROSS_ORIGIN, Problem};
 
 /// What a page of somebody else's is told, but where a door has words of its own.
-const FOREIGN: &str = "This origin may not speak to the gateway.\n";
+pub(super) const FOREIGN: &str = "This origin may not speak to the gateway.\n";
 
 /// The names that a gateway answers to.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
     names: BTreeSet<String>,
+    /// Those of them that the owner gave.
+    given: BTreeSet<String>,
     /// Whether every address of this machine is one of them: it listens on all.
     any_address: bool,
 }
@@ -31,9 +33,27 @@ impl Hosts {
     /// Loopback names, the address that is bound, and `more`.
     pub fn new(bound: IpAddr, more: impl IntoIterator<Item = String>) -> Self {
         let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
-        let names =
-            loopback.into_iter().chain([bound.to_string()]).chain(more.into_iter().map(|name| name.to_lowercase()));
-        Self { names: names.collect(), any_address: bound.is_unspecified() }
+        let given: BTreeSet<String> = more.into_iter().map(|name| name.to_lowercase()).collect();
+        let names = loopback.into_iter().chain([bound.to_string()]).chain(given.iter().cloned()).collect();
+        Self { names, given, any_address: bound.is_unspecified() }
+    }
+
+    /// Whether no page sent this, or one of our own: from where it was asked for, with the same port, or from a name that the owner gave.
+    pub(super) fn is_own_page(&self, request: &Request) -> bool {
+        let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or("?"));
+        let host = text(header::HOST).or_else(|| request.uri().authority().map(|authority| authority.as_str()));
+        text(header::ORIGIN).is_none_or(|origin| self.is_own(origin, host))
+    }
+
+    fn is_own(&self, origin: &str, host: Option<&str>) -> bool {
+        let Some((scheme, authority)) = origin.split_once("://") else { return false };
+        let usual = if scheme == "https" { ":443" } else { ":80" };
+        let plain = |name: &str| {
+            let name = name.to_lowercase();
+            name.strip_suffix(usual).map_or_else(|| name.clone(), str::to_owned)
+        };
+        host.is_some_and(|host| plain(host) == plain(authority))
+            || self.given.contains(&host_of(authority).to_lowercase())
     }
 
     /// Looks whether a request may be heard.
@@ -104,6 +124,22 @@ pub(super) async fn check(State((doors, is_tls)): State<(Arc<Doors>, bool)>, req
 #[cfg(test)]
 mod tests {
     use super::{Hosts, allows};
+
+    #[test]
+    fn a_page_of_another_program_of_this_machine_is_not_our_own() {
+        let hosts = Hosts::new("127.0.0.1".parse().unwrap(), ["gate.example.org".to_owned()]);
+        for (origin, host, want) in [
+            ("http://localhost:8443", "localhost:8443", true),
+            ("http://LOCALHOST:80", "localhost", true),
+            ("https://gate.example.org", "localhost:8443", true),
+            ("http://localhost:3000", "localhost:8443", false),
+            ("http://127.5.5.5:1", "localhost:8443", false),
+            ("http://127.0.0.1:8443", "localhost:8443", false),
+            ("null", "localhost:8443", false),
+        ] {
+            assert_eq!(hosts.is_own(origin, Some(host)), want, "{origin} at {host}");
+        }
+    }
 
     #[test]
     fn only_names_of_the_gateway_are_answered() {

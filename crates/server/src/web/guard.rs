@@ -143,7 +143,9 @@ fn is_foreign(guard: &Guard, parts: &Parts) -> Option<Response> {
     let host = text(&parts.headers, header::HOST.as_str());
     let from = text(&parts.headers, "origin").or_else(|| text(&parts.headers, "referer"));
     let is_foreign = from.is_some_and(|from| !guard.auth.is_ours(from, host));
-    if is_foreign || text(&parts.headers, "sec-fetch-site") == Some("cross-site") {
+    // Of a page of another port of this machine, or of a neighbour of our name, that leaves out where it is from.
+    let hides = from.is_none() && text(&parts.headers, "sec-fetch-site") == Some("same-site");
+    if is_foreign || hides || text(&parts.headers, "sec-fetch-site") == Some("cross-site") {
         return Some(refused(parts, CROSS_ORIGIN));
     }
     None
