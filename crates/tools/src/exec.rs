@@ -23,7 +23,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-pub use descendants::{descendants, descends};
+pub use descendants::{commands, descendants, descends, is_command};
 pub(crate) use script::quote;
 pub(crate) use wards::spawn;
 pub use wards::{bury, take_in};
@@ -61,6 +61,19 @@ pub(crate) fn begun() {
 /// Whether this process ever started an exec child: if not, no command runs on its behalf.
 pub fn has_begun() -> bool {
     BEGUN.load(Ordering::SeqCst)
+}
+
+/// Whether others on this machine may run commands for agents.
+static ELSEWHERE: AtomicBool = AtomicBool::new(false);
+
+/// Notes that another process of this machine runs commands for agents: a node, for one.
+pub fn begins_elsewhere() {
+    ELSEWHERE.store(true, Ordering::SeqCst);
+}
+
+/// Whether another process of this machine is known to run commands for agents.
+pub fn has_begun_elsewhere() -> bool {
+    ELSEWHERE.load(Ordering::SeqCst)
 }
 
 /// Is the exec child. To be called before anything else in the process: it starts no runtime and needs no

@@ -85,6 +85,38 @@ fn a_call_that_was_allowed_is_done_once_although_its_node_was_killed_meanwhile()
     scene.place.verify();
 }
 
+/// What a node on the gateway's own machine runs is a command of an agent too: it answers nobody's gate, over the port or the socket.
+#[test]
+fn a_command_of_a_node_on_this_machine_decides_nothing() {
+    let scene = Scene::ruled(RULES);
+    let (gateway, mut client) = scene.client();
+    let _machine = Machine::start(&scene, &gateway);
+    comes(&mut client);
+    let waits = call("c0", "desk__Bash", &json!({ "command": "echo once >> marks" }));
+    scene.provider.script([Reply::new(vec![waits])]);
+    talk(&mut client, "s", "please", "r-1");
+    let gate = scene.place.people(&["gates", "list", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
+    let (address, port) = (&gateway.address, gateway.address.rsplit_once(':').unwrap().1);
+    let over_port = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'POST /api/v1/gates/{gate}/allow HTTP/1.1\\r\\nhost: {address}\\r\\n\
+         content-type: application/json\\r\\ncontent-length: 2\\r\\nconnection: close\\r\\n\\r\\n{{}}' >&3; cat <&3"
+    );
+    let over_socket = format!(
+        "{} gates allow {gate} --data {} 2>&1",
+        env!("CARGO_BIN_EXE_countersign"),
+        scene.place.data().display()
+    );
+    for (number, command) in [format!("bash -c \"{over_port}\""), over_socket].into_iter().enumerate() {
+        let tries = call("c1", "desk__Bash", &json!({ "command": command }));
+        scene.provider.script([Reply::new(vec![tries]), say("tried")]);
+        let run = format!("r-t{number}");
+        talk(&mut client, &format!("t{number}"), "try", &run);
+        let told = scene.provider.last().result("c1").unwrap();
+        assert!(told.contains("which may not decide"), "{told}");
+    }
+    assert_eq!(scene.place.people(&["gates", "list", "--json"]).json()[0]["id"], gate.as_str());
+}
+
 #[test]
 fn what_was_done_while_the_gateway_was_away_is_in_its_nodes_journal() {
     let scene = Scene::ruled(RULES);

@@ -110,7 +110,12 @@ async fn handshake(door: &Arc<Door>, socket: &mut WebSocket, guest: &Guest) -> R
                     Ok(connect) if connect.mode() != Mode::Client && !guest.peer.may_decide().await => {
                         frame::refusal(&id, &Fault::new(code::FORBIDDEN, listen::peer::REFUSED))
                     }
-                    Ok(connect) => return Ok((id, connect)),
+                    Ok(connect) => {
+                        if connect.mode() == Mode::Node {
+                            listen::peer::node_came(guest.from);
+                        }
+                        return Ok((id, connect));
+                    }
                     Err(fault) => {
                         let is_over = fault.code == code::UNAUTHORIZED;
                         let is_limited = is_over && door.is_limited(from);

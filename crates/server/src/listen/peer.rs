@@ -1,8 +1,8 @@
 //! Who sits at the other end of a connection from this machine: a command that an agent of ours runs, or somebody else.
 //!
 //! Commands of agents have the rights of the gateway's user, and what a person would answer with lies open to them. So
-//! whatever descends from this process decides nothing over its own port or socket; nor does this process itself, which
-//! connects where commands ask its proxy to. Where the system cannot tell any more who that was, because it did not wait
+//! whatever descends from this process decides nothing over its own port or socket; nor does what a node on this machine, or another
+//! door, runs for its agents; nor does this process itself, which connects where commands ask its proxy to. Where the system cannot tell any more who that was, because it did not wait
 //! for its answer, it counts as one of them.
 
 use std::{
@@ -44,20 +44,38 @@ impl Peer {
 
 /// Whether whoever connected to a local socket is none of the commands that agents run. `pid` is as the system says it.
 pub(crate) fn may_decide(pid: Option<i32>) -> bool {
-    if !exec::has_begun() {
-        return true;
-    }
     match pid {
         // It is in no namespace of ours, and so none of ours.
         Some(0) => true,
-        Some(pid) => exec::descends(pid) == Some(false),
-        None => false,
+        Some(pid) if exec::is_command(pid) => false,
+        Some(pid) => !exec::has_begun() || exec::descends(pid) == Some(false),
+        None => !exec::has_begun(),
+    }
+}
+
+/// Notes that a node came from this address: on this machine it runs commands of agents that are none of our descendants.
+pub(crate) fn node_came(theirs: SocketAddr) {
+    if is_of_this_machine(theirs) {
+        exec::begins_elsewhere();
     }
 }
 
 fn look(theirs: SocketAddr, ours: SocketAddr) -> bool {
     // Without a command there is nobody whom this could be.
-    !exec::has_begun() || is_no_descendant(theirs, ours)
+    (!exec::has_begun() || is_no_descendant(theirs, ours))
+        && (!exec::has_begun_elsewhere() || is_no_command(theirs, ours))
+}
+
+/// Whether no command that others run on this machine for agents has the other end of a connection open. One that cannot be looked at,
+/// because it is of another user, is not taken for the one.
+fn is_no_command(theirs: SocketAddr, ours: SocketAddr) -> bool {
+    let Ok(Some(socket)) = find(theirs, ours) else { return true };
+    let wanted = format!("socket:[{}]", socket.inode);
+    let has_it = |pid: i32| {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        threads.into_iter().any(|thread| has_open(&thread.path(), &wanted).unwrap_or(false))
+    };
+    !exec::commands().into_iter().any(has_it)
 }
 
 fn is_no_descendant(theirs: SocketAddr, ours: SocketAddr) -> bool {

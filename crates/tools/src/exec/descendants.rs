@@ -112,6 +112,34 @@ pub fn descends(pid: i32) -> Option<bool> {
     None
 }
 
+/// Whether `pid` is an exec child, of whichever process, or descends from one: what a node or another door runs for its agents.
+pub fn is_command(pid: i32) -> bool {
+    let mut at = pid;
+    while at > 1 {
+        if is_exec_child(at) {
+            return true;
+        }
+        // What lost its parent meanwhile belongs to another, which is looked at by the next.
+        let Some(process) = one(at) else { return false };
+        at = process.parent;
+    }
+    false
+}
+
+/// All that [`is_command`] is true of, in no order.
+pub fn commands() -> Vec<i32> {
+    let processes = all();
+    let begins: Vec<i32> = processes.iter().map(|process| process.pid).filter(|pid| is_exec_child(*pid)).collect();
+    let below = begins.iter().flat_map(|child| below(*child, &processes)).map(Pid::as_raw);
+    begins.iter().copied().chain(below).collect()
+}
+
+/// An exec child is known by its first argument, which nothing below it can change.
+fn is_exec_child(pid: i32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).nth(1) == Some(super::Launcher::ARGUMENT.as_bytes())
+}
+
 fn one(pid: i32) -> Option<Process> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -163,11 +191,39 @@ fn below(root: i32, processes: &[Process]) -> Vec<Pid> {
 
 #[cfg(test)]
 mod tests {
-    use nix::unistd::Pid;
+    use std::{
+        io::{BufRead as _, BufReader},
+        process::{Command, Stdio},
+    };
 
-    use std::process::Command;
+    use nix::{
+        sys::signal::{Signal, kill},
+        unistd::Pid,
+    };
 
-    use super::{below, descendants, descends, parse};
+    use super::{below, commands, descendants, descends, is_command, parse};
+
+    #[test]
+    fn what_an_exec_child_runs_is_a_command_whoever_started_it() {
+        let place = tempfile::tempdir().unwrap();
+        // A shell reads the script of this name, and so has the argument by which an exec child is known.
+        std::fs::write(place.path().join("__exec"), "sleep 600 & echo $!; wait").unwrap();
+        let mut child = Command::new("sh");
+        child.arg("__exec").current_dir(place.path()).stdout(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        let command: i32 = said.trim().parse().unwrap();
+        let found = commands();
+        for pid in [child.id().cast_signed(), command] {
+            assert!(is_command(pid) && found.contains(&pid), "{pid}");
+        }
+        let own = Pid::this().as_raw();
+        assert!(!is_command(own) && !found.contains(&own) && !is_command(1));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        kill(Pid::from_raw(command), Signal::SIGKILL).unwrap();
+    }
 
     #[test]
     fn what_this_process_started_descends_from_it_until_it_is_gone() {
