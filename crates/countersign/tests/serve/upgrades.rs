@@ -62,3 +62,51 @@ fn a_record_of_an_earlier_version_is_whole_and_goes_on() {
         }
     }
 }
+
+/// A gate of every kind that a gateway has, jobs, a node, an account of a chat network, and a denial that binds.
+#[test]
+fn a_record_with_everything_that_may_wait_goes_on() {
+    const NAME: &str = "2026-11-25.db";
+    const HEAD: &str = "104:e891f9718320330ea9612b963e3828fec0aab56ad98641a37fb9f349cb2ea886";
+    for (form, back) in BACK {
+        let place = Place::with("model: { provider: demo, id: scripted-1 }", crate::place::RULES);
+        fs::create_dir(place.data()).unwrap();
+        fs::copy(format!("{}/tests/logs/{NAME}", env!("CARGO_MANIFEST_DIR")), place.log()).unwrap();
+        rusqlite::Connection::open(place.log()).unwrap().execute_batch(back).unwrap();
+        let log = place.log();
+        let verify = || {
+            let said = place.run(&["audit", "verify", "--json", "--log", log.to_str().unwrap(), "--head", HEAD]);
+            assert_eq!((said.code, &said.json()["flaw"]), (Some(0), &Value::Null), "{form}: {said:?}");
+        };
+        verify();
+
+        let mut gateway = Gateway::start(&place);
+        let waits = place.gates();
+        let of = |text: &str| {
+            let found = waits.iter().find(|gate| gate["title"].as_str().unwrap().contains(text));
+            let found = found.unwrap_or_else(|| panic!("{form}: nothing that says {text:?} waits in {waits:?}"));
+            (found["kind"].as_str().unwrap().to_owned(), found["id"].as_str().unwrap().to_owned())
+        };
+        let kinds: Vec<String> =
+            ["turn", "desk__Bash", "Which stove?", "Bob (bob)", "agent:kitchen"].map(|text| of(text).0).into();
+        assert_eq!(kinds, ["approval", "approval", "question", "pairing", "budget"], "{form}");
+        assert!(place.people(&["grants", "denials"]).out.contains("turn(cellar, open)"), "{form}");
+        let (_, door) = of("turn");
+        place.allow(&door);
+        place.service.wait("/turn/door", 1);
+        let (_, stove) = of("Which stove?");
+        let answered = place.people(&["gates", "answer", &stove, "left"]);
+        assert_eq!(answered.code, Some(0), "{form}: {answered:?}");
+        for text in ["Bob (bob)", "agent:kitchen"] {
+            let allowed = place.people(&["gates", "allow", &of(text).1]);
+            assert_eq!(allowed.code, Some(0), "{form}: {allowed:?}");
+        }
+        // Who was let go on is asked about again.
+        let mut kitchen = Agent::join(&gateway, crate::place::KITCHEN);
+        kitchen.request(30, "turn", json!({ "thing": "attic", "way": "open" }));
+        let title = place.waits(2).iter().map(|gate| gate["subject"].to_string()).collect::<String>();
+        assert!(title.contains("turn(attic, open)") && title.contains("sh build.sh"), "{form}: {title}");
+        assert_eq!(gateway.stop().code, Some(0), "{form}");
+        verify();
+    }
+}
