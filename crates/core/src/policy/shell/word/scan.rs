@@ -303,31 +303,43 @@ impl Scanner<'_> {
     /// What stands in `$'…'`, from its first quote on.
     fn ansi(&mut self) {
         self.at += 1;
+        // Bytes make letters together: `\xc3\xa9` is one.
+        let mut bytes = Vec::new();
         while let Some(c) = self.next().filter(|c| *c != '\'') {
-            if c != '\\' {
-                self.word.value.push(c);
-            } else if let Some(c) = self.escape() {
-                self.word.value.push(c);
-            } else {
-                self.disguise();
-            }
+            let c = match c {
+                '\\' => match self.escape() {
+                    Some(Escaped::Byte(byte)) => {
+                        bytes.push(byte);
+                        continue;
+                    }
+                    Some(Escaped::Letter(c)) => c,
+                    None => {
+                        self.disguise();
+                        continue;
+                    }
+                },
+                c => c,
+            };
+            self.word.value.push_str(&String::from_utf8_lossy(&std::mem::take(&mut bytes)));
+            self.word.value.push(c);
         }
+        self.word.value.push_str(&String::from_utf8_lossy(&bytes));
     }
 
-    /// What an escape stands for. None for the end of the text (a zero ends it in bash), what depends on the locale, bytes that
-    /// are no character, and what some versions of bash know and others do not.
-    fn escape(&mut self) -> Option<char> {
+    /// What an escape stands for. None for the end of the text (a zero ends it in bash), and for what some versions of bash know and
+    /// others do not.
+    fn escape(&mut self) -> Option<Escaped> {
         let c = self.next()?;
         let (radix, most) = match c {
-            'n' => return Some('\n'),
-            't' => return Some('\t'),
-            'r' => return Some('\r'),
-            'a' => return Some('\u{7}'),
-            'b' => return Some('\u{8}'),
-            'e' | 'E' => return Some('\u{1b}'),
-            'f' => return Some('\u{c}'),
-            'v' => return Some('\u{b}'),
-            '\\' | '\'' | '"' | '?' => return Some(c),
+            'n' => return Some(Escaped::Letter('\n')),
+            't' => return Some(Escaped::Letter('\t')),
+            'r' => return Some(Escaped::Letter('\r')),
+            'a' => return Some(Escaped::Letter('\u{7}')),
+            'b' => return Some(Escaped::Letter('\u{8}')),
+            'e' | 'E' => return Some(Escaped::Letter('\u{1b}')),
+            'f' => return Some(Escaped::Letter('\u{c}')),
+            'v' => return Some(Escaped::Letter('\u{b}')),
+            '\\' | '\'' | '"' | '?' => return Some(Escaped::Letter(c)),
             'x' => (16, 2),
             'u' => (16, 4),
             'U' => (16, 8),
@@ -343,7 +355,18 @@ impl Scanner<'_> {
             code = code * radix + digit;
             self.at += 1;
         }
-        // No digit comes to a zero too.
-        char::from_u32(code).filter(|c| c.is_ascii() && *c != '\0')
+        match (c, code) {
+            // No digit comes to a zero too.
+            (_, 0) => None,
+            ('u' | 'U', _) => char::from_u32(code).map(Escaped::Letter),
+            _ => u8::try_from(code).ok().map(Escaped::Byte),
+        }
     }
+}
+
+/// What an escape in `$'…'` stands for.
+enum Escaped {
+    Letter(char),
+    /// Part of a letter, or one.
+    Byte(u8),
 }
