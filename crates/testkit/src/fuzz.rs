@@ -16,7 +16,7 @@ pub use targets::TARGETS;
 pub struct Target {
     /// What it is called; its corpus is in a folder of that name.
     pub name: &'static str,
-    /// How many inputs are enough for a test that takes a second or two.
+    /// How many inputs are enough for a test that takes some ten seconds.
     pub short: u64,
     /// Panics for a finding.
     pub decode: fn(&[u8]),

@@ -8,13 +8,13 @@ use super::Target;
 pub const TARGETS: &[Target] = &[
     Target {
         name: "lines",
-        short: 20000,
+        short: 200000,
         decode: countersign_protocol::lines::fuzz,
         words: &["\n", "\r\n", "\r", "\n\n", "\u{2028}", "\u{feff}", "{}", "\0"],
     },
     Target {
         name: "commands",
-        short: 6000,
+        short: 150000,
         decode: countersign_protocol::omp::command::fuzz,
         words: &[
             "\"type\":",
@@ -28,7 +28,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "gjc-commands",
-        short: 1500,
+        short: 25000,
         decode: countersign_protocol::gjc::command::fuzz,
         words: &[
             "\"type\":",
@@ -44,7 +44,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "session-file",
-        short: 1500,
+        short: 30000,
         decode: countersign_protocol::omp::session_file::fuzz,
         words: &[
             "\n",
@@ -57,7 +57,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "gsv",
-        short: 4000,
+        short: 200000,
         decode: countersign_protocol::gsv::frame::fuzz,
         words: &[
             "\"type\":\"req\"",
@@ -76,7 +76,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "openai-completions",
-        short: 1500,
+        short: 8000,
         decode: |bytes| countersign_models::fuzz(Api::OpenaiCompletions, bytes),
         words: &[
             "data: ",
@@ -92,7 +92,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "openai-responses",
-        short: 1500,
+        short: 6000,
         decode: |bytes| countersign_models::fuzz(Api::OpenaiResponses, bytes),
         words: &[
             "data: ",
@@ -106,7 +106,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "anthropic-messages",
-        short: 1500,
+        short: 12000,
         decode: |bytes| countersign_models::fuzz(Api::AnthropicMessages, bytes),
         words: &[
             "data: ",
@@ -120,7 +120,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "google-generative-ai",
-        short: 1500,
+        short: 12000,
         decode: |bytes| countersign_models::fuzz(Api::GoogleGenerativeAi, bytes),
         words: &[
             "data: ",
@@ -134,7 +134,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "shell",
-        short: 100,
+        short: 400,
         decode: countersign_core::policy::fuzz,
         words: &[
             "$(", ")", "`", "${", "}", "$((", "<<EOF\n", "EOF\n", "&&", "||", ";", "|", ">", "2>&1", "\\\n", "'", "\"",
@@ -143,7 +143,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "shell-in-bash",
-        short: 60,
+        short: 1200,
         decode: super::shell::fuzz,
         words: &[
             "ls safe",
@@ -199,7 +199,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "gjc-schema",
-        short: 3000,
+        short: 150000,
         decode: countersign_protocol::gjc::schema::fuzz,
         words: &[
             "\n",
@@ -224,7 +224,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "agent-gate",
-        short: 6000,
+        short: 250000,
         decode: countersign_protocol::agent_gate::fuzz,
         words: &[
             "\"jsonrpc\":\"2.0\"",
@@ -244,7 +244,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "gsv-settings",
-        short: 3000,
+        short: 40000,
         decode: countersign_protocol::gsv::settings::fuzz,
         words: &[
             "\n",
@@ -270,7 +270,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "log-record",
-        short: 6000,
+        short: 250000,
         decode: countersign_core::engine::Event::fuzz,
         words: &[
             "\n",
@@ -288,7 +288,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "settings",
-        short: 700,
+        short: 12000,
         decode: countersign_server::fuzz::settings,
         words: &[
             "\n",
@@ -322,7 +322,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "rules",
-        short: 700,
+        short: 6000,
         decode: countersign_server::fuzz::rules,
         words: &[
             "\n",
@@ -354,7 +354,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "telegram",
-        short: 4000,
+        short: 200000,
         decode: countersign_server::fuzz::telegram,
         words: &[
             "\"update_id\":",
@@ -370,7 +370,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "webhook",
-        short: 1500,
+        short: 25000,
         decode: countersign_server::fuzz::webhook,
         words: &[
             "\n",
@@ -389,7 +389,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "body",
-        short: 8000,
+        short: 150000,
         decode: countersign_server::fuzz::body,
         words: &["&", "=", "%00", "%7b", "+", "%", "a=b", "session_id=", "\"choice\":\"once\"", "\"session_id\":"],
     },
