@@ -42,7 +42,11 @@ pub(super) fn too_much(text: &str) -> Option<&'static str> {
     if text.contains(['\0', '\r', super::word::UNKNOWN, super::word::GLOB]) {
         return Some("holds characters that shells and people read differently");
     }
-    if expansions(text) > MOST_EXPANSIONS || long_redirection_number(text) || tangled_indices(text) {
+    if expansions(text) > MOST_EXPANSIONS
+        || long_redirection_number(text)
+        || tangled_indices(text)
+        || here_document_without_word(text)
+    {
         return Some("is too involved to be judged");
     }
     None
@@ -144,9 +148,47 @@ fn long_redirection_number(text: &str) -> bool {
     })
 }
 
+/// Whether a here-document may end at an empty word: looking for one that does not end the grammar never stops, and takes memory all
+/// the while.
+fn here_document_without_word(text: &str) -> bool {
+    let text = text.replace("\\\n", "");
+    let mut at = 0;
+    while let Some(found) = text[at..].find("<<") {
+        at += found + 2;
+        let rest = &text[at..];
+        if let Some(behind) = rest.strip_prefix('<') {
+            // A here-string.
+            at = text.len() - behind.len();
+            continue;
+        }
+        let word = rest.strip_prefix('-').unwrap_or(rest).trim_start_matches([' ', '\t']);
+        // Other white space belongs to the word, and is taken off it.
+        let is_odd = word.starts_with(|c: char| c.is_ascii_whitespace() && c != '\n');
+        if is_odd || ["''", "\"\"", "$''", "$\"\""].iter().any(|empty| word.starts_with(empty)) {
+            return true;
+        }
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Place, judge};
+
+    #[test]
+    fn a_here_document_that_ends_at_nothing_is_not_parsed() {
+        for word in ["''", "\"\"", "$''", "\\\n''", "\u{c}", "\u{c}x", "''\"\""] {
+            for start in ["$( e<<", "echo $( e<< ", "\"$( e <<-\t", "`e << ", "e <<", "${x:-$(e <<", "a <<< x <<"] {
+                for end in ["", " ", "\n", " )", "\nx\n"] {
+                    let text = format!("{start}{word}{end}");
+                    assert!(judge(&text, &Place::default()).opaque.is_some(), "{text:?}");
+                }
+            }
+        }
+        for text in ["cat <<< ''", "cat <<X\na\nX", "cat <<'X'\na\nX", "cat <<-\"X\"\na\nX"] {
+            assert!(judge(text, &Place::default()).opaque.is_none(), "{text:?}");
+        }
+    }
 
     /// A test's thread has the stack of any worker: what recurses without a bound ends the process.
     #[test]
