@@ -14,6 +14,7 @@ use super::sorted;
 /// A folder under way. Whoever makes one for the same target waits for nobody: it is refused.
 pub(super) struct Part {
     folder: PathBuf,
+    is_in_place: bool,
     /// Held until it is in its place, and let go of by the system when the process ends.
     _lock: File,
 }
@@ -47,7 +48,7 @@ impl Part {
             };
             gone.with_context(|| entry.display().to_string())?;
         }
-        Ok(Self { folder, _lock: lock })
+        Ok(Self { folder, is_in_place: false, _lock: lock })
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -55,20 +56,37 @@ impl Part {
     }
 
     /// Gives it its name. Nothing, or an empty folder, may be there.
-    pub(super) fn put_in_place(&self, target: &Path) -> anyhow::Result<()> {
+    pub(super) fn put_in_place(mut self, target: &Path) -> anyhow::Result<()> {
         sync(&self.folder)?;
         fs::rename(&self.folder, target).with_context(|| target.display().to_string())?;
+        self.is_in_place = true;
         sync_above(target)
     }
 
     /// Gives it its name, and what was there the name `old`. Nobody sees a moment without either.
-    pub(super) fn put_in_place_of(&self, target: &Path, old: &Path) -> anyhow::Result<()> {
+    pub(super) fn put_in_place_of(mut self, target: &Path, old: &Path) -> anyhow::Result<()> {
         use rustix::fs::{CWD, RenameFlags, renameat_with};
         sync(&self.folder)?;
-        renameat_with(CWD, &self.folder, CWD, target, RenameFlags::EXCHANGE)
-            .with_context(|| format!("{} could not be put in the place of what is there", target.display()))?;
-        fs::rename(&self.folder, old).with_context(|| old.display().to_string())?;
+        // It takes that name first: what was there would otherwise lie for a moment where the next attempt clears away.
+        renameat_with(CWD, &self.folder, CWD, old, RenameFlags::NOREPLACE)
+            .with_context(|| old.display().to_string())?;
+        if let Err(error) = renameat_with(CWD, old, CWD, target, RenameFlags::EXCHANGE) {
+            fs::rename(old, &self.folder).with_context(|| old.display().to_string())?;
+            let what = format!("{} could not be put in the place of what is there", target.display());
+            return Err(error).context(what);
+        }
+        self.is_in_place = true;
         sync_above(target)
+    }
+}
+
+impl Drop for Part {
+    /// One that failed would keep the room that it took.
+    fn drop(&mut self) {
+        if !self.is_in_place {
+            // What cannot be removed now is removed by the next attempt.
+            let _ = fs::remove_dir_all(&self.folder);
+        }
     }
 }
 

@@ -156,3 +156,55 @@ fn whatever_ends_a_backup_or_a_restore_leaves_all_of_it_or_nothing() {
     assert_eq!(restore(&place, "kept", "again", &[]).code, Some(0));
     is_whole(&place, "again");
 }
+
+/// Has a gateway record something, and ends it.
+fn used(place: &Place) {
+    let gateway = Gateway::start(place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
+}
+
+/// The folders whose names begin so.
+fn beginning(place: &Place, start: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(&place.folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(start)).collect()
+}
+
+#[test]
+fn whatever_ends_a_replacement_what_was_there_is_never_lost() {
+    let place = Place::new();
+    used(&place);
+    assert_eq!(backup(&place, "kept", &[]).code, Some(0));
+    // The name of what is put aside is too long for this one, and with it the last step fails.
+    let long = "x".repeat(240);
+    fs::rename(place.data(), place.folder.join(&long)).unwrap();
+    fs::write(place.folder.join(&long).join("live"), "data").unwrap();
+    for _ in 0..2 {
+        let said = restore(&place, "kept", &long, &["--replace"]);
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert_eq!(fs::read(place.folder.join(&long).join("live")).unwrap(), b"data");
+        assert!(beginning(&place, ".x").is_empty());
+    }
+    fs::rename(place.folder.join(&long), place.data()).unwrap();
+    for spins in [0, 50, 500, 2_000, 8_000, 20_000] {
+        killed(&place, &["restore", "kept", "--data", "data", "--replace"], &place.folder.join(".data.part"), spins);
+        let live: Vec<_> = [vec![place.data()], beginning(&place, "data.before-")].concat();
+        let live: Vec<_> = live.into_iter().filter(|folder| folder.join("live").exists()).collect();
+        assert_eq!(live.len(), 1, "{spins}: {live:?}");
+        is_whole(&place, "data");
+    }
+    assert_eq!(restore(&place, "kept", "data", &["--replace"]).code, Some(0));
+    is_whole(&place, "data");
+}
+
+#[test]
+fn a_backup_that_fails_keeps_no_room() {
+    let place = Place::new();
+    used(&place);
+    let record = rusqlite::Connection::open(place.log()).unwrap();
+    record.execute_batch("UPDATE contents SET bytes = x'00'").unwrap();
+    drop(record);
+    let said = backup(&place, "kept", &[]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(beginning(&place, ".kept").is_empty());
+}
