@@ -70,6 +70,9 @@ fn what_is_shown_of_a_configuration_has_no_secret_and_loads_again() {
     let shown = place.run(&["config", "show", "--json", "--config", "config.yaml", "--data", "elsewhere"]).json();
     assert_eq!(shown["storage"]["path"], json!("elsewhere/countersign.db"));
     assert_eq!(shown["approval_timeout"], json!(900));
+    place.write("config.yaml", "storage: { path: rec.db }\n");
+    let shown = place.run(&["config", "show", "--json", "--config", "config.yaml"]).json();
+    assert_eq!(shown["storage"]["path"], json!("./rec.db"), "a folder has a name");
 }
 
 #[test]
