@@ -96,6 +96,28 @@ fn a_gateway_that_is_well_leaves_nothing_to_do() {
 }
 
 #[test]
+fn a_record_whose_middle_does_not_fit_and_traces_that_cannot_be_told_are_findings() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", json!({ "thing": "door" }));
+    place.gate();
+    drop((agent, gateway));
+    let record = rusqlite::Connection::open(place.log()).unwrap();
+    record.execute_batch("UPDATE contents SET bytes = x'00' WHERE lsn = (SELECT min(lsn) FROM contents)").unwrap();
+    drop(record);
+    let mut command = place.command();
+    command.args(["doctor", "--config", "config.yaml", "--json"]);
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318");
+    let told = crate::place::said(command).json();
+    for (name, what) in [("record", "countersign.db: "), ("traces", "OTEL_EXPORTER_OTLP_ENDPOINT: it is no address")] {
+        let found = check(&told, name);
+        assert_eq!(found["state"], json!("fix"), "{told:#}");
+        assert!(found["what"].as_str().unwrap().contains(what), "{found}");
+    }
+}
+
+#[test]
 fn the_sandbox_of_commands_is_told_and_what_the_kernel_lacks() {
     let place = Place::new();
     let config = fs::read_to_string(place.folder.join("config.yaml")).unwrap();
