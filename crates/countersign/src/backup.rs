@@ -10,6 +10,7 @@ mod restore;
 use std::{
     fs,
     io::Write as _,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -27,13 +28,15 @@ use crate::{
 };
 
 use manifest::Manifest;
-use part::Part;
+use part::{Copying, Need, Part};
 pub(crate) use restore::{Options as Restore, restore};
 
 /// What is left out wherever it lies in a data directory: what belongs to a process, and what can be made again.
 const PASSING: [&str; 3] = ["countersign.sock", "countersign.sock.lock", "tokens.json.lock"];
 /// What is taken along only by `--secrets`.
 const SECRET: [&str; 3] = ["web.key", "secrets.yaml", countersign_tools::secrets::FOLDER];
+/// Where agents write what they want: a file of theirs that cannot be read or named must not keep the rest from being copied.
+const WORKSPACES: &str = "agents";
 /// Where rules and configuration lie in a backup.
 const SETTINGS: &str = "settings";
 /// Where the rest of a data directory lies in a backup, the record included.
@@ -54,6 +57,10 @@ pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Re
     if is_occupied(&options.to)? {
         bail!("{} is there already: name a folder that is not", options.to.display());
     }
+    if lies_in(&options.to, &place.folder) {
+        let (to, folder) = (options.to.display(), place.folder.display());
+        bail!("{to} lies in the data directory {folder} and would be a copy of itself: name a folder outside of it");
+    }
     // Says in words of its own why there is nothing to read.
     drop(open(&place.log)?);
     let part = Part::make(&options.to)?;
@@ -65,7 +72,11 @@ pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Re
         .with_context(|| format!("{} could not be copied", place.log.display()))?;
     let report = checked(&data.join(&log), None)?;
     // Objects lie there before the record names them, so those of the copy are there by now.
-    let mut left = Vec::new();
+    let (mut left, mut links) = (Vec::new(), Vec::new());
+    // Rules and configuration have a place of their own, and may have to stay out.
+    let settings = options.settings.iter().filter_map(|(file, _)| fs::metadata(file).ok());
+    let mut copying =
+        Copying { leave: settings.map(|found| (found.dev(), found.ino())).collect(), ..Copying::default() };
     for entry in sorted(&place.folder)? {
         let name = entry.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         if is_of_the_log(&name, &log.to_string_lossy()) || PASSING.contains(&name.as_str()) || name.ends_with(".new") {
@@ -75,7 +86,11 @@ pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Re
             left.push(name);
             continue;
         }
-        part::copy(&entry, &data.join(&name))?;
+        if entry.is_symlink() {
+            links.push(name.clone());
+        }
+        let need = if name == WORKSPACES { Need::WhatCanBeRead } else { Need::All };
+        copying.copy(&entry, &data.join(&name), need)?;
     }
     let settings = part.folder().join(SETTINGS);
     for (file, may_be_secret) in &options.settings {
@@ -87,7 +102,7 @@ pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Re
         if !settings.exists() {
             part::own_folder(&settings)?;
         }
-        part::copy(file, &settings.join(name))?;
+        Copying::default().copy(file, &settings.join(name), Need::All)?;
     }
     let manifest = Manifest {
         form: manifest::FORM,
@@ -103,10 +118,14 @@ pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Re
     manifest.write(part.folder())?;
     manifest.check(part.folder())?;
     part.put_in_place(&options.to)?;
+    for missed in &copying.missed {
+        writeln!(std::io::stderr(), "not copied {missed}")?;
+    }
     let mut out = std::io::stdout().lock();
     if form == Form::Json {
+        let left_out = [left, links].concat();
         let told = json!({ "backup": options.to, "head": manifest.head, "records": manifest.records,
-            "files": manifest.files.len(), "left_out": left });
+            "files": manifest.files.len(), "left_out": left_out, "not_copied": copying.missed });
         writeln!(out, "{told}")?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -116,6 +135,9 @@ pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Re
     writeln!(out, "head      {}", manifest.head)?;
     if !left.is_empty() {
         writeln!(out, "left out  {}: they hold secrets, and --secrets takes them along", left.join(", "))?;
+    }
+    if !links.is_empty() {
+        writeln!(out, "left out  what lies behind links: {}", links.join(", "))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -146,6 +168,13 @@ fn is_occupied(path: &Path) -> anyhow::Result<bool> {
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(true),
         Err(error) => Err(error).with_context(|| path.display().to_string()),
     }
+}
+
+/// Whether a path lies in `folder`, or will once it is made.
+fn lies_in(path: &Path, folder: &Path) -> bool {
+    let real = |path: &Path| std::path::absolute(path).ok()?.ancestors().find_map(|above| above.canonicalize().ok());
+    let Ok(folder) = folder.canonicalize() else { return false };
+    real(path).is_some_and(|path| path.starts_with(folder))
 }
 
 /// Whether a file is the record's own, or SQLite's, or space that is kept for it.

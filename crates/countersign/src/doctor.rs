@@ -5,7 +5,7 @@
 mod record;
 mod sockets;
 
-use std::{io::Write as _, path::Path, process::ExitCode};
+use std::{io::Write as _, path::Path, process::ExitCode, time::Duration};
 
 use countersign_runtime::{
     Clock,
@@ -32,6 +32,9 @@ use crate::{
     paint::{Paint, Tone},
     place::Place,
 };
+
+/// How long a gateway that runs is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -96,6 +99,7 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: Form) -> anyho
             checks.extend(record::checks(&place, Clock::system().now()));
         }
     }
+    checks.extend(traces());
     tell(&checks, form)
 }
 
@@ -250,6 +254,18 @@ fn named_hosts(config: &Config) -> Option<Check> {
     Some(Check::fix("named hosts", format!("{lacks}, so that {end}"), advice))
 }
 
+/// Whether what the environment says of traces can be used; nothing where it names no collector.
+fn traces() -> Option<Check> {
+    match checkup::traces() {
+        Ok(false) => None,
+        Ok(true) => Some(Check::ok("traces", "told to the collector that the environment names")),
+        Err(problem) => {
+            let advice = "correct the variable, or unset it, where `serve` runs: it does not start so";
+            Some(Check::fix("traces", problem, advice))
+        }
+    }
+}
+
 /// Whether the address is free, or taken by the gateway that runs.
 fn port(config: &Config) -> Option<Check> {
     let shown = format!("{}:{}", config.gateway.host, config.gateway.port);
@@ -268,10 +284,10 @@ fn port(config: &Config) -> Option<Check> {
 /// Whether a gateway runs with this data directory, and answers.
 fn running(place: &Place) -> Check {
     let shown = shown(&place.folder);
-    let Some(mut local) = Local::connect(&place.folder) else {
+    let Some(local) = Local::connect(&place.folder) else {
         return Check::note("gateway", format!("none runs with the data directory {shown}"));
     };
-    match local.ask(&Request::Gates) {
+    match local.within(PATIENCE).and_then(|mut local| local.ask(&Request::Gates)) {
         Ok(waiting) => {
             let count = waiting.as_array().map_or(0, Vec::len);
             Check::ok("gateway", format!("runs with the data directory {shown}; {count} waiting for people"))

@@ -1,9 +1,10 @@
 //! Speaks to a gateway that runs on this machine, over the socket in its data directory.
 
 use std::{
-    io::{BufRead as _, BufReader, Write as _},
+    io::{self, BufRead as _, BufReader, Write as _},
     os::unix::net::UnixStream,
     path::Path,
+    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
@@ -17,6 +18,13 @@ impl Local {
     /// The gateway whose data directory is `folder`; `None` if none runs.
     pub(crate) fn connect(folder: &Path) -> Option<Self> {
         UnixStream::connect(folder.join(FILE)).ok().map(|stream| Self(BufReader::new(stream)))
+    }
+
+    /// Gives up on a gateway that says nothing for so long.
+    pub(crate) fn within(self, patience: Duration) -> anyhow::Result<Self> {
+        self.0.get_ref().set_read_timeout(Some(patience))?;
+        self.0.get_ref().set_write_timeout(Some(patience))?;
+        Ok(self)
     }
 
     /// Whether a gateway's socket is there, and not for this user.
@@ -35,18 +43,46 @@ impl Local {
     pub(crate) fn send(&mut self, request: &Request) -> anyhow::Result<()> {
         let mut line = serde_json::to_string(request)?;
         line.push('\n');
-        Ok(self.0.get_mut().write_all(line.as_bytes())?)
+        self.0.get_mut().write_all(line.as_bytes()).map_err(in_words)?;
+        Ok(())
     }
 
     /// The next answer; `None` when the gateway has gone.
     pub(crate) fn next(&mut self) -> anyhow::Result<Option<Value>> {
         let mut line = String::new();
-        if self.0.read_line(&mut line)? == 0 {
+        if self.0.read_line(&mut line).map_err(in_words)? == 0 {
             return Ok(None);
         }
         match serde_json::from_str(&line)? {
             Answered::Ok(value) => Ok(Some(value)),
             Answered::Error(problem) => bail!("{problem}"),
         }
+    }
+}
+
+/// What the system says when patience has ended speaks of resources.
+fn in_words(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            io::Error::new(io::ErrorKind::TimedOut, "no answer in time")
+        }
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::net::UnixListener, time::Duration};
+
+    use countersign_server::control::{FILE, Request};
+
+    use super::Local;
+
+    #[test]
+    fn a_gateway_that_says_nothing_is_not_waited_for_without_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let _listener = UnixListener::bind(folder.path().join(FILE)).unwrap();
+        let mut local = Local::connect(folder.path()).unwrap().within(Duration::from_millis(10)).unwrap();
+        assert_eq!(local.ask(&Request::Gates).unwrap_err().to_string(), "no answer in time");
     }
 }

@@ -50,7 +50,7 @@ use settings::{SecretsError, Settings};
 use told::Told;
 
 pub(crate) use automation::History;
-pub(crate) use channels::{Carried, Carrier, Enclosed, Letter, webhook::routes};
+pub(crate) use channels::{Carried, Carrier, Enclosed, LETTERS, Letter, webhook::routes};
 pub(crate) use chat::{DOOR, Memories};
 pub(crate) use host::Wings;
 pub(crate) use native::names as native_tools;

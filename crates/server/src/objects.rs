@@ -123,13 +123,15 @@ impl Store {
         tokio::task::spawn_blocking(clear).await.map_err(std::io::Error::other)?
     }
 
-    /// Takes objects away that were put there before a time; how many there were.
+    /// Takes objects away that were put there before a time, but for those of one folder; how many there were.
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) async fn clear_older(&self, before: SystemTime) -> std::io::Result<usize> {
+    pub(crate) async fn clear_older(&self, before: SystemTime, but: &'static str) -> std::io::Result<usize> {
         let folder = self.0.clone();
-        tokio::task::spawn_blocking(move || clear_older(&folder, before)).await.map_err(std::io::Error::other)?
+        tokio::task::spawn_blocking(move || clear_older(&folder, before, &folder.join(but)))
+            .await
+            .map_err(std::io::Error::other)?
     }
 
     fn path(&self, name: &str) -> std::io::Result<PathBuf> {
@@ -165,7 +167,7 @@ fn clear(folder: &Path, before: Option<SystemTime>, may_go: &dyn Fn(&str) -> boo
 }
 
 /// Takes files away that are older, in the folders below too.
-fn clear_older(folder: &Path, before: SystemTime) -> std::io::Result<usize> {
+fn clear_older(folder: &Path, before: SystemTime, but: &Path) -> std::io::Result<usize> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
         entries => entries?,
@@ -174,8 +176,8 @@ fn clear_older(folder: &Path, before: SystemTime) -> std::io::Result<usize> {
     for entry in entries {
         let entry = entry?;
         let kind = entry.file_type()?;
-        if kind.is_dir() {
-            count += clear_older(&entry.path(), before)?;
+        if kind.is_dir() && entry.path() != but {
+            count += clear_older(&entry.path(), before, but)?;
         } else if kind.is_file() && entry.metadata()?.modified()? < before {
             std::fs::remove_file(entry.path())?;
             count += 1;
@@ -215,12 +217,17 @@ mod tests {
         assert_eq!((store.clear("media/a").await.unwrap(), store.clear("media/a").await.unwrap()), (1, 0));
         assert_eq!(store.base64("media/a/1.bin").await, None);
         store.put("media/b/2.bin".to_owned(), b"two".to_vec()).await.unwrap();
+        store.put("owed/3.bin".to_owned(), b"one".to_vec()).await.unwrap();
         let now = std::time::SystemTime::now();
         let hour = std::time::Duration::from_secs(3600);
         assert_eq!(
-            (store.clear_older(now - hour).await.unwrap(), store.clear_older(now + hour).await.unwrap()),
+            (
+                store.clear_older(now - hour, "owed").await.unwrap(),
+                store.clear_older(now + hour, "owed").await.unwrap()
+            ),
             (0, 1)
         );
+        assert_eq!(store.base64("owed/3.bin").await.as_deref(), Some("b25l"));
         assert_eq!(store.base64("media/b/2.bin").await, None);
         std::fs::remove_dir_all(folder).unwrap();
     }

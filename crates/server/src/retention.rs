@@ -15,7 +15,7 @@ use countersign_runtime::{
 };
 use tracing::{info, warn};
 
-use crate::{config::Retention, objects::Store};
+use crate::{config::Retention, gsv::LETTERS, objects::Store};
 
 /// How many records are looked at in one go.
 const PAGE: usize = 512;
@@ -50,7 +50,8 @@ pub(crate) async fn keep(handle: Handle, clock: Clock, objects: Store, settings:
         if let Some(age) = settings.objects
             && let Some(before) = SystemTime::now().checked_sub(age)
         {
-            match objects.clear_older(before).await {
+            // A file of a letter stays until that is delivered, and goes with it.
+            match objects.clear_older(before, LETTERS).await {
                 Ok(0) => {}
                 Ok(removed) => info!(removed, "objects that are too old were removed"),
                 Err(error) => warn!(%error, "objects that are too old could not be removed"),

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File, OpenOptions, Permissions, TryLockError},
     io,
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -14,6 +14,7 @@ use super::sorted;
 /// A folder under way. Whoever makes one for the same target waits for nobody: it is refused.
 pub(super) struct Part {
     folder: PathBuf,
+    is_in_place: bool,
     /// Held until it is in its place, and let go of by the system when the process ends.
     _lock: File,
 }
@@ -47,7 +48,7 @@ impl Part {
             };
             gone.with_context(|| entry.display().to_string())?;
         }
-        Ok(Self { folder, _lock: lock })
+        Ok(Self { folder, is_in_place: false, _lock: lock })
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -55,20 +56,37 @@ impl Part {
     }
 
     /// Gives it its name. Nothing, or an empty folder, may be there.
-    pub(super) fn put_in_place(&self, target: &Path) -> anyhow::Result<()> {
+    pub(super) fn put_in_place(mut self, target: &Path) -> anyhow::Result<()> {
         sync(&self.folder)?;
         fs::rename(&self.folder, target).with_context(|| target.display().to_string())?;
+        self.is_in_place = true;
         sync_above(target)
     }
 
     /// Gives it its name, and what was there the name `old`. Nobody sees a moment without either.
-    pub(super) fn put_in_place_of(&self, target: &Path, old: &Path) -> anyhow::Result<()> {
+    pub(super) fn put_in_place_of(mut self, target: &Path, old: &Path) -> anyhow::Result<()> {
         use rustix::fs::{CWD, RenameFlags, renameat_with};
         sync(&self.folder)?;
-        renameat_with(CWD, &self.folder, CWD, target, RenameFlags::EXCHANGE)
-            .with_context(|| format!("{} could not be put in the place of what is there", target.display()))?;
-        fs::rename(&self.folder, old).with_context(|| old.display().to_string())?;
+        // It takes that name first: what was there would otherwise lie for a moment where the next attempt clears away.
+        renameat_with(CWD, &self.folder, CWD, old, RenameFlags::NOREPLACE)
+            .with_context(|| old.display().to_string())?;
+        if let Err(error) = renameat_with(CWD, old, CWD, target, RenameFlags::EXCHANGE) {
+            fs::rename(old, &self.folder).with_context(|| old.display().to_string())?;
+            let what = format!("{} could not be put in the place of what is there", target.display());
+            return Err(error).context(what);
+        }
+        self.is_in_place = true;
         sync_above(target)
+    }
+}
+
+impl Drop for Part {
+    /// One that failed would keep the room that it took.
+    fn drop(&mut self) {
+        if !self.is_in_place {
+            // What cannot be removed now is removed by the next attempt.
+            let _ = fs::remove_dir_all(&self.folder);
+        }
     }
 }
 
@@ -93,29 +111,73 @@ fn sync(folder: &Path) -> anyhow::Result<()> {
     File::open(folder)?.sync_all().with_context(|| folder.display().to_string())
 }
 
-/// Copies a file, a link or a folder with all that is in it, for the owner of the copy alone. What is none of these, such as a socket, is left out, and so is what
-/// goes away meanwhile: the folder may be in use.
-pub(super) fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
-    let gone = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
-    let found = match fs::symlink_metadata(from) {
-        Ok(found) => found,
-        Err(error) => return gone(error).with_context(|| from.display().to_string()),
-    };
-    let kind = found.file_type();
-    if kind.is_symlink() {
-        std::os::unix::fs::symlink(fs::read_link(from)?, to).with_context(|| to.display().to_string())?;
-    } else if kind.is_dir() {
-        own_folder(to)?;
-        for entry in sorted(from)? {
-            let Some(name) = entry.file_name() else { continue };
-            copy(&entry, &to.join(name))?;
+/// A copy of many files, for the owner of the copy alone.
+#[derive(Default)]
+pub(super) struct Copying {
+    /// Device and number of files that are not to be in it, wherever they lie.
+    pub(super) leave: Vec<(u64, u64)>,
+    /// What could not be copied where that was allowed.
+    pub(super) missed: Vec<String>,
+}
+
+/// Whether a copy may be without something that cannot be read or named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    All,
+    WhatCanBeRead,
+}
+
+impl Copying {
+    /// Copies a file, a link or a folder with all that is in it. What is none of these, such as a socket, is left out, and so is what
+    /// goes away meanwhile: the folder may be in use.
+    pub(super) fn copy(&mut self, from: &Path, to: &Path, need: Need) -> anyhow::Result<()> {
+        if from.file_name().and_then(|name| name.to_str()).is_none() {
+            if need == Need::All {
+                bail!("{} has a name that is no text", from.display());
+            }
+            self.missed.push(format!("{}: its name is no text", from.display()));
+            return Ok(());
         }
-    } else if kind.is_file() {
-        // What its owner may run stays so; the rest of the modes is not taken along.
-        let mode = 0o600 | (found.permissions().mode() & 0o100);
-        copy_file(from, to, mode).or_else(gone).with_context(|| from.display().to_string())?;
+        let done = match self.copy_one(from, to) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            done => done,
+        };
+        match done {
+            Ok(None) => Ok(()),
+            Ok(Some(inside)) => inside.into_iter().try_for_each(|entry| {
+                let to = to.join(entry.file_name().unwrap_or_default());
+                self.copy(&entry, &to, need)
+            }),
+            Err(error) if need == Need::WhatCanBeRead && is_of_one_file(&error) => {
+                self.missed.push(format!("{}: {error}", from.display()));
+                Ok(())
+            }
+            Err(error) => Err(error).with_context(|| from.display().to_string()),
+        }
     }
-    Ok(())
+
+    /// Copies a file or a link, or makes a folder and gives what is to be in it.
+    fn copy_one(&self, from: &Path, to: &Path) -> io::Result<Option<Vec<PathBuf>>> {
+        let found = fs::symlink_metadata(from)?;
+        let kind = found.file_type();
+        if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(from)?, to)?;
+        } else if kind.is_dir() {
+            let mut inside = fs::read_dir(from)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+            inside.sort();
+            make_own_folder(to)?;
+            return Ok(Some(inside));
+        } else if kind.is_file() && !self.leave.contains(&(found.dev(), found.ino())) {
+            // What its owner may run stays so; the rest of the modes is not taken along.
+            copy_file(from, to, 0o600 | (found.permissions().mode() & 0o100))?;
+        }
+        Ok(None)
+    }
+}
+
+/// Whether it is a matter of this file, and not of the disk.
+fn is_of_one_file(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidFilename)
 }
 
 fn copy_file(from: &Path, to: &Path, mode: u32) -> io::Result<()> {
@@ -127,8 +189,12 @@ fn copy_file(from: &Path, to: &Path, mode: u32) -> io::Result<()> {
 
 /// Makes a folder that is for its owner alone, whatever the umask.
 pub(super) fn own_folder(path: &Path) -> anyhow::Result<()> {
-    fs::DirBuilder::new().mode(0o700).create(path).with_context(|| path.display().to_string())?;
-    fs::set_permissions(path, Permissions::from_mode(0o700)).with_context(|| path.display().to_string())
+    make_own_folder(path).with_context(|| path.display().to_string())
+}
+
+fn make_own_folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().mode(0o700).create(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o700))
 }
 
 /// Makes a file that is for its owner alone, whatever the umask.

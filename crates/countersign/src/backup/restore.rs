@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::Write as _,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -12,7 +13,11 @@ use countersign_runtime::Clock;
 use countersign_server::session_file::time::iso;
 use serde_json::json;
 
-use super::{DATA, Manifest, Part, SETTINGS, checked, is_occupied, part, shown, sorted};
+use super::{
+    DATA, Manifest, SETTINGS, checked, is_occupied, lies_in,
+    part::{Copying, Need, Part},
+    shown, sorted,
+};
 use crate::{
     audit::{Form, parse_head},
     owner,
@@ -25,6 +30,8 @@ pub(crate) struct Options {
     pub(crate) from: PathBuf,
     /// Whether a data directory that is there is put aside.
     pub(crate) replace: bool,
+    /// The configuration that the data directory was found by.
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// `restore`.
@@ -40,14 +47,29 @@ pub(crate) fn restore(place: &Place, options: &Options, form: Form) -> anyhow::R
             target.display()
         );
     }
+    if let Some(config) = options.config.as_ref().filter(|config| is_there && lies_in(config, &target)) {
+        bail!(
+            "{} lies in {} and would be put aside with it: move it out of there, or restore into another folder with --data",
+            config.display(),
+            target.display()
+        );
+    }
+    if is_mount_point(&target) {
+        bail!(
+            "{} is a mount point, which cannot be put in the place of another folder: restore into a folder below it, \
+             and name that one with --data from then on",
+            target.display()
+        );
+    }
     // Held until the folder has changed places: nobody begins with it meanwhile.
     let locks = if is_there { in_use(&target, &place.log)? } else { Vec::new() };
     let made = Part::make(&target)?;
+    let mut copying = Copying::default();
     for entry in sorted(&options.from.join(DATA))? {
         let Some(name) = entry.file_name() else { continue };
         let is_log = name == manifest.log.as_str();
         let name = if is_log { place.log.file_name().unwrap_or(name) } else { name };
-        part::copy(&entry, &made.folder().join(name))?;
+        copying.copy(&entry, &made.folder().join(name), Need::All)?;
     }
     let log = made.folder().join(place.log.file_name().context("the record has no name")?);
     let report = checked(&log, Some(head))?;
@@ -97,6 +119,13 @@ pub(crate) fn restore(place: &Place, options: &Options, form: Form) -> anyhow::R
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether another file system lies there: a folder of this name can be neither moved away nor put there.
+fn is_mount_point(path: &Path) -> bool {
+    let device = |path: &Path| fs::symlink_metadata(path).map(|found| found.dev()).ok();
+    let above = path.parent().and_then(|above| fs::metadata(above).ok()).map(|found| found.dev());
+    device(path).is_some_and(|device| above.is_some_and(|above| above != device))
+}
+
 /// Takes what a gateway or session would have, and fails if one has it.
 fn in_use(folder: &Path, log: &Path) -> anyhow::Result<Vec<File>> {
     let mut name = log.file_name().unwrap_or_default().to_owned();
@@ -120,4 +149,27 @@ fn in_use(folder: &Path, log: &Path) -> anyhow::Result<Vec<File>> {
         bail!("{} is in use: end the gateway first", folder.display());
     }
     Ok(held)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::is_mount_point;
+
+    #[test]
+    fn a_mount_point_is_known_before_anything_is_copied_into_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/proc", &link).unwrap();
+        fs::create_dir(folder.path().join("inside")).unwrap();
+        for (path, want) in [
+            (Path::new("/proc"), true),
+            (&folder.path().join("inside"), false),
+            (&link, false),
+            (&folder.path().join("not there"), false),
+        ] {
+            assert_eq!(is_mount_point(path), want, "{}", path.display());
+        }
+    }
 }

@@ -49,6 +49,6 @@ impl Restore {
     pub(super) fn run(self, before: super::Before) -> anyhow::Result<ExitCode> {
         let Self { from, replace, at } = self;
         let at = at.after(before);
-        backup::restore(&at.place()?, &backup::Restore { from, replace }, at.form())
+        backup::restore(&at.place()?, &backup::Restore { from, replace, config: at.config.clone() }, at.form())
     }
 }

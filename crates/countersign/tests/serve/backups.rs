@@ -156,3 +156,110 @@ fn whatever_ends_a_backup_or_a_restore_leaves_all_of_it_or_nothing() {
     assert_eq!(restore(&place, "kept", "again", &[]).code, Some(0));
     is_whole(&place, "again");
 }
+
+/// Has a gateway record something, and ends it.
+fn used(place: &Place) {
+    let gateway = Gateway::start(place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
+}
+
+/// The folders whose names begin so.
+fn beginning(place: &Place, start: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(&place.folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(start)).collect()
+}
+
+#[test]
+fn whatever_ends_a_replacement_what_was_there_is_never_lost() {
+    let place = Place::new();
+    used(&place);
+    assert_eq!(backup(&place, "kept", &[]).code, Some(0));
+    // The name of what is put aside is too long for this one, and with it the last step fails.
+    let long = "x".repeat(240);
+    fs::rename(place.data(), place.folder.join(&long)).unwrap();
+    fs::write(place.folder.join(&long).join("live"), "data").unwrap();
+    for _ in 0..2 {
+        let said = restore(&place, "kept", &long, &["--replace"]);
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert_eq!(fs::read(place.folder.join(&long).join("live")).unwrap(), b"data");
+        assert!(beginning(&place, ".x").is_empty());
+    }
+    fs::rename(place.folder.join(&long), place.data()).unwrap();
+    for spins in [0, 50, 500, 2_000, 8_000, 20_000] {
+        killed(&place, &["restore", "kept", "--data", "data", "--replace"], &place.folder.join(".data.part"), spins);
+        let live: Vec<_> = [vec![place.data()], beginning(&place, "data.before-")].concat();
+        let live: Vec<_> = live.into_iter().filter(|folder| folder.join("live").exists()).collect();
+        assert_eq!(live.len(), 1, "{spins}: {live:?}");
+        is_whole(&place, "data");
+    }
+    assert_eq!(restore(&place, "kept", "data", &["--replace"]).code, Some(0));
+    is_whole(&place, "data");
+}
+
+#[test]
+fn a_configuration_in_the_data_directory_stays_out_of_a_backup_and_is_not_put_aside() {
+    let place = Place::new();
+    used(&place);
+    for name in ["config.yaml", "permissions.yaml", "tools.yaml"] {
+        fs::rename(place.folder.join(name), place.data().join(name)).unwrap();
+    }
+    let text = fs::read_to_string(place.data().join("config.yaml")).unwrap();
+    fs::write(place.data().join("config.yaml"), text.replace("data/countersign.db", "countersign.db")).unwrap();
+    fs::hard_link(place.data().join("config.yaml"), place.data().join("again.yaml")).unwrap();
+    let run = |arguments: &[&str]| place.run(&[arguments, &["--config", "data/config.yaml"]].concat());
+    let made = run(&["backup", "kept", "--json"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    assert!(made.json()["left_out"].as_array().unwrap().contains(&json!("config.yaml")), "{made:?}");
+    for file in all_files(&place.folder.join("kept")) {
+        let text = String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
+        assert!(!text.contains(TOKEN), "{}", file.display());
+    }
+    assert!(place.folder.join("kept/settings/permissions.yaml").is_file());
+    assert_eq!(run(&["backup", "more", "--secrets"]).code, Some(0));
+    assert!(place.folder.join("more/settings/config.yaml").is_file());
+    let said = run(&["restore", "kept", "--replace"]);
+    assert!(said.code == Some(1) && said.err.contains("would be put aside with it: move it"), "{said:?}");
+    assert!(place.data().join("config.yaml").is_file());
+}
+
+#[test]
+fn a_backup_that_fails_keeps_no_room_and_none_lies_in_what_it_copies() {
+    let place = Place::new();
+    used(&place);
+    std::os::unix::fs::symlink(place.data(), place.folder.join("link")).unwrap();
+    for name in ["data/kept", "link/backups/kept"] {
+        let said = backup(&place, name, &[]);
+        assert!(said.code == Some(1) && said.err.contains("a folder outside of it"), "{said:?}");
+    }
+    assert!(!place.data().join("backups").exists());
+    let record = rusqlite::Connection::open(place.log()).unwrap();
+    record.execute_batch("UPDATE contents SET bytes = x'00'").unwrap();
+    drop(record);
+    let said = backup(&place, "kept", &[]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(beginning(&place, ".kept").is_empty());
+}
+
+#[test]
+fn a_file_of_an_agent_that_has_no_name_in_text_does_not_keep_the_rest_from_being_copied() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let place = Place::new();
+    used(&place);
+    let workspace = place.data().join("agents/kitchen");
+    fs::create_dir_all(&workspace).unwrap();
+    fs::write(workspace.join("fine"), "x").unwrap();
+    let odd = workspace.join(std::ffi::OsStr::from_bytes(b"odd\xff"));
+    fs::write(&odd, "x").unwrap();
+    std::os::unix::fs::symlink("/nowhere", place.data().join("elsewhere")).unwrap();
+    let made = backup(&place, "kept", &["--json"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    assert!(made.err.contains("not copied") && made.err.contains("its name is no text"), "{made:?}");
+    assert_eq!(made.json()["not_copied"].as_array().unwrap().len(), 1);
+    assert!(made.json()["left_out"].as_array().unwrap().contains(&json!("elsewhere")), "{made:?}");
+    assert!(place.folder.join("kept/data/agents/kitchen/fine").is_file());
+    // Anywhere else it is nothing that may be missing.
+    fs::rename(odd, place.data().join(std::ffi::OsStr::from_bytes(b"odd\xff"))).unwrap();
+    let said = backup(&place, "more", &[]);
+    assert!(said.code == Some(1) && said.err.contains("has a name that is no text"), "{said:?}");
+}

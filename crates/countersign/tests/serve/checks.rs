@@ -70,6 +70,9 @@ fn what_is_shown_of_a_configuration_has_no_secret_and_loads_again() {
     let shown = place.run(&["config", "show", "--json", "--config", "config.yaml", "--data", "elsewhere"]).json();
     assert_eq!(shown["storage"]["path"], json!("elsewhere/countersign.db"));
     assert_eq!(shown["approval_timeout"], json!(900));
+    place.write("config.yaml", "storage: { path: rec.db }\n");
+    let shown = place.run(&["config", "show", "--json", "--config", "config.yaml"]).json();
+    assert_eq!(shown["storage"]["path"], json!("./rec.db"), "a folder has a name");
 }
 
 #[test]
@@ -90,6 +93,28 @@ fn a_gateway_that_is_well_leaves_nothing_to_do() {
     assert!(check(&told, "record")["what"].as_str().unwrap().ends_with(head.as_str().unwrap()), "{told:#}");
     let said = place.run(&["--config", "config.yaml", "doctor"]);
     assert!(said.out.ends_with("\nNothing to do.\n") && !said.out.contains('\u{1b}'), "{said:?}");
+}
+
+#[test]
+fn a_record_whose_middle_does_not_fit_and_traces_that_cannot_be_told_are_findings() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", json!({ "thing": "door" }));
+    place.gate();
+    drop((agent, gateway));
+    let record = rusqlite::Connection::open(place.log()).unwrap();
+    record.execute_batch("UPDATE contents SET bytes = x'00' WHERE lsn = (SELECT min(lsn) FROM contents)").unwrap();
+    drop(record);
+    let mut command = place.command();
+    command.args(["doctor", "--config", "config.yaml", "--json"]);
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318");
+    let told = crate::place::said(command).json();
+    for (name, what) in [("record", "countersign.db: "), ("traces", "OTEL_EXPORTER_OTLP_ENDPOINT: it is no address")] {
+        let found = check(&told, name);
+        assert_eq!(found["state"], json!("fix"), "{told:#}");
+        assert!(found["what"].as_str().unwrap().contains(what), "{found}");
+    }
 }
 
 #[test]

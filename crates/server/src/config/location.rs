@@ -42,6 +42,8 @@ pub(super) fn storage(
         Some(file) => file.parent().unwrap_or_else(|| Path::new("")).join("data"),
         None => home(environment),
     });
+    // A path without a folder lies in the current one, and nothing opens a folder without a name.
+    let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
     let name = path.as_deref().and_then(Path::file_name).unwrap_or_else(|| USUAL.as_ref());
     let log = folder.join(name);
     if !is_others(&log) {

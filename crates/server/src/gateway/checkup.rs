@@ -39,6 +39,17 @@ pub fn usable(config: &Config) -> Vec<String> {
     binding.into_iter().chain(tls.map(|error| error.to_string())).chain(services).collect()
 }
 
+/// Whether the environment here names a collector of traces.
+///
+/// # Errors
+/// Which variable keeps a gateway from starting, and why.
+pub fn traces() -> Result<bool, String> {
+    #[cfg(feature = "otlp")]
+    return crate::traces::Collector::named().map(|named| named.is_some()).map_err(|error| error.to_string());
+    #[cfg(not(feature = "otlp"))]
+    Ok(false)
+}
+
 /// What holds the commands of runs: as the configuration says, and away from what is the gateway's own.
 pub fn sandbox(config: &Config) -> Sandbox {
     let around = rules::surroundings(config);

@@ -36,7 +36,7 @@ use super::{Door, chat::Moment, dispatch::Answer, missing, peer::Peer};
 
 pub(super) use accounts::shown;
 pub(crate) use carrier::{Carried, Carrier, Letter};
-pub(crate) use enclosed::Enclosed;
+pub(crate) use enclosed::{Enclosed, LETTERS};
 pub(super) use places::{kind, peer};
 pub(super) use telegram::join as join_telegram;
 

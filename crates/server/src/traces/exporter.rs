@@ -125,8 +125,7 @@ impl Exporter {
                 Told::Later(why, pause) => {
                     self.ill(&why);
                     if attempt < TRIES {
-                        let usual = PAUSE * 2_u32.pow(attempt - 1);
-                        sleep(pause.unwrap_or(usual).min(LONGEST_PAUSE)).await;
+                        sleep(pause_behind(attempt, pause)).await;
                     }
                 }
             }
@@ -188,6 +187,13 @@ impl Exporter {
     }
 }
 
+/// How long is waited behind an attempt that failed. What a collector asks for makes it longer, never shorter: a few answers
+/// at once would use up all of them.
+fn pause_behind(attempt: u32, asked: Option<Duration>) -> Duration {
+    let usual = PAUSE * 2_u32.pow(attempt - 1);
+    asked.map_or(usual, |asked| asked.max(usual)).min(LONGEST_PAUSE)
+}
+
 /// As much of an answer as counts.
 async fn read(mut answer: Response) -> reqwest::Result<Vec<u8>> {
     let mut said = Vec::new();
@@ -221,6 +227,18 @@ fn compressed(body: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    #[test]
+    fn a_collector_may_ask_for_more_time_and_not_for_less() {
+        for (attempt, asked, want) in
+            [(1, None, 1), (3, None, 4), (1, Some(0), 1), (4, Some(3), 8), (1, Some(20), 20), (1, Some(900), 30)]
+        {
+            let pause = super::pause_behind(attempt, asked.map(Duration::from_secs));
+            assert_eq!(pause, Duration::from_secs(want), "{attempt} {asked:?}");
+        }
+    }
+
     #[tokio::test]
     async fn why_a_collector_cannot_be_reached_is_told_without_its_address() {
         // Bound and let go of: nobody listens there.

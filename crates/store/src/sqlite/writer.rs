@@ -50,12 +50,14 @@ pub(super) struct Writer {
     /// Absent until something has to be written.
     file: Option<LogFile>,
     ballast: Ballast,
+    /// Whether redacted bytes may be left in the write-ahead file. What an earlier process left is not known.
+    lingers: bool,
 }
 
 impl Writer {
     pub(super) fn new(shared: Arc<Shared>, file: Option<LogFile>) -> Self {
         let ballast = Ballast::new(shared.options.ballast.clone());
-        Self { shared, file, ballast }
+        Self { shared, file, ballast, lingers: true }
     }
 
     /// Writes until nobody can send any more, then closes the file and gives its lock back.
@@ -199,9 +201,16 @@ impl Writer {
             Ok(removed) => removed,
             Err(failure) => return Err(self.refused(failure)),
         };
+        self.lingers |= removed > 0;
+        if !self.lingers {
+            return Ok(removed);
+        }
         // Until then the old bytes stand in the write-ahead file.
         match write::checkpoint(&file.connection) {
-            Ok(true) => Ok(removed),
+            Ok(true) => {
+                self.lingers = false;
+                Ok(removed)
+            }
             Ok(false) => {
                 let busy = std::io::Error::other("a reader kept the write-ahead file from being emptied");
                 Err(WriteError::Lingers(self.shared.cause(busy)))

@@ -187,6 +187,22 @@ async fn a_redaction_that_a_reader_hinders_says_that_traces_are_left() {
 }
 
 #[tokio::test]
+async fn a_redaction_of_what_is_gone_already_does_not_touch_the_file() {
+    let place = Place::new();
+    let log = place.open();
+    log.append(ZERO, Lsn(0), batch(&["content one"])).await.unwrap();
+    assert_eq!(log.redact(ZERO, &[Lsn(1)]).await.unwrap(), 1);
+    log.append(ZERO, Lsn(1), batch(&["content two"])).await.unwrap();
+    let waiting = place.log().with_extension("db-wal");
+    let before = fs::metadata(&waiting).unwrap().len();
+    assert!(before > 0);
+    assert_eq!(log.redact(ZERO, &[Lsn(1)]).await.unwrap(), 0);
+    assert_eq!(fs::metadata(&waiting).unwrap().len(), before);
+    assert_eq!(log.redact(ZERO, &[Lsn(2)]).await.unwrap(), 1);
+    assert_eq!(fs::metadata(&waiting).unwrap().len(), 0);
+}
+
+#[tokio::test]
 async fn reading_only_needs_a_log_and_refuses_to_write() {
     let place = Place::new();
     let told = SqliteLog::open_read_only(place.log(), 1);

@@ -14,7 +14,7 @@ use super::{super::Door, media};
 use crate::objects::Store;
 
 /// Where they lie in the store.
-const FOLDER: &str = "letters";
+pub(crate) const LETTERS: &str = "letters";
 /// How long one may lie there without its letter: it is put there first.
 const UNNAMED: Duration = Duration::from_secs(600);
 
@@ -56,7 +56,7 @@ impl Enclosed {
 /// # Errors
 /// What the system says.
 pub(in crate::gsv) async fn put(door: &Door, name: &str, bytes: Vec<u8>) -> std::io::Result<Media> {
-    let object = format!("{FOLDER}/{}", uuid::Uuid::new_v4());
+    let object = format!("{LETTERS}/{}", uuid::Uuid::new_v4());
     Store::of(&door.site.config).put(object.clone(), bytes).await?;
     Ok(Media { object, name: name.to_owned(), mime_type: media::type_of(name).to_owned() })
 }
@@ -86,7 +86,7 @@ pub(super) async fn sweep(door: &Arc<Door>) -> Option<()> {
     });
     let (named, _) = read.await?;
     let before = SystemTime::now().checked_sub(UNNAMED)?;
-    if let Err(problem) = Store::of(&door.site.config).clear_but(FOLDER, named, before).await {
+    if let Err(problem) = Store::of(&door.site.config).clear_but(LETTERS, named, before).await {
         tracing::warn!(%problem, "files of messages that ended could not be taken out of the store");
     }
     Some(())
