@@ -434,6 +434,8 @@ def walk(report, gateway, token):
 
 def main():
     usual = HERE.parent / "target" / "release" / "countersign"
+    if not usual.exists():
+        usual = pathlib.Path(shutil.which("countersign") or usual)
     binary = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else usual
     if not binary.exists():
         raise SystemExit(f"{binary} is not there: cargo build --release -p countersign")
@@ -446,6 +448,7 @@ def main():
         folder = pathlib.Path(folder)
         prepared(folder, f"http://127.0.0.1:{server.server_port}")
         variables = {"AGENT_TOKEN": token, "HA_TOKEN": House.token, "GUARDIAN_BOT_TOKEN": "1:none"}
+        variables["WEB_PASSWORD"] = secrets.token_hex(16)
         gateway = Gateway(str(binary.resolve()), folder, {**os.environ, **variables})
         try:
             walk(report, gateway, token)

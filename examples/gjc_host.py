@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import queue
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -394,6 +395,8 @@ def main(arguments):
         day(Host([sys.executable, __file__, "--peer"]), "Say hello.")
     else:
         beside = pathlib.Path(__file__).resolve().parent.parent / "target" / "release" / "countersign"
+        if not beside.exists():
+            beside = shutil.which("countersign") or beside
         with_countersign(arguments[0] if arguments else os.environ.get("COUNTERSIGN_BIN", beside))
     return 0
 

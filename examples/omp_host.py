@@ -10,6 +10,7 @@ everything was as the document says.
 
 import os
 import pathlib
+import shutil
 import sys
 import tempfile
 
@@ -315,6 +316,8 @@ def drive(binary, root):
 
 def main():
     beside = pathlib.Path(__file__).resolve().parent.parent / "target" / "release" / "countersign"
+    if not beside.exists():
+        beside = shutil.which("countersign") or beside
     binary = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("COUNTERSIGN_BIN", beside)
     binary = pathlib.Path(binary).resolve()
     if not binary.is_file():

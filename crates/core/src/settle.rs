@@ -247,8 +247,16 @@ pub(crate) fn brief(why: &policy::Why) -> String {
     why.to_string().chars().take(500).collect()
 }
 
+/// Whether an agent asked for a tool that there is not: nothing runs, whatever is answered.
+fn is_for_nothing(content: &call::Content) -> bool {
+    content.request.as_ref().is_some_and(|asked| asked.service.is_none())
+}
+
 /// Why a call is asked about, as a person is shown it: with every secret that it would be given.
-fn shown_reason(subject: &Subject, why: &policy::Why) -> String {
+fn shown_reason(content: &call::Content, subject: &Subject, why: &policy::Why) -> String {
+    if is_for_nothing(content) {
+        return format!("{why}; this gateway has no tool {}: allowing it runs nothing", content.tool);
+    }
     let used = subject.secrets().unwrap_or_default();
     if used.is_empty() {
         return why.to_string();
@@ -413,12 +421,12 @@ fn open_approval(scene: Docket<'_>, branch: &mut Branch<'_>, call: &Call, why: &
         arguments: content.arguments.clone(),
         signature: content.signature.clone(),
         intent: content.intent.clone(),
-        why: shown_reason(&subject, why),
+        why: shown_reason(content, &subject, why),
         pins: content.pins.clone(),
     };
     let shown = serde_json::to_string(&shown).expect("content is plain data with text keys");
     let steps = why.steps().to_vec();
-    let is_once = why.is_floor() || !steps.is_empty();
+    let is_once = why.is_floor() || !steps.is_empty() || is_for_nothing(content);
     let scopes = if is_once { vec![Scope::Once] } else { vec![Scope::Once, Scope::Session, Scope::Always] };
     let within = steps.first().and_then(|step| step.within);
     branch.push(Event::Call(call::Event::Gated {

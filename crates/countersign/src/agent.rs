@@ -2,6 +2,8 @@
 
 use std::{io::Write as _, process::ExitCode, time::Duration};
 
+use countersign_protocol::agent_gate::close;
+use countersign_server::view::{Lines, escape};
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Map, Value, json};
 use tokio_tungstenite::{
@@ -19,6 +21,10 @@ const TIMED_OUT: u8 = 2;
 const UNREACHABLE: u8 = 3;
 /// An argument is not `key=value`.
 const MALFORMED: u8 = 4;
+
+/// What to do where the agent has a connection already.
+const TAKEN: &str = "an agent has one connection at a time, and another request with this token is still waiting: wait \
+                     for it or end it, or give this one a token of its own with `countersign agents add NAME`";
 
 /// Where the gateway is, and who asks.
 pub(crate) struct Asker {
@@ -39,10 +45,12 @@ pub(crate) enum Wanted {
 pub(crate) struct Failed {
     code: u8,
     pub(crate) told: String,
+    /// By which rule or whom, as the gateway says it.
+    reason: Option<String>,
 }
 
 fn failed(code: u8, told: impl Into<String>) -> Failed {
-    Failed { code, told: told.into() }
+    Failed { code, told: told.into(), reason: None }
 }
 
 #[allow(clippy::print_stderr, reason = "this is how the agent is told")]
@@ -61,8 +69,13 @@ pub(crate) fn run(asker: Asker, wanted: Wanted) -> ExitCode {
             }
             Ok(()) | Err(_) => ExitCode::SUCCESS,
         },
-        Err(Failed { code, told }) => {
+        Err(Failed { code, told, reason }) => {
             eprintln!("Error: {told}");
+            if let Some(reason) = reason {
+                // A person may have written it, and it stays one line.
+                let lines: Vec<&str> = reason.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+                eprintln!("Reason: {}", escape(&lines.join("; "), Lines::One));
+            }
             ExitCode::from(code)
         }
     }
@@ -165,6 +178,9 @@ impl Line {
         loop {
             let text = match self.0.next().await {
                 Some(Ok(Message::Text(text))) => text,
+                Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) == close::CONNECTED => {
+                    return Err(failed(UNREACHABLE, format!("{}: {TAKEN}", frame.reason)));
+                }
                 Some(Ok(Message::Close(frame))) => {
                     let why = frame.map_or_else(String::new, |frame| format!(": {} {}", frame.code, frame.reason));
                     return Err(failed(UNREACHABLE, format!("the gateway closed the connection{why}")));
@@ -180,11 +196,13 @@ impl Line {
             let Some(error) = reply.get("error") else { return Ok(reply["result"].take()) };
             let code = error["code"].as_i64().unwrap_or_default();
             let message = error["message"].as_str().unwrap_or_default();
-            return Err(match code {
+            let told = match code {
                 -32002 => failed(TIMED_OUT, format!("Timeout ({code}): {message}")),
                 -32001 | -32003 => failed(FAILED, format!("Denied ({code}): {message}")),
                 _ => failed(FAILED, format!("Gateway error ({code}): {message}")),
-            });
+            };
+            let reason = error["data"]["reason"].as_str().map(str::to_owned);
+            return Err(Failed { reason, ..told });
         }
     }
 

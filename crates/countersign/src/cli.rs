@@ -210,7 +210,7 @@ enum Command {
     },
     /// Write the manual pages of all commands into a folder
     ///
-    /// Such as `countersign man ~/.local/share/man/man1`, then `man countersign`.
+    /// `man -l DIR/countersign.1` reads a page; of `~/.local/share/man/man1` they are found as `man countersign` too.
     Man {
         /// The folder; it is made
         #[arg(value_name = "DIR")]

@@ -128,7 +128,7 @@ async fn perform(options: Options, launcher: &Path) -> anyhow::Result<ExitCode> 
     let house = Arc::new(House::new(launcher, &place.project, pace)?);
 
     let mut stage = Stage::stdout();
-    stage.open(&place.project, &house::RULES, person.is_asked())?;
+    stage.open(&place.project, &house::RULES, &person)?;
     let handle = Handle::open(
         SqliteLog::open(&place.record, store::Options::default())?.into(),
         OwnerOptions {

@@ -131,6 +131,9 @@ fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<
     } else {
         checks.push(Check::ok("agents", format!("{} known", config.agents.len())));
     }
+    if !config.web.is_guarded() {
+        checks.push(Check::note("console", "open to everybody on this machine; web.password closes it"));
+    }
     checks.push(rules(config));
     checks.push(sandbox(config));
     checks.extend(named_hosts(config));

@@ -28,6 +28,10 @@ use crate::{
     watch,
 };
 
+/// Where grants lie that no gateway knows.
+const OF_HOSTS: &str =
+    "what was allowed in sessions of hosts lies in ~/.omp/agent/grants.jsonl, of gjc in ~/.gjc/agent";
+
 /// What is done with gates.
 pub(crate) enum Gates {
     List,
@@ -82,7 +86,10 @@ pub(crate) fn grants(place: &Place, what: Grants, form: Form) -> anyhow::Result<
     let local = Local::connect(&place.folder);
     match (what, local) {
         (Grants::List, Some(mut local)) => print_grants(&local.ask(&Request::Grants)?, form),
-        (Grants::List, None) => print_grants(&control::listed(recorded(&place.log)?.state().policy().grants()), form),
+        (Grants::List, None) => {
+            let recorded = recorded(&place.log).map_err(|error| anyhow::anyhow!("{error:#}; {OF_HOSTS}"))?;
+            print_grants(&control::listed(recorded.state().policy().grants()), form)
+        }
         (Grants::Denials, Some(mut local)) => print_denials(&local.ask(&Request::Denials)?, form),
         (Grants::Denials, None) => print_denials(&recorded_denials(&place.log)?, form),
         (Grants::Revoke { id }, Some(mut local)) => told(local.ask(&Request::Revoke { id })?, "revoked", form),

@@ -45,11 +45,6 @@ impl Person {
         });
         Self::AtTheTerminal(received)
     }
-
-    /// Whether somebody is asked.
-    pub(super) const fn is_asked(&self) -> bool {
-        matches!(self, Self::AtTheTerminal(_))
-    }
 }
 
 /// Reads an answer: `y` or `yes`; `n` or `no`, with a reason behind it. Anything else is no answer.

@@ -19,6 +19,7 @@ use countersign_store::{Report, Stored};
 use serde_json::Value;
 
 use super::{
+    person::Person,
     play::{self, Allowed, Known},
     wrap::{Wrap, wrapped},
 };
@@ -63,7 +64,7 @@ impl Stage {
     }
 
     /// What this is, where it happens and under which rules.
-    pub(super) fn open(&mut self, project: &Path, rules: &[(&str, &str)], is_asked: bool) -> io::Result<()> {
+    pub(super) fn open(&mut self, project: &Path, rules: &[(&str, &str)], person: &Person) -> io::Result<()> {
         self.heading("Countersign demo")?;
         self.paragraph(
             "An agent repairs a small project. Its model is scripted: what it says is fixed, it cannot think, and it needs \
@@ -74,10 +75,14 @@ impl Stage {
             let label = self.paint.tone(Tone::Faint, if at == 0 { "rules " } else { "      " });
             self.say(format_args!("  {label}  {what:<48}{verdict}\n"))?;
         }
-        if !is_asked {
-            self.say(format_args!("\n"))?;
-            self.paragraph("Nobody is asked in this run: a flag answers, or there is no terminal to ask on.")?;
-        }
+        let unasked = match person {
+            Person::AtTheTerminal(_) => return Ok(()),
+            Person::Yes => "Nobody is asked in this run: --yes allows it.",
+            Person::No => "Nobody is asked in this run: --no denies it.",
+            Person::Nobody => "There is no terminal to ask on, so it will be denied; --yes allows it.",
+        };
+        self.say(format_args!("\n"))?;
+        self.paragraph(unasked)?;
         Ok(())
     }
 

@@ -19,7 +19,9 @@ const PAUSE: Duration = Duration::from_millis(700);
 const AT_ONCE: Duration = Duration::from_millis(50);
 /// The longest reason that is taken.
 const LONGEST: usize = 500;
-const KEYS: &str = "up/down choose   a allow   s for the session   A always   d deny   r deny with a reason   q leave";
+/// What the keys do, in the columns of the smallest usual terminal.
+const KEYS: &str = "q leave   up/down   a allow   s session   A always   d deny   r reason   ? more";
+const MORE: &str = "space b page   s also in this session   A always   r deny, and say why";
 
 /// What follows from a key.
 #[derive(Debug, PartialEq)]
@@ -117,6 +119,7 @@ impl Screen {
             b"A" => return self.allow(Scope::Always, now),
             b"d" => return self.answer(now, |id| Request::Deny { id, reason: None }),
             b"r" if self.may_answer(now) => self.typing = Some(Typing::Reason(String::new())),
+            b"?" => MORE.clone_into(&mut self.notice),
             _ => {}
         }
         Next::Nothing
@@ -343,7 +346,7 @@ mod tests {
     use countersign_server::control::{Request, Row};
     use serde_json::json;
 
-    use super::{Next, PAUSE, Screen};
+    use super::{KEYS, MORE, Next, PAUSE, Screen};
 
     const LATER: Duration = Duration::from_secs(60);
 
@@ -385,6 +388,14 @@ mod tests {
             }
             assert_eq!(next, want, "{pressed:?}");
         }
+    }
+
+    #[test]
+    fn the_keys_fit_into_eighty_columns_and_more_is_told_of_them_when_asked() {
+        let mut screen = screen(&[row("a", "ls")]);
+        assert!(screen.draw(80, 24).contains(KEYS));
+        assert_eq!(screen.press(b'?', LATER), Next::Nothing);
+        assert!(screen.draw(80, 24).contains(MORE));
     }
 
     #[test]

@@ -91,6 +91,11 @@ fn a_gateway_that_is_well_leaves_nothing_to_do() {
     assert!(check(&told, "gateway")["what"].as_str().unwrap().contains("1 waiting for people"), "{told:#}");
     let head = place.run(&["audit", "verify", "--json", "--config", "config.yaml"]).json()["head"].clone();
     assert!(check(&told, "record")["what"].as_str().unwrap().ends_with(head.as_str().unwrap()), "{told:#}");
+    let open = check(&told, "console");
+    assert_eq!(
+        (&open["state"], &open["what"]),
+        (&json!("note"), &json!("open to everybody on this machine; web.password closes it"))
+    );
     let said = place.run(&["--config", "config.yaml", "doctor"]);
     assert!(said.out.ends_with("\nNothing to do.\n") && !said.out.contains('\u{1b}'), "{said:?}");
 }

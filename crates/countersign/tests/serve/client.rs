@@ -49,7 +49,9 @@ fn each_end_has_its_exit_code_and_its_words() {
         ),
     ] {
         let said = asking(&place, &gateway, arguments);
-        assert_eq!((said.code, said.out, said.err), (Some(code), out, err.to_owned()), "{case}");
+        let (told, reason) = said.err.split_once("Reason: ").unwrap_or((&said.err, ""));
+        assert_eq!((said.code, said.out.as_str(), told), (Some(code), out.as_str(), err), "{case}");
+        assert_eq!(reason.contains("turn(lock*") && reason.lines().count() == 1, case == "denied", "{reason}");
     }
     let turned = place.service.asked().into_iter().find(|asked| asked.path == "/turn/lamp").unwrap();
     assert_eq!(turned.body, json!({ "way": "a=b" }));
@@ -82,10 +84,34 @@ fn an_approval_that_timed_out_ends_with_2_and_a_denial_with_1() {
     let mut command = place.command();
     command.args(["request", "turn", "thing=door", "--url", &gateway.url(), "--token", TOKEN]);
     let asking = std::thread::spawn(move || crate::place::said(command));
-    let said = place.people(&["gates", "deny", &place.gate()]);
+    let gate = place.gate();
+    let second = place.run(&["tools", "--url", &gateway.url(), "--token", TOKEN]);
+    assert_eq!((second.code, second.err.contains("`countersign agents add NAME`")), (Some(3), true), "{second:?}");
+    let said = place.people(&["gates", "deny", &gate, "--reason", "they\nsleep"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let said = asking.join().unwrap();
-    assert_eq!((said.code, said.err.contains("Denied (-32001): Denied by user")), (Some(1), true), "{said:?}");
+    let (error, reason) = said.err.split_once('\n').unwrap();
+    assert_eq!((said.code, error), (Some(1), "Error: Denied (-32001): Denied by user"), "{said:?}");
+    assert!(
+        reason.starts_with("Reason: Denied by local:")
+            && reason.contains(": they; sleep;")
+            && reason.lines().count() == 1,
+        "{said:?}"
+    );
+}
+
+#[test]
+fn whoever_is_asked_about_a_tool_that_there_is_not_is_told_so() {
+    let place = Place::with("", "rules: [ { pattern: 'turn(lock*', action: deny } ]");
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "trun", json!({ "thing": "door" }));
+    let gate = place.gate();
+    let shown = place.people(&["gates", "show", &gate]);
+    assert!(shown.out.contains("this gateway has no tool trun: allowing it runs nothing"), "{shown:?}");
+    assert!(!shown.out.contains("--scope always"), "{shown:?}");
+    place.allow(&gate);
+    assert!(agent.reply(&json!(1)).to_string().contains("Unknown tool: trun"));
 }
 
 #[test]

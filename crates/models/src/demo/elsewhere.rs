@@ -30,7 +30,7 @@ pub(super) fn answer(messages: &[Message], tools: &[String]) -> Option<Answer> {
     if !called {
         return Some(Answer {
             text: format!(
-                "I am a scripted model: what I say is fixed, but the machines are real. I look what {machine} is, and what is in its folder."
+                "I am a scripted model: what I say is fixed, but the machines are real. I look at what {machine} is, and what is in its folder."
             ),
             calls: vec![call(&format!("{machine}{SHELL}"), json!({ "command": LOOK }))],
         });

@@ -4,6 +4,8 @@
 
 use std::{fmt, path::PathBuf};
 
+use crate::slips;
+
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -57,8 +59,20 @@ impl fmt::Display for Problem {
         if !self.key.is_empty() {
             write!(f, ": {}", self.key)?;
         }
+        if let Fault::UnknownKey(known) = &self.fault
+            && let Some(meant) = meant(self.key.rsplit('.').next().unwrap_or_default(), known)
+        {
+            return write!(f, ": unknown key; did you mean `{meant}`? Known here are {}", known.join(", "));
+        }
         write!(f, ": {}", self.fault)
     }
+}
+
+/// The key that was probably meant.
+fn meant(key: &str, known: &[&'static str]) -> Option<&'static str> {
+    // Short keys are near to everything, and no long text is one.
+    let most = if key.len() < 5 { 1 } else { 2 };
+    (key.len() <= 40).then(|| slips::meant(key, known.iter().copied(), most))?
 }
 
 /// Everything that is wrong; never empty. Shown one line each.

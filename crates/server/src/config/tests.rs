@@ -57,6 +57,7 @@ impl Scene {
 
 const VARIABLES: &[(&str, &str)] = &[
     ("AGENT_TOKEN", "agent-secret"),
+    ("WEB_PASSWORD", "web-secret"),
     ("GUARDIAN_BOT_TOKEN", "42:bot-secret"),
     ("HA_TOKEN", "ha-secret"),
     ("NUMBER", "12"),

@@ -245,7 +245,7 @@ pub(super) fn rows(entries: &[Entry], links: Links) -> Markup {
                             td { span.kind { (stored.kind) } @if let Some(session) = &stored.session { br; a href=(path("/console/sessions/", session.as_str())) { (plain(session.as_str())) } } }
                             td.text {
                                 @if let Some(outcome) = about.outcome { span.badge.(class(outcome)) { (outcome.word()) } " " }
-                                (super::words::marked(&cut(text)))
+                                (super::words::marked(&cut(behind(about.outcome, text))))
                                 @let id = about.gate.map(|id| id.to_string()).or_else(|| about.call.map(|id| id.to_string()));
                                 @if let (Links::ToDecisions, Some(id)) = (links, id) {
                                     " " a.more href=(path("/console/record/", &id)) { "all about it" span.unseen { ", " (id) } }
@@ -257,6 +257,11 @@ pub(super) fn rows(entries: &[Entry], links: Links) -> Markup {
             }
         }
     }
+}
+
+/// What stands behind the word for a denial, which is not said twice.
+fn behind(outcome: Option<Outcome>, text: &str) -> &str {
+    if outcome == Some(Outcome::Denied) { text.strip_prefix("denied ").unwrap_or(text) } else { text }
 }
 
 const fn class(outcome: Outcome) -> &'static str {

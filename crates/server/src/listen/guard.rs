@@ -19,6 +19,9 @@ use crate::web::{CROSS_ORIGIN, Problem};
 /// What a page of somebody else's is told, but where a door has words of its own.
 pub(super) const FOREIGN: &str = "This origin may not speak to the gateway.\n";
 
+/// What is told to whoever asked for a name that is not the gateway's.
+const UNNAMED: &str = "The gateway does not answer to this name.\n";
+
 /// The names that a gateway answers to.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
@@ -40,9 +43,7 @@ impl Hosts {
 
     /// Whether no page sent this, or one of our own: from where it was asked for, with the same port, or from a name that the owner gave.
     pub(super) fn is_own_page(&self, request: &Request) -> bool {
-        let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or("?"));
-        let host = text(header::HOST).or_else(|| request.uri().authority().map(|authority| authority.as_str()));
-        text(header::ORIGIN).is_none_or(|origin| self.is_own(origin, host))
+        text(request, header::ORIGIN).is_none_or(|origin| self.is_own(origin, host(request)))
     }
 
     fn is_own(&self, origin: &str, host: Option<&str>) -> bool {
@@ -61,9 +62,7 @@ impl Hosts {
     /// # Errors
     /// Why not, for whoever sent it.
     pub(crate) fn check(&self, request: &Request, is_tls: bool) -> Result<(), &'static str> {
-        let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or("?"));
-        let host = text(header::HOST).or_else(|| request.uri().authority().map(|authority| authority.as_str()));
-        allows(self, is_tls, host, text(header::ORIGIN))
+        allows(self, is_tls, host(request), text(request, header::ORIGIN))
     }
 
     /// Whether `authority`, a host with or without a port, is one of them.
@@ -72,6 +71,15 @@ impl Hosts {
         let address = name.parse::<IpAddr>();
         self.names.contains(&name) || address.is_ok_and(|address| self.any_address || address.is_loopback())
     }
+}
+
+fn text(request: &Request, name: header::HeaderName) -> Option<&str> {
+    request.headers().get(name).map(|value| value.to_str().unwrap_or("?"))
+}
+
+/// The authority that a request is for.
+fn host(request: &Request) -> Option<&str> {
+    text(request, header::HOST).or_else(|| request.uri().authority().map(|authority| authority.as_str()))
 }
 
 /// The host of an authority, without brackets.
@@ -106,24 +114,41 @@ fn allows(hosts: &Hosts, is_tls: bool, host: Option<&str>, origin: Option<&str>)
         Some(host) if hosts.holds(host) => Ok(()),
         // A certificate has shown already that this name is ours, and no page can leave its origin out.
         _ if is_tls && origin.is_none() => Ok(()),
-        _ => Err("The gateway does not answer to this name.\n"),
+        _ => Err(UNNAMED),
     }
+}
+
+/// What is told over HTTP: with the name, where it is one, and with what would make it the gateway's.
+fn told(why: &str, host: Option<&str>) -> String {
+    let is_name = |host: &&str| {
+        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte))
+    };
+    if why != UNNAMED {
+        return why.to_owned();
+    }
+    let name = host.map(host_of).filter(is_name).map_or_else(String::new, |name| format!(": {name}"));
+    format!(
+        "The gateway does not answer to this name{name}. Its names are those of gateway.public_url and gateway.allowed_hosts.\n"
+    )
 }
 
 pub(super) async fn check(State((doors, is_tls)): State<(Arc<Doors>, bool)>, request: Request, next: Next) -> Response {
     match doors.hosts.check(&request, is_tls) {
         Ok(()) => next.run(request).await,
-        Err(why) if request.uri().path().starts_with("/api/") => {
-            let told = if why == FOREIGN { CROSS_ORIGIN } else { why.trim_end() };
+        Err(why) => {
+            let told = told(why, host(&request));
+            if !request.uri().path().starts_with("/api/") {
+                return (StatusCode::FORBIDDEN, told).into_response();
+            }
+            let told = if why == FOREIGN { CROSS_ORIGIN } else { told.trim_end() };
             Problem::new(StatusCode::FORBIDDEN, told).reply(request.uri().path())
         }
-        Err(why) => (StatusCode::FORBIDDEN, why).into_response(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Hosts, allows};
+    use super::{FOREIGN, Hosts, UNNAMED, allows, told};
 
     #[test]
     fn a_page_of_another_program_of_this_machine_is_not_our_own() {
@@ -139,6 +164,15 @@ mod tests {
         ] {
             assert_eq!(hosts.is_own(origin, Some(host)), want, "{origin} at {host}");
         }
+    }
+
+    #[test]
+    fn whoever_is_not_answered_is_told_the_name_and_the_keys() {
+        for (host, name) in [(Some("gate.example.org:8443"), ": gate.example.org"), (Some("<b>"), ""), (None, "")] {
+            let want = "Its names are those of gateway.public_url and gateway.allowed_hosts.\n";
+            assert_eq!(told(UNNAMED, host), format!("The gateway does not answer to this name{name}. {want}"));
+        }
+        assert_eq!(told(FOREIGN, Some("a.b")), FOREIGN);
     }
 
     #[test]

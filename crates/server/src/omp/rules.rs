@@ -239,7 +239,10 @@ mod tests {
                 "rules:\n  - pattern: read*\n    action: Deny\n",
                 "rules.yaml:3: rules[0].action: Invalid permission action: 'Deny' (must be allow/deny/ask)",
             ),
-            ("rule: []\n", "rules.yaml:1: rule: unknown key; known here are defaults, rules, sets, tests"),
+            (
+                "rule: []\n",
+                "rules.yaml:1: rule: unknown key; did you mean `rules`? Known here are defaults, rules, sets, tests",
+            ),
         ] {
             assert_eq!(loaded(text).unwrap_err(), want);
         }

@@ -43,7 +43,7 @@ impl Guide {
 
     /// Follows the page from its top; `text` changes what cannot be had here in a block.
     pub(super) fn follow(mut self, text: &dyn Fn(&Self, &str) -> String, input: &str) -> (Self, Followed) {
-        for Block { head, body, .. } in blocks(&self.page.clone()) {
+        for Block { head, body, .. } in blocks(&self.page.clone()).into_iter().filter(|block| block.why_not.is_none()) {
             let body = text(&self, &body).replace("127.0.0.1:8443", &format!("127.0.0.1:{}", self.port));
             match head.split_once(' ') {
                 Some(("yaml", "config.yaml")) => {

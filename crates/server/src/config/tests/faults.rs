@@ -5,8 +5,11 @@ use super::Scene;
 #[test]
 fn what_is_wrong_is_named_with_file_line_and_key() {
     for (text, want) in [
-        ("gatway: {}", "config.yaml:1: gatway: unknown key; known here are gateway, agent,"),
-        ("gateway:\n  hots: x", "config.yaml:2: gateway.hots: unknown key; known here are host, port,"),
+        ("gatway: {}", "config.yaml:1: gatway: unknown key; did you mean `gateway`? Known here are gateway, agent,"),
+        (
+            "gateway:\n  hots: x",
+            "config.yaml:2: gateway.hots: unknown key; did you mean `host`? Known here are host, port,",
+        ),
         ("gateway:\n  port: abc", "config.yaml:2: gateway.port: Cannot convert gateway.port to int: 'abc'"),
         (
             "gateway: { port: 70000 }",
@@ -217,7 +220,10 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ("clients: {}", "config.yaml:1: clients.token: Missing required config: clients.token"),
         ("web: { password: ~ }", "config.yaml:1: web.password: Missing required config: web.password"),
         ("web: { password: ~, users: ~ }", "config.yaml:1: web.password: Missing required config: web.password"),
-        ("web: { pasword: x }", "config.yaml:1: web.pasword: unknown key; known here are password, users"),
+        (
+            "web: { pasword: x }",
+            "config.yaml:1: web.pasword: unknown key; did you mean `password`? Known here are password, users",
+        ),
         (
             "model: { provider: nope, id: x }",
             "config.yaml:1: model.provider: there is no \"nope\" in `providers`; there is demo",
@@ -286,7 +292,7 @@ fn what_is_wrong_in_a_tools_file_is_named_there() {
     for (tools, want) in [
         ("tools:\n  t: { sig: x }", "tools.yaml:2: tools.t.sig: unknown key; known here are description,"),
         ("tools: []", "tools.yaml:1: tools: expected a mapping, found a list"),
-        ("tool: {}", "tools.yaml:1: tool: unknown key; known here are tools"),
+        ("tool: {}", "tools.yaml:1: tool: unknown key; did you mean `tools`? Known here are tools"),
         (
             "tools:\n  t:\n    args:\n      a: { validate: '[' }",
             "tools.yaml:4: tools.t.args.a.validate: Invalid regex pattern for tool 't' arg 'a': unclosed character class",

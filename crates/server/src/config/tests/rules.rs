@@ -91,7 +91,10 @@ fn a_rule_that_misses_calls_without_arguments_draws_a_warning_with_its_line() {
 #[test]
 fn what_is_wrong_is_named_with_its_line() {
     for (text, want) in [
-        ("rule: []", "permissions.yaml:1: rule: unknown key; known here are defaults, rules, sets, tests"),
+        (
+            "rule: []",
+            "permissions.yaml:1: rule: unknown key; did you mean `rules`? Known here are defaults, rules, sets, tests",
+        ),
         ("rules: {}", "permissions.yaml:1: rules: expected a list, found a mapping"),
         ("rules:\n- x", "permissions.yaml:2: rules[0]: expected a mapping, found text"),
         ("rules:\n- ~", "permissions.yaml:2: rules[0]: Missing required config: rules[0]"),
