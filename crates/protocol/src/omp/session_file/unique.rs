@@ -4,9 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use serde_json::{
+    Map, Value,
+    value::{RawValue, to_raw_value},
+};
 
 use super::{Body, Entry};
+use crate::Json;
 
 /// What became of the ids of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,16 +44,30 @@ pub(super) fn separate(entries: &mut [Entry], mut fresh: impl FnMut() -> String)
             seen.insert(old);
         }
         if let Body::Unknown(line) = &mut entry.body
-            && let Ok(mut members) = line.read::<Map<String, Value>>()
+            && let Some(called) = called(line, &entry.id, entry.parent_id.as_deref())
         {
-            members.insert("id".to_owned(), entry.id.as_str().into());
-            if members.contains_key("parentId") {
-                members.insert("parentId".to_owned(), entry.parent_id.as_deref().into());
-            }
-            *line = Value::Object(members).into();
+            *line = called;
         }
     }
     Ids::Separated
+}
+
+/// A line that nobody here reads, with these names in it.
+fn called(line: &Json, id: &str, parent: Option<&str>) -> Option<Json> {
+    if let Ok(mut members) = line.read::<Map<String, Value>>() {
+        members.insert("id".to_owned(), id.into());
+        if members.contains_key("parentId") {
+            members.insert("parentId".to_owned(), parent.into());
+        }
+        return Some(Value::Object(members).into());
+    }
+    // It holds a number that no number of ours can, which stays as it is written.
+    let mut members = line.read::<BTreeMap<String, Box<RawValue>>>().ok()?;
+    members.insert("id".to_owned(), to_raw_value(id).ok()?);
+    if members.contains_key("parentId") {
+        members.insert("parentId".to_owned(), to_raw_value(&parent).ok()?);
+    }
+    to_raw_value(&members).ok().map(Json::from)
 }
 
 /// Has `entry` name others as they are called now.
