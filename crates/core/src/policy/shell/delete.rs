@@ -78,7 +78,8 @@ fn note(harm: &mut Harm, place: &Place, here: &Here, target: &str, reach: Reach)
         let matters = match reach {
             Reach::Tree | Reach::Contents => true,
             Reach::Rights | Reach::Move => target.starts_with(UNKNOWN),
-            Reach::Files => false,
+            // Of a machine whose home is not known, all that lies there may be meant.
+            Reach::Files => place.home.is_none() && target.starts_with(UNKNOWN) && target.contains(GLOB),
         };
         if matters {
             harm.floor.get_or_insert_with(|| format!("{what} {shown}, and nobody can tell what that is"));
