@@ -66,16 +66,24 @@ fn look(theirs: SocketAddr, ours: SocketAddr) -> bool {
         && (!exec::has_begun_elsewhere() || is_no_command(theirs, ours))
 }
 
-/// Whether no command that others run on this machine for agents has the other end of a connection open. One that cannot be looked at,
-/// because it is of another user, is not taken for the one.
+/// Whether no command that others run on this machine for agents has the other end of a connection open. Who did not wait for the answer
+/// may be one. One that cannot be looked at, because it is of another user, is not taken for the one.
 fn is_no_command(theirs: SocketAddr, ours: SocketAddr) -> bool {
-    let Ok(Some(socket)) = find(theirs, ours) else { return true };
+    let socket = match find(theirs, ours) {
+        Ok(Some(socket)) => socket,
+        Ok(None) | Err(_) => return !is_of_this_machine(theirs),
+    };
+    if socket.inode == 0 {
+        return false;
+    }
     let wanted = format!("socket:[{}]", socket.inode);
     let has_it = |pid: i32| {
         let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         threads.into_iter().any(|thread| has_open(&thread.path(), &wanted).unwrap_or(false))
     };
+    // Somebody has it still, then, and no command did.
     !exec::commands().into_iter().any(has_it)
+        && find(theirs, ours).is_ok_and(|found| found.is_some_and(|found| found.inode == socket.inode))
 }
 
 fn is_no_descendant(theirs: SocketAddr, ours: SocketAddr) -> bool {
@@ -228,7 +236,7 @@ mod tests {
 
     use tokio::{io::AsyncWriteExt as _, net::TcpSocket};
 
-    use super::{Peer, Socket, find, holds, is_no_descendant, is_of_this_machine, row};
+    use super::{Peer, Socket, find, holds, is_no_command, is_no_descendant, is_of_this_machine, row};
 
     /// Addresses of this machine from which its port on the loopback can be reached.
     fn own_addresses() -> Vec<IpAddr> {
@@ -260,7 +268,7 @@ mod tests {
             let mut heard = vec![0; said.len()];
             server.read_exact(&mut heard).unwrap();
             assert_eq!(find(theirs, ours).unwrap(), None, "{ip}");
-            assert!(!is_no_descendant(theirs, ours), "{ip}");
+            assert!(!is_no_descendant(theirs, ours) && !is_no_command(theirs, ours), "{ip}");
         }
     }
 
