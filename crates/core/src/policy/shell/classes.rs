@@ -100,12 +100,16 @@ fn named(name: &str, argv: &[Word], arguments: &[&str], runs: &Runs, fed: bool) 
         Runs::Itself if name.contains('/') && !is_of_the_system(name) => {
             one(programs::class(program, arguments).max(Class::BashMutating))
         }
-        // What an option runs may be anything, and a script of sed may write.
-        Runs::Itself if options::run_something(program, argv.get(1..).unwrap_or_default()) => {
-            let least = if program == "sed" { Class::FileWrite } else { Class::BashMutating };
-            one(programs::class(program, arguments).max(least))
-        }
-        Runs::Itself => one(programs::class(program, arguments)),
+        Runs::Itself => one(class(program, argv.get(1..).unwrap_or_default(), arguments)),
+    }
+}
+
+/// The class of a program with what its options make of it: what one runs may be anything, and a script of sed may write.
+fn class(program: &str, words: &[Word], arguments: &[&str]) -> Class {
+    let class = programs::class(program, arguments);
+    match options::run_something(program, words) {
+        true => class.max(if program == "sed" { Class::FileWrite } else { Class::BashMutating }),
+        false => class,
     }
 }
 
@@ -202,7 +206,7 @@ fn wrapper(program: &str, argv: &[Word]) -> BTreeSet<Class> {
             names => {
                 for program in names.iter().map(|name| base_name(name)) {
                     found |= programs::is_known(program);
-                    classes.insert(programs::class(program, &arguments(rest)));
+                    classes.insert(class(program, rest, &arguments(rest)));
                 }
             }
         }

@@ -135,10 +135,9 @@ pub(super) fn run_something(program: &str, arguments: &[Word]) -> bool {
         "git" => {
             let has = |wanted: &str| texts().any(|text| text == wanted);
             // `ext::` and its kin run what follows.
-            texts().any(|text| text.contains("::")) || has("clone") && texts().any(|text| has_letter(text, 'u')) || {
-                // Before its command `-p` has a pager run.
-                arguments.iter().take_while(|word| word.value.starts_with('-')).any(|word| word.value == "-p")
-            }
+            texts().any(|text| text.contains("::"))
+                || has("clone") && texts().any(|text| has_letter(text, 'u'))
+                || pages(arguments)
         }
         // What has no dash can be the letters of old.
         "tar" | "gtar" | "bsdtar" => {
@@ -168,6 +167,21 @@ pub(super) fn run_something(program: &str, arguments: &[Word]) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether git is told before its command, where `-p` means that, to have a pager run.
+fn pages(arguments: &[Word]) -> bool {
+    let mut words = arguments.iter().map(|word| word.value.as_str());
+    while let Some(word) = words.next().filter(|word| word.starts_with('-')) {
+        match word {
+            "-p" => return true,
+            "-C" | "-c" | "--git-dir" | "--work-tree" | "--namespace" | "--exec-path" | "--config-env" => {
+                let _value = words.next();
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 impl Options {
@@ -271,6 +285,7 @@ mod tests {
             "git fetch --upload-pa=evil .",
             "git push --receive-pa=evil . x",
             "git -p log",
+            "git -C x -p log",
             "git config alias.x !evil",
             "git clone ext::evil c",
             "split --filter=evil x",
