@@ -22,10 +22,11 @@ pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, r
             let (door, peer) = (Arc::clone(door), Arc::clone(peer));
             // What was begun is done, whether or not whoever asked is still there.
             let work = tokio::spawn(async move {
-                let token = || door.settings.token().map(|token| token.expose_secret().to_owned());
-                let before = token();
+                let before = door.settings.token();
                 let done = door.settings.set(&door.site, peer.principal(), &set).await;
-                if token() != before {
+                let now = door.settings.token();
+                if now.as_ref().map(|token| token.expose_secret()) != before.as_ref().map(|token| token.expose_secret())
+                {
                     // Who showed the one of before has shown nothing that counts. Whoever changed it knows the new one.
                     door.roster.close_others(&peer, close::UNAUTHORIZED, close::UNAUTHORIZED_REASON);
                 }
