@@ -3,21 +3,26 @@
 //! Each is done in a folder beside its target, which gets its name once all of it is on the disk and was checked: whatever ends
 //! it before leaves nothing but that folder, and the next attempt takes it away.
 
+mod copying;
+mod folder;
 mod manifest;
 mod part;
 mod restore;
+mod settings;
+mod target;
 
 use std::{
-    fs,
     io::Write as _,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use anyhow::{Context as _, bail};
 use countersign_runtime::Clock;
-use countersign_server::session_file::time::iso;
+use countersign_server::{
+    session_file::time::iso,
+    view::{Lines, escape},
+};
 use countersign_store::{Head, Log as _, Partition, Report};
 use serde_json::json;
 
@@ -27,13 +32,16 @@ use crate::{
     place::Place,
 };
 
+use copying::{Copying, Need, Source};
+use folder::Folder;
 use manifest::Manifest;
-use part::{Copying, Need, Part};
+use part::Part;
 pub(crate) use restore::{Options as Restore, restore};
+pub(crate) use settings::Settings;
 
-/// What is left out wherever it lies in a data directory: what belongs to a process, and what can be made again.
+/// What is left out at the top of a data directory: what belongs to a process, and what can be made again.
 const PASSING: [&str; 3] = ["countersign.sock", "countersign.sock.lock", "tokens.json.lock"];
-/// What is taken along only by `--secrets`.
+/// What lies there too and is taken along only by `--secrets`.
 const SECRET: [&str; 3] = ["web.key", "secrets.yaml", countersign_tools::secrets::FOLDER];
 /// Where agents write what they want: a file of theirs that cannot be read or named must not keep the rest from being copied.
 const WORKSPACES: &str = "agents";
@@ -46,39 +54,32 @@ const DATA: &str = "data";
 pub(crate) struct Options {
     /// The folder that is made.
     pub(crate) to: PathBuf,
-    /// Files of rules and configuration, with whether they may hold secrets.
-    pub(crate) settings: Vec<(PathBuf, bool)>,
+    pub(crate) settings: Settings,
     pub(crate) secrets: bool,
 }
 
 /// `backup`.
 pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Result<ExitCode> {
     let log = place.log.file_name().context("the record has no name")?.to_owned();
-    if is_occupied(&options.to)? {
-        bail!("{} is there already: name a folder that is not", options.to.display());
-    }
-    if lies_in(&options.to, &place.folder) {
-        let (to, folder) = (options.to.display(), place.folder.display());
-        bail!("{to} lies in the data directory {folder} and would be a copy of itself: name a folder outside of it");
-    }
+    let to = may_be_made(&options.to, &place.folder)?;
     // Says in words of its own why there is nothing to read.
     drop(open(&place.log)?);
-    let part = Part::make(&options.to)?;
-    let data = part.folder().join(DATA);
-    part::own_folder(&data)?;
+    let part = Part::make(&to)?;
+    let data = part.folder().make_folder(DATA.as_ref()).context(DATA)?;
     // SQLite fills a file that is empty, and leaves its mode.
-    part::own_file(&data.join(&log), b"")?;
-    countersign_store::copy(&place.log, data.join(&log), EVENT_FORMAT)
-        .with_context(|| format!("{} could not be copied", place.log.display()))?;
-    let report = checked(&data.join(&log), None)?;
+    drop(data.make_file(&log).with_context(|| shown(Path::new(&log)))?);
+    let copied = part.path().join(DATA).join(&log);
+    countersign_store::copy(&place.log, &copied, EVENT_FORMAT)
+        .with_context(|| format!("{} could not be copied", shown(&place.log)))?;
+    let report = checked(&copied, None)?;
     // Objects lie there before the record names them, so those of the copy are there by now.
     let (mut left, mut links) = (Vec::new(), Vec::new());
     // Rules and configuration have a place of their own, and may have to stay out.
-    let settings = options.settings.iter().filter_map(|(file, _)| fs::metadata(file).ok());
-    let mut copying =
-        Copying { leave: settings.map(|found| (found.dev(), found.ino())).collect(), ..Copying::default() };
-    for entry in sorted(&place.folder)? {
-        let name = entry.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let mut copying = Copying::without(options.settings.numbers());
+    let source = Folder::open(&place.folder).with_context(|| shown(&place.folder))?;
+    for entry in source.names().with_context(|| shown(&place.folder))? {
+        let path = place.folder.join(&entry);
+        let name = entry.to_str().unwrap_or_default().to_owned();
         if is_of_the_log(&name, &log.to_string_lossy()) || PASSING.contains(&name.as_str()) || name.ends_with(".new") {
             continue;
         }
@@ -86,30 +87,20 @@ pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Re
             left.push(name);
             continue;
         }
-        if entry.is_symlink() {
+        if path.is_symlink() {
             links.push(name.clone());
         }
         let need = if name == WORKSPACES { Need::WhatCanBeRead } else { Need::All };
-        copying.copy(&entry, &data.join(&name), need)?;
+        copying.copy(Source { folder: &source, name: &entry, path }, &data, &entry, need)?;
     }
-    let settings = part.folder().join(SETTINGS);
-    for (file, may_be_secret) in &options.settings {
-        let Some(name) = file.file_name().filter(|_| file.is_file()) else { continue };
-        if *may_be_secret && !options.secrets {
-            left.push(name.to_string_lossy().into_owned());
-            continue;
-        }
-        if !settings.exists() {
-            part::own_folder(&settings)?;
-        }
-        Copying::default().copy(file, &settings.join(name), Need::All)?;
-    }
+    let settings = options.settings.copy(part.folder(), SETTINGS, options.secrets)?;
+    left.extend(settings);
     let manifest = Manifest {
         form: manifest::FORM,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         made: iso(Clock::system().now()),
         log: log.to_string_lossy().into_owned(),
-        head: shown(report.head),
+        head: written(report.head),
         records: report.records,
         redacted: report.redacted,
         secrets: options.secrets,
@@ -117,7 +108,7 @@ pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Re
     };
     manifest.write(part.folder())?;
     manifest.check(part.folder())?;
-    part.put_in_place(&options.to)?;
+    part.put_in_place()?;
     for missed in &copying.missed {
         writeln!(std::io::stderr(), "not copied {missed}")?;
     }
@@ -130,14 +121,14 @@ pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Re
         return Ok(ExitCode::SUCCESS);
     }
     let paint = Paint::stdout();
-    writeln!(out, "backup    {}, {} files", paint.tone(Tone::Strong, options.to.display()), manifest.files.len())?;
+    writeln!(out, "backup    {}, {} files", paint.tone(Tone::Strong, shown(&options.to)), manifest.files.len())?;
     writeln!(out, "record    {} entries, every one fits", manifest.records)?;
     writeln!(out, "head      {}", manifest.head)?;
     if !left.is_empty() {
-        writeln!(out, "left out  {}: they hold secrets, and --secrets takes them along", left.join(", "))?;
+        writeln!(out, "left out  {}: they hold secrets, and --secrets takes them along", one(&left.join(", ")))?;
     }
     if !links.is_empty() {
-        writeln!(out, "left out  what lies behind links: {}", links.join(", "))?;
+        writeln!(out, "left out  what lies behind links: {}", one(&links.join(", ")))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -152,29 +143,38 @@ fn checked(log: &Path, expected: Option<Head>) -> anyhow::Result<Report> {
     })?;
     match &report.flaw {
         None => Ok(report),
-        Some(flaw) => bail!("{}: {flaw}", log.display()),
+        Some(flaw) => bail!("{}: {flaw}", shown(log)),
     }
 }
 
-fn shown(head: Head) -> String {
+fn written(head: Head) -> String {
     format!("{}:{}", head.lsn, head.chain)
 }
 
-/// Whether something lies at `path` that must not be lost.
-fn is_occupied(path: &Path) -> anyhow::Result<bool> {
-    match fs::read_dir(path) {
-        Ok(mut entries) => Ok(entries.next().is_some()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(true),
-        Err(error) => Err(error).with_context(|| path.display().to_string()),
+/// Where a backup may be made, if that is so. It is told before anything is copied.
+fn may_be_made(named: &Path, data: &Path) -> anyhow::Result<PathBuf> {
+    let to = std::path::absolute(named)?;
+    let shown_to = shown(named);
+    if target::is_occupied(&to)? {
+        bail!("{shown_to} is there already: name a folder that is not");
     }
+    if target::lies_in(&to, data) {
+        let data = shown(data);
+        bail!(
+            "{shown_to} lies in the data directory {data} and would be a copy of itself: name a folder outside of it"
+        );
+    }
+    Ok(to)
 }
 
-/// Whether a path lies in `folder`, or will once it is made.
-fn lies_in(path: &Path, folder: &Path) -> bool {
-    let real = |path: &Path| std::path::absolute(path).ok()?.ancestors().find_map(|above| above.canonicalize().ok());
-    let Ok(folder) = folder.canonicalize() else { return false };
-    real(path).is_some_and(|path| path.starts_with(folder))
+/// A path as people may see it: agents choose names too.
+fn shown(path: &Path) -> String {
+    one(&path.to_string_lossy())
+}
+
+/// A text as people may see it, in one line.
+fn one(text: &str) -> String {
+    escape(text, Lines::One).into_owned()
 }
 
 /// Whether a file is the record's own, or SQLite's, or space that is kept for it.
@@ -182,12 +182,4 @@ fn is_of_the_log(name: &str, log: &str) -> bool {
     let own = ["", "-wal", "-shm", "-journal", ".lock"];
     let ballast = Path::new(log).with_extension("ballast");
     own.iter().any(|end| name == format!("{log}{end}")) || ballast.as_os_str() == name
-}
-
-/// What lies in a folder, in the order of its names.
-fn sorted(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
-    let mut entries = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
-    entries.sort();
-    Ok(entries)
 }

@@ -3,11 +3,7 @@
 //! What root made there the gateway, which is another user, could not read; and a link in a folder that is somebody else's must
 //! not be followed with the rights of root.
 
-use std::{
-    fs,
-    os::unix::fs::{MetadataExt as _, lchown},
-    path::Path,
-};
+use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
 use anyhow::Context as _;
 use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
@@ -26,21 +22,4 @@ pub(crate) fn become_of(folder: &Path) -> anyhow::Result<()> {
         let folder = folder.display();
         format!("{folder} belongs to user {user}, whom this process cannot become: run this as that user")
     })
-}
-
-/// Gives everything in `folder`, and the folder, to a user and a group.
-pub(crate) fn give(folder: &Path, (user, group): (Uid, Gid)) -> anyhow::Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            give(&entry.path(), (user, group))?;
-        } else {
-            to(&entry.path(), (user, group))?;
-        }
-    }
-    to(folder, (user, group))
-}
-
-fn to(path: &Path, (user, group): (Uid, Gid)) -> anyhow::Result<()> {
-    lchown(path, Some(user.as_raw()), Some(group.as_raw())).with_context(|| path.display().to_string())
 }

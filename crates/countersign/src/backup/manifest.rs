@@ -2,9 +2,9 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{self, File},
-    io::Read as _,
-    path::{Component, Path},
+    fs::File,
+    io::{Read as _, Write as _},
+    path::{Component, Path, PathBuf},
 };
 
 use anyhow::{Context as _, bail, ensure};
@@ -12,7 +12,10 @@ use countersign_core::digest::Digest;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{part, sorted};
+use super::{
+    folder::{self, Folder},
+    one, shown,
+};
 
 /// Where it stands.
 const NAME: &str = "backup.json";
@@ -46,64 +49,80 @@ pub(super) struct Entry {
 }
 
 impl Manifest {
-    pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        part::own_file(&folder.join(NAME), &serde_json::to_vec_pretty(self)?).context(NAME)
+    pub(super) fn write(&self, folder: &Folder) -> anyhow::Result<()> {
+        let text = serde_json::to_vec_pretty(self)?;
+        folder.make_file(NAME.as_ref()).and_then(|mut made| made.write_all(&text)).context(NAME)
     }
 
-    /// Reads that of the backup in `folder`.
-    pub(super) fn read(folder: &Path) -> anyhow::Result<Self> {
-        let text = fs::read(folder.join(NAME))
-            .with_context(|| format!("{} is no backup: {NAME} cannot be read", folder.display()))?;
+    /// Reads that of the backup at `path`, which is `folder`.
+    pub(super) fn read(folder: &Folder, path: &Path) -> anyhow::Result<Self> {
+        let path = shown(path);
+        let text = read(folder).with_context(|| format!("{path} is no backup: {NAME} cannot be read"))?;
         let manifest: Self = serde_json::from_slice(&text)
-            .with_context(|| format!("{} is no backup: {NAME} is not what it should be", folder.display()))?;
-        ensure!(manifest.form <= FORM, "the backup was made by a later version ({}) of this program", manifest.version);
+            .with_context(|| format!("{path} is no backup: {NAME} is not what it should be"))?;
+        ensure!(
+            manifest.form <= FORM,
+            "the backup was made by a later version ({}) of this program",
+            one(&manifest.version)
+        );
         let is_inside = |path: &str| Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
         let named = manifest.files.iter().map(|entry| entry.path.as_str()).chain([manifest.log.as_str()]);
         for path in named {
-            ensure!(is_inside(path) && !path.is_empty(), "the backup names {path}, which lies elsewhere");
+            ensure!(is_inside(path) && !path.is_empty(), "the backup names {}, which lies elsewhere", one(path));
         }
         Ok(manifest)
     }
 
     /// Whether exactly these files are in `folder`, each as it was.
-    pub(super) fn check(&self, folder: &Path) -> anyhow::Result<()> {
+    pub(super) fn check(&self, folder: &Folder) -> anyhow::Result<()> {
         let found: BTreeSet<Entry> = files(folder)?.into_iter().collect();
         let listed: BTreeSet<Entry> = self.files.iter().cloned().collect();
         if let Some(entry) = listed.difference(&found).next() {
-            bail!("{} of the backup is not there, or not what it was", entry.path);
+            bail!("{} of the backup is not there, or not what it was", one(&entry.path));
         }
         if let Some(entry) = found.difference(&listed).next() {
-            bail!("{} lies in the backup and was not put there by it", entry.path);
+            bail!("{} lies in the backup and was not put there by it", one(&entry.path));
         }
         Ok(())
     }
 }
 
+fn read(folder: &Folder) -> anyhow::Result<Vec<u8>> {
+    let folder::Entry::File(mut file) = folder.entry(NAME.as_ref())? else { bail!("it is no file") };
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    Ok(text)
+}
+
 /// Every file in `folder` but the manifest itself.
-pub(super) fn files(folder: &Path) -> anyhow::Result<Vec<Entry>> {
+pub(super) fn files(folder: &Folder) -> anyhow::Result<Vec<Entry>> {
     let mut entries = Vec::new();
-    walk(folder, folder, &mut entries)?;
+    walk(folder, Path::new(""), &mut entries)?;
     Ok(entries)
 }
 
-fn walk(root: &Path, folder: &Path, entries: &mut Vec<Entry>) -> anyhow::Result<()> {
-    for path in sorted(folder)? {
-        let name = path.strip_prefix(root)?.to_str().with_context(|| format!("{} is no text", path.display()))?;
-        if path.is_symlink() || name == NAME {
+fn walk(folder: &Folder, above: &Path, entries: &mut Vec<Entry>) -> anyhow::Result<()> {
+    for name in folder.names().with_context(|| shown(above))? {
+        let path: PathBuf = above.join(&name);
+        let Some(text) = path.to_str() else { bail!("{} is no text", shown(&path)) };
+        if text == NAME {
             continue;
         }
-        if path.is_dir() {
-            walk(root, &path, entries)?;
-        } else {
-            let (size, sha256) = digest(&path).with_context(|| path.display().to_string())?;
-            entries.push(Entry { path: name.to_owned(), size, sha256 });
+        match folder.entry(&name).with_context(|| shown(&path))? {
+            folder::Entry::Folder(inside) => walk(&inside, &path, entries)?,
+            folder::Entry::File(file) => {
+                let (size, sha256) = digest(file).with_context(|| shown(&path))?;
+                entries.push(Entry { path: text.to_owned(), size, sha256 });
+            }
+            folder::Entry::Link(_) => {}
+            folder::Entry::Other => bail!("{} lies in the backup and is no file", shown(&path)),
         }
     }
     Ok(())
 }
 
-fn digest(path: &Path) -> std::io::Result<(u64, Digest)> {
-    let (mut file, mut hash, mut size) = (File::open(path)?, Sha256::new(), 0);
+fn digest(mut file: File) -> std::io::Result<(u64, Digest)> {
+    let (mut hash, mut size) = (Sha256::new(), 0);
     let mut bytes = vec![0; 64 << 10];
     loop {
         let count = file.read(&mut bytes)?;

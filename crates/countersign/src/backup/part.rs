@@ -1,206 +1,149 @@
 //! A folder that is made beside the place where it will lie, and put there when it is whole.
 
 use std::{
-    fs::{self, File, OpenOptions, Permissions, TryLockError},
-    io,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    ffi::{OsStr, OsString},
+    fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, bail};
+use nix::unistd::geteuid;
+use rustix::{
+    fs::{FlockOperation, RenameFlags, flock, renameat, renameat_with},
+    io::Errno,
+};
 
-use super::sorted;
+use super::{
+    folder::{Entry, Folder},
+    shown,
+};
+
+/// Where, in the folder under way, that lies which will have the target's name.
+const WHOLE: &str = "whole";
+/// Says that the rest may be taken away by whoever finds it. It lies beside what is made, not in it: otherwise it would have to go
+/// a moment before the end, and what was ended in that moment would be nobody's.
+const MARK: &str = "countersign.part";
+const MARK_SAYS: &[u8] = b"A backup or restore that is under way, or was ended: the next one takes this folder away.\n";
 
 /// A folder under way. Whoever makes one for the same target waits for nobody: it is refused.
 pub(super) struct Part {
-    folder: PathBuf,
-    is_in_place: bool,
-    /// Held until it is in its place, and let go of by the system when the process ends.
-    _lock: File,
+    /// Where the target will lie.
+    above: Folder,
+    target: PathBuf,
+    /// The name of the folder under way.
+    name: OsString,
+    /// That folder. It is locked until this is dropped, and let go of by the system when the process ends.
+    own: Folder,
+    /// What will be the target.
+    folder: Folder,
+    path: PathBuf,
 }
 
 impl Part {
     /// Makes an empty one for `target`, and takes away what an attempt that was ended left behind.
+    ///
+    /// # Errors
+    /// Something else has its name: a link or folder that somebody put there would be emptied with this process's rights.
     pub(super) fn make(target: &Path) -> anyhow::Result<Self> {
         let target = std::path::absolute(target)?;
         let (Some(above), Some(name)) = (target.parent(), target.file_name()) else {
-            bail!("{} is no name for a folder", target.display());
+            bail!("{} is no name for a folder", shown(&target));
         };
-        fs::create_dir_all(above).with_context(|| above.display().to_string())?;
-        let folder = above.join(format!(".{}.part", name.to_string_lossy()));
-        if folder.exists() {
-            fs::set_permissions(&folder, Permissions::from_mode(0o700))
-                .with_context(|| folder.display().to_string())?;
-        } else {
-            own_folder(&folder)?;
-        }
-        let lock = File::open(&folder).with_context(|| folder.display().to_string())?;
-        match lock.try_lock() {
+        fs::create_dir_all(above).with_context(|| shown(above))?;
+        let part = OsString::from(format!(".{}.part", name.to_string_lossy()));
+        let path = above.join(&part);
+        let above = Folder::open(above).with_context(|| shown(above))?;
+        let own = match above.make_folder(&part) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match above.entry(&part) {
+                Ok(Entry::Folder(found)) => found,
+                Ok(Entry::File(_) | Entry::Link(_) | Entry::Other) | Err(_) => bail!(foreign(&path)),
+            },
+            made => made.with_context(|| shown(&path))?,
+        };
+        match flock(&own, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => bail!("somebody else is making {} at this moment", target.display()),
-            Err(TryLockError::Error(error)) => return Err(error).with_context(|| folder.display().to_string()),
+            Err(Errno::WOULDBLOCK) => bail!("somebody else is making {} at this moment", shown(&target)),
+            Err(error) => return Err(io::Error::from(error)).with_context(|| shown(&path)),
         }
-        for entry in sorted(&folder)? {
-            let gone = if entry.is_dir() && !entry.is_symlink() {
-                fs::remove_dir_all(&entry)
-            } else {
-                fs::remove_file(&entry)
-            };
-            gone.with_context(|| entry.display().to_string())?;
+        if !is_ours(&own).with_context(|| shown(&path))? {
+            bail!(foreign(&path));
         }
-        Ok(Self { folder, is_in_place: false, _lock: lock })
+        let folder = begin(&own).with_context(|| shown(&path))?;
+        Ok(Self { above, target, name: part, own, folder, path: path.join(WHOLE) })
     }
 
-    pub(super) fn folder(&self) -> &Path {
+    /// What will be the target.
+    pub(super) const fn folder(&self) -> &Folder {
         &self.folder
     }
 
-    /// Gives it its name. Nothing, or an empty folder, may be there.
-    pub(super) fn put_in_place(mut self, target: &Path) -> anyhow::Result<()> {
-        sync(&self.folder)?;
-        fs::rename(&self.folder, target).with_context(|| target.display().to_string())?;
-        self.is_in_place = true;
-        sync_above(target)
+    /// Where that lies, for what can only be told a path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
-    /// Gives it its name, and what was there the name `old`. Nobody sees a moment without either.
-    pub(super) fn put_in_place_of(mut self, target: &Path, old: &Path) -> anyhow::Result<()> {
-        use rustix::fs::{CWD, RenameFlags, renameat_with};
-        sync(&self.folder)?;
+    fn target_name(&self) -> &OsStr {
+        self.target.file_name().unwrap_or_default()
+    }
+
+    /// Gives it its name. Nothing, or an empty folder, may be there.
+    pub(super) fn put_in_place(self) -> anyhow::Result<()> {
+        self.folder.sync().with_context(|| shown(&self.path))?;
+        let renamed = renameat(&self.own, WHOLE, &self.above, self.target_name()).map_err(io::Error::from);
+        renamed.with_context(|| shown(&self.target))?;
+        Ok(self.above.sync_names()?)
+    }
+
+    /// Gives it its name, and what was there the name `old`, beside it. Nobody sees a moment without either.
+    pub(super) fn put_in_place_of(self, old: &OsStr) -> anyhow::Result<()> {
+        self.folder.sync().with_context(|| shown(&self.path))?;
         // It takes that name first: what was there would otherwise lie for a moment where the next attempt clears away.
-        renameat_with(CWD, &self.folder, CWD, old, RenameFlags::NOREPLACE)
-            .with_context(|| old.display().to_string())?;
-        if let Err(error) = renameat_with(CWD, old, CWD, target, RenameFlags::EXCHANGE) {
-            fs::rename(old, &self.folder).with_context(|| old.display().to_string())?;
-            let what = format!("{} could not be put in the place of what is there", target.display());
-            return Err(error).context(what);
+        renameat_with(&self.own, WHOLE, &self.above, old, RenameFlags::NOREPLACE)
+            .map_err(io::Error::from)
+            .with_context(|| shown(Path::new(old)))?;
+        if let Err(error) = renameat_with(&self.above, old, &self.above, self.target_name(), RenameFlags::EXCHANGE) {
+            let back = renameat(&self.above, old, &self.own, WHOLE).map_err(io::Error::from);
+            back.with_context(|| shown(Path::new(old)))?;
+            let what = format!("{} could not be put in the place of what is there", shown(&self.target));
+            return Err(io::Error::from(error)).context(what);
         }
-        self.is_in_place = true;
-        sync_above(target)
+        Ok(self.above.sync_names()?)
     }
 }
 
 impl Drop for Part {
     /// One that failed would keep the room that it took.
     fn drop(&mut self) {
-        if !self.is_in_place {
-            // What cannot be removed now is removed by the next attempt.
-            let _ = fs::remove_dir_all(&self.folder);
-        }
+        // What cannot be removed now is removed by the next attempt.
+        let _ = clear(&self.own).and_then(|()| self.above.remove_empty(&self.name));
     }
 }
 
-fn sync_above(target: &Path) -> anyhow::Result<()> {
-    let target = std::path::absolute(target)?;
-    File::open(target.parent().unwrap_or_else(|| Path::new("/")))?.sync_all()?;
-    Ok(())
+fn foreign(path: &Path) -> String {
+    let path = shown(path);
+    format!("{path} is in the way and was not made by this program, so nothing in it is touched: move it elsewhere")
 }
 
-/// Sees that all of a folder is on the disk.
-fn sync(folder: &Path) -> anyhow::Result<()> {
-    for entry in sorted(folder)? {
-        if entry.is_symlink() {
-            continue;
-        }
-        if entry.is_dir() {
-            sync(&entry)?;
-        } else {
-            File::open(&entry).and_then(|file| file.sync_all()).with_context(|| entry.display().to_string())?;
-        }
+/// Whether a folder is an earlier attempt's. An empty one is what is left of an attempt that was ended before it could mark it.
+fn is_ours(folder: &Folder) -> io::Result<bool> {
+    if folder.user()? != geteuid().as_raw() {
+        return Ok(false);
     }
-    File::open(folder)?.sync_all().with_context(|| folder.display().to_string())
+    let names = folder.names()?;
+    let is_marked = matches!(folder.entry(MARK.as_ref()), Ok(Entry::File(_)));
+    Ok(names.is_empty() || (is_marked && names.iter().all(|name| name == MARK || name == WHOLE)))
 }
 
-/// A copy of many files, for the owner of the copy alone.
-#[derive(Default)]
-pub(super) struct Copying {
-    /// Device and number of files that are not to be in it, wherever they lie.
-    pub(super) leave: Vec<(u64, u64)>,
-    /// What could not be copied where that was allowed.
-    pub(super) missed: Vec<String>,
+fn begin(own: &Folder) -> io::Result<Folder> {
+    own.close_to_others()?;
+    clear(own)?;
+    own.make_file(MARK.as_ref())?.write_all(MARK_SAYS)?;
+    own.make_folder(WHOLE.as_ref())
 }
 
-/// Whether a copy may be without something that cannot be read or named.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
-    All,
-    WhatCanBeRead,
-}
-
-impl Copying {
-    /// Copies a file, a link or a folder with all that is in it. What is none of these, such as a socket, is left out, and so is what
-    /// goes away meanwhile: the folder may be in use.
-    pub(super) fn copy(&mut self, from: &Path, to: &Path, need: Need) -> anyhow::Result<()> {
-        if from.file_name().and_then(|name| name.to_str()).is_none() {
-            if need == Need::All {
-                bail!("{} has a name that is no text", from.display());
-            }
-            self.missed.push(format!("{}: its name is no text", from.display()));
-            return Ok(());
-        }
-        let done = match self.copy_one(from, to) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            done => done,
-        };
-        match done {
-            Ok(None) => Ok(()),
-            Ok(Some(inside)) => inside.into_iter().try_for_each(|entry| {
-                let to = to.join(entry.file_name().unwrap_or_default());
-                self.copy(&entry, &to, need)
-            }),
-            Err(error) if need == Need::WhatCanBeRead && is_of_one_file(&error) => {
-                self.missed.push(format!("{}: {error}", from.display()));
-                Ok(())
-            }
-            Err(error) => Err(error).with_context(|| from.display().to_string()),
-        }
-    }
-
-    /// Copies a file or a link, or makes a folder and gives what is to be in it.
-    fn copy_one(&self, from: &Path, to: &Path) -> io::Result<Option<Vec<PathBuf>>> {
-        let found = fs::symlink_metadata(from)?;
-        let kind = found.file_type();
-        if kind.is_symlink() {
-            std::os::unix::fs::symlink(fs::read_link(from)?, to)?;
-        } else if kind.is_dir() {
-            let mut inside = fs::read_dir(from)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
-            inside.sort();
-            make_own_folder(to)?;
-            return Ok(Some(inside));
-        } else if kind.is_file() && !self.leave.contains(&(found.dev(), found.ino())) {
-            // What its owner may run stays so; the rest of the modes is not taken along.
-            copy_file(from, to, 0o600 | (found.permissions().mode() & 0o100))?;
-        }
-        Ok(None)
-    }
-}
-
-/// Whether it is a matter of this file, and not of the disk.
-fn is_of_one_file(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidFilename)
-}
-
-fn copy_file(from: &Path, to: &Path, mode: u32) -> io::Result<()> {
-    let mut source = File::open(from)?;
-    let mut made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
-    io::copy(&mut source, &mut made)?;
-    made.set_permissions(Permissions::from_mode(mode))
-}
-
-/// Makes a folder that is for its owner alone, whatever the umask.
-pub(super) fn own_folder(path: &Path) -> anyhow::Result<()> {
-    make_own_folder(path).with_context(|| path.display().to_string())
-}
-
-fn make_own_folder(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().mode(0o700).create(path)?;
-    fs::set_permissions(path, Permissions::from_mode(0o700))
-}
-
-/// Makes a file that is for its owner alone, whatever the umask.
-pub(super) fn own_file(path: &Path, content: &[u8]) -> io::Result<()> {
-    use std::io::Write as _;
-    let mut made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    made.write_all(content)?;
-    made.set_permissions(Permissions::from_mode(0o600))
+/// Takes away what lies in a folder under way, the mark last.
+fn clear(own: &Folder) -> io::Result<()> {
+    own.remove(WHOLE.as_ref())?;
+    own.remove(MARK.as_ref())
 }

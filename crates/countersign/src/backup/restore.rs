@@ -1,9 +1,8 @@
 //! A backup becomes a data directory.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
-    io::Write as _,
-    os::unix::fs::MetadataExt as _,
+    fs::{self, File, TryLockError},
+    io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -14,9 +13,13 @@ use countersign_server::session_file::time::iso;
 use serde_json::json;
 
 use super::{
-    DATA, Manifest, SETTINGS, checked, is_occupied, lies_in,
-    part::{Copying, Need, Part},
-    shown, sorted,
+    DATA, Manifest, SETTINGS, WORKSPACES, checked,
+    copying::{Copying, Need, Source},
+    folder::Folder,
+    part::Part,
+    shown,
+    target::{is_mount_point, is_occupied, lies_in},
+    written,
 };
 use crate::{
     audit::{Form, parse_head},
@@ -36,42 +39,29 @@ pub(crate) struct Options {
 
 /// `restore`.
 pub(crate) fn restore(place: &Place, options: &Options, form: Form) -> anyhow::Result<ExitCode> {
-    let manifest = Manifest::read(&options.from)?;
-    manifest.check(&options.from)?;
-    let head = parse_head(&manifest.head).map_err(|why| anyhow::anyhow!("the backup's head: {why}"))?;
+    let no_backup = || format!("{} is no backup", shown(&options.from));
+    let backup = Folder::open(&options.from).with_context(no_backup)?;
+    let manifest = Manifest::read(&backup, &options.from)?;
+    let head = parse_head(&manifest.head)
+        .map_err(|why| anyhow::anyhow!("the backup's head: {}", super::one(&why.to_string())))?;
     let target = std::path::absolute(&place.folder)?;
     let is_there = is_occupied(&target)?;
-    if is_there && !options.replace {
-        bail!(
-            "{} holds something: restore into another folder with --data, or put that aside with --replace",
-            target.display()
-        );
-    }
-    if let Some(config) = options.config.as_ref().filter(|config| is_there && lies_in(config, &target)) {
-        bail!(
-            "{} lies in {} and would be put aside with it: move it out of there, or restore into another folder with --data",
-            config.display(),
-            target.display()
-        );
-    }
-    if is_mount_point(&target) {
-        bail!(
-            "{} is a mount point, which cannot be put in the place of another folder: restore into a folder below it, \
-             and name that one with --data from then on",
-            target.display()
-        );
-    }
+    refuse(&target, is_there, options)?;
+    manifest.check(&backup)?;
     // Held until the folder has changed places: nobody begins with it meanwhile.
     let locks = if is_there { in_use(&target, &place.log)? } else { Vec::new() };
     let made = Part::make(&target)?;
-    let mut copying = Copying::default();
-    for entry in sorted(&options.from.join(DATA))? {
-        let Some(name) = entry.file_name() else { continue };
-        let is_log = name == manifest.log.as_str();
-        let name = if is_log { place.log.file_name().unwrap_or(name) } else { name };
-        copying.copy(&entry, &made.folder().join(name), Need::All)?;
+    let mut copying = Copying::of_a_copy();
+    let data = backup.folder(DATA.as_ref()).with_context(no_backup)?;
+    for name in data.names().with_context(no_backup)? {
+        let is_log = name.to_str() == Some(manifest.log.as_str());
+        let named = if is_log { place.log.file_name().unwrap_or(&name) } else { &name };
+        // What is in it was copied once; what cannot be made here must not keep the record from coming back.
+        let need = if name == WORKSPACES { Need::WhatCanBeRead } else { Need::All };
+        let path = options.from.join(DATA).join(&name);
+        copying.copy(Source { folder: &data, name: &name, path }, made.folder(), named, need)?;
     }
-    let log = made.folder().join(place.log.file_name().context("the record has no name")?);
+    let log = made.path().join(place.log.file_name().context("the record has no name")?);
     let report = checked(&log, Some(head))?;
     ensure!(
         (report.head, report.records) == (head, manifest.records),
@@ -81,34 +71,38 @@ pub(crate) fn restore(place: &Place, options: &Options, form: Form) -> anyhow::R
     );
     // The gateway is whoever the folder belonged to.
     if let Some(owner) = owner::of(&target) {
-        owner::give(made.folder(), owner)?;
+        made.folder().give(owner).with_context(|| shown(made.path()))?;
     }
     let old = if is_there {
         let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let time = iso(Clock::system().now()).replace([':', '.'], "-");
-        let old = target.with_file_name(format!("{name}.before-{time}"));
-        made.put_in_place_of(&target, &old)?;
-        Some(old)
+        let old = format!("{name}.before-{time}");
+        made.put_in_place_of(old.as_ref())?;
+        Some(target.with_file_name(old))
     } else {
-        made.put_in_place(&target)?;
+        made.put_in_place()?;
         None
     };
     drop(locks);
+    for missed in &copying.missed {
+        writeln!(std::io::stderr(), "not restored {missed}")?;
+    }
     let settings = Some(options.from.join(SETTINGS)).filter(|folder| folder.is_dir());
     let mut out = std::io::stdout().lock();
     if form == Form::Json {
-        let told = json!({ "data": target, "head": shown(report.head), "records": report.records, "before": old, "settings": settings });
+        let told = json!({ "data": target, "head": written(report.head), "records": report.records, "before": old,
+            "settings": settings, "not_restored": copying.missed });
         writeln!(out, "{told}")?;
         return Ok(ExitCode::SUCCESS);
     }
-    writeln!(out, "restored  {}", Paint::stdout().tone(Tone::Strong, target.display()))?;
+    writeln!(out, "restored  {}", Paint::stdout().tone(Tone::Strong, shown(&target)))?;
     writeln!(out, "record    {} entries, every one fits", report.records)?;
-    writeln!(out, "head      {}", shown(report.head))?;
+    writeln!(out, "head      {}", written(report.head))?;
     if let Some(old) = old {
-        writeln!(out, "before    {} is what was there", old.display())?;
+        writeln!(out, "before    {} is what was there", shown(&old))?;
     }
     if let Some(settings) = settings {
-        writeln!(out, "settings  {}: put them where you want them", settings.display())?;
+        writeln!(out, "settings  {}: put them where you want them", shown(&settings))?;
     }
     if !manifest.secrets {
         writeln!(
@@ -119,57 +113,51 @@ pub(crate) fn restore(place: &Place, options: &Options, form: Form) -> anyhow::R
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether another file system lies there: a folder of this name can be neither moved away nor put there.
-fn is_mount_point(path: &Path) -> bool {
-    let device = |path: &Path| fs::symlink_metadata(path).map(|found| found.dev()).ok();
-    let above = path.parent().and_then(|above| fs::metadata(above).ok()).map(|found| found.dev());
-    device(path).is_some_and(|device| above.is_some_and(|above| above != device))
+/// Refuses what would be found out only after all was copied, or would be put aside with what is there.
+fn refuse(target: &Path, is_there: bool, options: &Options) -> anyhow::Result<()> {
+    let shown_target = shown(target);
+    if is_there && !options.replace {
+        bail!(
+            "{shown_target} holds something: restore into another folder with --data, or put that aside with --replace"
+        );
+    }
+    if let Some(config) = options.config.as_ref().filter(|config| is_there && lies_in(config, target)) {
+        bail!(
+            "{} lies in {shown_target} and would be put aside with it: move it out of there, or restore into another folder \
+             with --data",
+            shown(config)
+        );
+    }
+    if is_mount_point(target) {
+        bail!(
+            "{shown_target} is a mount point, which cannot be put in the place of another folder: restore into a folder below \
+             it, and name that one with --data from then on"
+        );
+    }
+    Ok(())
 }
 
 /// Takes what a gateway or session would have, and fails if one has it.
-fn in_use(folder: &Path, log: &Path) -> anyhow::Result<Vec<File>> {
+fn in_use(path: &Path, log: &Path) -> anyhow::Result<Vec<File>> {
+    let folder = Folder::open(path).with_context(|| shown(path))?;
     let mut name = log.file_name().unwrap_or_default().to_owned();
     name.push(".lock");
     let mut held = Vec::new();
     for name in [name, "countersign.sock.lock".into()] {
-        let path = folder.join(name);
-        let file = match OpenOptions::new().write(true).open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        let at = path.join(&name);
+        let file = match folder.lock_file(&name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            opened => opened.with_context(|| shown(&at))?,
         };
         match file.try_lock() {
             Ok(()) => held.push(file),
-            Err(TryLockError::WouldBlock) => bail!("{} is in use: end the gateway first", folder.display()),
-            Err(TryLockError::Error(error)) => return Err(error).with_context(|| path.display().to_string()),
+            Err(TryLockError::WouldBlock) => bail!("{} is in use: end the gateway first", shown(path)),
+            Err(TryLockError::Error(error)) => return Err(error).with_context(|| shown(&at)),
         }
     }
     // A socket that answers without a lock would be an older gateway's.
-    if fs::exists(folder.join("countersign.sock"))? && crate::local::Local::connect(folder).is_some() {
-        bail!("{} is in use: end the gateway first", folder.display());
+    if fs::exists(path.join("countersign.sock"))? && crate::local::Local::connect(path).is_some() {
+        bail!("{} is in use: end the gateway first", shown(path));
     }
     Ok(held)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{fs, path::Path};
-
-    use super::is_mount_point;
-
-    #[test]
-    fn a_mount_point_is_known_before_anything_is_copied_into_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let link = folder.path().join("link");
-        std::os::unix::fs::symlink("/proc", &link).unwrap();
-        fs::create_dir(folder.path().join("inside")).unwrap();
-        for (path, want) in [
-            (Path::new("/proc"), true),
-            (&folder.path().join("inside"), false),
-            (&link, false),
-            (&folder.path().join("not there"), false),
-        ] {
-            assert_eq!(is_mount_point(path), want, "{}", path.display());
-        }
-    }
 }

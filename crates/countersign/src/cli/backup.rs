@@ -39,8 +39,7 @@ impl Backup {
         let Self { to, secrets, permissions, at } = self;
         let at = at.after(before);
         let beside = at.config.as_ref().map(|config| config.with_file_name("permissions.yaml"));
-        let rules = permissions.or(beside).map(|file| (file, false));
-        let settings = rules.into_iter().chain(at.config.clone().map(|file| (file, true))).collect();
+        let settings = backup::Settings::of(at.config.clone(), permissions.or(beside));
         backup::backup(&at.place()?, &backup::Options { to, settings, secrets }, at.form())
     }
 }

@@ -14,21 +14,21 @@ use crate::{
     place::{KITCHEN, Place, SECRET, Said, TOKEN},
 };
 
-fn backup(place: &Place, name: &str, flags: &[&str]) -> Said {
+pub(crate) fn backup(place: &Place, name: &str, flags: &[&str]) -> Said {
     place.run(&[&["backup", name, "--config", "config.yaml"], flags].concat())
 }
 
-fn restore(place: &Place, from: &str, into: &str, flags: &[&str]) -> Said {
+pub(crate) fn restore(place: &Place, from: &str, into: &str, flags: &[&str]) -> Said {
     place.run(&[&["restore", from, "--data", into], flags].concat())
 }
 
-fn is_whole(place: &Place, data: &str) {
+pub(crate) fn is_whole(place: &Place, data: &str) {
     let log = place.folder.join(data).join("countersign.db");
     let said = place.run(&["audit", "verify", "--json", "--log", log.to_str().unwrap()]);
     assert_eq!((said.code, &said.json()["flaw"]), (Some(0), &json!(null)), "{said:?}");
 }
 
-fn all_files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn all_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { all_files(&path) } else { vec![path] }).collect()
 }
@@ -158,14 +158,14 @@ fn whatever_ends_a_backup_or_a_restore_leaves_all_of_it_or_nothing() {
 }
 
 /// Has a gateway record something, and ends it.
-fn used(place: &Place) {
+pub(crate) fn used(place: &Place) {
     let gateway = Gateway::start(place);
     let mut agent = Agent::join(&gateway, TOKEN);
     assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
 }
 
 /// The folders whose names begin so.
-fn beginning(place: &Place, start: &str) -> Vec<PathBuf> {
+pub(crate) fn beginning(place: &Place, start: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(&place.folder).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(start)).collect()
 }

@@ -7,6 +7,8 @@ mod approvals;
 mod asked;
 mod auth;
 mod backups;
+mod backups_in_place;
+mod backups_of_workspaces;
 mod book;
 mod checks;
 mod client;

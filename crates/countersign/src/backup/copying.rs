@@ -1,0 +1,208 @@
+//! A copy of many files, for the owner of the copy alone.
+//!
+//! It must not trust what lies in a workspace to be the same a moment later: whoever is there may put a link in the place of a file.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::{File, Permissions},
+    io::{self, Read as _, Seek as _},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::PathBuf,
+};
+
+use anyhow::{Context as _, bail};
+use rustix::{
+    fs::{SeekFrom, seek},
+    io::Errno,
+};
+
+use super::{
+    folder::{Entry, Folder},
+    shown,
+};
+
+/// How deep folders are followed. Each that is open on the way takes two descriptors, and a process usually has a thousand.
+const DEPTH: usize = 128;
+/// How much of holes in files is taken along in all. They take no room, but are read for every digest, and make as much work as
+/// whoever made them wants.
+const HOLES: u64 = 16 << 30;
+
+/// What was and is to be copied.
+pub(super) struct Copying {
+    /// Device and number of files that are not to be in it, wherever they lie.
+    pub(super) leave: Vec<(u64, u64)>,
+    /// What could not be copied where that was allowed.
+    pub(super) missed: Vec<String>,
+    /// How much of holes may still come.
+    holes: u64,
+}
+
+/// Whether a copy may be without something that cannot be read or named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    All,
+    WhatCanBeRead,
+}
+
+/// An entry of a folder.
+pub(super) struct Source<'a> {
+    pub(super) folder: &'a Folder,
+    pub(super) name: &'a OsStr,
+    /// How people call it. Nothing is opened by it.
+    pub(super) path: PathBuf,
+}
+
+/// What lies in a folder, and the folder that it goes to.
+struct Inside {
+    from: Folder,
+    names: Vec<OsString>,
+    to: Folder,
+}
+
+impl Copying {
+    pub(super) fn without(leave: Vec<(u64, u64)>) -> Self {
+        Self { leave, missed: Vec::new(), holes: HOLES }
+    }
+
+    /// Of what was copied before, and is read in any case.
+    pub(super) fn of_a_copy() -> Self {
+        Self { leave: Vec::new(), missed: Vec::new(), holes: u64::MAX }
+    }
+
+    /// Copies a file, a link or a folder with all that is in it. What is none of these, such as a socket, is left out, and so is what
+    /// goes away meanwhile: the folder may be in use.
+    pub(super) fn copy(&mut self, from: Source<'_>, to: &Folder, name: &OsStr, need: Need) -> anyhow::Result<()> {
+        self.copy_at(from, to, name, need, 0)
+    }
+
+    fn copy_at(&mut self, from: Source<'_>, to: &Folder, name: &OsStr, need: Need, depth: usize) -> anyhow::Result<()> {
+        if from.name.to_str().is_none() {
+            if need == Need::All {
+                bail!("{} has a name that is no text", shown(&from.path));
+            }
+            self.missed.push(format!("{}: its name is no text", shown(&from.path)));
+            return Ok(());
+        }
+        let inside = match self.copy_one(&from, to, name, need, depth) {
+            Ok(Some(inside)) => inside,
+            Ok(None) => return Ok(()),
+            Err(error) if need == Need::WhatCanBeRead && is_of_one_entry(&error) => {
+                self.missed.push(format!("{}: {error}", shown(&from.path)));
+                return Ok(());
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error).with_context(|| shown(&from.path)),
+        };
+        for name in &inside.names {
+            let source = Source { folder: &inside.from, name, path: from.path.join(name) };
+            self.copy_at(source, &inside.to, name, need, depth + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Copies a file or a link, or makes a folder and gives what is to be in it.
+    fn copy_one(
+        &mut self,
+        from: &Source<'_>,
+        to: &Folder,
+        name: &OsStr,
+        need: Need,
+        depth: usize,
+    ) -> io::Result<Option<Inside>> {
+        match from.folder.entry(from.name)? {
+            Entry::Link(says) => to.make_link(name, &says)?,
+            Entry::Folder(_) if depth > DEPTH => {
+                let why = format!("more than {DEPTH} folders lie above it");
+                return Err(io::Error::new(io::ErrorKind::InvalidFilename, why));
+            }
+            Entry::Folder(inside) => {
+                let names = inside.names()?;
+                return Ok(Some(Inside { from: inside, names, to: to.make_folder(name)? }));
+            }
+            Entry::File(file) => {
+                let found = file.metadata()?;
+                if !self.leave.contains(&(found.dev(), found.ino())) {
+                    self.allow_holes(&file, need)?;
+                    copy_file(&file, to, name)?;
+                }
+            }
+            Entry::Other => {}
+        }
+        Ok(None)
+    }
+
+    fn allow_holes(&mut self, file: &File, need: Need) -> io::Result<()> {
+        let found = file.metadata()?;
+        // Most files have none.
+        if need == Need::All || found.blocks().saturating_mul(512) >= found.len() {
+            return Ok(());
+        }
+        let mut holes = found.len();
+        extents(file, found.len(), |from, to| {
+            holes -= to - from;
+            Ok(to)
+        })?;
+        let Some(left) = self.holes.checked_sub(holes) else {
+            let why = format!("{holes} bytes of it are holes, which is more than is taken along");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+        };
+        self.holes = left;
+        Ok(())
+    }
+}
+
+/// Whether it is a matter of this entry, and not of the disk.
+fn is_of_one_entry(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, InvalidData, InvalidFilename, InvalidInput, NotFound, PermissionDenied};
+    matches!(error.kind(), FileTooLarge | InvalidData | InvalidFilename | InvalidInput | NotFound | PermissionDenied)
+}
+
+/// Copies what a file holds at this moment; what is a hole stays one.
+pub(super) fn copy_file(source: &File, to: &Folder, name: &OsStr) -> io::Result<()> {
+    let made = to.make_file(name)?;
+    let done = copy_content(source, &made);
+    if done.is_err() {
+        // Half of it must not lie there as if it were all. What it failed for is told.
+        let _ = to.remove(name);
+    }
+    done
+}
+
+fn copy_content(mut source: &File, mut made: &File) -> io::Result<()> {
+    let found = source.metadata()?;
+    // What is appended from now on would be without end, if somebody wants that.
+    extents(source, found.len(), |from, to| {
+        source.seek(io::SeekFrom::Start(from))?;
+        made.seek(io::SeekFrom::Start(from))?;
+        Ok(from + io::copy(&mut source.take(to - from), &mut made)?)
+    })?;
+    made.set_len(found.len().min(source.metadata()?.len()))?;
+    // What its owner may run stays so; the rest of the modes is not taken along.
+    made.set_permissions(Permissions::from_mode(0o600 | (found.permissions().mode() & 0o100)))
+}
+
+/// Calls `each` with the beginning and end of every part of the first `size` bytes that is no hole, until it says that it ended before.
+fn extents(file: &File, size: u64, mut each: impl FnMut(u64, u64) -> io::Result<u64>) -> io::Result<()> {
+    let mut at = 0;
+    while at < size {
+        let from = match seek(file, SeekFrom::Data(at)) {
+            Ok(from) => from.min(size),
+            Err(Errno::NXIO) => return Ok(()),
+            // The file system knows nothing of holes.
+            Err(Errno::INVAL) => at,
+            Err(error) => return Err(error.into()),
+        };
+        let to = match seek(file, SeekFrom::Hole(from)) {
+            Ok(to) => to.min(size),
+            // It was cut meanwhile.
+            Err(Errno::NXIO) => return Ok(()),
+            Err(Errno::INVAL) => size,
+            Err(error) => return Err(error.into()),
+        };
+        if from < to && each(from, to)? < to {
+            return Ok(());
+        }
+        at = to;
+    }
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! Folders by their descriptors: what lies in one is opened, made and removed by its name alone.
+//!
+//! A path would be looked up anew each time, through whatever was put in its place meanwhile, and can be too long. This must not
+//! know what is copied, nor where to.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::{OsStrExt as _, OsStringExt as _},
+    },
+    path::Path,
+};
+
+use nix::unistd::{Gid, Uid};
+use rustix::{
+    fs::{
+        AtFlags, CWD, Dir, FileType, Mode, OFlags, fchmod, fstat, fsync, mkdirat, openat, readlinkat, statat,
+        symlinkat, unlinkat,
+    },
+    io::Errno,
+};
+
+/// For its owner alone.
+const FOLDER: Mode = Mode::RWXU;
+const FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// An open folder.
+pub(super) struct Folder(OwnedFd);
+
+/// What lies in a folder, open where it can be opened.
+pub(super) enum Entry {
+    Folder(Folder),
+    File(File),
+    /// With what it says.
+    Link(OsString),
+    /// None of these, such as a socket.
+    Other,
+}
+
+impl Folder {
+    /// Opens one that a person named: links on the way there are theirs.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self(openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?))
+    }
+
+    /// What lies in it, in order.
+    pub(super) fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.0)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Opens what has a name, and follows no link.
+    ///
+    /// # Errors
+    /// What the system says; [`io::ErrorKind::InvalidData`] if it became something else meanwhile.
+    pub(super) fn entry(&self, name: &OsStr) -> io::Result<Entry> {
+        // A pipe would wake whoever waits at its other end, so it is not opened only to see that it is one.
+        match FileType::from_raw_mode(statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode) {
+            FileType::Directory => self.folder(name).map(Entry::Folder),
+            FileType::Symlink => {
+                let says = readlinkat(&self.0, name, Vec::new()).map_err(or_changed)?;
+                Ok(Entry::Link(OsString::from_vec(says.into_bytes())))
+            }
+            FileType::RegularFile => {
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+                let file = File::from(openat(&self.0, name, flags, Mode::empty()).map_err(or_changed)?);
+                if file.metadata()?.is_file() { Ok(Entry::File(file)) } else { Err(changed()) }
+            }
+            FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => Ok(Entry::Other),
+        }
+    }
+
+    pub(super) fn folder(&self, name: &OsStr) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(Self(openat(&self.0, name, flags, Mode::empty()).map_err(or_changed)?))
+    }
+
+    /// Makes a folder that is for its owner alone, whatever the umask.
+    pub(super) fn make_folder(&self, name: &OsStr) -> io::Result<Self> {
+        mkdirat(&self.0, name, FOLDER)?;
+        let made = self.folder(name)?;
+        fchmod(&made.0, FOLDER)?;
+        Ok(made)
+    }
+
+    /// Makes a file that is for its owner alone, whatever the umask.
+    pub(super) fn make_file(&self, name: &OsStr) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = openat(&self.0, name, flags, FILE)?;
+        fchmod(&made, FILE)?;
+        Ok(made.into())
+    }
+
+    pub(super) fn make_link(&self, name: &OsStr, says: &OsStr) -> io::Result<()> {
+        Ok(symlinkat(says, &self.0, name)?)
+    }
+
+    /// Opens a file that is to be locked. No link is followed.
+    pub(super) fn lock_file(&self, name: &OsStr) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        Ok(openat(&self.0, name, flags, Mode::empty()).map_err(or_changed)?.into())
+    }
+
+    /// Makes it its owner's alone.
+    pub(super) fn close_to_others(&self) -> io::Result<()> {
+        Ok(fchmod(&self.0, FOLDER)?)
+    }
+
+    /// Takes away what has a name, with all that is in it.
+    pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
+        match unlinkat(&self.0, name, AtFlags::empty()) {
+            Err(Errno::ISDIR | Errno::PERM) => {}
+            Ok(()) | Err(Errno::NOENT) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        let inside = self.folder(name)?;
+        inside.names()?.iter().try_for_each(|entry| inside.remove(entry))?;
+        self.remove_empty(name)
+    }
+
+    /// Takes away a folder in which nothing lies.
+    pub(super) fn remove_empty(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Whose it is.
+    pub(super) fn user(&self) -> io::Result<u32> {
+        Ok(fstat(&self.0)?.st_uid)
+    }
+
+    /// Gives everything in it, and the folder last, to a user and a group.
+    pub(super) fn give(&self, (user, group): (Uid, Gid)) -> io::Result<()> {
+        use nix::{fcntl::AtFlags, unistd::fchownat};
+        for name in self.names()? {
+            if let Entry::Folder(inside) = self.entry(&name)? {
+                inside.give((user, group))?;
+            } else {
+                fchownat(&self.0, name.as_os_str(), Some(user), Some(group), AtFlags::AT_SYMLINK_NOFOLLOW)?;
+            }
+        }
+        Ok(nix::unistd::fchown(&self.0, Some(user), Some(group))?)
+    }
+
+    /// Sees that all of it is on the disk.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        for name in self.names()? {
+            match self.entry(&name)? {
+                Entry::Folder(inside) => inside.sync()?,
+                Entry::File(file) => file.sync_all()?,
+                Entry::Link(_) | Entry::Other => {}
+            }
+        }
+        self.sync_names()
+    }
+
+    /// Sees that the names in it are on the disk.
+    pub(super) fn sync_names(&self) -> io::Result<()> {
+        Ok(fsync(&self.0)?)
+    }
+}
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The system's words for a link where a file was would lead astray.
+fn or_changed(error: Errno) -> io::Error {
+    match error {
+        Errno::LOOP | Errno::NOTDIR | Errno::INVAL | Errno::NXIO => changed(),
+        error => error.into(),
+    }
+}
+
+fn changed() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "it became something else meanwhile")
+}

@@ -1,0 +1,56 @@
+//! Whether something can be put where a person said, told before anything is copied.
+//!
+//! It must not make anything.
+
+use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
+
+use anyhow::Context as _;
+
+use super::shown;
+
+/// Whether something lies at `path` that must not be lost.
+pub(super) fn is_occupied(path: &Path) -> anyhow::Result<bool> {
+    match fs::read_dir(path) {
+        Ok(mut entries) => Ok(entries.next().is_some()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(true),
+        Err(error) => Err(error).with_context(|| shown(path)),
+    }
+}
+
+/// Whether a path lies in `folder`, or will once it is made.
+pub(super) fn lies_in(path: &Path, folder: &Path) -> bool {
+    let real = |path: &Path| std::path::absolute(path).ok()?.ancestors().find_map(|above| above.canonicalize().ok());
+    let Ok(folder) = folder.canonicalize() else { return false };
+    real(path).is_some_and(|path| path.starts_with(folder))
+}
+
+/// Whether another file system lies there: a folder of this name can be neither moved away nor put there.
+pub(super) fn is_mount_point(path: &Path) -> bool {
+    let device = |path: &Path| fs::symlink_metadata(path).map(|found| found.dev()).ok();
+    let above = path.parent().and_then(|above| fs::metadata(above).ok()).map(|found| found.dev());
+    device(path).is_some_and(|device| above.is_some_and(|above| above != device))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::is_mount_point;
+
+    #[test]
+    fn a_mount_point_is_known_before_anything_is_copied_into_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/proc", &link).unwrap();
+        fs::create_dir(folder.path().join("inside")).unwrap();
+        for (path, want) in [
+            (Path::new("/proc"), true),
+            (&folder.path().join("inside"), false),
+            (&link, false),
+            (&folder.path().join("not there"), false),
+        ] {
+            assert_eq!(is_mount_point(path), want, "{}", path.display());
+        }
+    }
+}
