@@ -153,10 +153,18 @@ fn written(head: Head) -> String {
 
 /// Where a backup may be made, if that is so. It is told before anything is copied.
 fn may_be_made(named: &Path, data: &Path) -> anyhow::Result<PathBuf> {
-    let to = std::path::absolute(named)?;
+    let to = target::resolved(named)?;
     let shown_to = shown(named);
     if target::is_occupied(&to)? {
         bail!("{shown_to} is there already: name a folder that is not");
+    }
+    if target::is_here(&to) {
+        bail!(
+            "{shown_to} is the folder that you are in, and would be put in its own place: name one that is not there"
+        );
+    }
+    if target::is_mount_point(&to) {
+        bail!("{shown_to} is a mount point, which no folder can be put in the place of: name a folder below it");
     }
     if target::lies_in(&to, data) {
         let data = shown(data);

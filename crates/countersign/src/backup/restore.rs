@@ -18,7 +18,7 @@ use super::{
     folder::Folder,
     part::Part,
     shown,
-    target::{is_mount_point, is_occupied, lies_in},
+    target::{is_mount_point, is_occupied, lies_in, resolved},
     written,
 };
 use crate::{
@@ -44,7 +44,7 @@ pub(crate) fn restore(place: &Place, options: &Options, form: Form) -> anyhow::R
     let manifest = Manifest::read(&backup, &options.from)?;
     let head = parse_head(&manifest.head)
         .map_err(|why| anyhow::anyhow!("the backup's head: {}", super::one(&why.to_string())))?;
-    let target = std::path::absolute(&place.folder)?;
+    let target = resolved(&place.folder)?;
     let is_there = is_occupied(&target)?;
     refuse(&target, is_there, options)?;
     manifest.check(&backup)?;
@@ -121,12 +121,17 @@ fn refuse(target: &Path, is_there: bool, options: &Options) -> anyhow::Result<()
             "{shown_target} holds something: restore into another folder with --data, or put that aside with --replace"
         );
     }
-    if let Some(config) = options.config.as_ref().filter(|config| is_there && lies_in(config, target)) {
-        bail!(
-            "{} lies in {shown_target} and would be put aside with it: move it out of there, or restore into another folder \
-             with --data",
-            shown(config)
-        );
+    for path in options.config.iter().chain([&options.from]).filter(|_| is_there) {
+        if lies_in(path, target) {
+            bail!(
+                "{} lies in {shown_target} and would be put aside with it: move it out of there, or restore into another folder \
+                 with --data",
+                shown(path)
+            );
+        }
+    }
+    if lies_in(target, &options.from) {
+        bail!("{shown_target} lies in the backup and would be part of it: restore into another folder with --data");
     }
     if is_mount_point(target) {
         bail!(
@@ -137,16 +142,25 @@ fn refuse(target: &Path, is_there: bool, options: &Options) -> anyhow::Result<()
     Ok(())
 }
 
-/// Takes what a gateway or session would have, and fails if one has it.
+/// Takes what a gateway or session would have, and fails if one has it. What is not there is made: one that begins a moment
+/// later would otherwise find nobody, and have the folder pulled from under it.
 fn in_use(path: &Path, log: &Path) -> anyhow::Result<Vec<File>> {
     let folder = Folder::open(path).with_context(|| shown(path))?;
+    let owner = owner::of(path);
     let mut name = log.file_name().unwrap_or_default().to_owned();
     name.push(".lock");
     let mut held = Vec::new();
     for name in [name, "countersign.sock.lock".into()] {
         let at = path.join(&name);
         let file = match folder.lock_file(&name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let made = folder.make_file(&name).with_context(|| shown(&at))?;
+                if let Some((user, group)) = owner {
+                    // The gateway could not open root's, once this folder is put back.
+                    nix::unistd::fchown(&made, Some(user), Some(group)).with_context(|| shown(&at))?;
+                }
+                made
+            }
             opened => opened.with_context(|| shown(&at))?,
         };
         match file.try_lock() {

@@ -2,11 +2,29 @@
 //!
 //! It must not make anything.
 
-use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use super::shown;
+
+/// Where a path leads. Behind a link lies what its owner calls by the link's name, so that is what is looked at and replaced.
+pub(super) fn resolved(path: &Path) -> anyhow::Result<PathBuf> {
+    // Without a slash at its end, behind which a link would be what it leads to.
+    let path: PathBuf = std::path::absolute(path)?.components().collect();
+    match path.canonicalize() {
+        Ok(real) => Ok(real),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).with_context(|| shown(&path)),
+        Err(_) if path.is_symlink() => {
+            bail!("{} is a link that leads nowhere: make the folder that it names, or name another", shown(&path))
+        }
+        Err(_) => Ok(path),
+    }
+}
 
 /// Whether something lies at `path` that must not be lost.
 pub(super) fn is_occupied(path: &Path) -> anyhow::Result<bool> {
@@ -23,6 +41,11 @@ pub(super) fn lies_in(path: &Path, folder: &Path) -> bool {
     let real = |path: &Path| std::path::absolute(path).ok()?.ancestors().find_map(|above| above.canonicalize().ok());
     let Ok(folder) = folder.canonicalize() else { return false };
     real(path).is_some_and(|path| path.starts_with(folder))
+}
+
+/// Whether this process was started there: whoever did would sit in a folder that is no more.
+pub(super) fn is_here(path: &Path) -> bool {
+    std::env::current_dir().and_then(|here| here.canonicalize()).is_ok_and(|here| here == path)
 }
 
 /// Whether another file system lies there: a folder of this name can be neither moved away nor put there.

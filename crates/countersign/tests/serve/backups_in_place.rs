@@ -1,11 +1,29 @@
 //! Where a backup and what is restored from it are put, and what is in their way there.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{
+    fs::{self, File, TryLockError},
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Child, Stdio},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 
 use crate::{
-    backups::{backup, restore, used},
-    place::Place,
+    backups::{backup, beginning, is_whole, restore, used},
+    place::{Place, Said, said},
 };
+
+/// What lies under a name, links not followed.
+fn listed(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
 
 #[test]
 fn nothing_is_deleted_in_a_folder_of_somebody_else_under_the_name_of_a_part() {
@@ -59,4 +77,102 @@ fn nothing_is_deleted_in_a_folder_of_somebody_else_under_the_name_of_a_part() {
     assert_eq!(restore(&place, "kept", "again", &[]).code, Some(0));
     assert_eq!(fs::read(precious.join("gold")).unwrap(), b"gold");
     assert!(!first.exists() && !second.exists());
+}
+
+/// Stops a process where it is.
+fn stop(child: &Child) {
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGSTOP).unwrap();
+}
+
+#[test]
+fn no_gateway_begins_with_a_directory_without_locks_while_it_is_replaced() {
+    let place = Place::new();
+    used(&place);
+    assert_eq!(backup(&place, "kept", &[]).code, Some(0));
+    let part = place.folder.join(".data.part");
+    loop {
+        let _ = fs::remove_dir_all(place.data());
+        assert_eq!(restore(&place, "kept", "data", &[]).code, Some(0));
+        assert!(!place.data().join("countersign.sock.lock").exists());
+        let mut command = place.command();
+        command.args(["restore", "kept", "--data", "data", "--replace"]);
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        while !part.exists() && child.try_wait().unwrap().is_none() {
+            std::hint::spin_loop();
+        }
+        stop(&child);
+        let is_held = |name: &str| {
+            let file = File::open(place.data().join(name)).expect("the lock is there");
+            matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+        };
+        // Else it was too fast to be stopped.
+        let was_stopped = part.join("whole").exists() && beginning(&place, "data.before-").is_empty();
+        let held = was_stopped.then(|| ["countersign.sock.lock", "countersign.db.lock"].map(is_held));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if let Some(held) = held {
+            assert_eq!(held, [true, true]);
+            return;
+        }
+        beginning(&place, "data.before-").iter().for_each(|folder| fs::remove_dir_all(folder).unwrap());
+    }
+}
+
+#[test]
+fn what_a_link_leads_to_is_replaced_and_not_the_link() {
+    let place = Place::new();
+    used(&place);
+    assert_eq!(backup(&place, "kept", &[]).code, Some(0));
+    let disk = place.folder.join("disk");
+    fs::create_dir(&disk).unwrap();
+    fs::rename(place.data(), disk.join("real")).unwrap();
+    symlink("disk/real", place.data()).unwrap();
+    let replaced = restore(&place, "kept", "data", &["--replace", "--json"]);
+    assert_eq!(replaced.code, Some(0), "{replaced:?}");
+    let before = replaced.json()["before"].as_str().unwrap().to_owned();
+    assert!(before.starts_with(disk.join("real.before-").to_str().unwrap()), "{before}");
+    assert!(place.data().is_symlink() && disk.join("real/countersign.db").is_file());
+    is_whole(&place, "data");
+    // The same for one that leads to a folder with nothing in it; what it leads to need not be made by us.
+    fs::create_dir(disk.join("empty")).unwrap();
+    symlink("disk/empty", place.folder.join("other")).unwrap();
+    assert_eq!(restore(&place, "kept", "other", &[]).code, Some(0));
+    assert!(place.folder.join("other").is_symlink());
+    is_whole(&place, "other");
+    fs::create_dir(disk.join("backups")).unwrap();
+    symlink("disk/backups", place.folder.join("monday")).unwrap();
+    assert_eq!(backup(&place, "monday", &["--data", "other"]).code, Some(0));
+    assert!(place.folder.join("monday").is_symlink() && disk.join("backups/backup.json").is_file());
+    symlink("disk/nothing", place.folder.join("dangling")).unwrap();
+    for name in ["dangling", "dangling/"] {
+        for said in [restore(&place, "kept", name, &[]), backup(&place, name, &["--data", "other"])] {
+            assert!(said.code == Some(1) && said.err.contains("is a link that leads nowhere"), "{said:?}");
+        }
+    }
+    assert_eq!(listed(&disk).len(), 4);
+}
+
+fn run_in(place: &Place, folder: &Path, arguments: &[&str]) -> Said {
+    let mut command = place.command();
+    command.args(arguments).current_dir(folder);
+    said(command)
+}
+
+#[test]
+fn what_would_fail_at_its_end_or_put_its_source_aside_is_refused_before_it_begins() {
+    let place = Place::new();
+    used(&place);
+    let here = place.folder.join("here");
+    fs::create_dir(&here).unwrap();
+    let data = place.data();
+    let said = run_in(&place, &here, &["backup", ".", "--data", data.to_str().unwrap()]);
+    assert!(said.code == Some(1) && said.err.contains("is the folder that you are in"), "{said:?}");
+    assert!(listed(&here).is_empty() && !place.folder.join(".here.part").exists());
+    assert_eq!(backup(&place, "kept", &[]).code, Some(0));
+    let inside = restore(&place, "kept", "kept/again", &[]);
+    assert!(inside.code == Some(1) && inside.err.contains("lies in the backup"), "{inside:?}");
+    fs::rename(place.folder.join("kept"), data.join("kept")).unwrap();
+    let said = restore(&place, "data/kept", "data", &["--replace"]);
+    assert!(said.code == Some(1) && said.err.contains("would be put aside with it: move it"), "{said:?}");
+    assert!(data.join("kept/backup.json").is_file() && beginning(&place, "data.before-").is_empty());
 }
