@@ -94,7 +94,7 @@ pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Re
         copying.copy(Source { folder: &source, name: &entry, path }, &data, &entry, need)?;
     }
     let settings = options.settings.copy(part.folder(), SETTINGS, options.secrets)?;
-    left.extend(settings);
+    left.extend(settings.left);
     let manifest = Manifest {
         form: manifest::FORM,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -129,6 +129,9 @@ pub(crate) fn backup(place: &Place, options: &Options, form: Form) -> anyhow::Re
     }
     if !links.is_empty() {
         writeln!(out, "left out  what lies behind links: {}", one(&links.join(", ")))?;
+    }
+    for (file, place) in &settings.renamed {
+        writeln!(out, "settings  {} is {} in it, beside another of its name", shown(file), shown(place))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -32,7 +32,7 @@ pub use agents_file::{AgentsError, Change, Listed, TokenFrom, agents, change_age
 pub use at::Literal;
 pub use cases::{Case, DEFAULT_AGENT};
 pub use exposed::{Exposure, Finding};
-pub use known::{Known, known};
+pub use known::{Known, known, tool_files};
 pub use load::{Loaded, load, storage};
 pub use permissions::{Permissions, RuleFile, permissions};
 pub use problem::{Errors, Fault, Problem};

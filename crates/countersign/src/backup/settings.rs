@@ -1,9 +1,11 @@
-//! What a gateway was set up with: its configuration and rules, in a place of their own in a backup.
+//! What a gateway was set up with: its configuration, rules and tools, in a place of their own in a backup.
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
+    io,
     os::unix::fs::MetadataExt as _,
-    path::PathBuf,
+    path::{Component, Path, PathBuf},
 };
 
 use anyhow::Context as _;
@@ -14,12 +16,31 @@ use super::{copying::copy_file, folder::Folder, shown};
 pub(crate) struct Settings {
     /// Holds secrets as a rule.
     config: Option<PathBuf>,
+    /// The rest: rules and tools.
     others: Vec<PathBuf>,
 }
 
+/// What became of them.
+#[derive(Default)]
+pub(super) struct Taken {
+    /// Left out, for the secrets in them.
+    pub(super) left: Vec<String>,
+    /// Those that could not keep their names, with those that they have.
+    pub(super) renamed: Vec<(PathBuf, PathBuf)>,
+}
+
 impl Settings {
+    /// The configuration with the tools that it names, and the rules.
     pub(crate) fn of(config: Option<PathBuf>, rules: Option<PathBuf>) -> Self {
-        Self { config, others: rules.into_iter().collect() }
+        let environment = |name: &str| std::env::var(name).ok();
+        let tools = config.as_deref().map(|config| countersign_server::config::tool_files(config, &environment));
+        let mut others = Vec::new();
+        for file in rules.into_iter().chain(tools.unwrap_or_default()) {
+            if !others.contains(&file) {
+                others.push(file);
+            }
+        }
+        Self { config, others }
     }
 
     /// Device and number of each: where one lies in the data directory, it is not taken along a second time.
@@ -28,22 +49,69 @@ impl Settings {
         found.map(|found| (found.dev(), found.ino())).collect()
     }
 
-    /// Copies them into a new folder of `backup`, and names those that were left out for the secrets in them.
-    pub(super) fn copy(&self, backup: &Folder, name: &str, secrets: bool) -> anyhow::Result<Vec<String>> {
-        let (mut left, mut folder) = (Vec::new(), None);
-        for file in self.others.iter().chain(&self.config).filter(|file| file.is_file()) {
+    /// Copies them into a new folder of `backup`.
+    pub(super) fn copy(&self, backup: &Folder, name: &str, secrets: bool) -> anyhow::Result<Taken> {
+        let (mut taken, mut folder) = (Taken::default(), None);
+        let files = self.config.iter().chain(&self.others).filter(|file| file.is_file());
+        for file in files {
             let Some(base) = file.file_name() else { continue };
             if self.config.as_ref() == Some(file) && !secrets {
-                left.push(base.to_string_lossy().into_owned());
+                taken.left.push(base.to_string_lossy().into_owned());
                 continue;
             }
             let folder = match &folder {
                 Some(folder) => folder,
                 None => folder.insert(backup.make_folder(name.as_ref()).context("settings")?),
             };
-            let copied = File::open(file).and_then(|source| copy_file(&source, folder, base));
-            copied.with_context(|| shown(file))?;
+            let place = self.put(folder, file, base.to_owned()).with_context(|| shown(file))?;
+            if place != self.place(file).unwrap_or_else(|| PathBuf::from(base)) {
+                taken.renamed.push((file.clone(), Path::new(name).join(place)));
+            }
         }
-        Ok(left)
+        Ok(taken)
     }
+
+    /// Where a file lies as the configuration sees it, if that is below it: it names its tools from there.
+    fn place(&self, file: &Path) -> Option<PathBuf> {
+        let beside = self.config.as_deref()?.parent()?;
+        let place = file.strip_prefix(beside).ok()?;
+        let is_below = place.components().all(|part| matches!(part, Component::Normal(_)));
+        is_below.then(|| place.to_owned())
+    }
+
+    /// Copies one to its place, or beside what is there already.
+    fn put(&self, folder: &Folder, file: &Path, base: OsString) -> io::Result<PathBuf> {
+        let numbered = (2..).map(|number: u32| {
+            let mut name = OsString::from(format!("{number}-"));
+            name.push(&base);
+            PathBuf::from(name)
+        });
+        let source = File::open(file)?;
+        for place in self.place(file).into_iter().chain([PathBuf::from(&base)]).chain(numbered) {
+            match put_at(folder, &source, &place) {
+                Err(error) if is_taken(&error) => {}
+                done => return done.map(|()| place),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+}
+
+fn put_at(folder: &Folder, source: &File, place: &Path) -> io::Result<()> {
+    let name = place.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    let mut inside = None;
+    for part in place.parent().into_iter().flat_map(Path::components) {
+        let above = inside.as_ref().unwrap_or(folder);
+        let next = match above.make_folder(part.as_os_str()) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => above.folder(part.as_os_str())?,
+            made => made?,
+        };
+        inside = Some(next);
+    }
+    copy_file(source, inside.as_ref().unwrap_or(folder), name)
+}
+
+/// Whether a name is another's: a file's, or that of a file where a folder should be.
+fn is_taken(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::InvalidData)
 }

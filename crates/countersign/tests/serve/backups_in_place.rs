@@ -176,3 +176,35 @@ fn what_would_fail_at_its_end_or_put_its_source_aside_is_refused_before_it_begin
     assert!(said.code == Some(1) && said.err.contains("would be put aside with it: move it"), "{said:?}");
     assert!(data.join("kept/backup.json").is_file() && beginning(&place, "data.before-").is_empty());
 }
+
+#[test]
+fn a_gateway_is_set_up_again_from_the_settings_of_its_backup() {
+    let place = Place::new();
+    used(&place);
+    fs::create_dir_all(place.folder.join("r")).unwrap();
+    fs::create_dir_all(place.folder.join("kinds")).unwrap();
+    fs::rename(place.folder.join("tools.yaml"), place.folder.join("kinds/desk.yaml")).unwrap();
+    fs::rename(place.folder.join("permissions.yaml"), place.folder.join("r/config.yaml")).unwrap();
+    let text = fs::read_to_string(place.folder.join("config.yaml")).unwrap();
+    place.write("linked.yaml", &text.replace("tools: tools.yaml", "tools: kinds/desk.yaml"));
+    fs::remove_file(place.folder.join("config.yaml")).unwrap();
+    symlink("linked.yaml", place.folder.join("config.yaml")).unwrap();
+    let rules = ["--permissions", "r/config.yaml"];
+    let made = backup(&place, "kept", &[&rules[..], &["--secrets"]].concat());
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let settings = place.folder.join("kept/settings");
+    assert_eq!(listed(&settings), ["config.yaml", "kinds", "r"]);
+    assert!(!settings.join("config.yaml").is_symlink());
+    let shown = run_in(&place, &settings, &["config", "show", "--config", "config.yaml"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    // From elsewhere a file has nothing but its own name, and another of that name may be there.
+    let (text, elsewhere) = (fs::read(place.folder.join("r/config.yaml")).unwrap(), tempfile::tempdir().unwrap());
+    let path = elsewhere.path().join("config.yaml");
+    fs::write(&path, &text).unwrap();
+    let made = backup(&place, "more", &["--permissions", path.to_str().unwrap(), "--secrets"]);
+    assert!(made.code == Some(0) && made.out.contains("is settings/2-config.yaml in it"), "{made:?}");
+    assert_eq!(fs::read(place.folder.join("more/settings/2-config.yaml")).unwrap(), text);
+    let plain = backup(&place, "plain", &rules);
+    assert_eq!(plain.code, Some(0), "{plain:?}");
+    assert_eq!(listed(&place.folder.join("plain/settings")), ["kinds", "r"]);
+}

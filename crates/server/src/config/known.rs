@@ -2,7 +2,7 @@
 //!
 //! It needs no credential and no variable of the environment, so that rules can be looked at where no gateway runs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use countersign_runtime::tools::regular;
 
@@ -32,6 +32,14 @@ pub struct Known {
     pub people: Option<Vec<Person>>,
     /// From where people can answer; none where this, or whose identities are whose, depends on such a variable.
     pub accounts: Option<Accounts>,
+}
+
+/// The files of tools that the configuration at `path` names, as far as they can be read. What else is wrong does not matter.
+pub fn tool_files(path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
+    let notes = Notes::of(path);
+    let value = value::read(&load::text(Some(path), &notes), &notes, Some(environment));
+    services::read(&At::root(&notes, value.as_ref()).at("services"));
+    notes.files.take()
 }
 
 /// Reads what rules are about from the configuration at `path`.
