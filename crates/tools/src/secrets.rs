@@ -3,9 +3,13 @@
 //! It must not know who may use one. A value leaves this module to be put into a request or the environment of a command,
 //! and for nothing else.
 
+mod ever;
+mod finder;
 mod forms;
 mod shelf;
+mod stream;
 mod veil;
+mod view;
 
 use std::{collections::BTreeMap, fmt, io, path::PathBuf, sync::Arc};
 
@@ -15,9 +19,9 @@ use serde_json::{Map, Value};
 
 use self::shelf::Shelf;
 pub use self::{
-    forms::forms,
     shelf::{Kept, StoreError, list, remove, set},
-    veil::{Stream, Veil},
+    stream::Stream,
+    veil::Veil,
 };
 
 /// The fewest bytes of a value. A shorter one is found in anything, and to hide it would show it.
@@ -120,7 +124,8 @@ impl Secrets {
         }
     }
 
-    /// What hides every secret that this process has seen, those that were changed or removed since among them.
+    /// What hides every secret that this process has seen, those that were changed or removed since among them: of these the
+    /// last ones, a mebibyte in all.
     pub fn veil(&self) -> Arc<Veil> {
         self.0.as_ref().map_or_else(Arc::default, |shelf| shelf.veil())
     }

@@ -1,7 +1,7 @@
 //! The credentials of one service: put into its requests, and hidden in everything that comes out.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use countersign_tools::secrets::forms;
+use countersign_tools::secrets::Veil;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -35,8 +35,8 @@ pub enum BadCredentials {
 pub(super) struct Credentials {
     header: Option<(HeaderName, HeaderValue)>,
     query: Option<(String, SecretString)>,
-    /// Every form in which a service could read them back to us; the longest first.
-    forms: Vec<SecretString>,
+    /// Over every form in which a service could read them back to us.
+    veil: Veil,
 }
 
 impl Credentials {
@@ -74,7 +74,7 @@ impl Credentials {
                 (Some((AUTHORIZATION, value(&format!("Basic {pair}"))?)), None, vec![password.to_owned(), pair])
             }
         };
-        Ok(Self { header, query, forms: forms(&secrets).into_iter().map(SecretString::from).collect() })
+        Ok(Self { header, query, veil: Veil::over(secrets.iter().map(String::as_str), HIDDEN) })
     }
 
     pub(super) fn add_to(&self, headers: &mut HeaderMap) {
@@ -100,8 +100,7 @@ impl Credentials {
             url.set_query(query.strip_prefix('?').filter(|query| !query.is_empty()));
         }
         let decoded = percent_encoding::percent_decode_str(url.as_str()).decode_utf8_lossy();
-        let told = |text: &str| self.forms.iter().any(|form| text.contains(form.expose_secret()));
-        (!told(url.as_str()) && !told(&decoded)).then_some(url)
+        (!self.veil.is_told(url.as_str()) && !self.veil.is_told(&decoded)).then_some(url)
     }
 
     fn without_parameter(&self, target: &str) -> String {
@@ -118,36 +117,12 @@ impl Credentials {
 
     /// `text` without anything that is secret here.
     pub(super) fn hide(&self, text: &str) -> String {
-        let mut text = text.to_owned();
-        for form in &self.forms {
-            if text.contains(form.expose_secret()) {
-                text = text.replace(form.expose_secret(), HIDDEN);
-            }
-        }
-        text
+        self.veil.hide(text).into_owned()
     }
 
     /// Hides in every text of `value`, names included.
     pub(super) fn hide_in(&self, value: &mut Value) {
-        match value {
-            Value::String(text) => {
-                if self.is_told(text) {
-                    *text = self.hide(text);
-                }
-            }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.hide_in(item)),
-            Value::Object(map) => {
-                map.values_mut().for_each(|item| self.hide_in(item));
-                if map.keys().any(|name| self.is_told(name)) {
-                    *map = std::mem::take(map).into_iter().map(|(name, item)| (self.hide(&name), item)).collect();
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-    }
-
-    fn is_told(&self, text: &str) -> bool {
-        self.forms.iter().any(|form| text.contains(form.expose_secret()))
+        self.veil.hide_in(value);
     }
 }
 

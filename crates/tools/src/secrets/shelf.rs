@@ -1,18 +1,21 @@
 //! Where values are kept: a folder with a file each, readable by nobody else, and what a configuration gives.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs::{self, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use countersign_core::secret::is_name;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::{LONGEST, Lack, SHORTEST, Veil, forms};
+use super::{
+    LONGEST, Lack, SHORTEST, Veil,
+    ever::{Change, Ever},
+};
 use crate::regular;
 
 /// A secret that is kept, without its value.
@@ -54,30 +57,28 @@ pub enum StoreError {
 /// What tells one state of a file from another.
 type Stamp = (u64, i64, i64, u64, u32);
 
+type Files = BTreeMap<String, Stamp>;
+
 pub(super) struct Shelf {
     folder: PathBuf,
     given: BTreeMap<String, SecretString>,
-    seen: Mutex<Seen>,
+    /// Held while a veil is made. Who needs none other than the latest does not wait for it.
+    ever: Mutex<Ever>,
+    /// Taken for a moment, also by who holds the other.
+    latest: Mutex<Latest>,
 }
 
-/// What this process has seen of the folder.
+/// The veil that was made last.
 #[derive(Default)]
-struct Seen {
-    files: BTreeMap<String, Stamp>,
-    /// Every value there ever was, with its name: what was released before a change may come back after it.
-    ever: BTreeMap<(String, usize), SecretString>,
+struct Latest {
+    /// The folder as it was; none before it was looked at.
+    files: Option<Files>,
     veil: Arc<Veil>,
-    /// How many values the veil was made for; none before the folder was looked at.
-    veiled: Option<usize>,
-    /// Why not everything can be hidden, if so: nothing is released then.
-    blind: Option<String>,
 }
 
 impl Shelf {
     pub(super) fn new(folder: PathBuf, given: BTreeMap<String, SecretString>) -> Self {
-        let mut seen = Seen::default();
-        given.iter().for_each(|(name, value)| seen.note(name, value));
-        Self { folder, given, seen: Mutex::new(seen) }
+        Self { folder, given, ever: Mutex::default(), latest: Mutex::default() }
     }
 
     /// The value, which [`Shelf::veil`] hides from here on.
@@ -91,63 +92,50 @@ impl Shelf {
             None => self.given.get(name).cloned().ok_or_else(unknown)?,
         };
         check(name, value.expose_secret())?;
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.note(name, &value);
-        seen.build();
-        match &seen.blind {
-            None => Ok(value),
-            Some(problem) => {
-                Err(Lack::Unreadable { name: name.to_owned(), problem: io::Error::other(problem.clone()) })
-            }
+        let mut ever = locked(&self.ever);
+        if ever.note(name, &value) == Change::Values {
+            let veil = Arc::new(ever.veil());
+            locked(&self.latest).veil = veil;
         }
+        Ok(value)
     }
 
     pub(super) fn veil(&self) -> Arc<Veil> {
         let files = stamps(&self.folder);
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.veiled.is_none() || seen.files != files {
-            // A file that is open to others is not released, and hidden all the same.
-            for name in files.keys() {
-                if let Ok(text) = regular::read_text(&self.folder.join(name), LONGEST as u64) {
-                    seen.note(name, &SecretString::from(trimmed(text)));
-                }
-            }
-            seen.files = files;
-            seen.build();
+        if let Some(veil) = self.latest(&files) {
+            return veil;
         }
-        Arc::clone(&seen.veil)
+        let mut ever = locked(&self.ever);
+        // Somebody else may have been here first.
+        if let Some(veil) = self.latest(&files) {
+            return veil;
+        }
+        // A file that is open to others is not released, and hidden all the same.
+        let read = |name: &String| {
+            let text = regular::read_text(&self.folder.join(name), LONGEST as u64).ok()?;
+            Some((name.clone(), SecretString::from(trimmed(text))))
+        };
+        let kept: Vec<(String, SecretString)> = files.keys().filter_map(read).collect();
+        let kept = kept.iter().map(|(name, value)| (name.as_str(), value));
+        let given = self.given.iter().map(|(name, value)| (name.as_str(), value));
+        let made = (ever.look(given.chain(kept)) == Change::Values).then(|| Arc::new(ever.veil()));
+        let mut latest = locked(&self.latest);
+        latest.files = Some(files);
+        if let Some(made) = made {
+            latest.veil = made;
+        }
+        Arc::clone(&latest.veil)
+    }
+
+    /// The latest veil, if it is one over `files`.
+    fn latest(&self, files: &Files) -> Option<Arc<Veil>> {
+        let latest = locked(&self.latest);
+        (latest.files.as_ref() == Some(files)).then(|| Arc::clone(&latest.veil))
     }
 }
 
-impl Seen {
-    fn note(&mut self, name: &str, value: &SecretString) {
-        let known = |(_, known): (&(String, usize), &SecretString)| known.expose_secret() == value.expose_secret();
-        if value.expose_secret().len() < SHORTEST || self.ever.iter().any(known) {
-            return;
-        }
-        let number = self.ever.keys().filter(|(of, _)| of == name).count();
-        self.ever.insert((name.to_owned(), number), value.clone());
-    }
-
-    /// Makes the veil anew if something was noted since.
-    fn build(&mut self) {
-        if self.veiled == Some(self.ever.len()) {
-            return;
-        }
-        let mut taken = BTreeSet::new();
-        let all = self.ever.iter().flat_map(|((name, _), value)| {
-            forms::forms(&[value.expose_secret().to_owned()]).into_iter().map(|form| (form, name.clone()))
-        });
-        let all: Vec<(String, String)> = all.filter(|(form, _)| taken.insert(form.clone())).collect();
-        match Veil::over(all) {
-            Ok(veil) => {
-                self.veil = Arc::new(veil);
-                self.veiled = Some(self.ever.len());
-                self.blind = None;
-            }
-            Err(problem) => self.blind = Some(problem),
-        }
-    }
+fn locked<T>(owned: &Mutex<T>) -> MutexGuard<'_, T> {
+    owned.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn check(name: &str, value: &str) -> Result<(), Lack> {
@@ -189,7 +177,7 @@ fn trimmed(mut text: String) -> String {
 }
 
 /// The files that could be secrets, as they are now. A folder that cannot be read has none.
-fn stamps(folder: &Path) -> BTreeMap<String, Stamp> {
+fn stamps(folder: &Path) -> Files {
     let Ok(entries) = fs::read_dir(folder) else { return BTreeMap::new() };
     let named = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(|name| is_name(name));
     named

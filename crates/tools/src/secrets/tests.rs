@@ -5,15 +5,15 @@ use proptest::prelude::*;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
-use super::{Lack, Secrets, Veil, forms, list, remove, set};
+use super::{Lack, Secrets, Veil, ever::Ever, forms::forms, list, remove, set};
+
+mod encoded;
+mod size;
 
 const VALUE: &str = "s3cr/t \"cänary\" 0815";
 
 fn veil(secrets: &[(&str, &str)]) -> Arc<Veil> {
-    let forms = secrets
-        .iter()
-        .flat_map(|(name, value)| forms(&[(*value).to_owned()]).into_iter().map(|form| (form, (*name).to_owned())));
-    Arc::new(Veil::over(forms).unwrap())
+    Arc::new(Veil::of(secrets.iter().flat_map(|(name, value)| forms(value, &format!("[secret {name}]"))).collect()))
 }
 
 fn kept(secrets: &[(&str, &str)]) -> (tempfile::TempDir, Secrets) {
@@ -64,28 +64,33 @@ fn secrets_are_hidden_in_names_texts_and_numbers_of_a_value() {
     assert_eq!(value, json!({"[secret A]": ["x [secret A]", "[secret PIN]", true, null]}));
 }
 
+fn in_pieces(veil: &Arc<Veil>, mut rest: &[u8], sizes: &[usize]) -> Vec<u8> {
+    let (mut stream, mut shown) = (veil.stream(), Vec::new());
+    for size in sizes.iter().cycle() {
+        if rest.is_empty() {
+            break;
+        }
+        let (piece, behind) = rest.split_at((*size).min(rest.len()));
+        shown.extend(stream.push(piece));
+        rest = behind;
+    }
+    shown.extend(stream.finish());
+    shown
+}
+
 proptest! {
     #[test]
     fn an_output_in_pieces_is_hidden_as_the_whole_is(
         parts in proptest::collection::vec(prop_oneof![
             Just("hunter2-hunter2".to_owned()), Just("hunter2-hunter2-and-more".to_owned()), Just("hunter2-".to_owned()),
-            Just("aaaaaaaa".to_owned()), "[a-c\n]{0,12}",
+            Just("aaaaaaaa".to_owned()), "[a-c\n]{0,12}", Just(hex::encode("hunter2-hunter2")), Just(hex::encode("aaaaaa\np")),
+            Just(BASE64_STANDARD.encode("hunter2-hunter2")), "[60x:\\\\n \r]{0,6}",
         ], 0..12),
         sizes in proptest::collection::vec(1_usize..40, 1..20),
     ) {
         let veil = veil(&[("A", "hunter2-hunter2"), ("B", "hunter2-hunter2-and-more"), ("C", "aaaaaaaa")]);
         let whole = parts.concat();
-        let (mut stream, mut shown, mut rest) = (veil.stream(), Vec::new(), whole.as_bytes());
-        for size in sizes.iter().cycle() {
-            if rest.is_empty() {
-                break;
-            }
-            let (piece, behind) = rest.split_at((*size).min(rest.len()));
-            shown.extend(stream.push(piece));
-            rest = behind;
-        }
-        shown.extend(stream.finish());
-        prop_assert_eq!(String::from_utf8(shown).unwrap(), veil.hide(&whole));
+        prop_assert_eq!(String::from_utf8(in_pieces(&veil, whole.as_bytes(), &sizes)).unwrap(), veil.hide(&whole));
     }
 }
 

@@ -1,0 +1,82 @@
+//! What is looked for: every value that there is, and those that there were.
+
+use std::cmp::Reverse;
+
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::{
+    SHORTEST, Veil,
+    forms::{Form, forms},
+};
+
+/// The most bytes of values, all together, that were changed or removed and are looked for still. What is kept of them takes
+/// about eight times as much; without a limit, a token that another program renews would take more for as long as we run.
+pub(super) const PAST: usize = 1 << 20;
+
+/// The values that are looked for.
+#[derive(Default)]
+pub(super) struct Ever {
+    values: Vec<Known>,
+    /// Counts the looks at everything that there is.
+    looks: u64,
+}
+
+struct Known {
+    value: SecretString,
+    forms: Vec<Form>,
+    /// At which look it was there last.
+    look: u64,
+}
+
+/// Whether a veil has to be made anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It has not.
+    None,
+    /// Other values are looked for.
+    Values,
+}
+
+impl Ever {
+    /// Looks for `value` from here on. Its forms are made once, when it is new.
+    pub(super) fn note(&mut self, name: &str, value: &SecretString) -> Change {
+        let text = value.expose_secret();
+        if text.len() < SHORTEST {
+            return Change::None;
+        }
+        if let Some(known) = self.values.iter_mut().find(|known| known.value.expose_secret() == text) {
+            known.look = self.looks;
+            return Change::None;
+        }
+        let forms = forms(text, &format!("[secret {name}]"));
+        self.values.push(Known { value: value.clone(), forms, look: self.looks });
+        Change::Values
+    }
+
+    /// Takes `all` for what there is now, and forgets what was gone first where there is more than [`PAST`] that is not.
+    pub(super) fn look<'a>(&mut self, all: impl IntoIterator<Item = (&'a str, &'a SecretString)>) -> Change {
+        self.looks += 1;
+        let mut change = Change::None;
+        for (name, value) in all {
+            if self.note(name, value) == Change::Values {
+                change = Change::Values;
+            }
+        }
+        let (now, before, mut left) = (self.looks, self.values.len(), PAST);
+        self.values.sort_by_key(|known| Reverse(known.look));
+        self.values.retain(|known| {
+            if known.look == now {
+                return true;
+            }
+            let rest = left.checked_sub(known.value.expose_secret().len());
+            left = rest.unwrap_or_default();
+            rest.is_some()
+        });
+        if self.values.len() < before { Change::Values } else { change }
+    }
+
+    /// What hides all of them.
+    pub(super) fn veil(&self) -> Veil {
+        Veil::of(self.values.iter().flat_map(|known| known.forms.iter().cloned()).collect())
+    }
+}

@@ -1,0 +1,107 @@
+//! Finds forms in a text that is read in one way.
+
+use std::ops::Range;
+
+use super::{
+    forms::Form,
+    view::{Next, Then, View},
+};
+
+/// The forms of one view. It keeps no copy of them, and is made in a time that hangs on how many they are.
+pub(super) struct Finder {
+    view: View,
+    /// By their text: those that begin alike stand together, the shorter before the longer. No two are the same.
+    forms: Vec<Form>,
+    /// For every byte how it is read, if a form begins with it: most bytes of an output are done with then.
+    firsts: [Option<u8>; 256],
+    /// A bit for each two symbols with which a form begins: most of the others are done with then.
+    pairs: Vec<u64>,
+}
+
+/// What begins at one place of a text.
+#[derive(Default)]
+pub(super) struct Begun<'a> {
+    /// Where the longest form that does ends, and what stands in its place.
+    pub(super) whole: Option<(usize, &'a str)>,
+    /// Whether it could be the beginning of a longer one, if more text comes.
+    pub(super) open: bool,
+}
+
+impl Finder {
+    /// Over `forms`, which are those of one view, sorted and no two the same.
+    pub(super) fn over(forms: &[Form], view: View) -> Self {
+        let (mut begins, mut pairs) = ([false; 256], vec![0; 1 << 10]);
+        for form in forms {
+            let text = form.text.as_bytes();
+            let (word, bit) = place_of(text[0], text[1]);
+            pairs[word] |= bit;
+            begins[usize::from(text[0])] = true;
+        }
+        let mut firsts = [None; 256];
+        for byte in 0..=u8::MAX {
+            firsts[usize::from(byte)] = view.symbol(byte).filter(|symbol| begins[usize::from(*symbol)]);
+        }
+        Self { view, forms: forms.to_vec(), firsts, pairs }
+    }
+
+    /// How many forms it looks for.
+    pub(super) const fn len(&self) -> usize {
+        self.forms.len()
+    }
+
+    /// What begins at `at`.
+    pub(super) fn begun(&self, text: &[u8], at: usize, then: Then) -> Begun<'_> {
+        let Some(first) = self.firsts[usize::from(text[at])] else { return Begun::default() };
+        if let Some(second) = text.get(at + 1).and_then(|byte| self.view.symbol(*byte)) {
+            let (word, bit) = place_of(first, second);
+            if self.pairs[word] & bit == 0 {
+                return Begun::default();
+            }
+        }
+        self.follow(first, text, at + 1, then)
+    }
+
+    /// Goes along `text` behind its symbol `first` for as long as there is a form that does.
+    fn follow(&self, first: u8, text: &[u8], behind: usize, then: Then) -> Begun<'_> {
+        let (mut symbol, mut end, mut depth) = (first, behind, 0);
+        let (mut range, mut whole) = (0..self.forms.len(), None);
+        loop {
+            range = self.narrow(range, depth, symbol);
+            depth += 1;
+            // Of those that are left it is the shortest.
+            if let Some(form) = self.forms[range.clone()].first()
+                && form.text.len() == depth
+            {
+                whole = Some((end, form.shown.as_ref()));
+                range.start += 1;
+            }
+            if range.is_empty() {
+                return Begun { whole, open: false };
+            }
+            match self.view.next(text, end, then) {
+                Next::Symbol(next, behind) => (symbol, end) = (next, behind),
+                Next::Break => return Begun { whole, open: false },
+                Next::End => return Begun { whole, open: then == Then::Perhaps },
+            }
+        }
+    }
+
+    /// Those forms of `range` that have `symbol` at `depth`. They have the same before it, and all are longer.
+    fn narrow(&self, range: Range<usize>, depth: usize, symbol: u8) -> Range<usize> {
+        let forms = &self.forms[range.clone()];
+        let has = |form: &Form| form.text.as_bytes()[depth];
+        // Mostly one form is left after a few symbols.
+        if forms.first().map(has) == Some(symbol) && forms.last().map(has) == Some(symbol) {
+            return range;
+        }
+        let from = forms.partition_point(|form| has(form) < symbol);
+        let until = forms.partition_point(|form| has(form) <= symbol);
+        range.start + from..range.start + until
+    }
+}
+
+/// Where the bit of two symbols is.
+fn place_of(first: u8, second: u8) -> (usize, u64) {
+    let number = usize::from(first) << 8 | usize::from(second);
+    (number / 64, 1 << (number % 64))
+}
