@@ -14,9 +14,13 @@ pub(super) struct Finder {
     forms: Vec<Form>,
     /// For every byte how it is read, if a form begins with it: most bytes of an output are done with then.
     firsts: [Option<u8>; 256],
-    /// A bit for each two symbols with which a form begins: most of the others are done with then.
-    pairs: Vec<u64>,
+    /// A bit for the symbols with which each form begins, at [`place_of`] them, and few others: most places where forms could
+    /// begin are done with then.
+    heads: Vec<u64>,
 }
+
+/// How many symbols tell whether it is worth to look closer. No form has fewer.
+const HEAD: usize = 4;
 
 /// What begins at one place of a text.
 #[derive(Default)]
@@ -30,18 +34,18 @@ pub(super) struct Begun<'a> {
 impl Finder {
     /// Over `forms`, which are those of one view, sorted and no two the same.
     pub(super) fn over(forms: &[Form], view: View) -> Self {
-        let (mut begins, mut pairs) = ([false; 256], vec![0; 1 << 10]);
+        let (mut begins, mut heads) = ([false; 256], vec![0; (forms.len() / 4 + 1).next_power_of_two()]);
         for form in forms {
             let text = form.text.as_bytes();
-            let (word, bit) = place_of(text[0], text[1]);
-            pairs[word] |= bit;
+            let (word, bit) = place_of(text.iter().copied().take(HEAD), heads.len());
+            heads[word] |= bit;
             begins[usize::from(text[0])] = true;
         }
         let mut firsts = [None; 256];
         for byte in 0..=u8::MAX {
             firsts[usize::from(byte)] = view.symbol(byte).filter(|symbol| begins[usize::from(*symbol)]);
         }
-        Self { view, forms: forms.to_vec(), firsts, pairs }
+        Self { view, forms: forms.to_vec(), firsts, heads }
     }
 
     /// How many forms it looks for.
@@ -52,11 +56,17 @@ impl Finder {
     /// What begins at `at`.
     pub(super) fn begun(&self, text: &[u8], at: usize, then: Then) -> Begun<'_> {
         let Some(first) = self.firsts[usize::from(text[at])] else { return Begun::default() };
-        if let Some(second) = text.get(at + 1).and_then(|byte| self.view.symbol(*byte)) {
-            let (word, bit) = place_of(first, second);
-            if self.pairs[word] & bit == 0 {
-                return Begun::default();
+        let (mut head, mut end) = ([first; HEAD], at + 1);
+        for place in &mut head[1..] {
+            match self.view.next(text, end, then) {
+                Next::Symbol(symbol, behind) => (*place, end) = (symbol, behind),
+                Next::Break => return Begun::default(),
+                Next::End => return self.follow(first, text, at + 1, then),
             }
+        }
+        let (word, bit) = place_of(head, self.heads.len());
+        if self.heads[word] & bit == 0 {
+            return Begun::default();
         }
         self.follow(first, text, at + 1, then)
     }
@@ -100,8 +110,10 @@ impl Finder {
     }
 }
 
-/// Where the bit of two symbols is.
-fn place_of(first: u8, second: u8) -> (usize, u64) {
-    let number = usize::from(first) << 8 | usize::from(second);
-    (number / 64, 1 << (number % 64))
+/// In which of `words`, a power of two, the bit of a head is, and that bit.
+fn place_of(head: impl IntoIterator<Item = u8>, words: usize) -> (usize, u64) {
+    let number = head.into_iter().fold(0_u64, |number, symbol| number << 8 | u64::from(symbol));
+    // By a number that spreads them; the upper bits are spread best.
+    let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    ((spread as usize / 64) & (words - 1), 1 << (spread % 64))
 }
