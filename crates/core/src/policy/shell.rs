@@ -3,15 +3,21 @@
 //! It must not know rules or grants, only what a line is made of: its [`Line`] says which texts a rule is matched against, what keeps an allow rule from covering it,
 //! and what it would destroy. Where it cannot tell, it says so, and nobody but a person or a bare `*` lets that pass.
 
+mod awk;
 mod classes;
 mod delete;
+mod descriptors;
 mod disk;
 mod elsewhere;
 mod feed;
 pub mod files;
+mod find;
+mod git;
 mod here;
+mod here_documents;
 mod limits;
 mod line;
+mod loops;
 mod options;
 mod perhaps;
 mod posix;

@@ -1,6 +1,7 @@
 //! Recursive deletes and their kin: what they reach, as far as text tells.
 
 use super::{
+    find,
     here::Here,
     line::Place,
     protect,
@@ -49,7 +50,9 @@ pub(super) fn harm(place: &Place, here: &Here, program: Option<&str>, arguments:
             targets.pop();
             (Reach::Move, targets)
         }
-        Some("find") if arguments.iter().any(|word| word.value == "-delete") => (Reach::Contents, starts(arguments)),
+        Some("find") if arguments.iter().any(|word| word.value == "-delete") => {
+            (Reach::Contents, find::starts(arguments))
+        }
         Some("rsync") if arguments.iter().any(|word| word.value.starts_with("--del")) => (
             Reach::Contents,
             operands(arguments).last().filter(|word| !word.contains(':')).into_iter().copied().collect(),
@@ -171,13 +174,4 @@ fn operands(arguments: &[Word]) -> Vec<&str> {
     let end = arguments.iter().position(|word| word.value == "--").unwrap_or(arguments.len());
     let before = arguments.iter().take(end).filter(|word| !word.value.starts_with('-'));
     before.chain(arguments.iter().skip(end + 1)).map(|word| word.value.as_str()).collect()
-}
-
-fn starts(arguments: &[Word]) -> Vec<&str> {
-    let words = arguments.iter().map(|word| word.value.as_str());
-    let starts: Vec<&str> = words
-        .skip_while(|word| matches!(*word, "-H" | "-L" | "-P"))
-        .take_while(|word| !word.starts_with(['-', '(', '!']))
-        .collect();
-    if starts.is_empty() { vec!["."] } else { starts }
 }

@@ -2,6 +2,8 @@
 
 use brush_parser::{ParserOptions, Token};
 
+use super::here_documents;
+
 /// The longest line that is parsed, in bytes.
 const LONGEST: usize = 64 * 1024;
 
@@ -45,7 +47,7 @@ pub(super) fn too_much(text: &str) -> Option<&'static str> {
     if expansions(text) > MOST_EXPANSIONS
         || long_redirection_number(text)
         || tangled_indices(text)
-        || here_document_without_word(text)
+        || here_documents::may_end_elsewhere(text)
     {
         return Some("is too involved to be judged");
     }
@@ -146,29 +148,6 @@ fn long_redirection_number(text: &str) -> bool {
         digits = if byte.is_ascii_digit() { digits + 1 } else { 0 };
         long
     })
-}
-
-/// Whether a here-document may end at an empty word: looking for one that does not end the grammar never stops, and takes memory all
-/// the while.
-fn here_document_without_word(text: &str) -> bool {
-    let text = text.replace("\\\n", "");
-    let mut at = 0;
-    while let Some(found) = text[at..].find("<<") {
-        at += found + 2;
-        let rest = &text[at..];
-        if let Some(behind) = rest.strip_prefix('<') {
-            // A here-string.
-            at = text.len() - behind.len();
-            continue;
-        }
-        let word = rest.strip_prefix('-').unwrap_or(rest).trim_start_matches([' ', '\t']);
-        // Other white space belongs to the word, and is taken off it.
-        let is_odd = word.starts_with(|c: char| c.is_ascii_whitespace() && c != '\n');
-        if is_odd || ["''", "\"\"", "$''", "$\"\""].iter().any(|empty| word.starts_with(empty)) {
-            return true;
-        }
-    }
-    false
 }
 
 #[cfg(test)]

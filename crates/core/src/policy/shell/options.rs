@@ -2,102 +2,19 @@
 //!
 //! It must not know rules. It reads options as the programs do: long ones may be cut short, short ones may stand together.
 
+mod known;
+mod operands;
+
+use self::known::KNOWN;
 use super::{
+    awk, git,
+    programs::{is_interpreter, is_opaque_wrapper, is_reader},
     sed,
     word::{UNKNOWN, Word},
 };
 
-/// What of a program's options runs or writes something else.
-struct Options {
-    programs: &'static [&'static str],
-    /// Long ones, without their value.
-    long: &'static [&'static str],
-    /// Letters, alone or among others behind one dash.
-    letters: &'static str,
-    /// Words that anywhere among the arguments mean it.
-    words: &'static [&'static str],
-}
-
-const NONE: Options = Options { programs: &[], long: &[], letters: "", words: &[] };
-
-/// Programs of which options are known. Nothing that stands for an option of theirs may hide.
-const KNOWN: &[Options] = &[
-    Options {
-        programs: &["git"],
-        long: &[
-            "--config-env",
-            "--exec-path",
-            "--git-dir",
-            "--work-tree",
-            "--paginate",
-            "--upload-pack",
-            "--receive-pack",
-            "--exec",
-            "--ext-diff",
-            "--textconv",
-            "--open-files-in-pager",
-            "--template",
-            "--extcmd",
-            "--output",
-        ],
-        // `-u` and `-p` of its commands mean other things, and are looked at below.
-        letters: "cOx",
-        words: &["filter-branch", "difftool", "mergetool", "bisect", "foreach", "daemon", "instaweb", "config"],
-    },
-    Options {
-        programs: &["tar", "bsdtar", "gtar"],
-        long: &[
-            "--to-command",
-            "--checkpoint-action",
-            "--use-compress-program",
-            "--rsh-command",
-            "--rmt-command",
-            "--info-script",
-            "--new-volume-script",
-            // Names in the file that begin with a dash are options.
-            "--files-from",
-        ],
-        letters: "IFT",
-        words: &[],
-    },
-    Options { programs: &["sort"], long: &["--compress-program", "--output"], letters: "o", words: &[] },
-    Options { programs: &["split"], long: &["--filter"], letters: "", words: &[] },
-    Options { programs: &["rg"], long: &["--pre", "--hostname-bin"], letters: "", words: &[] },
-    Options {
-        programs: &["rsync"],
-        long: &["--rsh", "--rsync-path", "--daemon", "--config", "--remote-option"],
-        letters: "eM",
-        words: &[],
-    },
-    Options { programs: &["scp", "sftp"], long: &[], letters: "SoFD", words: &[] },
-    Options { programs: &["zip"], long: &["--unzip-command"], letters: "", words: &["-TT"] },
-    Options { programs: &["wget"], long: &["--use-askpass", "--execute", "--config"], letters: "e", words: &[] },
-    Options { programs: &["curl"], long: &["--config"], letters: "K", words: &[] },
-    Options { programs: &["apt", "apt-get"], long: &["--option", "--config-file"], letters: "oc", words: &[] },
-    Options { programs: &["cargo"], long: &["--config"], letters: "", words: &[] },
-    Options {
-        programs: &["npm", "pnpm", "yarn"],
-        long: &["--script-shell", "--shell", "--node-options", "--userconfig", "--globalconfig"],
-        letters: "",
-        words: &[],
-    },
-    Options {
-        programs: &["go"],
-        long: &["-toolexec", "-vettool", "-exec", "--toolexec", "--vettool", "--exec"],
-        ..NONE
-    },
-    Options {
-        programs: &["gcc", "g++", "cc", "c++", "clang", "clang++"],
-        long: &["-wrapper", "-fplugin", "-specs", "--specs", "-B/", "-B."],
-        letters: "",
-        words: &["-B"],
-    },
-    Options { programs: &["make", "gmake"], long: &["--eval"], letters: "E", words: &[] },
-    Options { programs: &["awk", "gawk", "mawk", "nawk", "sed", "less", "more", "man"], ..NONE },
-];
-
 /// What any program may mean by it.
-const ANYWHERE: [&str; 16] = [
+const ANYWHERE: [&str; 15] = [
     "--to-command",
     "--checkpoint-action",
     "--use-compress-program",
@@ -113,94 +30,93 @@ const ANYWHERE: [&str; 16] = [
     "--textconv",
     "--info-script",
     "--new-volume-script",
-    "--run",
 ];
 
 /// True if `program` is told to run or write something else by one of `arguments`, in any spelling, or may be.
 pub(super) fn run_something(program: &str, arguments: &[Word]) -> bool {
+    let before = &arguments[..end(program, arguments)];
+    let options = || before.iter().flat_map(Word::texts);
     let texts = || arguments.iter().flat_map(Word::texts);
-    let any = |wanted: &[&str]| texts().any(|text| wanted.iter().any(|option| text.starts_with(option)));
-    if program != "echo" && program != "printf" && any(&ANYWHERE) {
+    if means_anywhere(program, before) {
         return true;
     }
     let own = KNOWN.iter().find(|options| options.programs.contains(&program));
-    if let Some(own) = own
-        && (arguments.iter().any(Word::may_hide_options) || texts().any(|text| own.has(text)))
-    {
+    if own.is_some_and(|own| hide(program, before) || options().any(|text| own.has(text))) {
         return true;
     }
-    let is_old_style =
-        |letters: &str| arguments.first().is_some_and(|word| word.value.contains(|c| letters.contains(c)));
+    let begins = |wanted: &[&str]| texts().any(|text| wanted.iter().any(|option| text.starts_with(option)));
     match program {
-        "git" => {
-            let has = |wanted: &str| texts().any(|text| text == wanted);
-            // `ext::` and its kin run what follows.
-            texts().any(|text| text.contains("::"))
-                || has("clone") && texts().any(|text| has_letter(text, 'u'))
-                || pages(arguments)
-        }
-        // What has no dash can be the letters of old.
-        "tar" | "gtar" | "bsdtar" => {
-            arguments.first().is_some_and(|word| !word.value.starts_with('-')) && is_old_style("IFT")
-        }
-        "awk" | "gawk" | "mawk" | "nawk" => texts().any(|text| {
-            let is_option = text.starts_with('-') && text.len() > 1;
-            is_option && !text.starts_with("-F") && !text.starts_with("-v")
-                || ["system", "|", ">", "getline", "@"].iter().any(|sign| text.contains(sign))
-        }),
+        "git" => git::runs_something(arguments, before.len()),
+        "tar" | "gtar" | "bsdtar" => operands::tar(before),
+        "awk" | "gawk" | "mawk" | "nawk" => awk::does_more(arguments),
         "sed" => !sed::only_edits(&arguments.iter().map(Word::as_literal).collect::<Vec<_>>()),
         // Of a pager and of what shows pages in one most options can name a program or a file.
-        "less" | "more" => texts().any(|text| !has_only(text, "NRSFXniIeEMmsqQwWgG")),
+        "less" | "more" => texts().any(|text| !operands::only_pages(text)),
         "man" => texts().any(|text| !has_only(text, "afkwK")),
-        "make" | "gmake" => any(&["SHELL="]),
-        "find" => any(&["-delete", "-fprint", "-fls", "-files0-from"]),
+        "make" | "gmake" => operands::make(arguments),
+        "gcc" | "g++" | "cc" | "c++" | "clang" | "clang++" => begins(&["@"]),
+        "rustc" => operands::rustc(arguments),
+        "sqlite3" => texts().any(operands::sqlite),
+        // Two letters are one option, in a group too.
+        "zip" => options().any(|text| text.starts_with('-') && text.contains("TT")),
+        "find" => begins(&["-delete", "-fprint", "-fls", "-files0-from"]),
         "vi" | "vim" | "nvim" | "ex" | "emacs" | "ed" | "view" => true,
-        "printf" => any(&["-v"]),
+        "printf" => begins(&["-v"]),
         // The index of an array is computed, and computing runs commands.
         "test" | "[" => texts().any(|text| matches!(text, "-v" | "-R")),
         "let" => true,
         "declare" | "typeset" | "local" | "readonly" | "export" | "read" | "wait" | "unset" | "getopts" => {
-            let declares = matches!(program, "declare" | "typeset" | "local");
-            let computes =
-                |text: &str| declares && (has_letter(text, 'i') || has_letter(text, 'n')) || text.contains('[');
-            arguments.iter().any(|word| word.raw.contains('[') || word.texts().any(computes))
+            operands::computes(program, arguments)
         }
         _ => false,
     }
 }
 
-/// Whether git is told before its command, where `-p` means that, to have a pager run.
-fn pages(arguments: &[Word]) -> bool {
-    let mut words = arguments.iter().map(|word| word.value.as_str());
-    while let Some(word) = words.next().filter(|word| word.starts_with('-')) {
-        match word {
-            "-p" => return true,
-            "-C" | "-c" | "--git-dir" | "--work-tree" | "--namespace" | "--exec-path" | "--config-env" => {
-                let _value = words.next();
-            }
-            _ => {}
-        }
-    }
-    false
+/// How many of `arguments` stand before a `--` that ends the options. Behind an option it may be that one's value.
+fn end(program: &str, arguments: &[Word]) -> usize {
+    let is_sure = |before: &Word| {
+        before.as_literal().is_some_and(|word| match program {
+            "cargo" | "npm" | "pnpm" | "yarn" => true,
+            "git" => !word.starts_with('-') || GIT_ALONE.split_ascii_whitespace().any(|known| known == word),
+            _ => !word.starts_with('-'),
+        })
+    };
+    let knows_none =
+        matches!(program, "find" | "go" | "make" | "gmake" | "gcc" | "g++" | "cc" | "c++" | "clang" | "clang++");
+    let ends = |at: &usize| {
+        arguments[*at].as_literal() == Some("--") && at.checked_sub(1).is_none_or(|before| is_sure(&arguments[before]))
+    };
+    (0..arguments.len()).find(|at| !knows_none && ends(at)).unwrap_or(arguments.len())
 }
 
-impl Options {
-    fn has(&self, text: &str) -> bool {
-        let long = text.split(['=', UNKNOWN]).next().unwrap_or(text);
-        let is_open = text.starts_with('-') && text.contains(UNKNOWN) && !text.contains('=');
-        // What is cut short must still say more than its dashes and a letter, unless nobody knows how it goes on.
-        let says = long.len() > 3 || is_open;
-        let is_long = says && self.long.iter().any(|known| text.starts_with(known) || known.starts_with(long));
-        let is_letters = is_open && !text.starts_with("--") && !self.letters.is_empty();
-        is_long
-            || is_letters
-            || self.letters.chars().any(|letter| has_letter(text, letter))
-            || self.words.contains(&text)
-    }
+/// Options of git's commands that take no value.
+const GIT_ALONE: &str = "--oneline --stat --name-only --name-status --numstat --shortstat --cached --staged --quiet -q -p \
+    --patch --all --graph --reverse --no-merges -w";
+
+/// Whether one of `words` is what any program may mean by it. What only reads is known well enough, and behind the name of a script
+/// stand its own words.
+fn means_anywhere(program: &str, words: &[Word]) -> bool {
+    let is_script = is_interpreter(program) && !is_opaque_wrapper(program);
+    let own = words.iter().take_while(|word| !is_script || word.value.starts_with('-'));
+    !is_reader(program) && own.flat_map(Word::texts).any(|text| ANYWHERE.iter().any(|option| text.starts_with(option)))
+}
+
+/// Whether one of `words` may turn out to be an option that is not seen.
+fn hide(program: &str, words: &[Word]) -> bool {
+    if program == "git" { git::hide(words) } else { words.iter().any(Word::may_hide_options) }
+}
+
+/// Whether `text` is one of these long options, perhaps cut short, perhaps with a value, or may be.
+pub(super) fn has_long(text: &str, known: &[&str]) -> bool {
+    let given = text.split(['=', UNKNOWN]).next().unwrap_or(text);
+    let is_open = text.starts_with('-') && text.contains(UNKNOWN) && !text.contains('=');
+    // A letter behind two dashes is enough, where no other option begins with it.
+    let says = given.len() > 2 || is_open;
+    says && known.iter().any(|known| text.starts_with(known) || known.starts_with(given))
 }
 
 /// Whether `letter` stands among those behind one dash, or behind another letter as its value.
-fn has_letter(text: &str, letter: char) -> bool {
+pub(super) fn has_letter(text: &str, letter: char) -> bool {
     text.strip_prefix('-').is_some_and(|letters| !letters.starts_with('-') && letters.contains(letter))
 }
 

@@ -40,6 +40,11 @@ fn listed(list: &str, name: &str) -> bool {
     list.split_ascii_whitespace().any(|known| known == name)
 }
 
+/// True if `program` only reads, whatever else its options have it do.
+pub(super) fn is_reader(program: &str) -> bool {
+    listed(READERS, program)
+}
+
 /// The part of a path behind its last slash.
 pub(super) fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
@@ -75,7 +80,7 @@ pub(super) fn only_reads(program: &str, arguments: &[&str]) -> bool {
     };
     // What it has another read may be anything.
     let hands_on = || program == "rg" && arguments.iter().any(|word| word.starts_with("--pre"));
-    (listed(READERS, program) || program == "git" && git()) && !options::may_write(program, arguments) && !hands_on()
+    (is_reader(program) || program == "git" && git()) && !options::may_write(program, arguments) && !hands_on()
 }
 
 /// True if unparsable `text` mentions a program that can destroy.

@@ -1,7 +1,7 @@
 //! One simple command: the texts that rules see, and what it would harm.
 
 use super::{
-    delete, disk,
+    delete, disk, git,
     here::Here,
     line::{Line, Place, Simple},
     options,
@@ -135,8 +135,8 @@ fn texts(tool: &str, assignments: &[Word], argv: &[Word], cover: Cover) -> Simpl
         }
         if let Some((program, rest)) = words.split_first() {
             forms.push(join(&[&[base_name(program).to_owned()], rest].concat()));
-            if let Some(rest) = without_globals(base_name(program), rest) {
-                forms.push(rest);
+            if base_name(program) == "git" {
+                forms.extend(git::plain_forms(rest));
             }
         }
     }
@@ -185,7 +185,9 @@ fn wrap_open(tool: &str, argv: &[Word]) -> Vec<String> {
     let mut begun = vec![words.join(" ")];
     if let Some((program, rest)) = words.split_first().filter(|(_, rest)| !rest.is_empty()) {
         begun.push([&[base_name(program).to_owned()], rest].concat().join(" "));
-        begun.extend(without_globals(base_name(program), rest));
+        if base_name(program) == "git" {
+            begun.extend(git::plain_forms(rest));
+        }
     }
     begun.sort();
     begun.dedup();
@@ -209,23 +211,4 @@ fn covers(assignments: &[Word], argv: &[Word]) -> Vec<String> {
         texts.push(assignments.iter().chain(argv).map(Word::normal).collect::<Vec<_>>().join(" "));
     }
     texts
-}
-
-/// `git -C x push` reads as `git push` to a rule that denies it.
-fn without_globals(program: &str, rest: &[String]) -> Option<String> {
-    if program != "git" {
-        return None;
-    }
-    let mut at = 0;
-    while let Some(word) = rest.get(at).filter(|word| word.starts_with('-')) {
-        at += if matches!(
-            word.as_str(),
-            "-C" | "-c" | "--git-dir" | "--work-tree" | "--namespace" | "--exec-path" | "--config-env"
-        ) {
-            2
-        } else {
-            1
-        };
-    }
-    (at > 0).then(|| format!("git {}", rest.get(at..).unwrap_or_default().join(" ")))
 }

@@ -1,11 +1,10 @@
 //! Programs that run another: what they run, as far as their words tell.
 
 use super::{
-    posix,
+    find, posix,
     programs::{SHELLS, base_name, is_opaque_wrapper},
-    word::{GLOB, UNKNOWN, Word},
+    word::{UNKNOWN, Word},
 };
-use crate::policy::fnmatch::Pattern;
 
 /// What a command turns out to run.
 #[derive(Debug, PartialEq)]
@@ -43,7 +42,7 @@ pub(super) fn runs(argv: &[Word]) -> Runs {
         ),
         "env" => return env(argv),
         "xargs" => return xargs(argv),
-        "find" => return find(argv),
+        "find" => return find::runs(argv),
         "eval" => return eval(argv),
         "trap" | "alias" => return later(argv),
         name if SHELLS.contains(&name) => return shell(argv),
@@ -100,7 +99,7 @@ fn after(argv: &[Word], flags: &[&str], valued: &[&str], operands: usize) -> Opt
 }
 
 /// Every tail that begins with a word that may be a program, and every word that may be a text of the shell.
-fn anything(argv: &[Word], why: &'static str) -> Runs {
+pub(super) fn anything(argv: &[Word], why: &'static str) -> Runs {
     let starts = |word: &Word| !word.value.starts_with('-') && !word.value.contains('=');
     let tails = (1..argv.len()).filter(|at| starts(&argv[*at])).take(6);
     let texts = argv.iter().skip(1).filter_map(Word::as_literal).filter(|text| text.contains(char::is_whitespace));
@@ -194,7 +193,7 @@ fn xargs(argv: &[Word]) -> Runs {
     }
     // Only what stands before the command is an option of xargs.
     let options = &argv[..argv.len() - inner.len()];
-    let replaced = options.iter().enumerate().find_map(|(at, word)| {
+    let mut marks = options.iter().enumerate().filter_map(|(at, word)| {
         let text = word.as_literal()?;
         let mark = match text {
             "-I" => argv.get(at + 1)?.as_literal()?,
@@ -203,70 +202,27 @@ fn xargs(argv: &[Word]) -> Runs {
         };
         Some(mark.to_owned())
     });
-    match replaced {
-        Some(mark) => inner.iter_mut().for_each(|word| replace(word, &mark, &UNKNOWN.to_string())),
-        None => inner.push(Word::unknown()),
+    let Some(mark) = marks.next() else {
+        inner.push(Word::unknown());
+        return Runs::Other { assignments: Vec::new(), argv: inner };
+    };
+    let counts = |word: &Word| ["-n", "-L", "--max-"].iter().any(|option| word.value.starts_with(option));
+    let appended = [inner.as_slice(), &[Word::unknown()]].concat();
+    inner.iter_mut().for_each(|word| replace(word, &mark, &UNKNOWN.to_string()));
+    // Some take the last of them for what counts, and some the mark.
+    if marks.next().is_some() || options.iter().any(counts) {
+        let Runs::Anything { perhaps, texts, .. } = anything(argv, "") else { return Runs::Itself };
+        let perhaps = [vec![inner, appended], perhaps].concat();
+        return Runs::Anything { why: "options of xargs that go against each other", perhaps, texts };
     }
     Runs::Other { assignments: Vec::new(), argv: inner }
 }
 
-fn replace(word: &mut Word, mark: &str, by: &str) {
+pub(super) fn replace(word: &mut Word, mark: &str, by: &str) {
     if !mark.is_empty() && word.value.contains(mark) {
         word.value = word.value.replace(mark, by);
         word.expands = true;
     }
-}
-
-/// The folders that a `find` begins with.
-pub(super) fn starts(argv: &[Word]) -> Vec<String> {
-    let words = argv[1..].iter().take_while(|word| !word.value.starts_with(['-', '(', '!']));
-    let starts: Vec<String> = words.map(|word| word.value.clone()).collect();
-    if starts.is_empty() { vec![".".to_owned()] } else { starts }
-}
-
-fn find(argv: &[Word]) -> Runs {
-    let mut beside = Vec::new();
-    let mut at = 1;
-    while let Some(word) = argv.get(at) {
-        at += 1;
-        if !matches!(word.value.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
-            continue;
-        }
-        // A plus ends it behind `{}` alone; whether it does is only looked at for what is judged beside.
-        let ends = |(at, word): &(usize, &Word)| {
-            word.value == ";" || word.value == "+" && *at > 0 && argv[at - 1].value == "{}"
-        };
-        let end = argv.iter().enumerate().skip(at).find(ends).map_or(argv.len(), |(at, _)| at);
-        let inner = argv[at..end].to_vec();
-        at = end;
-        for root in starts(argv) {
-            let found = format!("{}/{}", root.trim_end_matches('/'), GLOB);
-            let mut one = inner.clone();
-            one.iter_mut().for_each(|word| replace(word, "{}", &found));
-            beside.push(one);
-        }
-    }
-    beside.retain(|inner| !inner.is_empty());
-    if argv.iter().skip(1).any(may_be_an_action) {
-        let Runs::Anything { why, perhaps, texts } = anything(argv, "a find of which not every word can be told")
-        else {
-            return Runs::Itself;
-        };
-        return Runs::Anything { why, perhaps: [beside, perhaps].concat(), texts };
-    }
-    if beside.is_empty() { Runs::Itself } else { Runs::Beside(beside) }
-}
-
-/// Whether a word that is expanded may turn out to be what has `find` run, write or remove something.
-fn may_be_an_action(word: &Word) -> bool {
-    const ACTIONS: [&str; 9] =
-        ["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprintf", "-fls", "-files0-from"];
-    let matched = || {
-        let pattern = Pattern::new(&word.value.replace(GLOB, "*"));
-        word.value.starts_with(GLOB) && ACTIONS.iter().any(|action| pattern.matches(action))
-    };
-    let is_known = !word.splits || !word.value.contains(UNKNOWN);
-    !is_known || word.perhaps.iter().any(|text| text.starts_with('-')) || word.expands && matched()
 }
 
 fn eval(argv: &[Word]) -> Runs {

@@ -3,11 +3,11 @@
 use brush_parser::{Parser, Token, ast};
 
 use super::{
-    classes, feed,
+    classes, descriptors, feed,
     here::Here,
     limits,
     line::{Line, Place, Start},
-    programs, simple,
+    loops, programs, simple,
     variables::{TooMany, Variables},
     word::{self, Known, Word},
 };
@@ -37,18 +37,22 @@ pub(super) struct Walk<'a> {
     sets_home: bool,
     sets_folders: bool,
     variables: Variables,
+    /// All of the line.
+    command: &'a str,
+    /// The variables of loops around the command at hand that hold what these tell.
+    settled: Vec<String>,
 }
 
 impl<'a> Walk<'a> {
     /// Judges `command`. A line that sets variables is walked again, so that what they may be is known from its start on.
-    pub(super) fn judge(command: &str, place: &'a Place) -> Line {
+    pub(super) fn judge(command: &'a str, place: &'a Place) -> Line {
         let mut variables = Variables::new(place);
         let before = variables.clone();
         let line = Self::walk(command, place, &mut variables);
         if variables == before { line } else { Self::walk(command, place, &mut variables) }
     }
 
-    fn walk(command: &str, place: &'a Place, variables: &mut Variables) -> Line {
+    fn walk(command: &'a str, place: &'a Place, variables: &mut Variables) -> Line {
         let sets = |name: &str| may_set(command, name) || place.environment.iter().any(|(given, _)| given == name);
         let matches_hidden = ["shopt", "dotglob", "GLOBIGNORE"].into_iter().any(sets);
         let mut here = match &place.start {
@@ -68,6 +72,8 @@ impl<'a> Walk<'a> {
             sets_home: sets("HOME"),
             sets_folders: sets("PWD") || sets("CDPATH"),
             variables: std::mem::take(variables),
+            command,
+            settled: Vec::new(),
         };
         if let Some(beside) = &place.beside {
             walk.line.note_opaque(beside.as_str());
@@ -94,6 +100,10 @@ impl<'a> Walk<'a> {
         if let Some(reason) = limits::too_deep(&tokens) {
             return self.beyond(reason);
         }
+        if let Some(text) = descriptors::without_names(text, &tokens) {
+            self.line.note_opaque("a redirection that sets a variable");
+            return self.text(&text);
+        }
         if tokens.iter().any(|token| limits::is_involved_index(token.to_str())) {
             return self.involved(text, &tokens);
         }
@@ -112,6 +122,13 @@ impl<'a> Walk<'a> {
         let (here, fed) = (self.here.clone(), self.fed);
         self.text(text);
         (self.here, self.fed) = (here, fed);
+    }
+
+    /// The same of a text that another shell reads, or this one at another time: the variables of loops are others there.
+    fn apart(&mut self, text: &str) {
+        let settled = std::mem::take(&mut self.settled);
+        self.aside(text);
+        self.settled = settled;
     }
 
     fn beyond(&mut self, reason: &str) {
@@ -232,16 +249,23 @@ impl<'a> Walk<'a> {
                 self.here = here;
             }
             ast::CompoundCommand::ForClause(clause) => {
+                let mut values = Vec::new();
                 for value in clause.values.iter().flatten() {
                     for word in self.words(&value.value) {
                         self.variables.set(&clause.variable_name, &word);
+                        values.push(word);
                     }
                     self.expanded(value);
                 }
                 if programs::is_dangerous_variable(&clause.variable_name) {
                     self.line.note_opaque(format!("an assignment to {}", clause.variable_name));
                 }
+                let around = self.settled.clone();
+                if loops::settles(self.command, clause, &values) {
+                    self.settled.push(clause.variable_name.clone());
+                }
                 self.repeated(&[&clause.body.list]);
+                self.settled = around;
             }
             ast::CompoundCommand::CaseClause(clause) => {
                 self.expanded(&clause.value);
@@ -311,6 +335,7 @@ impl<'a> Walk<'a> {
                 }
                 Err(TooMany) => self.line.note_opaque("a variable with too many values"),
             }
+            word.settled = word.names.iter().all(|name| self.settled.contains(name)) && !word.perhaps.is_empty();
         }
         word
     }

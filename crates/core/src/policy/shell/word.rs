@@ -23,6 +23,8 @@ pub(super) struct Word {
     pub(super) splits: bool,
     /// True if nobody can tell what it says: shells, or their settings, read it in different ways.
     pub(super) disguised: bool,
+    /// True if a loop around it tells all that its variables may hold.
+    pub(super) settled: bool,
     /// Commands that expanding it runs.
     pub(super) runs: Vec<String>,
     /// Why no rule covers it.
@@ -49,10 +51,24 @@ impl Word {
         std::iter::once(self.value.as_str()).chain(self.perhaps.iter().map(String::as_str))
     }
 
+    /// The same, but for what it says where nothing is known of its variables, if a loop tells all that they may hold.
+    pub(super) fn possible(&self) -> impl Iterator<Item = &str> {
+        self.texts().skip(usize::from(self.settled))
+    }
+
     /// True if it may turn out to be an option, or to hold one, that is not seen here.
     pub(super) fn may_hide_options(&self) -> bool {
-        let splits = self.splits && (self.value.contains(UNKNOWN) || self.value.starts_with(GLOB));
-        splits || self.perhaps.iter().any(|text| text.starts_with('-'))
+        let splits = self.splits && self.value.contains(UNKNOWN);
+        let begins = |text: &str| text.starts_with([UNKNOWN, GLOB]) && !self.is_in_folder();
+        splits || self.possible().any(begins) || self.perhaps.iter().any(|text| text.starts_with('-'))
+    }
+
+    /// True if it begins with a folder of the shell's own, whichever that is: with a slash, then.
+    pub(super) fn is_in_folder(&self) -> bool {
+        let raw = self.raw.trim_start_matches('"');
+        ["$HOME", "${HOME}", "$PWD", "${PWD}"]
+            .iter()
+            .any(|folder| raw.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '"'])))
     }
 
     /// Its text as far as known, to be read as shell text again.

@@ -8,7 +8,7 @@ use crate::{
         contract::Class,
         path,
         shell::{
-            classes,
+            classes, find,
             programs::base_name,
             protect,
             simple::{self, Cover},
@@ -95,8 +95,8 @@ impl Walk<'_> {
                     self.invoke(assignments, inner, cover, wrapped + 1);
                 }
                 if inner.iter().any(|inner| !simple::reads(inner)) {
-                    for start in unwrap::starts(argv) {
-                        protect::note_come_across(&mut self.line, self.place, &self.here, &start);
+                    for start in find::starts(&argv[1..]) {
+                        protect::note_come_across(&mut self.line, self.place, &self.here, start);
                     }
                 }
             }
@@ -104,7 +104,7 @@ impl Walk<'_> {
                 if !assignments.is_empty() {
                     self.line.note_opaque("a shell with assignments");
                 }
-                self.aside(&text);
+                self.apart(&text);
             }
             Runs::Anything { why, perhaps, texts } => {
                 if cover != Cover::Perhaps {
@@ -115,7 +115,7 @@ impl Walk<'_> {
                     self.here.lose();
                 }
                 perhaps.iter().for_each(|argv| self.invoke(assignments, argv, Cover::Perhaps, wrapped + 1));
-                texts.iter().for_each(|text| self.aside(text));
+                texts.iter().for_each(|text| self.apart(text));
                 self.here = here;
             }
         }

@@ -12,9 +12,25 @@ pub(in crate::policy::shell) fn scan(raw: &str, known: Known<'_>) -> Word {
 
 /// Finds the commands that expanding `text` runs where no quote protects them: in here-documents, arithmetic and parameter expansions.
 pub(in crate::policy::shell) fn scan_live(text: &str, known: Known<'_>) -> Word {
-    let mut scanner = Scanner::of(text, known);
+    let mut scanner = Scanner::of(&joined(text), known);
     scanner.quoted_by(None);
     scanner.word
+}
+
+/// `text` with its lines joined where a backslash says so, as a shell has done before it reads a dollar.
+fn joined(text: &str) -> String {
+    let (mut joined, mut chars) = (String::with_capacity(text.len()), text.chars());
+    while let Some(c) = chars.next() {
+        match (c, chars.clone().next()) {
+            ('\\', Some('\n')) => drop(chars.next()),
+            ('\\', Some(_)) => {
+                joined.push(c);
+                joined.extend(chars.next());
+            }
+            _ => joined.push(c),
+        }
+    }
+    joined
 }
 
 struct Scanner<'a> {

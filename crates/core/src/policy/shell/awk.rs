@@ -1,0 +1,107 @@
+//! Programs of `awk` that do nothing but print the text that passes.
+//!
+//! It must not know more of awk than such programs need: what is not read here may run a program, or write or read a file.
+
+use super::word::{GLOB, UNKNOWN, Word};
+
+/// Whether the arguments of `awk` may have it do more than that.
+pub(super) fn does_more(arguments: &[Word]) -> bool {
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        if word.may_hide_options() {
+            return true;
+        }
+        match word.value.as_str() {
+            "--" => return words.next().is_some_and(program_does_more),
+            "-F" | "-v" => drop(words.next()),
+            text if text.starts_with("-F") || text.starts_with("-v") => {}
+            text if text.starts_with('-') && text.len() > 1 => return true,
+            // Behind its program there are no options.
+            _ => return program_does_more(word),
+        }
+    }
+    false
+}
+
+fn program_does_more(word: &Word) -> bool {
+    word.possible().any(|text| text.contains([UNKNOWN, GLOB])) || word.texts().any(text_does_more)
+}
+
+fn text_does_more(program: &str) -> bool {
+    let calls = |at: usize| !matches!(program[at + 1..].chars().next(), None | Some('"'));
+    program.contains("system")
+        || program.contains("getline")
+        // What gawk loads, includes or calls by a name that is only known when it runs.
+        || program.match_indices('@').any(|(at, _)| calls(at))
+        || program.match_indices("print").any(|(at, _)| writes(&program[at..]))
+}
+
+/// Whether a `print` may print elsewhere: a comparison or a pattern before it does not matter.
+fn writes(text: &str) -> bool {
+    let end = text.find([';', '}']).unwrap_or(text.len());
+    let statement = &text[..end];
+    // Where a text, a pattern or a comment may hide its end, all that follows counts.
+    let is_sure = !statement.contains(['\\', '/', '#']) && statement.matches('"').count() % 2 == 0;
+    let statement = if is_sure { statement } else { text };
+    statement.replace("||", "").contains(['>', '|'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::does_more;
+    use crate::policy::shell::word::{Known, scan};
+
+    fn read(line: &str) -> bool {
+        let words: Vec<_> =
+            line.split("  ").map(|word| scan(word, Known { home: None, cwd: None, tried: &[] })).collect();
+        !does_more(&words)
+    }
+
+    #[test]
+    fn what_only_prints_is_known() {
+        for line in [
+            "'{print $1}'  x",
+            "'NR>10'  x",
+            "'$3 > 5'  x",
+            "'$3 > 5 {print $1}'  x",
+            "'/a|b/'  x",
+            "'/a|b/ {print $1}'  x",
+            "'a || b'  x",
+            "'{print a || b}'  x",
+            "-F'|'  '{print $2}'  x",
+            "-F  '|'  '{print $2}'  x",
+            "-v  \"n=$n\"  '{print n}'  x",
+            "'{print $1 \"@\" $2}'  x",
+            "'{s += $1} END {print s}'  \"$f\"",
+            "'BEGIN {printf \"%s\\n\", 1}'",
+        ] {
+            assert!(read(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_may_do_more_is_not() {
+        for line in [
+            "'{print > \"x\"}'  y",
+            "'{print \"a;b\" > \"x\"}'  y",
+            "'{print /\"/, \"x;\" > \"f\"}'",
+            "'{print a, # }\n b > \"f\"}'",
+            "'{print \"\\\";\" > \"f\"}'",
+            "'{print | \"evil\"}'",
+            "'{print |& \"evil\"}'",
+            "'BEGIN { \"evil\" | getline }'",
+            "'BEGIN{system(\"evil\")}'",
+            "'@load \"x\"'",
+            "'{x = \"sys\" \"tem\"; @x(\"evil\")}'",
+            "-f  prog",
+            "-We  prog",
+            "-E  prog",
+            "\"$x\"",
+            "\"/$x/ {print}\"",
+            "--  \"$x\"",
+            "\"-$x\"  '{print}'",
+        ] {
+            assert!(!read(line), "{line}");
+        }
+    }
+}

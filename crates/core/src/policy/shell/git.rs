@@ -1,0 +1,185 @@
+//! How `git` reads its words: options before its command, the command, and what of the rest runs or writes something else.
+
+use std::collections::BTreeSet;
+
+use super::{
+    options::{has_letter, has_long},
+    word::{GLOB, UNKNOWN, Word},
+};
+
+/// Options before the command whose value is the next word.
+const VALUED: [&str; 9] = [
+    "-C",
+    "-c",
+    "--git-dir",
+    "--work-tree",
+    "--namespace",
+    "--super-prefix",
+    "--config-env",
+    "--attr-source",
+    "--shallow-file",
+];
+
+/// Options before the command that stand alone.
+const ALONE: &str = "-p --paginate -P --no-pager -v --version -h --help --bare --no-replace-objects --no-lazy-fetch \
+    --no-optional-locks --no-advice --literal-pathspecs --glob-pathspecs --noglob-pathspecs --icase-pathspecs \
+    --exec-path --html-path --man-path --info-path";
+
+/// Options before the command that have it run, or read its configuration from, something else.
+const GLOBALS: [&str; 6] = ["-c", "--config-env", "--exec-path", "--git-dir", "--work-tree", "--paginate"];
+
+/// Long options of its commands that run or write something else.
+const LONG: [&str; 9] = [
+    "--upload-pack",
+    "--receive-pack",
+    "--exec",
+    "--ext-diff",
+    "--textconv",
+    "--open-files-in-pager",
+    "--template",
+    "--extcmd",
+    "--output",
+];
+
+/// Commands that run what they are given, or what their arguments or their input name.
+const REFUSED: &str = "filter-branch difftool mergetool daemon instaweb merge-index merge-one-file hook send-email \
+    credential credential-store fast-import cvsimport cvsexportcommit cvsserver archimport quiltimport p4 svn shell \
+    upload-pack upload-archive receive-pack http-backend remote-ext remote-fd gui citool gitk web--browse";
+
+/// Commands that speak to a repository, whose address can name a program.
+const SPEAKERS: &str = "clone fetch pull push ls-remote remote submodule archive";
+
+/// Commands with no option that would do harm but one that writes what they show.
+const QUIET: &str = "add branch checkout cherry-pick commit diff log merge mv reset restore revert rev-list rev-parse rm show \
+    stash status switch tag";
+
+/// Where among `words` the command may stand. Several places, if an option before it is not known: its value may be the next word.
+pub(super) fn commands<T: AsRef<str>>(words: &[T]) -> BTreeSet<usize> {
+    let (mut seen, mut found, mut open) = (BTreeSet::new(), BTreeSet::new(), vec![0]);
+    while let Some(at) = open.pop().filter(|at| seen.insert(*at)) {
+        match words.get(at).map(AsRef::as_ref).filter(|word| word.starts_with('-')) {
+            Some(word) if VALUED.contains(&word) => open.push(at + 2),
+            Some(word) if word.contains('=') || listed(ALONE, word) => open.push(at + 1),
+            Some(_) => open.extend([at + 1, at + 2]),
+            None => drop(found.insert(at.min(words.len()))),
+        }
+    }
+    found
+}
+
+/// What a rule on a command of git may mean: `git -C x push` and `git send-pack` are a `git push`.
+pub(super) fn plain_forms(rest: &[String]) -> Vec<String> {
+    let tails = commands(rest).into_iter().flat_map(|at| {
+        let words = &rest[at..];
+        let sent = words.first().is_some_and(|word| word == "send-pack").then(|| join("git push", &words[1..]));
+        (at > 0).then(|| join("git", words)).into_iter().chain(sent)
+    });
+    tails.collect()
+}
+
+fn join(program: &str, words: &[String]) -> String {
+    format!("{program} {}", words.join(" "))
+}
+
+/// Whether `arguments` have git run or write something else; the first `options` of them may be options.
+pub(super) fn runs_something(arguments: &[Word], options: usize) -> bool {
+    let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
+    commands(&values).into_iter().any(|at| {
+        let (globals, rest) = arguments.split_at(at);
+        let is_global = |text: &str| text == "-p" || GLOBALS.iter().any(|known| text.starts_with(known));
+        let command = rest.split_first().map_or("", |(command, _)| command.value.as_str());
+        let options = options.saturating_sub(at + 1);
+        globals.iter().flat_map(Word::texts).any(is_global)
+            || command_runs(command, rest.get(1..).unwrap_or_default(), options)
+    })
+}
+
+/// Whether one of `words` may turn out to be an option that is not seen.
+pub(super) fn hide(words: &[Word]) -> bool {
+    let values: Vec<&str> = words.iter().map(|word| word.value.as_str()).collect();
+    let is_quiet = commands(&values).into_iter().all(|at| values.get(at).is_some_and(|word| listed(QUIET, word)));
+    let mut is_value = false;
+    words.iter().any(|word| {
+        // A message is whatever it says, and where nothing is known of what stands in quotes, it names what people work at.
+        let is_name = is_quiet && !word.perhaps.iter().any(|text| text.starts_with(['-', UNKNOWN, GLOB]));
+        let hides = word.may_hide_options() && (word.splits || !is_value && !is_name);
+        is_value = !is_value && matches!(word.as_literal(), Some("-m" | "-am" | "--message"));
+        hides
+    })
+}
+
+fn command_runs(command: &str, rest: &[Word], options: usize) -> bool {
+    let options = &rest[..options.min(rest.len())];
+    let texts = || options.iter().flat_map(Word::texts);
+    let letter = |letter: char| texts().any(|text| has_letter(text, letter));
+    let first = || rest.iter().map(|word| word.value.as_str()).find(|word| !word.starts_with('-'));
+    let names_program = |text: &str| {
+        let address = text.rsplit('=').next().unwrap_or(text);
+        let scheme = address.split_once("::").map(|(scheme, _)| scheme);
+        scheme.is_some_and(|scheme| {
+            scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c) || c == UNKNOWN)
+        })
+    };
+    listed(REFUSED, command)
+        || texts().any(|text| has_long(text, &LONG))
+        || listed(SPEAKERS, command) && rest.iter().flat_map(Word::texts).any(names_program)
+        || match command {
+            "clone" => letter('u') || letter('c') || texts().any(|text| has_long(text, &["--config"])),
+            "grep" => letter('O'),
+            "rebase" => letter('x'),
+            "bisect" => first().is_some_and(|word| matches!(word, "run" | "view" | "visualize")),
+            "submodule" => rest.iter().any(|word| word.value == "foreach"),
+            "config" => !only_tells(rest),
+            _ => false,
+        }
+}
+
+/// Whether `git config` is asked what is set, and sets nothing.
+fn only_tells(rest: &[Word]) -> bool {
+    const ASKS: &str = "--get --get-all --get-regexp --get-urlmatch --list -l get list";
+    const SHAPES: &str = "--show-origin --show-scope --name-only --global --local --system --worktree --null -z --bool --int \
+        --path --includes --no-includes";
+    let words: Vec<&str> = rest.iter().filter_map(Word::as_literal).collect();
+    let mut names = words.iter().filter(|word| !listed(SHAPES, word));
+    let asks = words.len() == rest.len()
+        && match (names.next(), names.next()) {
+            // A name alone has a dot, and words that do something have none.
+            (Some(name), None) => listed(ASKS, name) || name.contains('.') && !name.starts_with('-'),
+            (Some(first), Some(_)) => listed(ASKS, first),
+            (None, _) => false,
+        };
+    asks && names.all(|word| !word.starts_with('-'))
+}
+
+fn listed(list: &str, word: &str) -> bool {
+    list.split_ascii_whitespace().any(|known| known == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{commands, plain_forms};
+
+    #[test]
+    fn the_command_stands_behind_options_and_their_values() {
+        for (line, want) in [
+            ("push x", vec![0]),
+            ("-C x push", vec![2]),
+            ("-c a=b --no-pager push", vec![3]),
+            ("--git-dir=x push", vec![1]),
+            ("--attr-source HEAD push", vec![2]),
+            ("--new-option HEAD push", vec![1, 2]),
+            ("-C", vec![1]),
+        ] {
+            let words: Vec<&str> = line.split(' ').collect();
+            assert_eq!(commands(&words).into_iter().collect::<Vec<_>>(), want, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_push_has_more_than_one_name() {
+        let forms = |line: &str| plain_forms(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(forms("--attr-source HEAD push origin"), ["git push origin"]);
+        assert_eq!(forms("send-pack x main"), ["git push x main"]);
+        assert!(forms("push origin").is_empty());
+    }
+}

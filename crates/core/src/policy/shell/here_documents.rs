@@ -1,0 +1,94 @@
+//! Here-documents of which shells and the grammar may not agree where they end.
+
+/// Whether a here-document in `text` may end elsewhere for a shell than for the grammar, or nowhere.
+pub(super) fn may_end_elsewhere(text: &str) -> bool {
+    let joined = text.replace("\\\n", "");
+    let (mut at, mut words) = (0, Vec::new());
+    while let Some(found) = joined[at..].find("<<") {
+        at += found + 2;
+        let rest = &joined[at..];
+        if let Some(behind) = rest.strip_prefix('<') {
+            // A here-string.
+            at = joined.len() - behind.len();
+            continue;
+        }
+        let word = rest.strip_prefix('-').unwrap_or(rest).trim_start_matches([' ', '\t']);
+        // Looking for an empty word that does not end it the grammar never stops, and takes memory all the while. Other white space
+        // belongs to the word, and is taken off it.
+        let is_odd = word.starts_with(|c: char| c.is_ascii_whitespace() && c != '\n');
+        if is_odd || ["''", "\"\"", "$''", "$\"\""].iter().any(|empty| word.starts_with(empty)) {
+            return true;
+        }
+        let end = word.find(|c: char| c.is_whitespace() || ";|&()<>".contains(c)).unwrap_or(word.len());
+        let (word, behind) = word.split_at(end);
+        // The grammar looks for what is written, a shell for what it says.
+        if behind.contains('\n') && word.contains(['$', '`']) {
+            return true;
+        }
+        // Behind a quoted word no lines are joined.
+        if !word.is_empty() && !word.contains(['\'', '"', '\\']) {
+            words.push(word.to_owned());
+        }
+    }
+    !words.is_empty() && ends_in_joined_lines(text, &words)
+}
+
+/// Whether lines that a backslash joins say one of `words` together, or one of them alone: a shell looks for it in what is joined, the
+/// grammar in what is written.
+fn ends_in_joined_lines(text: &str, words: &[String]) -> bool {
+    let ends = |line: &str| {
+        let line = line.replace('\t', "");
+        // In a substitution its parenthesis may stand behind the word.
+        let rest = words.iter().filter_map(|word| line.strip_prefix(word.as_str()));
+        rest.into_iter().any(|rest| rest.is_empty() || rest.contains(')'))
+    };
+    let (mut joined, mut is_joined) = (String::new(), false);
+    for line in text.split('\n') {
+        let goes_on = (line.len() - line.trim_end_matches('\\').len()) % 2 == 1;
+        joined.push_str(if goes_on { &line[..line.len() - 1] } else { line });
+        is_joined |= goes_on;
+        if is_joined && ends(line) {
+            return true;
+        }
+        if !goes_on {
+            if is_joined && ends(&joined) {
+                return true;
+            }
+            (joined, is_joined) = (String::new(), false);
+        }
+    }
+    is_joined && ends(&joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_end_elsewhere;
+
+    #[test]
+    fn a_document_that_ends_in_joined_lines_is_told() {
+        for text in [
+            "cat <<E\nE\\\n\nevil\nE",
+            "cat <<-E\n\tE\\\n\nevil\nE",
+            "cat <<E >/dev/null\nE\\\n\nevil\nE",
+            "cat <<E\nx\\\nE\ncat <<F\nE\nevil\nF",
+            "cat <<EO\\\nF\nE\\\nOF\nevil\nEOF",
+            "echo $(cat <<E\nE\\\n)",
+            "cat <<$'E'\nE\nevil\n$E",
+            "cat <<${E}\nE\n",
+        ] {
+            assert!(may_end_elsewhere(text), "{text:?}");
+        }
+        for text in [
+            "cat <<EOF\nRUN a \\\n    b\nEOF",
+            "cat <<EOF \\\n  | grep x\na\nEOF",
+            "cat <<'E'\nE\\\n\nE",
+            "cat <<EOF\na\\\\\nEOF",
+            "cat <<E && \\\nls\nx\nE",
+            "echo $((1 << 2))",
+            "echo \"a << $x\"",
+            "cat <<< $x",
+        ] {
+            assert!(!may_end_elsewhere(text), "{text:?}");
+        }
+    }
+}

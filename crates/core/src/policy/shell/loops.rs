@@ -1,0 +1,26 @@
+//! Variables of loops: between `do` and `done` they hold what stands behind `in`, and nothing else.
+
+use brush_parser::ast;
+
+use super::word::{UNKNOWN, Word};
+
+/// Whether a `for` in `text` tells all that its variable may hold: nothing else in the text may set it, and each of `values` is known.
+pub(super) fn settles(text: &str, clause: &ast::ForClauseCommand, values: &[Word]) -> bool {
+    let is_known = |word: &Word| !word.value.contains(UNKNOWN) && word.runs.is_empty() && !word.disguised;
+    clause.values.is_some() && values.iter().all(is_known) && mentions(text, &clause.variable_name) == Some(1)
+}
+
+/// How often `text` mentions a variable other than to read it. Quotes do not hide it; none if something else may.
+fn mentions(text: &str, name: &str) -> Option<usize> {
+    if text.contains("$'") {
+        return None;
+    }
+    let text: String = text.chars().filter(|c| !matches!(c, '\\' | '\'' | '"' | '\n')).collect();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let found = text.match_indices(name).filter(|(at, _)| {
+        let (before, behind) = (&text[..*at], &text[at + name.len()..]);
+        let is_read = before.ends_with('$') || before.ends_with("${");
+        !before.ends_with(is_name) && !behind.starts_with(is_name) && !is_read
+    });
+    Some(found.count())
+}

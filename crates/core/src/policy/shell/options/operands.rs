@@ -1,0 +1,84 @@
+//! What single programs make of their words where a table of options does not tell.
+
+use super::{has_letter, has_only};
+use crate::policy::shell::word::{GLOB, Word};
+
+/// Whether one of the letters of `tar` has it run something, or write another file.
+pub(super) fn tar(words: &[Word]) -> bool {
+    // What stands behind a letter with a value is that value.
+    const VALUED: &str = "fCbXKNVLHgTIF";
+    let runs = |letters: &str| letters.contains(['I', 'F', 'T', 'g']);
+    let in_group = |text: &str| {
+        let letters = text.strip_prefix('-').filter(|letters| !letters.starts_with('-')).unwrap_or_default();
+        let end = letters.find(|c| VALUED.contains(c)).map_or(letters.len(), |at| at + 1);
+        runs(letters.get(..end).unwrap_or_default())
+    };
+    // What has no dash can be the letters of old, whose values are the next words.
+    let is_of_old = words.first().is_some_and(|word| !word.value.starts_with('-') && runs(&word.value));
+    is_of_old || words.iter().flat_map(Word::texts).any(in_group)
+}
+
+/// Whether a word of a pager only says how and where it shows its text.
+pub(super) fn only_pages(text: &str) -> bool {
+    let is_place = |place: &str| matches!(place, "F" | "G") || place.bytes().all(|byte| byte.is_ascii_digit());
+    has_only(text, "NRSFXniIeEMmsqQwWgG") || text.strip_prefix('+').is_some_and(is_place)
+}
+
+/// Whether a word of `make` runs something by itself, or has it read another file behind the target that a rule names.
+pub(super) fn make(words: &[Word]) -> bool {
+    const FILES: [&str; 4] = ["--file", "--makefile", "--directory", "--include-dir"];
+    let is_target = |text: &str| !text.starts_with('-') && !text.contains('=') && text.parse::<u32>().is_err();
+    let reads = |text: &str| {
+        FILES.iter().any(|option| text.starts_with(option))
+            || ['f', 'C', 'I'].iter().any(|letter| has_letter(text, *letter))
+    };
+    let sets = |text: &str| {
+        let name = text.split_once('=').map_or("", |(name, _)| name);
+        name.ends_with('!') || matches!(name.trim_end_matches([':', '+', '?', ' ']), "SHELL" | ".SHELLFLAGS")
+    };
+    let texts = || words.iter().flat_map(Word::texts);
+    let behind = words.iter().position(|word| is_target(&word.value)).unwrap_or(words.len());
+    texts().any(|text| sets(text) || text.contains("$(") || text.contains("${"))
+        || words[behind..].iter().flat_map(Word::texts).any(reads)
+}
+
+/// Whether `rustc` is told what to link with.
+pub(super) fn rustc(words: &[Word]) -> bool {
+    let texts = words.iter().map(|word| word.value.as_str());
+    let joined = texts.clone().any(|text| {
+        let value = text.strip_prefix("-C").or_else(|| text.strip_prefix("--codegen="));
+        value.is_some_and(|value| value.starts_with("link")) || text.contains("codegen-backend")
+    });
+    let behind = texts
+        .clone()
+        .zip(texts.skip(1))
+        .any(|(option, value)| matches!(option, "-C" | "--codegen") && value.starts_with("link"));
+    joined || behind
+}
+
+/// Whether a word of `sqlite3` may run a program, or read or write another file.
+pub(super) fn sqlite(text: &str) -> bool {
+    const TELLS: &str = ".tables .schema .dump .headers .mode .indexes .databases .width .stats .timer .fullschema";
+    const CALLS: [&str; 5] = ["load_extension", "writefile", "readfile", "edit(", "tokenizer"];
+    let does = |line: &str| {
+        let command = line.split_ascii_whitespace().next().unwrap_or_default();
+        command.starts_with('.')
+            && !command.contains('/')
+            && !TELLS.split_ascii_whitespace().any(|known| known == command)
+    };
+    let lower = text.to_ascii_lowercase();
+    let is_option =
+        ["-cmd", "--cmd", "-init", "--init", "-A", "--archive"].iter().any(|option| text.starts_with(option));
+    is_option || text.lines().any(does) || CALLS.iter().any(|call| lower.contains(call)) || lower.contains("attach")
+}
+
+/// Whether a builtin computes the index of what it sets, or what it sets.
+pub(super) fn computes(program: &str, words: &[Word]) -> bool {
+    let declares = matches!(program, "declare" | "typeset" | "local");
+    // What a variable holds keeps no brackets apart from wildcards.
+    let in_name = |text: &str| text.split('=').next().is_some_and(|name| name.contains(['[', GLOB]));
+    let computes = |text: &str| declares && (has_letter(text, 'i') || has_letter(text, 'n')) || text.contains('[');
+    words.iter().any(|word| {
+        word.raw.contains('[') || word.texts().any(computes) || word.perhaps.iter().any(|text| in_name(text))
+    })
+}
