@@ -10,7 +10,7 @@ use crate::{
         floor,
         grants::Grants,
         needs, path, secrets,
-        shell::{self, Line, Piece},
+        shell::{self, Line, Piece, Wild},
         subject::{Reach, Subject},
         table::{Lookup, Table},
         verdict::{Cause, Verdict, Why},
@@ -259,7 +259,8 @@ impl Judge<'_> {
         let mut strictest: Option<(usize, u8)> = None;
         for command in line.pieces() {
             // What may be denied once it is known is allowed by no default but a bare `*`.
-            let may_be_denied = command.begun().iter().any(|begun| deny.may_go_on(begun));
+            let may_be_denied = command.begun().iter().any(|begun| deny.may_go_on(begun))
+                || command.wild().iter().any(|wild| deny.may_match(wild));
             let covered = command.covered_by(&|text| self.first_allowing(&allow, text), everything);
             let patterns = [
                 (covered.filter(|rank| !may_be_denied || everything == Some(*rank)), 0),
@@ -352,9 +353,13 @@ impl Judge<'_> {
     fn perhaps_denied(&self) -> Option<String> {
         let tables = self.layers.compiled.tables();
         let denying = [self.of(&tables.deny), self.of(&tables.tighten_deny)];
-        let mut begun = self.line?.begun();
-        let found = begun.find(|begun| denying.iter().any(|table| table.may_go_on(begun)))?;
-        Some(format!("{found}…, which goes on with what is only known when it runs, and may be denied"))
+        let line = self.line?;
+        let begun = line.begun().find(|begun| denying.iter().any(|table| table.may_go_on(begun)));
+        if let Some(found) = begun {
+            return Some(format!("{found}…, which goes on with what is only known when it runs, and may be denied"));
+        }
+        let wild = line.wild().find(|wild| denying.iter().any(|table| table.may_match(wild)))?;
+        Some(format!("{}, which may be denied once files give it names", wild.text.replace(Wild::SIGN, "*")))
     }
 
     fn structured(&self, table: &Lookup<'_>, wanted: impl Fn(usize) -> bool) -> Option<usize> {

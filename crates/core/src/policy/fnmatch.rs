@@ -1,6 +1,6 @@
 //! Matches text against patterns exactly as Python's `fnmatch.fnmatchcase` does on POSIX. Knows nothing of rules.
 
-use std::{fmt::Write as _, ops::RangeInclusive};
+use std::{collections::BTreeSet, fmt::Write as _, ops::RangeInclusive};
 
 /// One pattern, read once.
 ///
@@ -91,6 +91,39 @@ impl Pattern {
         self.parts[part..].iter().all(|part| matches!(part, Part::Run))
     }
 
+    /// True if a text may match that says `text`, but for `wild` in it: that stands for any run of letters that `covers` accepts.
+    pub(crate) fn may_match(&self, text: &str, wild: char, covers: impl Fn(char) -> bool) -> bool {
+        let covered = |part: &Part| if let Part::Literal(c) = part { covers(*c) } else { true };
+        // The parts that may be next; a run may always be passed over.
+        let close = |next: &mut BTreeSet<usize>| {
+            for at in 0..self.parts.len() {
+                if next.contains(&at) && matches!(self.parts[at], Part::Run) {
+                    next.insert(at + 1);
+                }
+            }
+        };
+        let mut next = BTreeSet::from([0]);
+        close(&mut next);
+        for c in text.chars() {
+            if c == wild {
+                for at in 0..self.parts.len() {
+                    if next.contains(&at) && covered(&self.parts[at]) {
+                        next.insert(at + 1);
+                    }
+                }
+                close(&mut next);
+                continue;
+            }
+            let behind = |at: usize| match self.parts.get(at)? {
+                Part::Run => Some(at),
+                part => part.covers(c).then_some(at + 1),
+            };
+            next = next.into_iter().filter_map(behind).collect();
+            close(&mut next);
+        }
+        next.contains(&self.parts.len())
+    }
+
     /// Writes the same language as an anchored regular expression, for sets of many patterns.
     pub(crate) fn to_regex(&self) -> String {
         let mut text = String::from(r"(?s)\A");
@@ -160,6 +193,24 @@ fn write_class(text: &mut String, negated: bool, ranges: &[RangeInclusive<char>]
 #[cfg(test)]
 mod tests {
     use super::Pattern;
+
+    #[test]
+    fn a_text_with_wildcards_may_match() {
+        for (pattern, text, want) in [
+            ("git push*", "git pus~ origin main", true),
+            ("git push*", "git p~ origin main", true),
+            ("git push*", "git ~", true),
+            ("git push*", "git add src/~.rs", false),
+            ("cat /etc*", "cat ~.md", false),
+            ("rm -rf *", "rm ~.o", true),
+            ("rm -rf *", "rm src/~.o", false),
+            ("rm -rf *", "rm build~", false),
+            ("a?c", "a~", true),
+            ("a[b]c", "~", true),
+        ] {
+            assert_eq!(Pattern::new(pattern).may_match(text, '~', |c| c != '/'), want, "{pattern} {text}");
+        }
+    }
 
     #[test]
     fn every_recorded_case_of_cpython_matches_alike_by_hand_and_by_regex() {

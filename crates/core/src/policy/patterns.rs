@@ -69,15 +69,27 @@ impl Patterns {
     /// Whether one of the patterns may match a text which begins with `begun`. Of those that say less than it a pattern counts only
     /// if it names a command and goes on.
     pub(crate) fn may_go_on(&self, begun: &str) -> bool {
-        let names_command = |prefix: &[u8]| prefix.contains(&b'(') && prefix.contains(&b' ');
         self.by_prefix.common_prefixes(begun.as_bytes()).any(|(prefix, _)| names_command(prefix))
             || self.by_prefix.iter_prefix(begun.as_bytes()).next().is_some()
+    }
+
+    /// Whether one of the patterns that name a command may match `text`, in which `wild` stands for what the names of files make of it.
+    pub(crate) fn may_match(&self, text: &str, wild: char, covers: impl Fn(char) -> bool) -> bool {
+        let known = text.split(wild).next().unwrap_or_default().as_bytes();
+        let shorter = self.by_prefix.common_prefixes(known).filter(|(prefix, _)| names_command(prefix));
+        let longer = self.by_prefix.iter_prefix(known).map(|(_, bucket)| bucket);
+        let mut members = shorter.map(|(_, bucket)| bucket).chain(longer).flat_map(|bucket| &bucket.members);
+        members.any(|(_, pattern)| pattern.may_match(text, wild, &covers))
     }
 
     /// The ranks of all patterns that match `text`, in no order.
     pub(crate) fn matching(&self, text: &str) -> impl Iterator<Item = usize> {
         self.by_prefix.common_prefixes(text.as_bytes()).flat_map(move |(_, bucket)| bucket.matching(text))
     }
+}
+
+fn names_command(prefix: &[u8]) -> bool {
+    prefix.contains(&b'(') && prefix.contains(&b' ')
 }
 
 impl Bucket {

@@ -5,6 +5,7 @@
 
 mod awk;
 mod classes;
+mod declared;
 mod delete;
 mod descriptors;
 mod disk;
@@ -28,6 +29,7 @@ mod simple;
 mod unwrap;
 mod variables;
 mod walk;
+mod wild;
 mod word;
 
 use super::{evaluate::Surroundings, subject::Subject};
@@ -37,6 +39,7 @@ pub use self::classes::Classes;
 pub(crate) use self::classes::of_line as classes_of;
 pub(crate) use self::line::{Line, Piece, Place};
 pub(crate) use self::programs::grants_interpreter;
+pub(crate) use self::wild::Wild;
 
 /// What a line is called that the grammar does not read.
 pub(crate) const UNPARSABLE: &str = "text that cannot be parsed";

@@ -10,6 +10,7 @@ use crate::policy::{
     fnmatch::Pattern,
     patterns::Patterns,
     rules::{Action, Args, Rule},
+    shell::Wild,
 };
 
 /// Rules with one action.
@@ -151,6 +152,12 @@ impl Lookup<'_> {
     /// Whether the pattern of a rule may match a text that begins with `begun`, as far as that is known.
     pub(crate) fn may_go_on(&self, begun: &str) -> bool {
         self.0.iter().any(|group| group.patterns.may_go_on(begun))
+    }
+
+    /// Whether the pattern of a rule may match a command with wildcards, once files have given them names.
+    pub(crate) fn may_match(&self, wild: &Wild) -> bool {
+        let covers = |c: char| c != '/' || wild.crosses;
+        self.0.iter().any(|group| group.patterns.may_match(&wild.text, Wild::SIGN, covers))
     }
 
     /// The first rule with a bare `*`.

@@ -41,7 +41,7 @@ fn writes(text: &str) -> bool {
     let end = text.find([';', '}']).unwrap_or(text.len());
     let statement = &text[..end];
     // Where a text, a pattern or a comment may hide its end, all that follows counts.
-    let is_sure = !statement.contains(['\\', '/', '#']) && statement.matches('"').count() % 2 == 0;
+    let is_sure = !statement.contains(['\\', '/', '#']) && statement.matches('"').count().is_multiple_of(2);
     let statement = if is_sure { statement } else { text };
     statement.replace("||", "").contains(['>', '|'])
 }

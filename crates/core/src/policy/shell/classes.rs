@@ -115,10 +115,6 @@ fn class(program: &str, words: &[Word], arguments: &[&str]) -> Class {
 
 /// What a word may be as the name of a program; nothing if nobody can tell.
 fn names(word: &Word) -> Vec<&str> {
-    // Alone it is no pattern, but a program.
-    if word.raw == "[" {
-        return vec![&word.raw];
-    }
     let known = |text: &&str| !text.contains([UNKNOWN, GLOB]) && !text.is_empty();
     if word.runs.is_empty() && known(&word.value.as_str()) {
         return vec![&word.value];

@@ -5,11 +5,11 @@
 
 use serde_json::Value;
 
-use super::line::{Place, Start};
+use super::{
+    line::{Place, Start},
+    word::WORKING,
+};
 use crate::policy::{path, subject::Subject};
-
-/// Stands for the working folder, which has a name that no path has.
-const WORKING: &str = "/\u{10FFFC}";
 
 /// The arguments of calls that change nothing about what a line does.
 const HARMLESS_ARGUMENTS: [&str; 5] = ["timeout", "timeoutMs", "timeout_ms", "background", "yieldMs"];
@@ -59,5 +59,29 @@ fn begins_in(folder: &str) -> Start {
 
 /// True if the shell of another machine may find other commands in a line than the one whose grammar is known.
 fn is_read_otherwise(line: &str) -> bool {
-    READ_OTHERWISE.iter().any(|signs| line.contains(signs)) || (line.contains('\'') && line.contains('\\'))
+    READ_OTHERWISE.iter().any(|signs| line.contains(signs))
+        || line.contains('\'') && line.contains('\\') && !backslashes_read_alike(line)
+}
+
+/// Whether each backslash means the same to every shell: in single quotes some take it for a sign before a quote or another backslash,
+/// and outside of quotes some read letters behind it.
+fn backslashes_read_alike(line: &str) -> bool {
+    let mut quote = None;
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (None, '#') => return false,
+            (None, '$') if matches!(letters.peek(), Some('\'' | '"')) => return false,
+            (None, '\\') => match letters.next() {
+                Some(next) if next.is_ascii_punctuation() && !"'\"\\".contains(next) || next == ' ' => {}
+                Some(_) | None => return false,
+            },
+            (Some('\''), '\\') if matches!(letters.peek(), Some('\'' | '\\') | None) => return false,
+            (Some('"'), '\\') if !letters.next().is_some_and(|next| next.is_alphanumeric()) => return false,
+            (None, '\'' | '"') => quote = Some(letter),
+            (Some(open), letter) if open == letter => quote = None,
+            _ => {}
+        }
+    }
+    quote.is_none()
 }

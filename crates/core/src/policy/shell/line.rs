@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::elsewhere;
+use super::{elsewhere, wild::Wild};
 use crate::{
     policy::{contract::Class, evaluate::Surroundings, path, subject::Subject},
     tool::{Machine, Shell},
@@ -109,6 +109,8 @@ pub(crate) struct Simple {
     pub(crate) cover: Vec<String>,
     /// How its forms begin, up to what is only known when the line runs.
     pub(crate) begun: Vec<String>,
+    /// Its forms with wildcards, where there are any.
+    pub(crate) wild: Vec<Wild>,
 }
 
 /// One part of a line that a default is looked up for: a command, or that which cannot be judged.
@@ -144,6 +146,11 @@ impl Line {
     /// How commands begin that go on with what is only known when the line runs.
     pub(crate) fn begun(&self) -> impl Iterator<Item = &str> {
         self.commands.iter().flat_map(|command| &command.begun).map(String::as_str)
+    }
+
+    /// The forms with wildcards.
+    pub(crate) fn wild(&self) -> impl Iterator<Item = &Wild> {
+        self.commands.iter().flat_map(|command| &command.wild)
     }
 
     /// The parts that defaults are looked up for.
@@ -198,6 +205,14 @@ impl Piece<'_> {
         match self {
             Self::Opaque => &[],
             Self::Command(command) => &command.begun,
+        }
+    }
+
+    /// Its forms with wildcards.
+    pub(crate) fn wild(&self) -> &[Wild] {
+        match self {
+            Self::Opaque => &[],
+            Self::Command(command) => &command.wild,
         }
     }
 

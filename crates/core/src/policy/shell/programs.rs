@@ -95,14 +95,31 @@ pub(super) fn mentions_destroyer(text: &str) -> Option<&'static str> {
 
 /// Assignments that make other programs load, find or run something else.
 pub(super) fn is_dangerous_variable(name: &str) -> bool {
-    const NAMES: &str = "PATH IFS ENV BASH_ENV SHELLOPTS BASHOPTS PS0 PS1 PS2 PS4 PROMPT_COMMAND CDPATH HOME PWD OLDPWD \
-        SHELL PAGER MANPAGER EDITOR VISUAL BROWSER LESSOPEN LESSCLOSE LESS NODE_OPTIONS NODE_PATH \
-        PERL5LIB PERL5OPT PERL5DB RUBYOPT RUBYLIB JAVA_TOOL_OPTIONS _JAVA_OPTIONS RUSTC_WRAPPER RUSTC \
-        RUSTFLAGS CC CXX MAKEFLAGS TAR_OPTIONS RSYNC_RSH GCONV_PATH HOSTALIASES FCEDIT SUDO_ASKPASS GLOBIGNORE";
-    const PREFIXES: [&str; 9] =
-        ["LD_", "DYLD_", "GIT_", "BASH_", "PYTHON", "SSH_", "npm_config_", "NPM_CONFIG_", "CARGO_"];
+    const NAMES: &str = "PATH IFS ENV BASH_ENV SHELLOPTS BASHOPTS PS0 PS1 PS2 PS4 PROMPT_COMMAND CDPATH HOME PWD OLDPWD SHELL \
+        VISUAL BROWSER LESSOPEN LESSCLOSE LESS LESSKEYIN NODE_PATH PERL5LIB PERL5OPT PERL5DB RUBYOPT RUBYLIB LUA_INIT CC CXX \
+        MAKE MAKEFILES COMPILER_PATH GCONV_PATH HOSTALIASES FCEDIT SUDO_ASKPASS GLOBIGNORE HISTFILE RIPGREP_CONFIG_PATH \
+        BAT_CONFIG_PATH AWS_CONFIG_FILE PIP_CONFIG_FILE KUBECONFIG GOROOT GOPATH GOENV GOBIN GOTOOLCHAIN GOTOOLDIR GOWORK \
+        GOPROXY ZIPOPT WGETRC CURL_HOME RSYNC_CONNECT_PROG PYTEST_PLUGINS DOTNET_STARTUP_HOOKS OPENSSL_CONF SVN_SSH \
+        AWKLIBPATH AWKPATH";
+    const PREFIXES: [&str; 13] = [
+        "LD_",
+        "DYLD_",
+        "GIT_",
+        "BASH_",
+        "PYTHON",
+        "SSH_",
+        "npm_config_",
+        "NPM_CONFIG_",
+        "CARGO_",
+        "RUSTC",
+        "RUSTDOC",
+        "XDG_",
+        "GCC_",
+    ];
+    const ENDS: [&str; 8] = ["PAGER", "EDITOR", "_CONFIG", "_RSH", "_WRAPPER", "FLAGS", "_OPTS", "_OPTIONS"];
     listed(NAMES, name)
         || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || ENDS.iter().any(|end| name.ends_with(end))
         || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 

@@ -64,7 +64,7 @@ fn edits(script: &str) -> Option<()> {
                 }
             }
             's' | 'y' => {
-                let delimiter = rest.chars().next().filter(|c| !c.is_alphanumeric() && !"\\\n;".contains(*c))?;
+                let delimiter = rest.chars().next().filter(is_delimiter)?;
                 rest = past(past(&rest[delimiter.len_utf8()..], delimiter)?, delimiter)?;
                 rest =
                     rest.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, 'g' | 'p' | 'i' | 'I' | ' '));
@@ -72,6 +72,7 @@ fn edits(script: &str) -> Option<()> {
                     return None;
                 }
             }
+            '#' => rest = rest.find('\n').map_or("", |end| &rest[end..]),
             // Text to the end of the line; a script of more lines may go on in it.
             'a' | 'i' | 'c' if !rest.contains('\n') => return Some(()),
             // A label ends at the end of its line or before; what follows is read as commands all the same.
@@ -81,14 +82,24 @@ fn edits(script: &str) -> Option<()> {
     }
 }
 
+/// Whether a sign may stand between the parts of a command. What is not ASCII may be other letters to sed, or the same as others.
+fn is_delimiter(sign: &char) -> bool {
+    sign.is_ascii_punctuation() && !"\\;".contains(*sign)
+}
+
 /// What stands behind addresses and `!`.
 fn past_addresses(mut text: &str) -> Option<&str> {
     loop {
         text = text.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '$' | ',' | '!' | '+' | '~' | ' '));
-        match text.strip_prefix('/') {
-            Some(pattern) => text = past(pattern, '/')?.trim_start_matches(['I', 'M']),
-            None => return Some(text),
-        }
+        let (delimiter, pattern) = match (text.strip_prefix('/'), text.strip_prefix('\\')) {
+            (Some(pattern), _) => ('/', pattern),
+            (None, Some(rest)) => {
+                let delimiter = rest.chars().next().filter(is_delimiter)?;
+                (delimiter, &rest[delimiter.len_utf8()..])
+            }
+            (None, None) => return Some(text),
+        };
+        text = past(pattern, delimiter)?.trim_start_matches(['I', 'M']);
     }
 }
 
@@ -132,6 +143,9 @@ mod tests {
             &[":a;N;$!ba;s/\\n/ /g"],
             &["1a; e is text"],
             &["s/[^a-z]//g"],
+            &["\\,usr/lib,d"],
+            &["# a comment; e is text\np"],
+            &["-e", "#x", "-e", "p"],
             &["--version"],
             &[],
         ] {
@@ -157,6 +171,10 @@ mod tests {
             &["-nf", "script"],
             &["-es/a/b/e"],
             &["s/[/]/e evil/"],
+            &["# a comment\ne evil"],
+            &["\\,x,e evil"],
+            &["\\\u{fffd}x\u{fffd}d"],
+            &["s\u{fffd}a\u{fffd}b\u{fffd}"],
             &["s/a/b"],
             &["p e"],
             &["-s", "--debug", "p"],

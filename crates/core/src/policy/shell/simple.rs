@@ -1,12 +1,13 @@
 //! One simple command: the texts that rules see, and what it would harm.
 
 use super::{
-    delete, disk, git,
+    declared, delete, disk, git,
     here::Here,
     line::{Line, Place, Simple},
     options,
     programs::{base_name, changes_meaning, is_dangerous_variable, is_interpreter, only_reads},
     protect,
+    wild::Wild,
     word::{GLOB, UNKNOWN, Word},
 };
 use crate::policy::contract::Class;
@@ -75,15 +76,10 @@ fn note_words(line: &mut Line, assignments: &[Word], argv: &[Word], program: Opt
             line.note_opaque(why);
         }
     }
-    let declares = matches!(
-        program,
-        Some("export" | "declare" | "typeset" | "local" | "readonly" | "env" | "read" | "getopts" | "let")
-    );
-    let declared = argv.iter().skip(1).filter(|_| declares);
-    for word in assignments.iter().chain(declared) {
-        let name = word.value.split(['=', '+', '[']).next().unwrap_or("");
-        if !name.starts_with('-') && !name.is_empty() && is_dangerous_variable(name) {
-            line.note_opaque(format!("an assignment to {name}"));
+    let assigned = assignments.iter().map(|word| declared::name(&word.value));
+    for name in assigned.chain(declared::names(program, argv.get(1..).unwrap_or_default())) {
+        if !name.is_empty() && is_dangerous_variable(name) {
+            line.note_opaque(declared::why(name));
             line.classes.insert(Class::BashMutating);
         }
     }
@@ -96,20 +92,48 @@ fn note_program(line: &mut Line, argv: &[Word], program: Option<&str>, arguments
         }
         return;
     };
-    if changes_meaning(program) {
+    if changes_meaning(program) && !(program == "set" && only_ends_earlier(arguments)) {
         line.note_opaque(format!("the builtin {program}"));
     }
     if options::run_something(program, argv.get(1..).unwrap_or_default()) {
         line.note_opaque(format!("an option of {program} that runs or writes something else"));
     }
-    if is_interpreter(program) && evaluates(arguments) {
+    if is_interpreter(program) && evaluates(program, arguments) {
         line.note_opaque(format!("a text that {program} runs"));
     }
 }
 
+/// True if the arguments of `set` only say when a line ends, or that it is shown: no word means something else by it.
+fn only_ends_earlier(arguments: &[&str]) -> bool {
+    let mut is_name = false;
+    let mut harmless = |word: &&str| {
+        if is_name {
+            is_name = false;
+            return matches!(*word, "pipefail" | "errexit" | "nounset" | "xtrace" | "errtrace");
+        }
+        is_name = word.ends_with('o');
+        let letters = word.strip_prefix(['-', '+']).unwrap_or_default();
+        !letters.is_empty()
+            && letters.chars().all(|letter| "euxEo".contains(letter))
+            && letters.matches('o').count() <= 1
+    };
+    !arguments.is_empty() && arguments.iter().all(&mut harmless) && !is_name
+}
+
 /// True if an interpreter is handed its program as text, by option or on its input.
-fn evaluates(arguments: &[&str]) -> bool {
+fn evaluates(program: &str, arguments: &[&str]) -> bool {
     const INLINE: [&str; 9] = ["-c", "-e", "-E", "-p", "-r", "-m", "--eval", "--print", "-"];
+    // Modules of Python that are programs of their own, and run no text of their arguments.
+    const MODULES: &str =
+        "pytest unittest mypy ruff black isort flake8 pylint pyright coverage tox nox build venv pip json.tool";
+    let is_program = |module: &&str| MODULES.split_ascii_whitespace().any(|known| known == *module);
+    if program.starts_with("py") && matches!(arguments, ["-m", module, ..] if is_program(module)) {
+        return false;
+    }
+    // Alone these tell something, or do nothing.
+    if arguments.is_empty() && matches!(program, "env" | "time" | "command" | "builtin" | "exec" | "xargs" | "nohup") {
+        return false;
+    }
     let first = arguments.iter().find(|word| !word.starts_with('-'));
     let options = arguments.iter().take_while(|word| word.starts_with('-'));
     let inline = |word: &str| {
@@ -155,7 +179,7 @@ fn texts(tool: &str, assignments: &[Word], argv: &[Word], cover: Cover) -> Simpl
     if let Some(at) = shown.and_then(|shown| forms.iter().position(|form| *form == format!("{tool}({shown})"))) {
         forms.swap(0, at);
     }
-    Simple { forms, cover: wrap(cover), begun: wrap_open(tool, argv) }
+    Simple { forms, cover: wrap(cover), begun: wrap_open(tool, argv), wild: Wild::forms(tool, argv) }
 }
 
 /// What a command may say, where words of it are only known when the line runs: without what is not known, and with each thing that it

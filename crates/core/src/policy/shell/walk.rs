@@ -3,7 +3,7 @@
 use brush_parser::{Parser, Token, ast};
 
 use super::{
-    classes, descriptors, feed,
+    classes, declared, descriptors, feed,
     here::Here,
     limits,
     line::{Line, Place, Start},
@@ -14,6 +14,7 @@ use super::{
 use crate::policy::contract::Class;
 
 mod commands;
+mod tests;
 
 /// How many texts may lie inside one another: `sh -c "sh -c …"`, substitutions in substitutions.
 const MOST_TEXTS_DEEP: usize = 8;
@@ -258,7 +259,7 @@ impl<'a> Walk<'a> {
                     self.expanded(value);
                 }
                 if programs::is_dangerous_variable(&clause.variable_name) {
-                    self.line.note_opaque(format!("an assignment to {}", clause.variable_name));
+                    self.line.note_opaque(declared::why(&clause.variable_name));
                 }
                 let around = self.settled.clone();
                 if loops::settles(self.command, clause, &values) {
@@ -299,22 +300,6 @@ impl<'a> Walk<'a> {
         if self.here != before && !self.here.is_unknown() {
             self.here.lose();
             lists.iter().for_each(|list| self.list(list));
-        }
-    }
-
-    fn test(&mut self, expr: &ast::ExtendedTestExpr) {
-        self.line.note_opaque("a test that may compute");
-        match expr {
-            ast::ExtendedTestExpr::And(left, right) | ast::ExtendedTestExpr::Or(left, right) => {
-                self.test(left);
-                self.test(right);
-            }
-            ast::ExtendedTestExpr::Not(inner) | ast::ExtendedTestExpr::Parenthesized(inner) => self.test(inner),
-            ast::ExtendedTestExpr::UnaryTest(_, word) => self.expanded(word),
-            ast::ExtendedTestExpr::BinaryTest(_, left, right) => {
-                self.expanded(left);
-                self.expanded(right);
-            }
         }
     }
 

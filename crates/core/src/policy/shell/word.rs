@@ -10,6 +10,14 @@ pub(super) const UNKNOWN: char = '\u{10FFFE}';
 /// Stands in [`Word::value`] for an unquoted pattern character.
 pub(super) const GLOB: char = '\u{10FFFD}';
 
+/// Stands for the working folder where nobody knows it: a name that no path has.
+pub(super) const WORKING: &str = "/\u{10FFFC}";
+
+/// `text` as people read it.
+pub(super) fn shown(text: &str) -> String {
+    text.replace(UNKNOWN, "…").replace(GLOB, "*").replace(WORKING, ".")
+}
+
 /// One word, scanned.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Word {
@@ -100,7 +108,8 @@ pub(super) struct Known<'a> {
 pub(super) fn quoted(text: &str) -> String {
     let harmless =
         |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c) || (!c.is_ascii() && c.is_alphanumeric());
-    if !text.is_empty() && text.chars().all(harmless) {
+    // Alone a bracket is a program, or the end of what that reads.
+    if matches!(text, "[" | "]") || !text.is_empty() && text.chars().all(harmless) {
         text.to_owned()
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))
@@ -146,7 +155,7 @@ mod tests {
             ("$'\\x72m'", "rm"),
             ("$'\\162m'", "rm"),
             ("$'a\\'b\\\\\\n'", "a'b\\\n"),
-            ("$'\\xe2\\x9c\\x93 \\u2713 \\303\\251x\\xe9'", "\u{2713} \u{2713} \u{e9}x\u{fffd}"),
+            ("$'\\xe2\\x9c\\x93 \\u2713 \\303\\251'", "\u{2713} \u{2713} \u{e9}"),
             ("\"a\\\"b\\c\"", "a\"b\\c"),
             ("a\\\nb", "ab"),
             ("'$(x)'", "$(x)"),
@@ -167,6 +176,9 @@ mod tests {
             "$'\\cA'",
             "$'\\xg'",
             "$'\\q'",
+            // Bytes that are no letter would all read alike.
+            "$'x\\xe9'",
+            "$'\\xc2y\\xc3'",
             "a${X:-$'\\x{72}m'}",
             "\"${X:-\"$'\\x{72}m'\"}\"",
         ] {

@@ -69,7 +69,7 @@ pub(super) const KNOWN: &[Options] = &[
         programs: &["gcc", "g++", "cc", "c++", "clang", "clang++"],
         long: &["-wrapper", "-fplugin", "-specs", "--specs", "-B", "--ld-path", "-fuse-ld=/", "-fuse-ld=."],
         letters: "",
-        words: &[],
+        words: &["-B"],
     },
     Options { programs: &["make", "gmake"], long: &["--eval"], letters: "E", words: &[] },
     Options { programs: &["fd", "fdfind"], long: &["--exec", "--exec-batch"], letters: "xX", words: &[] },

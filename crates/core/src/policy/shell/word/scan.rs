@@ -118,6 +118,7 @@ impl Scanner<'_> {
                 }
                 '$' => self.dollar(),
                 '`' => self.backticks(),
+                '[' if !self.is_bracket() => self.word.value.push(c),
                 '*' | '?' | '[' => {
                     self.word.expands = true;
                     self.word.splits = true;
@@ -127,6 +128,11 @@ impl Scanner<'_> {
                 _ => self.word.value.push(c),
             }
         }
+    }
+
+    /// True if the bracket before the cursor may begin a pattern: there may be one that ends it.
+    fn is_bracket(&self) -> bool {
+        self.chars[self.at..].iter().any(|c| matches!(c, ']' | '$' | '`'))
     }
 
     /// True if the shell would make several words of the brace before the cursor.
@@ -223,6 +229,7 @@ impl Scanner<'_> {
                 && [":-", "-", ":+", "+", ":?", "?", "#", "%", "/", "^", ","]
                     .iter()
                     .any(|known| operator.starts_with(known));
+        let plain = plain || !name.is_empty() && counts(operator);
         self.live(operator);
         self.substituted(operator);
         self.disguised(operator);
@@ -336,10 +343,18 @@ impl Scanner<'_> {
                 },
                 c => c,
             };
-            self.word.value.push_str(&String::from_utf8_lossy(&std::mem::take(&mut bytes)));
+            self.say(std::mem::take(&mut bytes));
             self.word.value.push(c);
         }
-        self.word.value.push_str(&String::from_utf8_lossy(&bytes));
+        self.say(bytes);
+    }
+
+    /// Adds the letters that `bytes` make. What they are where they make none depends on who reads them.
+    fn say(&mut self, bytes: Vec<u8>) {
+        match String::from_utf8(bytes) {
+            Ok(text) => self.word.value.push_str(&text),
+            Err(_) => self.disguise(),
+        }
     }
 
     /// What an escape stands for. None for the end of the text (a zero ends it in bash), and for what some versions of bash know and
@@ -378,6 +393,14 @@ impl Scanner<'_> {
             _ => u8::try_from(code).ok().map(Escaped::Byte),
         }
     }
+}
+
+/// Whether an operator cuts a value, or takes a member of a list, by numbers that are written out.
+fn counts(operator: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let index = operator.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let cut = operator.strip_prefix(':');
+    index.is_some_and(is_number) || cut.is_some_and(|cut| cut.splitn(2, ':').all(is_number))
 }
 
 /// What an escape in `$'…'` stands for.

@@ -1,0 +1,82 @@
+//! Builtins that set variables: which of their words name one.
+
+use super::word::{Word, shown};
+
+/// The names of the variables that `program` sets by its arguments, as far as they are known.
+pub(super) fn names<'w>(program: Option<&str>, words: &'w [Word]) -> Vec<&'w str> {
+    let is_option = |word: &&Word| word.value.starts_with('-');
+    let texts = match program {
+        Some("export" | "declare" | "typeset" | "local" | "readonly" | "env" | "let") => {
+            words.iter().filter(|word| !is_option(word)).map(|word| word.value.as_str()).collect()
+        }
+        // Its first operand says which options there are.
+        Some("getopts") => words.iter().skip_while(is_option).skip(1).take(1).map(|word| word.value.as_str()).collect(),
+        Some("read") => of_options(words, "adinNptu", 'a', Operands::AreNames),
+        Some("wait") => of_options(words, "p", 'p', Operands::AreOthers),
+        Some(_) | None => Vec::new(),
+    };
+    texts.into_iter().map(name).filter(|name| !name.is_empty()).collect()
+}
+
+/// The name that an assignment sets.
+pub(super) fn name(assignment: &str) -> &str {
+    assignment.split(['=', '+', '[']).next().unwrap_or_default()
+}
+
+/// What is said of an assignment that makes other programs load, find or run something else.
+pub(super) fn why(name: &str) -> String {
+    format!("an assignment to {}", shown(name))
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Operands {
+    AreNames,
+    AreOthers,
+}
+
+/// Names among words whose options have values behind the letters `valued`; that of `naming` is a name.
+fn of_options<'w>(words: &'w [Word], valued: &str, naming: char, operands: Operands) -> Vec<&'w str> {
+    let mut names = Vec::new();
+    let mut rest = words.iter().map(|word| word.value.as_str());
+    while let Some(text) = rest.next() {
+        let letters = text.strip_prefix('-').filter(|letters| !letters.is_empty() && *letters != "-");
+        let Some(letters) = letters else {
+            let behind = (text != "--").then_some(text).into_iter().chain(rest);
+            names.extend(behind.filter(|_| operands == Operands::AreNames));
+            return names;
+        };
+        let Some((at, letter)) = letters.char_indices().find(|(_, letter)| valued.contains(*letter)) else { continue };
+        let joined = &letters[at + letter.len_utf8()..];
+        let value = if joined.is_empty() { rest.next() } else { Some(joined) };
+        names.extend(value.filter(|_| letter == naming));
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+    use crate::policy::shell::word::{Known, Word, scan};
+
+    #[test]
+    fn the_words_that_name_a_variable_are_known() {
+        for (line, want) in [
+            ("read -r a b", vec!["a", "b"]),
+            ("read -p x: y", vec!["y"]),
+            ("read -rp x: y", vec!["y"]),
+            ("read -ra list", vec!["list"]),
+            ("read -d x -t5 y", vec!["y"]),
+            ("wait -n -p PATH", vec!["PATH"]),
+            ("wait -np PATH 7", vec!["PATH"]),
+            ("wait -pPATH", vec!["PATH"]),
+            ("wait %1 $!", vec![]),
+            ("getopts ab: opt", vec!["opt"]),
+            ("export -n A=b C", vec!["A", "C"]),
+            ("echo A=b", vec![]),
+        ] {
+            let words: Vec<Word> =
+                line.split(' ').map(|word| scan(word, Known { home: None, cwd: None, tried: &[] })).collect();
+            assert_eq!(names(words[0].as_literal(), &words[1..]), want, "{line}");
+        }
+    }
+}
