@@ -1,11 +1,12 @@
 //! Recursive deletes and their kin: what they reach, as far as text tells.
 
+mod targets;
+
 use super::{
-    find,
     here::Here,
     line::Place,
     protect,
-    word::{GLOB, UNKNOWN, Word},
+    word::{GLOB, UNKNOWN, Word, shown},
 };
 use crate::policy::path;
 
@@ -31,47 +32,35 @@ enum Reach {
     Files,
 }
 
-/// What `program`, or a program that is not literal, would delete.
-pub(super) fn harm(place: &Place, here: &Here, program: Option<&str>, arguments: &[Word]) -> Harm {
-    let (reach, targets) = match program {
+/// What `program`, or a program that is not literal, would delete with `assignments` in its environment.
+pub(super) fn harm(
+    place: &Place,
+    here: &Here,
+    program: Option<&str>,
+    assignments: &[Word],
+    arguments: &[Word],
+) -> Harm {
+    let targets = match program {
         // Any program may stand behind a word that is not literal: it is taken for the worst.
-        None | Some("rm" | "srm") => match recursive(arguments, &["recursive"], "rR") {
-            true => (Reach::Tree, operands(arguments)),
-            false if program.is_none() => return Harm::default(),
-            false => (Reach::Files, operands(arguments)),
-        },
-        Some("shred" | "unlink") => (Reach::Files, operands(arguments)),
-        Some("chmod" | "chown" | "chgrp") if recursive(arguments, &["recursive"], "R") => {
-            (Reach::Rights, operands(arguments).split_off(1.min(operands(arguments).len())))
-        }
-        Some("chmod" | "chown" | "chgrp") => return Harm::default(),
-        Some("mv") => {
-            let mut targets = operands(arguments);
-            targets.pop();
-            (Reach::Move, targets)
-        }
-        Some("find") if arguments.iter().any(|word| word.value == "-delete") => {
-            (Reach::Contents, find::starts(arguments))
-        }
-        Some("rsync") if arguments.iter().any(|word| word.value.starts_with("--del")) => (
-            Reach::Contents,
-            operands(arguments).last().filter(|word| !word.contains(':')).into_iter().copied().collect(),
-        ),
-        Some("git") if arguments.iter().any(|word| word.value == "clean") => {
-            let at = arguments.iter().position(|word| word.value == "-C");
-            (Reach::Contents, vec![at.and_then(|at| arguments.get(at + 1)).map_or(".", |word| &word.value)])
-        }
+        None => targets::of_rm(arguments, false),
+        Some("rm" | "srm") => targets::of_rm(arguments, true),
+        Some("shred" | "unlink") => targets::of_files(arguments),
+        Some(program @ ("chmod" | "chown" | "chgrp")) => targets::of_rights(program, arguments),
+        Some("mv") => targets::of_mv(arguments),
+        Some("find") => targets::of_find(arguments),
+        Some("rsync") => targets::of_rsync(arguments),
+        Some("git") => targets::of_git(assignments, arguments),
         Some(_) => return Harm::default(),
     };
     let mut harm = Harm::default();
-    for target in targets {
-        note(&mut harm, place, here, target, reach);
+    for (reach, target) in &targets {
+        note(&mut harm, place, here, target, *reach);
     }
     harm
 }
 
 fn note(harm: &mut Harm, place: &Place, here: &Here, target: &str, reach: Reach) {
-    let shown = target.replace(UNKNOWN, "…").replace(GLOB, "*");
+    let shown = shown(target);
     let what = match reach {
         Reach::Tree | Reach::Contents | Reach::Files => "deletes",
         Reach::Rights => "changes the rights of",
@@ -154,24 +143,4 @@ impl Target {
             Reach::Files => self.glob && !inside && !temporary,
         }
     }
-}
-
-fn recursive(arguments: &[Word], long: &[&str], short: &str) -> bool {
-    let mut options = arguments
-        .iter()
-        .take_while(|word| word.value != "--")
-        .filter(|word| word.value.starts_with('-') || word.value.starts_with(UNKNOWN));
-    options.any(|word| match word.value.strip_prefix("--") {
-        Some(name) => !name.is_empty() && long.iter().any(|long| long.starts_with(name)),
-        None if word.value.starts_with(UNKNOWN) => {
-            word.raw.starts_with('$') && arguments.len() > 1 && !word.raw.contains('/')
-        }
-        None => word.value.contains(|c| short.contains(c)),
-    })
-}
-
-fn operands(arguments: &[Word]) -> Vec<&str> {
-    let end = arguments.iter().position(|word| word.value == "--").unwrap_or(arguments.len());
-    let before = arguments.iter().take(end).filter(|word| !word.value.starts_with('-'));
-    before.chain(arguments.iter().skip(end + 1)).map(|word| word.value.as_str()).collect()
 }

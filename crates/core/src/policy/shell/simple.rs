@@ -47,7 +47,7 @@ pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[W
     }
     protect::note_read(line, place, here, argv.get(1..).unwrap_or_default());
     protect::note_read(line, place, here, assignments);
-    let harm = delete::harm(place, here, program, &argv[usize::from(!argv.is_empty())..]);
+    let harm = delete::harm(place, here, program, assignments, &argv[usize::from(!argv.is_empty())..]);
     if let Some(path) = harm.protected {
         line.note_protected(path);
     }

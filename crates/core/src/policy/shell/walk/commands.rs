@@ -117,6 +117,11 @@ impl Walk<'_> {
                 perhaps.iter().for_each(|argv| self.invoke(assignments, argv, Cover::Perhaps, wrapped + 1));
                 texts.iter().for_each(|text| self.apart(text));
                 self.here = here;
+                // These run in the shell itself, now or later.
+                let is_own = matches!(argv[0].as_literal(), Some("eval" | "trap"));
+                if is_own && texts.iter().any(|text| ["cd", "pushd", "popd"].iter().any(|word| text.contains(word))) {
+                    self.here.lose();
+                }
             }
         }
     }
@@ -141,7 +146,13 @@ impl Walk<'_> {
     fn change_folder(&mut self, argv: &[Word]) {
         let program = argv.first().and_then(Word::as_literal).map(base_name);
         if matches!(program, Some("cd" | "pushd" | "popd")) {
-            let to = argv[1..].iter().find(|word| !matches!(word.value.as_str(), "-P" | "-L" | "-e" | "-@" | "--"));
+            let is_option = |text: &str| {
+                text.len() > 1
+                    && text
+                        .strip_prefix('-')
+                        .is_some_and(|rest| rest.trim_start_matches(['P', 'L', 'e', '@', '-']).is_empty())
+            };
+            let to = argv[1..].iter().find(|word| !is_option(&word.value));
             match (program, to) {
                 _ if self.sets_folders || self.sets_home => self.here.go(None),
                 (Some("cd"), None) => self.here.go(self.place.home.as_deref()),
