@@ -24,6 +24,7 @@ mod perhaps;
 mod posix;
 mod programs;
 mod protect;
+mod runners;
 mod sed;
 mod simple;
 mod unwrap;

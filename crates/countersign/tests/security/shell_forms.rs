@@ -401,6 +401,23 @@ fn harmless_programs_that_run_another() {
         "x='a[$(evil)]'; echo $((x))",
         "x='a[$(evil)]'; y=abc; echo ${y:x}",
         "x='a[$(evil)]'; echo $[x]",
+        "cat - <<E\nE\\\n\nevil\nE",
+        "cat - <<-E\n\tE\\\n\nevil\nE",
+        "cat - <<E\nx\\\nE\ncat - <<F\nE\nevil\nF",
+        "cat - <<$'E'\nE\nevil\n$E",
+        "cat - <<E\n$\\\n(evil)\nE",
+        "cat - <<E\n${x:-$\\\n(evil)}\nE",
+        "split --f=evil a.txt",
+        "split --f evil a.txt",
+        "git clone --u=evil . c",
+        "git ls-remote --u=evil .",
+        "echo '-exec evil {} +' | xargs -I x -n 9 find .",
+        "echo x | xargs -I a -I b evil",
+        "for f in 'BEGIN{system(\"evil\")}'; do awk \"$f\"; done",
+        "find . -maxdepth 0 \"${x:--exec}\" evil \\;",
+        "read -r l <<< 1eevil; sed -n \"$l\" a.txt",
+        "sed '# c\n1e evil' a.txt",
+        "sed '\\,x,e evil\n1e evil' a.txt",
     ];
     for form in forms {
         let did = bench.ran(form).contains("evil");
@@ -413,7 +430,18 @@ fn harmless_programs_that_run_another() {
     assert!(wrong.is_empty(), "allowed: {wrong:#?}");
     // What is not installed, or of another version, runs nothing.
     assert!(ran >= 30, "{ran} of {} ran it", forms.len());
-    for plain in ["sort a.txt", "tar cf o.tar a.txt", "find . -name '*.txt'", "sed s/a/b/ a.txt", "git status"] {
+    for plain in [
+        "sort a.txt",
+        "tar cf o.tar a.txt",
+        "find . -name '*.txt'",
+        "sed s/a/b/ a.txt",
+        "git status",
+        "cat - <<E\na \\\n  b\nE",
+        "for f in a.txt; do sort \"$f\"; done",
+        "for f in ./*; do awk '$1 > 5 {print}' \"$f\"; done",
+        "git commit -m 'use std::fs'",
+    ] {
+        assert!(!bench.ran(plain).contains("evil"), "{plain}");
         let verdict = judge(&allowing, plain, &bench.path("work"));
         assert!(matches!(verdict, Verdict::Allow(_)), "{plain}: {verdict}");
     }
@@ -470,6 +498,23 @@ fn argv0_spelling() {
         "$'\\545vil'",
         "echo x | xargs --replace evil good",
         "find . -maxdepth 0 ${X:--exec} evil \\;",
+        "{x}</dev/null evil",
+        "cat <<E\nE\\\n\nevil\nE",
+        "cat <<E\n$\\\n(evil)\nE",
+        "time -- evil",
+        "bash -c -- 'evil'",
+        "bash -c -x 'evil'",
+        "bash -c '\"$@\"' _ evil",
+        "bash -c '$0 x' evil",
+        "(bash) <<< 'evil'",
+        "{ bash; } <<E\nevil\nE",
+        "if bash; then :; fi <<< evil",
+        "bash < <(echo evil)",
+        "jobs -x evil",
+        "compgen -C evil x",
+        "find . -maxdepth 0 -name -exec -o -exec evil \\;",
+        "echo \"$(case x in x) evil;; esac)\"",
+        "echo \"`echo \\\"'\\\"; evil; \\\"'\\\"`\"",
     ] {
         assert!(bench.ran(form).contains("evil"), "{form}");
         let verdict = judge(&denying, form, &bench.path("work"));

@@ -4,6 +4,7 @@ use brush_parser::ast;
 
 use super::{
     programs::{SHELLS, base_name},
+    runners::reads_commands,
     word::{self, Known},
 };
 
@@ -14,12 +15,90 @@ pub(super) fn texts_for_a_shell(commands: &[ast::Command]) -> Vec<String> {
     if !commands.iter().any(any_shell) {
         return Vec::new();
     }
-    let echoed = commands.iter().filter(|_| commands.len() > 1).filter_map(|command| {
-        let words = words(command);
-        let echoes = words.first().is_some_and(|name| matches!(base_name(&plain(name)), "echo" | "printf"));
-        echoes.then(|| words[1..].iter().map(|word| plain(word).replace("\\n", "\n")).collect::<Vec<_>>().join(" "))
-    });
+    let echoed = commands.iter().filter(|_| commands.len() > 1).filter_map(said);
     echoed.chain(commands.iter().flat_map(documents)).filter(|text| !text.is_empty()).collect()
+}
+
+/// The texts that a command within another would read, or one that hands its input on: those of a group around a shell, of a process
+/// at the other end of a redirection, and of another machine's shell or another user's.
+pub(super) fn texts_for_another(commands: &[ast::Command]) -> Vec<String> {
+    let mut texts = Vec::new();
+    for command in commands {
+        let hands_on = match command {
+            ast::Command::Compound(compound, _) => names_shell(&compound.to_string()),
+            ast::Command::Simple(_) => {
+                words(command).first().is_some_and(|name| reads_commands(base_name(&plain(name))))
+            }
+            ast::Command::Function(_) | ast::Command::ExtendedTest(..) => false,
+        };
+        if hands_on {
+            let is_table = words(command).first().is_some_and(|name| base_name(name) == "crontab");
+            texts.extend(documents(command).into_iter().map(|text| if is_table { without_times(&text) } else { text }));
+            texts.extend(commands.iter().filter(|_| commands.len() > 1).filter_map(said));
+        }
+        for (kind, process) in processes(command) {
+            match kind {
+                ast::IoFileRedirectKind::Read if names_shell(&command.to_string()) => {
+                    let pipelines = process.list.0.iter().flat_map(|item| &item.0).map(|(_, pipeline)| pipeline);
+                    texts.extend(pipelines.flat_map(|pipeline| &pipeline.seq).filter_map(said));
+                }
+                _ if names_shell(&process.list.to_string()) => texts.extend(said(command)),
+                _ => {}
+            }
+        }
+    }
+    texts
+}
+
+/// The commands of a table of `crontab`.
+fn without_times(table: &str) -> String {
+    let command = |line: &str| line.split_whitespace().skip(5).collect::<Vec<_>>().join(" ");
+    table.lines().map(command).collect::<Vec<_>>().join(
+        "
+",
+    )
+}
+
+/// Whether a text has a word that is a shell's name.
+fn names_shell(text: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    text.split(|c| !is_name(c)).any(|word| SHELLS.contains(&word) || reads_commands(word))
+}
+
+/// The processes that a command's redirections read or write.
+fn processes(command: &ast::Command) -> Vec<(&ast::IoFileRedirectKind, &ast::SubshellCommand)> {
+    let found = redirects(command).into_iter().filter_map(|redirect| match redirect {
+        ast::IoRedirect::File(_, kind, ast::IoFileRedirectTarget::ProcessSubstitution(_, process)) => {
+            Some((kind, process))
+        }
+        ast::IoRedirect::File(..)
+        | ast::IoRedirect::HereDocument(..)
+        | ast::IoRedirect::HereString(..)
+        | ast::IoRedirect::OutputAndError(..) => None,
+    });
+    found.collect()
+}
+
+/// The redirections of a command, those around a group too.
+fn redirects(command: &ast::Command) -> Vec<&ast::IoRedirect> {
+    let around = match command {
+        ast::Command::Compound(_, around) => around.as_ref(),
+        ast::Command::Simple(_) | ast::Command::Function(_) | ast::Command::ExtendedTest(..) => None,
+    };
+    let own = items(command).filter_map(|item| match item {
+        ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) => Some(redirect),
+        ast::CommandPrefixOrSuffixItem::Word(_)
+        | ast::CommandPrefixOrSuffixItem::AssignmentWord(..)
+        | ast::CommandPrefixOrSuffixItem::ProcessSubstitution(..) => None,
+    });
+    around.into_iter().flat_map(|around| &around.0).chain(own).collect()
+}
+
+/// What `echo` and `printf` say.
+fn said(command: &ast::Command) -> Option<String> {
+    let words = words(command);
+    let echoes = words.first().is_some_and(|name| matches!(base_name(&plain(name)), "echo" | "printf"));
+    echoes.then(|| words[1..].iter().map(|word| plain(word).replace("\\n", "\n")).collect::<Vec<_>>().join(" "))
 }
 
 /// True if what `commands[at]` reads on its input is written out in the line, all of it and nothing else, so that
@@ -97,15 +176,10 @@ fn words(command: &ast::Command) -> Vec<String> {
 }
 
 fn documents(command: &ast::Command) -> Vec<String> {
-    let texts = items(command).filter_map(|item| match item {
-        ast::CommandPrefixOrSuffixItem::IoRedirect(ast::IoRedirect::HereDocument(_, document)) => {
-            Some(document.doc.value.clone())
-        }
-        ast::CommandPrefixOrSuffixItem::IoRedirect(ast::IoRedirect::HereString(_, word)) => Some(plain(&word.value)),
-        ast::CommandPrefixOrSuffixItem::IoRedirect(ast::IoRedirect::File(..) | ast::IoRedirect::OutputAndError(..))
-        | ast::CommandPrefixOrSuffixItem::Word(_)
-        | ast::CommandPrefixOrSuffixItem::AssignmentWord(..)
-        | ast::CommandPrefixOrSuffixItem::ProcessSubstitution(..) => None,
+    let texts = redirects(command).into_iter().filter_map(|redirect| match redirect {
+        ast::IoRedirect::HereDocument(_, document) => Some(document.doc.value.clone()),
+        ast::IoRedirect::HereString(_, word) => Some(plain(&word.value)),
+        ast::IoRedirect::File(..) | ast::IoRedirect::OutputAndError(..) => None,
     });
     texts.collect()
 }

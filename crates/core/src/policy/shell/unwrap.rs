@@ -21,6 +21,16 @@ pub(super) enum Runs {
     Anything { why: &'static str, perhaps: Vec<Vec<Word>>, texts: Vec<String> },
 }
 
+impl Runs {
+    /// The commands that are possible where nobody can tell.
+    fn commands(self) -> Vec<Vec<Word>> {
+        match self {
+            Self::Anything { perhaps, .. } => perhaps,
+            Self::Itself | Self::Other { .. } | Self::Beside(_) | Self::Text(_) => Vec::new(),
+        }
+    }
+}
+
 /// Tells what `argv`, whose first word is literal, runs.
 pub(super) fn runs(argv: &[Word]) -> Runs {
     let Some(program) = argv[0].as_literal().map(base_name) else { return Runs::Itself };
@@ -241,6 +251,20 @@ fn later(argv: &[Word]) -> Runs {
     Runs::Anything { why: "a text that runs later", perhaps: Vec::new(), texts }
 }
 
+/// Where the text of `-c` stands: behind all options. None if one of them may take it for its value; and whether only a `--` stands
+/// between.
+fn script_at(argv: &[Word], mut at: usize, mut plain: bool) -> Option<(usize, bool)> {
+    while let Some(text) = argv.get(at).and_then(Word::as_literal) {
+        match text {
+            "--" => return Some((at + 1, plain)),
+            _ if !text.starts_with(['-', '+']) || text.len() == 1 => break,
+            _ if text.ends_with(['o', 'O']) => return None,
+            _ => (at, plain) = (at + 1, false),
+        }
+    }
+    Some((at, plain))
+}
+
 fn shell(argv: &[Word]) -> Runs {
     for (at, word) in argv.iter().enumerate().skip(1) {
         let Some(text) = word.as_literal() else { return anything(argv, "a shell with options that are not literal") };
@@ -250,18 +274,23 @@ fn shell(argv: &[Word]) -> Runs {
         let is_short = text.starts_with('-') && !text.starts_with("--");
         if is_short && text.contains('c') {
             let plain = text[1..].chars().all(|c| "ceuxl".contains(c));
-            let Some(script) = argv.get(at + 1) else { break };
+            let Some((at, plain)) = script_at(argv, at + 1, plain) else {
+                return anything(argv, "a shell with an option that takes a word");
+            };
+            let Some(script) = argv.get(at) else { break };
+            // What the text makes of them is anybody's guess.
+            let rest = || anything(&argv[at..], "").commands();
             let is_posix = matches!(argv[0].as_literal().map(base_name), Some("sh" | "dash"));
             return match script.as_literal() {
                 Some(script) if is_posix && !posix::reads_alike(script) => Runs::Anything {
                     why: "a text that sh and bash read in different ways",
-                    perhaps: Vec::new(),
+                    perhaps: rest(),
                     texts: vec![script.to_owned(), posix::as_posix(script)],
                 },
-                Some(script) if plain && argv.len() == at + 2 => Runs::Text(script.to_owned()),
+                Some(script) if plain && argv.len() == at + 1 => Runs::Text(script.to_owned()),
                 Some(_) | None => Runs::Anything {
                     why: "a shell whose text or arguments are not plain",
-                    perhaps: Vec::new(),
+                    perhaps: rest(),
                     texts: vec![script.approximate()],
                 },
             };

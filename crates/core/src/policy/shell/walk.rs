@@ -145,10 +145,21 @@ impl<'a> Walk<'a> {
         if let Some(program) = programs::mentions_destroyer(text) {
             self.line.note_floor(format!("cannot be parsed and names {program}"));
         }
-        self.depth += 1;
         // A shell runs what stands before the fault.
+        self.suppose(text);
+    }
+
+    /// Judges the pieces of a text that may be commands, for deny rules and the floor.
+    fn suppose(&mut self, text: &str) {
+        const RESERVED: &str = "do then else elif if while until time !";
+        if self.depth > MOST_TEXTS_DEEP {
+            return;
+        }
+        self.depth += 1;
         for part in text.split(['\n', ';', '|', '&', '(', ')', '{', '}']).take(MOST_PARTS) {
-            let words: Vec<Word> = part.split_whitespace().flat_map(|raw| self.words(raw)).collect();
+            let is_reserved = |word: &&str| RESERVED.split_ascii_whitespace().any(|known| known == *word);
+            let raw = part.split_whitespace().skip_while(is_reserved);
+            let words: Vec<Word> = raw.flat_map(|raw| self.words(raw)).collect();
             if !words.is_empty() {
                 self.perhaps(&words);
             }
@@ -185,6 +196,9 @@ impl<'a> Walk<'a> {
         for text in feed::texts_for_a_shell(&pipeline.seq) {
             self.line.note_opaque("a shell that reads its commands from elsewhere");
             self.aside(&text);
+        }
+        for text in feed::texts_for_another(&pipeline.seq) {
+            self.suppose(&text);
         }
         for (at, command) in pipeline.seq.iter().enumerate() {
             self.fed = feed::is_written_out(&pipeline.seq, at);

@@ -10,7 +10,7 @@ use crate::{
         shell::{
             classes, find,
             programs::base_name,
-            protect,
+            protect, runners,
             simple::{self, Cover},
             unwrap::{self, Runs},
             word::{self, GLOB, UNKNOWN, Word},
@@ -29,6 +29,10 @@ impl Walk<'_> {
         argv.extend(command.word_or_name.iter().flat_map(|name| self.words(&name.value)));
         for item in command.suffix.iter().flat_map(|suffix| &suffix.0) {
             self.item(item, &mut argv);
+        }
+        // Behind `time`, which the grammar takes for a word of its own.
+        if argv.len() > 1 && argv[0].as_literal() == Some("--") {
+            argv.remove(0);
         }
         if assignments.len() > given || !argv.is_empty() {
             assignments.iter().chain(&argv).for_each(|word| self.variables.assign(word, self.place));
@@ -73,6 +77,9 @@ impl Walk<'_> {
             }
         }
         let runs = if argv.is_empty() { Runs::Itself } else { unwrap::runs(argv) };
+        let handed_on = runners::handed_on(argv);
+        handed_on.commands.iter().for_each(|argv| self.invoke(assignments, argv, Cover::Perhaps, wrapped + 1));
+        handed_on.texts.iter().for_each(|text| self.suppose(text));
         let own = if matches!(runs, Runs::Other { .. } | Runs::Text(_)) && cover == Cover::Needed {
             Cover::Wrapper
         } else {

@@ -275,6 +275,10 @@ impl Scanner<'_> {
                 _ => body.push(c),
             }
         }
+        // In double quotes a backslash before one is taken off too.
+        if body.contains("\\\"") {
+            self.word.runs.push(body.replace("\\\"", "\""));
+        }
         self.word.runs.push(body);
         self.word.opaque = Some("command substitution");
         self.unknown();
@@ -283,9 +287,18 @@ impl Scanner<'_> {
     /// The text between the bracket at the cursor and its partner. Quotes inside hide brackets; without a partner everything is taken.
     fn balanced(&mut self, open: char, close: char) -> String {
         let mut body = String::new();
-        let (mut depth, mut quote) = (0_usize, None);
+        let (mut depth, mut quote, mut cases) = (0_usize, None, 0_usize);
         while let Some(c) = self.next() {
+            if quote.is_none() && !c.is_alphanumeric() {
+                cases = match last_word(&body) {
+                    Some("case") => cases + 1,
+                    Some("esac") => cases.saturating_sub(1),
+                    Some(_) | None => cases,
+                };
+            }
             match (quote, c) {
+                // It ends a pattern.
+                (None, ')') if close == ')' && depth == 1 && cases > 0 => {}
                 (None | Some('"'), '\\') => {
                     body.push(c);
                     body.extend(self.next());
@@ -393,6 +406,17 @@ impl Scanner<'_> {
             _ => u8::try_from(code).ok().map(Escaped::Byte),
         }
     }
+}
+
+/// The last word of a text, where a command may begin with it: it may be a reserved one.
+fn last_word(text: &str) -> Option<&str> {
+    let before = text.trim_end_matches(|c: char| c.is_alphanumeric());
+    let (word, before) = (&text[before.len()..], before.trim_end());
+    let begins = before.is_empty()
+        || before.ends_with([';', '|', '&', '(', ')', '{', '!'])
+        || text[..text.len() - word.len()].ends_with('\n')
+        || ["do", "then", "else"].iter().any(|reserved| before.ends_with(reserved));
+    (begins && !word.is_empty()).then_some(word)
 }
 
 /// Whether an operator cuts a value, or takes a member of a list, by numbers that are written out.

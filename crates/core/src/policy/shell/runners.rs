@@ -1,0 +1,127 @@
+//! Programs that run others, beside what rules on their own name cover: for deny rules and the floor.
+//!
+//! It must not decide what is covered: a rule on `npx eslint` covers that line, and one that denies `eslint` denies it.
+
+use super::{git, programs::base_name, word::Word};
+
+/// What a command hands on, as far as its words tell.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct HandedOn {
+    /// Words that may be a command.
+    pub(super) commands: Vec<Vec<Word>>,
+    /// Texts that a shell may read.
+    pub(super) texts: Vec<String>,
+}
+
+/// Shells whose text this grammar does not read.
+const OTHER_SHELLS: &str = "zsh ksh mksh ash fish csh tcsh";
+
+/// Programs that run the words behind their options.
+const RUNNERS: &str = "npx bunx uvx pipx valgrind catchsegv caffeinate chronic";
+
+/// Programs that run the words behind one of theirs.
+const RUNNERS_BY_WORD: [(&str, &[&str]); 12] = [
+    ("uv", &["run"]),
+    ("poetry", &["run"]),
+    ("pipenv", &["run"]),
+    ("pdm", &["run"]),
+    ("rye", &["run"]),
+    ("hatch", &["run"]),
+    ("conda", &["run"]),
+    ("bundle", &["exec"]),
+    ("npm", &["exec"]),
+    ("pnpm", &["exec", "dlx"]),
+    ("yarn", &["exec", "dlx"]),
+    ("perf", &["stat", "record"]),
+];
+
+/// The most words that are looked at for the one that is run.
+const MOST_TAILS: usize = 3;
+
+/// Whether `program` reads commands on its input, so that what is written out for it is looked at.
+pub(super) fn reads_commands(program: &str) -> bool {
+    listed(OTHER_SHELLS, program)
+        || matches!(program, "ssh" | "sudo" | "doas" | "su" | "runuser" | "at" | "batch" | "crontab" | "sg")
+}
+
+/// Tells what `argv` hands on.
+pub(super) fn handed_on(argv: &[Word]) -> HandedOn {
+    let Some(program) = argv.first().and_then(Word::as_literal).map(base_name) else { return HandedOn::default() };
+    let arguments = &argv[1..];
+    let behind = |option: &dyn Fn(&str) -> bool| {
+        let at = arguments.iter().position(|word| option(&word.value));
+        at.and_then(|at| arguments.get(at + 1..)).unwrap_or_default()
+    };
+    let commands = |words: &[Word]| HandedOn { commands: tails(words), texts: Vec::new() };
+    let text = |words: &[Word]| HandedOn {
+        commands: Vec::new(),
+        texts: words.iter().take(1).map(Word::approximate).collect(),
+    };
+    let is_short = |text: &str, letter: char| text.starts_with('-') && !text.starts_with("--") && text.contains(letter);
+    if let Some((_, words)) = RUNNERS_BY_WORD.iter().find(|(runner, _)| *runner == program) {
+        return commands(behind(&|text| words.contains(&text)));
+    }
+    match program {
+        "git" => by_git(arguments),
+        "tar" | "gtar" | "bsdtar" | "make" | "gmake" => HandedOn { commands: Vec::new(), texts: assigned(arguments) },
+        "jobs" => commands(behind(&|text| is_short(text, 'x'))),
+        "compgen" => text(behind(&|text| is_short(text, 'C') || is_short(text, 'W'))),
+        "fd" | "fdfind" => {
+            commands(behind(&|text| is_short(text, 'x') || is_short(text, 'X') || text.starts_with("--exec")))
+        }
+        "nix-shell" => text(behind(&|text| matches!(text, "--run" | "--command"))),
+        "sg" => text(behind(&|text| text == "-c")),
+        "hyperfine" => HandedOn { commands: Vec::new(), texts: arguments.iter().map(Word::approximate).collect() },
+        name if listed(OTHER_SHELLS, name) => text(behind(&|text| is_short(text, 'c'))),
+        name if listed(RUNNERS, name) || name.starts_with("ld-linux") || name.starts_with("ld-musl") => {
+            commands(arguments)
+        }
+        _ => HandedOn::default(),
+    }
+}
+
+/// The first words that may be a program, each with what stands behind it.
+fn tails(words: &[Word]) -> Vec<Vec<Word>> {
+    let starts = (0..words.len()).filter(|at| !words[*at].value.starts_with('-'));
+    starts.take(MOST_TAILS).map(|at| words[at..].to_vec()).collect()
+}
+
+fn by_git(arguments: &[Word]) -> HandedOn {
+    let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
+    let mut found = HandedOn::default();
+    for at in git::commands(&values) {
+        let rest = arguments.get(at + 1..).unwrap_or_default();
+        let behind = |wanted: &[&str]| {
+            let at = rest.iter().position(|word| wanted.contains(&word.value.as_str()));
+            at.and_then(|at| rest.get(at + 1..)).unwrap_or_default()
+        };
+        match values.get(at).copied() {
+            Some("submodule") => {
+                let words = behind(&["foreach"]);
+                found.texts.extend(words.iter().map(Word::approximate));
+                found.commands.extend(tails(words));
+            }
+            Some("bisect") => found.commands.extend(tails(behind(&["run"]))),
+            Some("rebase") => {
+                found.texts.extend(behind(&["-x", "--exec"]).iter().take(1).map(Word::approximate));
+                found.texts.extend(values.iter().filter_map(|text| text.strip_prefix("--exec=")).map(str::to_owned));
+            }
+            Some(_) | None => {}
+        }
+    }
+    found
+}
+
+/// Texts behind the options of `tar` and in the variables of `make` that are run.
+fn assigned(arguments: &[Word]) -> Vec<String> {
+    const SIGNS: [&str; 5] = ["exec=", "--to-command=", "--use-compress-program=", "--rsh-command=", "!="];
+    let behind = |word: &Word| {
+        let text = word.approximate();
+        SIGNS.iter().find_map(|sign| text.split_once(sign).map(|(_, text)| text.to_owned()))
+    };
+    arguments.iter().filter_map(behind).collect()
+}
+
+fn listed(list: &str, name: &str) -> bool {
+    list.split_ascii_whitespace().any(|known| known == name)
+}
