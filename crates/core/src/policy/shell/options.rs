@@ -96,7 +96,8 @@ const GIT_ALONE: &str = "--oneline --stat --name-only --name-status --numstat --
 /// Whether one of `words` is what any program may mean by it. What only reads is known well enough, and behind the name of a script
 /// stand its own words.
 fn means_anywhere(program: &str, words: &[Word]) -> bool {
-    let is_script = is_interpreter(program) && !is_opaque_wrapper(program);
+    let runs_program = is_opaque_wrapper(program) || matches!(program, "npx" | "bunx" | "uvx" | "pipx");
+    let is_script = is_interpreter(program) && !runs_program;
     let own = words.iter().take_while(|word| !is_script || word.value.starts_with('-'));
     !is_reader(program) && own.flat_map(Word::texts).any(|text| ANYWHERE.iter().any(|option| text.starts_with(option)))
 }
@@ -139,8 +140,8 @@ pub(super) fn may_write(program: &str, arguments: &[&str]) -> bool {
         // `-R` writes a page into each folder.
         "tree" => option("oR", "--output"),
         "less" | "more" => option("oO", "--log-file") || option("oO", "--LOG-FILE"),
-        "uniq" => operands(arguments) > 1,
-        "xxd" => operands(arguments) > 1 || option("r", "-revert"),
+        "uniq" => count_operands(arguments) > 1,
+        "xxd" => count_operands(arguments) > 1 || option("r", "-revert"),
         "file" => option("C", "--compile"),
         "git" => option("", "--output"),
         "find" => may_be_option(arguments) || begins(&["-delete", "-exec", "-ok", "-fprint", "-fls"]),
@@ -167,7 +168,7 @@ pub(super) fn may_be_option(arguments: &[&str]) -> bool {
 }
 
 /// How many words are no options.
-pub(super) fn operands(arguments: &[&str]) -> usize {
+pub(super) fn count_operands(arguments: &[&str]) -> usize {
     arguments.iter().filter(|word| !word.starts_with('-') || **word == "-").count()
 }
 

@@ -60,6 +60,13 @@ fn a_rule_covers_a_nodes_line_command_by_command() {
         ("ls *(e:id:)", "ask"),
         ("ls a=(id)", "ask"),
         (r"echo 'a\'' ; id ; echo '\''b'", "ask"),
+        (r"echo 'a\\' ; id ; echo 'b'", "ask"),
+        (r"ls '*.rs' e\x3bid", "ask"),
+        (r#"echo 'a' "\'" "#, "ask"),
+        (r"echo $'\n'", "ask"),
+        (r"ls '*.rs' \;", "allow"),
+        (r"echo '\n' '\d+'", "allow"),
+        (r#"echo 'a' "b\n""#, "allow"),
     ] {
         assert_eq!(judged(&rules, &node(json!({ "command": command }))), want, "{command}");
     }

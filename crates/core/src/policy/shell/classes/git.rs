@@ -1,27 +1,26 @@
 //! The classes of git's commands.
 
-use crate::policy::{contract::Class, shell::word::UNKNOWN};
+use crate::policy::{
+    contract::Class,
+    shell::{git, word::UNKNOWN},
+};
 
 /// Commands that only read, unless an option writes.
 const READERS: &str = "status log diff show rev-parse rev-list ls-files ls-remote ls-tree for-each-ref describe cat-file \
     blame shortlog whatchanged grep var version help merge-base name-rev count-objects check-ignore";
 
-/// Global options whose value is the next word.
-const VALUED: [&str; 8] =
-    ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env", "--super-prefix"];
-
-/// The class of `git` with `arguments`.
+/// The class of `git` with `arguments`: the worst, where more than one of them may be its command.
 pub(super) fn class(arguments: &[&str]) -> Class {
-    let mut at = 0;
-    let mut configured = false;
-    while let Some(word) = arguments.get(at).filter(|word| word.starts_with('-')) {
-        // What is configured on the line can be a program to run.
-        configured |= matches!(*word, "-c" | "-p" | "--paginate") || word.starts_with("--config-env");
-        configured |=
-            word.starts_with("--exec-path=") || word.starts_with("--git-dir") || word.starts_with("--work-tree");
-        at += if VALUED.contains(word) { 2 } else { 1 };
-    }
-    let Some((sub, rest)) = arguments.get(at..).and_then(<[&str]>::split_first) else { return Class::BashReadonly };
+    git::commands(arguments).into_iter().map(|at| of_command(arguments, at)).max().unwrap_or(Class::BashReadonly)
+}
+
+fn of_command(arguments: &[&str], at: usize) -> Class {
+    // What is configured on the line can be a program to run.
+    let configured = arguments[..at].iter().any(|word| {
+        let begins = ["--config-env", "--exec-path=", "--git-dir", "--work-tree"];
+        matches!(*word, "-c" | "-p" | "--paginate") || begins.iter().any(|option| word.starts_with(option))
+    });
+    let Some((sub, rest)) = arguments[at..].split_first() else { return Class::BashReadonly };
     if sub.contains(UNKNOWN) {
         return Class::BashDestructive;
     }
@@ -77,7 +76,7 @@ fn of(sub: &str, rest: &[&str]) -> Class {
 /// True if `word` is the long option `wanted`, perhaps cut short, perhaps with a value.
 fn is_long(word: &str, wanted: &str) -> bool {
     let name = word.split('=').next().unwrap_or(word);
-    name.len() > 3 && wanted.starts_with(name)
+    name.len() > 2 && wanted.starts_with(name)
 }
 
 /// True if `word` is a group of short options with `letter` among them.

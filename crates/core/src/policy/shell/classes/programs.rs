@@ -3,7 +3,7 @@
 use crate::policy::{
     contract::Class,
     shell::{
-        options::{is_option, is_short, may_be_option, may_write, operands},
+        options::{count_operands, is_option, is_short, may_be_option, may_write},
         programs::is_interpreter,
     },
 };
@@ -55,7 +55,7 @@ pub(super) fn class(program: &str, arguments: &[&str]) -> Class {
         "hdparm" => when(begins(&["--security-erase", "--trim"]), Class::BashDestructive),
         "nvme" => when(has(&["format", "sanitize"]), Class::BashDestructive),
         "kill" => when(has(&["-1"]) && arguments.len() > 1, Class::BashDestructive),
-        "tee" => when(operands(arguments) > 0, Class::FileWrite),
+        "tee" => when(count_operands(arguments) > 0, Class::FileWrite),
         "truncate" | "sponge" => Class::FileWrite,
         "curl" => when(begins(&["-o", "-O", "--output", "--remote-name"]) || short(arguments, "oO"), Class::FileWrite),
         "wget" => when(
@@ -81,7 +81,7 @@ fn reader(program: &str, arguments: &[&str]) -> Class {
     }
     let changes = match program {
         "date" => arguments.iter().any(|word| !word.starts_with(['-', '+']) || is_option(word, "s", "--set")),
-        "hostname" => operands(arguments) > 0,
+        "hostname" => count_operands(arguments) > 0,
         "less" | "more" => arguments.iter().any(|word| word.starts_with('+')),
         "file" => arguments.iter().any(|word| is_option(word, "C", "--compile")),
         _ => false,

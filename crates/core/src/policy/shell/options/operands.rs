@@ -37,7 +37,10 @@ pub(super) fn make(words: &[Word]) -> bool {
         name.ends_with('!') || matches!(name.trim_end_matches([':', '+', '?', ' ']), "SHELL" | ".SHELLFLAGS")
     };
     let texts = || words.iter().flat_map(Word::texts);
-    let behind = words.iter().position(|word| is_target(&word.value)).unwrap_or(words.len());
+    let takes_next =
+        |at: usize| at > 0 && matches!(words[at - 1].value.as_str(), "-f" | "-C" | "-I" | "-j" | "-o" | "-W" | "-l");
+    let is_first = |at: &usize| is_target(&words[*at].value) && !takes_next(*at);
+    let behind = (0..words.len()).find(is_first).unwrap_or(words.len());
     texts().any(|text| sets(text) || text.contains("$(") || text.contains("${"))
         || words[behind..].iter().flat_map(Word::texts).any(reads)
 }

@@ -126,7 +126,7 @@ impl Walk<'_> {
                 self.here = here;
                 // These run in the shell itself, now or later.
                 let is_own = matches!(argv[0].as_literal(), Some("eval" | "trap"));
-                if is_own && texts.iter().any(|text| ["cd", "pushd", "popd"].iter().any(|word| text.contains(word))) {
+                if is_own && texts.iter().any(|text| may_change_folder(text)) {
                     self.here.lose();
                 }
             }
@@ -235,4 +235,10 @@ impl Walk<'_> {
             }
         }
     }
+}
+
+/// Whether a text that the shell runs may take it elsewhere. Of what it does not say nobody can tell.
+fn may_change_folder(text: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.split(|c| !is_name(c)).any(|word| matches!(word, "cd" | "pushd" | "popd" | "unknown"))
 }
