@@ -70,6 +70,14 @@ async fn a_command_is_taken_as_it_is_written() {
 }
 
 #[tokio::test]
+async fn a_command_hears_signals() {
+    let case = Case::new();
+    assert_eq!(said(&case, "grep SigBlk /proc/self/status").await, "SigBlk:\t0000000000000000\n");
+    let ended = said(&case, "sleep 1000 & kill $!; wait $!; echo $?").await;
+    assert!(ended.ends_with("143\n"), "{ended}");
+}
+
+#[tokio::test]
 async fn a_code_other_than_zero_is_an_error_result_that_names_it() {
     let case = Case::new();
     for (command, want) in [

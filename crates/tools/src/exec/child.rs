@@ -54,7 +54,7 @@ pub(super) fn serve() -> io::Result<()> {
     first_to_go::volunteer();
     let mut deaf = SigSet::empty();
     deaf.extend([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGTSTP]);
-    // Only the gateway's end ends us; what we start begins with an empty mask.
+    // Only the gateway's end ends us. What we start hears them (`starting.rs`).
     deaf.thread_block()?;
 
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);

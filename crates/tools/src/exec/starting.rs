@@ -12,6 +12,7 @@ use std::{
 
 use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
+    sys::signal::{SigSet, SigmaskHow},
     unistd::{Pid, pipe2},
 };
 
@@ -35,10 +36,22 @@ impl Shell {
         if let Some(cwd) = cwd.filter(|cwd| cwd.is_dir()) {
             command.current_dir(cwd).env("PWD", cwd);
         }
-        let child = command.spawn().map_err(|error| io::Error::other(format!("{}: {error}", program.display())))?;
+        let child = hearing(|| command.spawn());
+        let child = child.map_err(|error| io::Error::other(format!("{}: {error}", program.display())))?;
         let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
         Ok(Self { pid: Pid::from_raw(pid), input: File::from(input), pending: Vec::new() })
     }
+}
+
+/// What is started within hears every signal: it has the mask of the thread that starts it, and this process hears few.
+fn hearing<T>(start: impl FnOnce() -> T) -> T {
+    let deaf = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK);
+    let started = start();
+    if let Ok(deaf) = deaf {
+        // Fails for no set that the system gave.
+        let _ = deaf.thread_set_mask();
+    }
+    started
 }
 
 /// Bash where there is one, else the system's shell.
