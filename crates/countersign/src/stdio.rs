@@ -15,6 +15,7 @@ use countersign_server::{
     gjc::Presence,
     omp,
 };
+use countersign_tools::exec;
 use tokio::sync::mpsc;
 
 use crate::{
@@ -66,8 +67,9 @@ pub(crate) fn run(product: Product, arguments: Vec<String>) -> ExitCode {
         Ok(path) => path,
         Err(error) => return fail(&format!("the path of this program is not known: {error}")),
     };
-    // Commands of the agent run as the same user: without this they could read the keys in this process's environment.
-    let _ = nix::sys::prctl::set_dumpable(false);
+    if let Err(error) = exec::take_in() {
+        return fail(&format!("what commands leave behind cannot be taken in: {error}"));
+    }
     match place(&flags, &arguments) {
         Ok(Place::Gateway(pipe)) => pipe.run(omp::told, unanswered),
         Ok(Place::Own) => own(flags, arguments, omp::Program { path }),
@@ -138,6 +140,7 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("the runtime could not be started: {error}")),
     };
+    runtime.spawn(exec::bury());
     let product = flags.product;
     let (output, frames) = mpsc::channel(FRAMES);
     let door = match runtime.block_on(omp::open(flags.clone(), program, output, notice)) {

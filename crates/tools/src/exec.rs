@@ -3,8 +3,9 @@
 //! It must not know sessions, tools or policy. It leads a session of its own (no terminal signal reaches it), adopts
 //! every orphan of its commands, and holds one end of a socket whose other end only the gateway has. When that closes,
 //! even by `kill -9`, it kills all its descendants at once and ends. There is no death signal on it: that would fire
-//! when the *thread* that started it ends. If the child itself is killed, the gateway kills what is left of its session.
+//! when the *thread* that started it ends. If the child itself is killed, the gateway kills what is left of it.
 
+mod acting;
 pub(crate) mod child;
 pub(crate) mod descendants;
 mod first_to_go;
@@ -23,7 +24,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-pub use descendants::{commands, descendants, descends, is_command};
+pub use acting::{acting, acts, doors};
 pub(crate) use script::quote;
 pub(crate) use wards::spawn;
 pub use wards::{bury, take_in};
@@ -58,22 +59,9 @@ pub(crate) fn begun() {
     BEGUN.store(true, Ordering::SeqCst);
 }
 
-/// Whether this process ever started an exec child: if not, no command runs on its behalf.
+/// Whether this process ever started an exec child: if not, it does nothing on behalf of a command.
 pub fn has_begun() -> bool {
     BEGUN.load(Ordering::SeqCst)
-}
-
-/// Whether others on this machine may run commands for agents.
-static ELSEWHERE: AtomicBool = AtomicBool::new(false);
-
-/// Notes that another process of this machine runs commands for agents: a node, for one.
-pub fn begins_elsewhere() {
-    ELSEWHERE.store(true, Ordering::SeqCst);
-}
-
-/// Whether another process of this machine is known to run commands for agents.
-pub fn has_begun_elsewhere() -> bool {
-    ELSEWHERE.load(Ordering::SeqCst)
 }
 
 /// Is the exec child. To be called before anything else in the process: it starts no runtime and needs no

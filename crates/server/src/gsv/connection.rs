@@ -92,6 +92,15 @@ async fn say_goodbye(socket: &mut WebSocket, end: &End) {
 }
 
 /// Waits until the peer has connected. Whatever it asks for before is answered, and only a wrong token ends it.
+/// Whether somebody may come as this. What a node or a network says would be heard in its name; a client is looked at when it acts.
+async fn may_come(mode: Mode, guest: &Guest) -> bool {
+    match mode {
+        Mode::Client => true,
+        Mode::Node => guest.peer.may_be_node().await,
+        Mode::Channel => guest.peer.may_decide().await,
+    }
+}
+
 async fn handshake(door: &Arc<Door>, socket: &mut WebSocket, guest: &Guest) -> Result<(Id, Connect), End> {
     let from = guest.from.ip();
     let mut closing = door.closing.subscribe();
@@ -106,16 +115,10 @@ async fn handshake(door: &Arc<Door>, socket: &mut WebSocket, guest: &Guest) -> R
             Incoming::Request { id, method, params } => match method::dispatch(&method, None) {
                 Err(fault) => frame::refusal(&id, &fault),
                 Ok(_) => match Connect::read(params.as_ref(), |token| door.trusts(token, from)) {
-                    // What a node or a network says would be heard in its name; a client is looked at when it acts.
-                    Ok(connect) if connect.mode() != Mode::Client && !guest.peer.may_decide().await => {
+                    Ok(connect) if !may_come(connect.mode(), guest).await => {
                         frame::refusal(&id, &Fault::new(code::FORBIDDEN, listen::peer::REFUSED))
                     }
-                    Ok(connect) => {
-                        if connect.mode() == Mode::Node {
-                            listen::peer::node_came(guest.from);
-                        }
-                        return Ok((id, connect));
-                    }
+                    Ok(connect) => return Ok((id, connect)),
                     Err(fault) => {
                         let is_over = fault.code == code::UNAUTHORIZED;
                         let is_limited = is_over && door.is_limited(from);

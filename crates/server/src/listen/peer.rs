@@ -1,23 +1,27 @@
 //! Who sits at the other end of a connection from this machine: a command that an agent of ours runs, or somebody else.
 //!
-//! Commands of agents have the rights of the gateway's user, and what a person would answer with lies open to them. So
-//! whatever descends from this process decides nothing over its own port or socket; nor does what a node on this machine, or another
-//! door, runs for its agents; nor does this process itself, which connects where commands ask its proxy to. Where the system cannot tell any more who that was, because it did not wait
-//! for its answer, it counts as one of them.
+//! Commands of agents have the rights of the gateway's user, and what a person would answer with lies open to them. So whatever hangs
+//! below this process decides nothing over its own port or socket; nor does what hangs below a node or another door on this machine;
+//! nor does this process itself, which connects where commands ask its proxy to. Somebody has to be found who has the other end open
+//! and is none of these: who did not wait for the answer, or hides the socket until it comes, counts as one of them.
+
+mod socket;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
+    ffi::OsString,
     fs, io,
-    net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket},
+    net::{IpAddr, SocketAddr, UdpSocket},
     path::Path,
     sync::Arc,
 };
 
 use countersign_runtime::tools::exec;
+use nix::unistd::geteuid;
+use parking_lot::Mutex;
+use socket::{Socket, find};
 use tokio::sync::OnceCell;
 
-/// How often it is looked for processes that began meanwhile.
-const MOST_ROUNDS: usize = 64;
 /// What whoever is refused is told.
 pub(crate) const REFUSED: &str = "This comes from a command of an agent, which may not decide";
 
@@ -40,6 +44,15 @@ impl Peer {
         let look = || async move { tokio::task::spawn_blocking(move || look(theirs, ours)).await.unwrap_or(false) };
         *self.may_decide.get_or_init(look).await
     }
+
+    /// Whether it is none of the commands that agents run, or may be a node of ours: those let nobody see what they have open, but for
+    /// root. What a node says decides nothing.
+    pub(crate) async fn may_be_node(&self) -> bool {
+        let Some((theirs, ours)) = self.ends else { return false };
+        let hidden =
+            || async move { tokio::task::spawn_blocking(move || may_be_a_doors(theirs, ours)).await.unwrap_or(false) };
+        self.may_decide().await || hidden().await
+    }
 }
 
 /// Whether whoever connected to a local socket is none of the commands that agents run. `pid` is as the system says it.
@@ -47,76 +60,86 @@ pub(crate) fn may_decide(pid: Option<i32>) -> bool {
     match pid {
         // It is in no namespace of ours, and so none of ours.
         Some(0) => true,
-        Some(pid) if exec::is_command(pid) => false,
-        Some(pid) => !exec::has_begun() || exec::descends(pid) == Some(false),
-        None => !exec::has_begun(),
-    }
-}
-
-/// Notes that a node came from this address: on this machine it runs commands of agents that are none of our descendants.
-pub(crate) fn node_came(theirs: SocketAddr) {
-    if is_of_this_machine(theirs) {
-        exec::begins_elsewhere();
+        Some(pid) if exec::acts(pid) == Some(false) => true,
+        // Who has gone is one of them only if there is one.
+        Some(_) | None => exec::acting().is_empty(),
     }
 }
 
 fn look(theirs: SocketAddr, ours: SocketAddr) -> bool {
-    // Without a command there is nobody whom this could be.
-    (!exec::has_begun() || is_no_descendant(theirs, ours))
-        && (!exec::has_begun_elsewhere() || is_no_command(theirs, ours))
-}
-
-/// Whether no command that others run on this machine for agents has the other end of a connection open. Who did not wait for the answer
-/// may be one. One that cannot be looked at, because it is of another user, is not taken for the one.
-fn is_no_command(theirs: SocketAddr, ours: SocketAddr) -> bool {
-    let socket = match find(theirs, ours) {
-        Ok(Some(socket)) => socket,
-        Ok(None) | Err(_) => return !is_of_this_machine(theirs),
-    };
-    if socket.inode == 0 {
-        return false;
-    }
-    let wanted = format!("socket:[{}]", socket.inode);
-    let has_it = |pid: i32| {
-        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        threads.into_iter().any(|thread| has_open(&thread.path(), &wanted).unwrap_or(false))
-    };
-    // Somebody has it still, then, and no command did.
-    !exec::commands().into_iter().any(has_it)
-        && find(theirs, ours).is_ok_and(|found| found.is_some_and(|found| found.inode == socket.inode))
-}
-
-fn is_no_descendant(theirs: SocketAddr, ours: SocketAddr) -> bool {
     let socket = match find(theirs, ours) {
         Ok(Some(socket)) => socket,
         // It is elsewhere, or was here and has gone.
-        Ok(None) => return !is_of_this_machine(theirs),
+        Ok(None) => return !is_of_this_machine(theirs) || exec::acting().is_empty(),
         Err(error) => {
             tracing::warn!(%error, "it cannot be told who connects from this machine");
             return !is_of_this_machine(theirs);
         }
     };
-    // Nobody has it any more.
-    if socket.inode == 0 {
-        return false;
-    }
     let wanted = format!("socket:[{}]", socket.inode);
     // Its own connections are those of commands. What cannot be looked at may be one.
-    if has_open(Path::new("/proc/self"), &wanted).unwrap_or(true) {
+    if exec::has_begun() && has_open(Path::new("/proc/self"), &wanted).unwrap_or(true) {
         return false;
     }
-    let mut known = BTreeSet::new();
-    for _ in 0..MOST_ROUNDS {
-        let new: Vec<i32> = exec::descendants().into_iter().filter(|pid| known.insert(*pid)).collect();
-        if new.is_empty() {
-            // Somebody has it, then, and none of ours.
-            return find(theirs, ours).is_ok_and(|found| found.is_some_and(|found| found.inode == socket.inode));
-        }
-        if new.into_iter().any(|pid| holds(pid, &wanted, socket.user)) {
-            return false;
-        }
+    is_a_persons(socket, geteuid().as_raw(), &wanted)
+        && find(theirs, ours).is_ok_and(|found| found.is_some_and(|found| found.inode == socket.inode))
+}
+
+/// Whether somebody has a socket of this machine open who acts for no agent, as far as a process of the user `us` can tell.
+fn is_a_persons(socket: Socket, us: u32, wanted: &str) -> bool {
+    // A command's socket has the command's user, which is ours unless we are root, who can become anybody.
+    if us != 0 && socket.user != us {
+        return socket.inode != 0 && is_open_in_none(&exec::acting(), socket, wanted);
     }
-    false
+    match holder(wanted) {
+        Some(pid) => exec::acts(pid) == Some(false),
+        // It is open in none while it is on its way from one process to another, and in none that we can see if that is in another
+        // namespace or lets nobody look. Without a command there is nobody whom this could be.
+        None => exec::acting().is_empty(),
+    }
+}
+
+/// Whether a node or another door of ours that lets nobody look may have the other end of a connection open.
+fn may_be_a_doors(theirs: SocketAddr, ours: SocketAddr) -> bool {
+    let Ok(Some(socket)) = find(theirs, ours) else { return false };
+    let wanted = format!("socket:[{}]", socket.inode);
+    let denies = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    let is_hidden = |pid: &i32| fs::read_dir(format!("/proc/{pid}/fd")).is_err_and(denies);
+    socket.inode != 0
+        && exec::doors().iter().any(is_hidden)
+        && holder(&wanted).is_none()
+        && is_open_in_none(&exec::acting(), socket, &wanted)
+}
+
+/// Whether none of these has a socket open.
+fn is_open_in_none(acting: &BTreeSet<i32>, socket: Socket, wanted: &str) -> bool {
+    !acting.iter().any(|pid| holds(*pid, wanted, socket.user))
+}
+
+/// Who had sockets open that were looked for, and under which number: often the next one is theirs too, under the same.
+static BEFORE: Mutex<VecDeque<(i32, OsString)>> = Mutex::new(VecDeque::new());
+/// How many of these are tried.
+const MOST_BEFORE: usize = 64;
+
+/// A process that has a socket open and lets that be seen.
+fn holder(wanted: &str) -> Option<i32> {
+    let is = |path: &Path| fs::read_link(path).is_ok_and(|target| target.as_os_str() == wanted);
+    let before = BEFORE.lock().clone();
+    let again = before.iter().find(|(pid, number)| is(&Path::new(&format!("/proc/{pid}/fd")).join(number)));
+    if let Some((pid, _)) = again {
+        return Some(*pid);
+    }
+    let entries = fs::read_dir("/proc").ok()?.flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let found = pids.filter_map(|pid| {
+        let mut open = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+        Some((pid, open.find(|one| is(&one.path()))?.file_name()))
+    });
+    let found = found.into_iter().next()?;
+    let mut before = BEFORE.lock();
+    before.push_front(found.clone());
+    before.truncate(MOST_BEFORE);
+    Some(found.0)
 }
 
 /// Whether an address may be one of this machine's: a command chooses freely from which of them it connects.
@@ -129,64 +152,6 @@ fn is_of_this_machine(address: SocketAddr) -> bool {
     own.set_port(0);
     // Only this answer says that no interface has it. Any other failure, such as no descriptors left, says nothing.
     UdpSocket::bind(own).map_or_else(|error| error.kind() != io::ErrorKind::AddrNotAvailable, |_| true)
-}
-
-/// One end of a connection, as the system lists it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Socket {
-    user: u32,
-    /// 0 where no process has it open.
-    inode: u64,
-}
-
-/// The socket at the other end of a connection, if it is on this machine.
-fn find(theirs: SocketAddr, ours: SocketAddr) -> io::Result<Option<Socket>> {
-    let ends = (plain(theirs), plain(ours));
-    for table in ["/proc/self/net/tcp", "/proc/self/net/tcp6"] {
-        let text = match fs::read_to_string(table) {
-            Ok(text) => text,
-            // Without IPv6 there is no table of it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && table.ends_with('6') => continue,
-            Err(error) => return Err(error),
-        };
-        let found = text.lines().skip(1).filter_map(row).find(|(local, remote, _)| (*local, *remote) == ends);
-        if let Some((.., socket)) = found {
-            return Ok(Some(socket));
-        }
-    }
-    Ok(None)
-}
-
-/// An address of the fourth version in the form of the sixth is the same one.
-fn plain(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-/// Reads `sl local remote state queues timer retransmits uid timeout inode …`.
-fn row(line: &str) -> Option<(SocketAddr, SocketAddr, Socket)> {
-    let mut fields = line.split_ascii_whitespace().skip(1);
-    let (local, remote) = (address(fields.next()?)?, address(fields.next()?)?);
-    let user = fields.nth(4)?.parse().ok()?;
-    let inode = fields.nth(1)?.parse().ok()?;
-    Some((local, remote, Socket { user, inode }))
-}
-
-/// Reads `0100007F:1F90`: words of four bytes as the machine has them in memory, then the port.
-fn address(text: &str) -> Option<SocketAddr> {
-    let (ip, port) = text.split_once(':')?;
-    let word = |at: usize| u32::from_str_radix(ip.get(at * 8..at * 8 + 8)?, 16).ok().map(u32::to_ne_bytes);
-    let ip = match ip.len() {
-        8 => IpAddr::from(word(0)?),
-        32 => {
-            let mut bytes = [0; 16];
-            for (at, part) in bytes.chunks_exact_mut(4).enumerate() {
-                part.copy_from_slice(&word(at)?);
-            }
-            Ipv6Addr::from(bytes).to_canonical()
-        }
-        _ => return None,
-    };
-    Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
 }
 
 /// Whether a process has a socket open, in any of its threads; and if it does not let that be seen, whether it could.
@@ -230,13 +195,32 @@ fn is_of(place: &Path, user: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use std::{
-        io::Read as _,
+        io::{IoSlice, Read as _},
         net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+        os::{fd::AsRawFd as _, unix::net::UnixStream},
     };
 
+    use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
     use tokio::{io::AsyncWriteExt as _, net::TcpSocket};
 
-    use super::{Peer, Socket, find, holds, is_no_command, is_no_descendant, is_of_this_machine, row};
+    use super::{Peer, find, holds, is_a_persons, is_of_this_machine, look};
+
+    /// A command that runs below this process until it is dropped.
+    struct Command(std::process::Child);
+
+    impl Command {
+        fn start() -> Self {
+            Self(std::process::Command::new("sleep").arg("600").spawn().unwrap())
+        }
+    }
+
+    impl Drop for Command {
+        fn drop(&mut self) {
+            // It may have ended.
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
 
     /// Addresses of this machine from which its port on the loopback can be reached.
     fn own_addresses() -> Vec<IpAddr> {
@@ -251,6 +235,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_resets_the_line_behind_its_requests_counts_as_a_command_from_any_address_of_this_machine() {
+        let _command = Command::start();
         for ip in own_addresses() {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let client = TcpSocket::new_v4().unwrap();
@@ -268,17 +253,18 @@ mod tests {
             let mut heard = vec![0; said.len()];
             server.read_exact(&mut heard).unwrap();
             assert_eq!(find(theirs, ours).unwrap(), None, "{ip}");
-            assert!(!is_no_descendant(theirs, ours) && !is_no_command(theirs, ours), "{ip}");
+            assert!(!look(theirs, ours), "{ip}");
         }
     }
 
     #[test]
     fn what_no_interface_has_is_elsewhere() {
+        let _command = Command::start();
         // These are for documentation alone. One goes on to the other's form when a port listens to both.
         for elsewhere in ["198.51.100.7:4000", "[::ffff:198.51.100.7]:4000"] {
             let elsewhere = elsewhere.parse().unwrap();
             assert!(!is_of_this_machine(elsewhere), "{elsewhere}");
-            assert!(is_no_descendant(elsewhere, "127.0.0.1:1".parse().unwrap()), "{elsewhere}");
+            assert!(look(elsewhere, "127.0.0.1:1".parse().unwrap()), "{elsewhere}");
         }
         for here in ["127.0.0.1:4000", "127.3.2.1:4000", "[::ffff:127.0.0.1]:4000"] {
             assert!(is_of_this_machine(here.parse().unwrap()), "{here}");
@@ -286,36 +272,31 @@ mod tests {
     }
 
     #[test]
-    fn what_this_process_connects_itself_decides_nothing() {
+    fn a_socket_of_our_user_that_is_on_its_way_between_processes_is_a_commands() {
+        let _command = Command::start();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, theirs) = listener.accept().unwrap();
-        assert!(!is_no_descendant(theirs, server.local_addr().unwrap()));
+        let ours = server.local_addr().unwrap();
+        // This process has begun no command here, and so is somebody.
+        assert!(look(theirs, ours));
+        let (here, _there) = UnixStream::pair().unwrap();
+        let given = [client.as_raw_fd()];
+        let given = [ControlMessage::ScmRights(&given)];
+        sendmsg::<()>(here.as_raw_fd(), &[IoSlice::new(b"x")], &given, MsgFlags::empty(), None).unwrap();
         drop(client);
+        let socket = find(theirs, ours).unwrap().unwrap();
+        assert!(socket.inode != 0 && !look(theirs, ours));
+        // What another user's program opened no command did, unless this one is root.
+        let wanted = format!("socket:[{}]", socket.inode);
+        for (us, expected) in [(socket.user, false), (0, false), (socket.user + 1, true)] {
+            assert_eq!(is_a_persons(socket, us, &wanted), expected, "{us}");
+        }
     }
 
     #[tokio::test]
     async fn a_line_without_addresses_decides_nothing() {
         assert!(!Peer::default().may_decide().await);
-    }
-
-    #[test]
-    fn a_row_of_the_systems_table_is_read() {
-        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
-        let loopback = u32::from_ne_bytes([127, 0, 0, 1]);
-        let other = u32::from_ne_bytes([10, 1, 2, 3]);
-        let line = format!(
-            "   1: {loopback:08X}:1F90 {other:08X}:C350 01 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0 20 4 30 10 -1"
-        );
-        let want = (at("127.0.0.1:8080"), at("10.1.2.3:50000"), Socket { user: 1000, inode: 4711 });
-        assert_eq!(row(&line), Some(want));
-        let mapped = u32::from_ne_bytes([0, 0, 0xff, 0xff]);
-        let long = format!("{:08X}{:08X}{mapped:08X}{loopback:08X}", 0, 0);
-        let one = u32::from_ne_bytes([0, 0, 0, 1]);
-        let line = format!("0: {long}:0001 {:08X}{:08X}{:08X}{one:08X}:0002 06 0:0 0:0 0 0 0 0", 0, 0, 0);
-        let want = (at("127.0.0.1:1"), at("[::1]:2"), Socket { user: 0, inode: 0 });
-        assert_eq!(row(&line), Some(want));
-        assert_eq!(row("  sl  local_address rem_address   st"), None);
     }
 
     #[test]

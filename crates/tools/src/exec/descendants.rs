@@ -15,7 +15,7 @@ use nix::{
 };
 
 /// How long a killed process may take to go before it is left to the kernel.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Sends `signal` to every living descendant and says whether there was one.
 pub(super) fn signal_all(signal: Signal) -> bool {
@@ -61,86 +61,21 @@ pub(crate) fn kill_session(leader: i32) {
     }
 }
 
-/// Those of which this process is the parent and that have ended without that anybody waited for them.
-pub(super) fn unburied() -> Vec<Pid> {
+/// A child of this process.
+pub(super) struct Own {
+    pub(super) pid: Pid,
+    /// Nobody waited for it yet.
+    pub(super) ended: bool,
+}
+
+/// Those of which this process is the parent.
+pub(super) fn children() -> Vec<Own> {
     let own = Pid::this().as_raw();
-    let ended = all().into_iter().filter(|process| process.parent == own && process.ended);
-    ended.map(|process| Pid::from_raw(process.pid)).collect()
+    let children = all().into_iter().filter(|process| process.parent == own);
+    children.map(|process| Own { pid: Pid::from_raw(process.pid), ended: process.ended }).collect()
 }
 
-/// Everything that this process started, directly or not, in no order; also what has ended and nobody waited for.
-pub fn descendants() -> Vec<i32> {
-    let processes = all();
-    let parents: BTreeMap<i32, i32> = processes.iter().map(|process| (process.pid, process.parent)).collect();
-    let own = Pid::this().as_raw();
-    let is_ours = |pid: &i32| {
-        let mut at = *pid;
-        while at > 1 {
-            // One whose parent ended while all this was read belongs to another parent by now.
-            let Some(parent) = parents.get(&at) else { return descends(*pid).unwrap_or(false) };
-            if *parent == own {
-                return true;
-            }
-            at = *parent;
-        }
-        false
-    };
-    parents.keys().copied().filter(is_ours).collect()
-}
-
-/// Whether this process started `pid`, directly or not. `None` if there is no such process any more.
-pub fn descends(pid: i32) -> Option<bool> {
-    let own = Pid::this().as_raw();
-    let started = Instant::now();
-    'again: while started.elapsed() < PATIENCE {
-        let mut at = pid;
-        while at > 1 {
-            let Some(process) = one(at) else {
-                // What lost its parent has another one.
-                if at == pid {
-                    return None;
-                }
-                continue 'again;
-            };
-            if process.parent == own {
-                return Some(true);
-            }
-            at = process.parent;
-        }
-        return Some(false);
-    }
-    None
-}
-
-/// Whether `pid` is an exec child, of whichever process, or descends from one: what a node or another door runs for its agents.
-pub fn is_command(pid: i32) -> bool {
-    let mut at = pid;
-    while at > 1 {
-        if is_exec_child(at) {
-            return true;
-        }
-        // What lost its parent meanwhile belongs to another, which is looked at by the next.
-        let Some(process) = one(at) else { return false };
-        at = process.parent;
-    }
-    false
-}
-
-/// All that [`is_command`] is true of, in no order.
-pub fn commands() -> Vec<i32> {
-    let processes = all();
-    let begins: Vec<i32> = processes.iter().map(|process| process.pid).filter(|pid| is_exec_child(*pid)).collect();
-    let below = begins.iter().flat_map(|child| below(*child, &processes)).map(Pid::as_raw);
-    begins.iter().copied().chain(below).collect()
-}
-
-/// An exec child is known by its first argument, which nothing below it can change.
-fn is_exec_child(pid: i32) -> bool {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    line.split(|byte| *byte == 0).nth(1) == Some(super::Launcher::ARGUMENT.as_bytes())
-}
-
-fn one(pid: i32) -> Option<Process> {
+pub(super) fn one(pid: i32) -> Option<Process> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
@@ -148,15 +83,15 @@ fn living() -> Vec<Pid> {
     below(Pid::this().as_raw(), &all())
 }
 
-fn all() -> Vec<Process> {
+pub(super) fn all() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.filter_map(one).collect()
 }
 
-struct Process {
-    pid: i32,
-    parent: i32,
+pub(super) struct Process {
+    pub(super) pid: i32,
+    pub(super) parent: i32,
     session: i32,
     ended: bool,
 }
@@ -191,52 +126,9 @@ fn below(root: i32, processes: &[Process]) -> Vec<Pid> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io::{BufRead as _, BufReader},
-        process::{Command, Stdio},
-    };
+    use nix::unistd::Pid;
 
-    use nix::{
-        sys::signal::{Signal, kill},
-        unistd::Pid,
-    };
-
-    use super::{below, commands, descendants, descends, is_command, parse};
-
-    #[test]
-    fn what_an_exec_child_runs_is_a_command_whoever_started_it() {
-        let place = tempfile::tempdir().unwrap();
-        // A shell reads the script of this name, and so has the argument by which an exec child is known.
-        std::fs::write(place.path().join("__exec"), "sleep 600 & echo $!; wait").unwrap();
-        let mut child = Command::new("sh");
-        child.arg("__exec").current_dir(place.path()).stdout(Stdio::piped());
-        let mut child = child.spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
-        let command: i32 = said.trim().parse().unwrap();
-        let found = commands();
-        for pid in [child.id().cast_signed(), command] {
-            assert!(is_command(pid) && found.contains(&pid), "{pid}");
-        }
-        let own = Pid::this().as_raw();
-        assert!(!is_command(own) && !found.contains(&own) && !is_command(1));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        kill(Pid::from_raw(command), Signal::SIGKILL).unwrap();
-    }
-
-    #[test]
-    fn what_this_process_started_descends_from_it_until_it_is_gone() {
-        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
-        let pid = child.id().cast_signed();
-        assert_eq!(descends(pid), Some(true));
-        assert!(descendants().contains(&pid));
-        assert_eq!(descends(1), Some(false));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!(descends(pid), None);
-        assert!(!descendants().contains(&pid));
-    }
+    use super::{below, parse};
 
     #[test]
     fn descendants_are_all_that_hang_below_and_live() {

@@ -1,7 +1,7 @@
-//! Those whom a gateway takes in: what its commands left behind when even their exec child was gone.
+//! Those whom a gateway takes in: what its commands left behind when even their exec child was gone. It ends them.
 //!
-//! Without that they would be children of the system's first process, and nobody could tell that an agent runs them. It
-//! must not wait for what this process started itself: whoever started that asks how it ended.
+//! Without that they would be children of the system's first process, and go on for ever although nobody could tell any more that an
+//! agent runs them. It must not touch what this process started itself: whoever started that asks how it ended.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +14,7 @@ use nix::{
     errno::Errno,
     sys::{
         prctl,
-        signal::kill,
+        signal::{Signal, kill},
         wait::{WaitPidFlag, waitpid},
     },
     unistd::Pid,
@@ -45,20 +45,24 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     Ok(child)
 }
 
-/// Has every orphan among what this process starts, directly or not, become its child. To be called before it starts
-/// anything, and followed by [`bury`].
+/// Has every orphan among what this process starts, directly or not, become its child, and lets no process of the same user look into
+/// this one: a command could read its keys, or have it act. To be called before it starts anything, and followed by [`bury`].
 ///
 /// # Errors
 /// What the system says.
 pub fn take_in() -> io::Result<()> {
+    prctl::set_dumpable(false)?;
     Ok(prctl::set_child_subreaper(true)?)
 }
 
-/// Waits for those whom [`take_in`] made children of this process, for ever. Inside a Tokio runtime.
-///
-/// # Errors
-/// What the system says when it would not tell who ends.
-pub async fn bury() -> io::Result<()> {
+/// Kills those whom [`take_in`] made children of this process, and waits for them, for ever. Inside a Tokio runtime.
+pub async fn bury() {
+    if let Err(error) = until_refused().await {
+        tracing::error!(%error, "what commands leave behind goes on until this process ends");
+    }
+}
+
+async fn until_refused() -> io::Result<()> {
     let mut ends = signal(SignalKind::child())?;
     while ends.recv().await.is_some() {
         tokio::task::spawn_blocking(bury_strangers).await?;
@@ -71,9 +75,14 @@ fn bury_strangers() {
     let mut own = own();
     // A number that nobody has belongs to nobody any more. That it is in no list would not say so: lists can fail.
     own.retain(|pid| kill(Pid::from_raw(*pid), None) != Err(Errno::ESRCH));
-    for pid in descendants::unburied() {
-        if !own.contains(&pid.as_raw()) {
-            let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+    for child in descendants::children() {
+        if own.contains(&child.pid.as_raw()) {
+            continue;
         }
+        if !child.ended {
+            // What hangs below it comes here in its turn.
+            let _ = kill(child.pid, Signal::SIGKILL);
+        }
+        let _ = waitpid(child.pid, Some(WaitPidFlag::WNOHANG));
     }
 }
