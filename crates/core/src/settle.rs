@@ -325,6 +325,7 @@ fn subject_of(place: Whereabouts<'_>, content: &call::Content, effect: Effect, p
             classes: std::collections::BTreeSet::new(),
             reach: policy::Reach::Beyond,
             cwd: String::new(),
+            session_folder: None,
             paths: Vec::new(),
             shell,
         };
@@ -348,6 +349,7 @@ fn subject_of(place: Whereabouts<'_>, content: &call::Content, effect: Effect, p
         classes: content.class.into_iter().collect(),
         reach: if is_here { policy::Reach::Files } else { policy::Reach::Beyond },
         cwd: folder_at(place, content),
+        session_folder: Some(place.cwd.to_owned()),
         paths: paths.map(str::to_owned).into_iter().collect(),
         shell,
     }

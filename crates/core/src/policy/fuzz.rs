@@ -131,6 +131,7 @@ fn subject(tool: &str, line: &str, shell: Shell) -> Subject {
         classes: BTreeSet::new(),
         reach: Reach::Files,
         cwd: "/home/ana/project".to_owned(),
+        session_folder: None,
         paths: Vec::new(),
         shell,
     }

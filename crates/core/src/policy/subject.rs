@@ -51,8 +51,10 @@ pub struct Subject {
     pub effect: Effect,
     /// Where its effect lies.
     pub reach: Reach,
-    /// The working folder, absolute.
+    /// Where it works, absolute.
     pub cwd: String,
+    /// The session's working folder, absolute, where its shell or the call itself is in another.
+    pub session_folder: Option<String>,
     /// Paths that the call names, as they came: absolute or relative to the working folder. Not those inside a shell command, which are found here.
     pub paths: Vec<String>,
     /// What of it a shell reads.

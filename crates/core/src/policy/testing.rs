@@ -29,6 +29,7 @@ pub(crate) fn subject(tool: &str, arguments: Value) -> Subject {
         effect: Effect::Changes,
         reach: Reach::Beyond,
         cwd: "/home/ana/project".to_owned(),
+        session_folder: None,
         paths: Vec::new(),
         shell: Shell::of_own(tool),
         classes: BTreeSet::new(),

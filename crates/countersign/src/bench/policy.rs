@@ -108,6 +108,7 @@ fn subject(number: usize) -> Subject {
         effect: Effect::Changes,
         reach: Reach::Beyond,
         cwd: String::new(),
+        session_folder: None,
         paths: Vec::new(),
         shell: Shell::Nothing,
         classes: BTreeSet::new(),

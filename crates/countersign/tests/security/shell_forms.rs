@@ -47,6 +47,7 @@ fn judge(compiled: &Compiled, command: &str, folder: &Path) -> Verdict {
         effect: Effect::Changes,
         reach: Reach::Files,
         cwd: folder.display().to_string(),
+        session_folder: None,
         paths: Vec::new(),
         shell: Shell::of_own("bash"),
         classes: BTreeSet::new(),

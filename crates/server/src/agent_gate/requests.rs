@@ -127,6 +127,7 @@ pub(crate) fn subject(tools: &Tools, agent: &str, name: String, args: Map<String
         classes: BTreeSet::new(),
         reach: Reach::Beyond,
         cwd: String::new(),
+        session_folder: None,
         paths: Vec::new(),
     })
 }

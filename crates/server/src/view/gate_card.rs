@@ -41,7 +41,8 @@ impl<'a> Asked<'a> {
                 asker: "The agent",
                 reason: why,
                 intent: intent.as_deref(),
-                cwd: Some(cwd),
+                // The session's shell may be somewhere else by now.
+                cwd: Some(pins.as_deref().map_or(cwd, |pins| &pins.folder.path)),
                 pins: pins.as_deref(),
                 choices,
             }),

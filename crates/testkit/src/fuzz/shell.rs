@@ -84,6 +84,7 @@ fn is_allowed(line: &str) -> bool {
         classes: BTreeSet::new(),
         reach: Reach::Files,
         cwd: "/home/ana/project".to_owned(),
+        session_folder: None,
         paths: Vec::new(),
         shell: Shell::of_own("bash"),
     };

@@ -189,6 +189,7 @@ fn subject(tool: &str, named: &[&str], arguments: Value, effect: Effect, cwd: St
         effect,
         reach: Reach::Files,
         cwd,
+        session_folder: None,
         paths,
         shell: Shell::of_own(tool),
         classes: std::collections::BTreeSet::new(),

@@ -535,3 +535,44 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_names_a_folder_above_the_gateways_files_does_not_put_others_in_their_place() {
+    for (command, want) in [
+        ("cp -r /tmp/countersign ~/.config", "floor"),
+        ("cp -r /tmp/x/.config ~", "floor"),
+        ("cp -rT /tmp/x ~/.config", "floor"),
+        ("cp -r /tmp/x/. ~/.config", "floor"),
+        ("cp -at ~/.config /tmp/countersign", "floor"),
+        ("cp --recursive --target-directory=$HOME/.config /tmp/x/countersign/", "floor"),
+        ("cd /tmp/x && cp -r countersign ../../home/ana/.config", "floor"),
+        ("mv /tmp/countersign ~/.config", "floor"),
+        ("rsync -a /tmp/x/ ~/.config", "floor"),
+        ("cp -r /tmp/x/other ~/.config", "allow"),
+        ("cp /tmp/x/one ~/.config", "allow"),
+        ("cp -r src/lib src/new", "allow"),
+        ("cp -r ../template/* .", "allow"),
+        ("mv a b", "allow"),
+        ("rsync -a src/ build", "allow"),
+    ] {
+        let verdict = World::new(&["allow *"]).judge(&bash(command));
+        assert_eq!(word(&verdict), want, "{command}: {verdict}");
+    }
+}
+
+#[test]
+fn where_a_call_before_went_is_no_working_folder_for_what_deletes() {
+    for (folder, command, want) in [
+        ("/home/ana/project/sub", "rm -rf *", "allow"),
+        ("/home/ana/project/sub", "rm -rf ../build", "allow"),
+        ("/home/ana/other", "rm -rf *", "floor"),
+        ("/home/ana/other", "rm -rf build", "floor"),
+        ("/home/ana/other", "rm -rf ~/project/build", "allow"),
+        ("/home/ana/other", "ls", "allow"),
+    ] {
+        let mut call = bash(command);
+        call.session_folder = Some(std::mem::replace(&mut call.cwd, folder.to_owned()));
+        let verdict = World::new(&["allow *"]).judge(&call);
+        assert_eq!(word(&verdict), want, "{command} in {folder}: {verdict}");
+    }
+}

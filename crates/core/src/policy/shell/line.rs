@@ -67,10 +67,16 @@ impl Place {
                 _ => beside = beside.or_else(|| Some(format!("the argument {name}"))),
             }
         }
+        let cwd = path::resolve("/", &subject.cwd);
+        let (cwd, start) = match subject.session_folder.as_deref().map(|folder| path::resolve("/", folder)) {
+            // Where a call before went is nobody's working folder for that.
+            Some(folder) if folder != cwd => (folder, Start::Folder(cwd)),
+            Some(_) | None => (cwd, Start::Working),
+        };
         Self {
             tool: subject.tool.clone(),
-            cwd: path::resolve("/", &subject.cwd),
-            start: Start::Working,
+            cwd,
+            start,
             home: surroundings.home.as_deref().map(|home| path::resolve("/", home)),
             temporary: resolved(&surroundings.temporary),
             protected: resolved(&surroundings.protected),

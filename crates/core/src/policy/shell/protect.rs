@@ -1,5 +1,7 @@
 //! The gateway's own files: which words of a command lead there.
 
+mod replaced;
+
 use super::{
     here::Here,
     line::{Line, Place},
@@ -26,6 +28,9 @@ pub(super) fn note_written(line: &mut Line, place: &Place, here: &Here, argv: &[
         Some(Found::Surely(path)) => line.note_protected(path),
         Some(Found::Begun(path) | Found::Namesake(path)) => line.note_floor(may_change(&path)),
         Some(Found::Above(_)) | None => {}
+    }
+    if let Some(path) = replaced::replaced(place, here, argv) {
+        line.note_floor(may_change(&path));
     }
 }
 
