@@ -74,8 +74,10 @@ pub(crate) fn gates(place: &Place, what: Gates, form: Form) -> anyhow::Result<Ex
         (Gates::Answer { id, said }, Some(mut local)) => {
             told(local.ask(&Request::Answer { id, said })?, "answered", form)
         }
-        (Gates::Watch, Some(local)) if form == Form::Text && is_interactive() => watch::watch(&place.folder, local),
-        (Gates::Watch, Some(mut local)) => watch(&mut local, form),
+        (Gates::Watch, Some(local)) if form == Form::Text && is_interactive() => {
+            watch::watch(&place.folder, local.following()?)
+        }
+        (Gates::Watch, Some(local)) => watch(&mut local.following()?, form),
         (Gates::Allow { .. } | Gates::Deny { .. } | Gates::Answer { .. } | Gates::Watch, None) => {
             not_running(&place.folder)
         }
@@ -234,9 +236,11 @@ fn show(place: &Place, row: &Row, form: Form) -> anyhow::Result<ExitCode> {
     }
     writeln!(out, "\nAllow it with `countersign gates allow {id} --data {}`.", place.folder.display())?;
     for rule in &row.proposals {
-        // An agent wrote part of it, and somebody may paste it into a shell.
-        let quoted = one(rule).replace('\'', r"'\''");
-        writeln!(out, "Whatever matches \"{}\", from now on: add `--scope always --rule '{quoted}'`.", one(rule))?;
+        // An agent wrote part of it, and somebody may paste it into a shell. What cannot be shown as it is would be another rule.
+        if one(rule) == *rule {
+            let quoted = rule.replace('\'', r"'\''");
+            writeln!(out, "Whatever matches \"{rule}\", from now on: add `--scope always --rule '{quoted}'`.")?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -11,19 +11,29 @@ use anyhow::{Context as _, bail};
 use countersign_server::control::{Answered, FILE, Request};
 use serde_json::Value;
 
+/// How long a gateway may take to answer: more than any record takes that is still written.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A line to a running gateway.
 pub(crate) struct Local(BufReader<UnixStream>);
 
 impl Local {
-    /// The gateway whose data directory is `folder`; `None` if none runs.
+    /// The gateway whose data directory is `folder`; `None` if none runs. One that says nothing for a while is given up.
     pub(crate) fn connect(folder: &Path) -> Option<Self> {
-        UnixStream::connect(folder.join(FILE)).ok().map(|stream| Self(BufReader::new(stream)))
+        let local = UnixStream::connect(folder.join(FILE)).ok().map(|stream| Self(BufReader::new(stream)))?;
+        local.within(PATIENCE).ok()
     }
 
     /// Gives up on a gateway that says nothing for so long.
     pub(crate) fn within(self, patience: Duration) -> anyhow::Result<Self> {
         self.0.get_ref().set_read_timeout(Some(patience))?;
         self.0.get_ref().set_write_timeout(Some(patience))?;
+        Ok(self)
+    }
+
+    /// Waits without end for what the gateway says next: it says something only when something happens.
+    pub(crate) fn following(self) -> anyhow::Result<Self> {
+        self.0.get_ref().set_read_timeout(None)?;
         Ok(self)
     }
 
@@ -64,7 +74,7 @@ impl Local {
 fn in_words(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            io::Error::new(io::ErrorKind::TimedOut, "no answer in time")
+            io::Error::new(io::ErrorKind::TimedOut, "the gateway gives no answer in time")
         }
         _ => error,
     }
@@ -83,6 +93,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let _listener = UnixListener::bind(folder.path().join(FILE)).unwrap();
         let mut local = Local::connect(folder.path()).unwrap().within(Duration::from_millis(10)).unwrap();
-        assert_eq!(local.ask(&Request::Gates).unwrap_err().to_string(), "no answer in time");
+        let problem = local.ask(&Request::Gates).unwrap_err().to_string();
+        assert_eq!(problem, "the gateway gives no answer in time");
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod body;
 pub(crate) mod cookie;
 mod guard;
 mod login;
+pub(crate) mod origin;
 pub(crate) mod reply;
 mod revoked;
 mod routes;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::{Door, dispatch::Answer, missing, peer::Peer};
 use countersign_protocol::{
     Json,
     gsv::{
@@ -9,9 +10,6 @@ use countersign_protocol::{
         settings::{Done, got},
     },
 };
-use secrecy::ExposeSecret as _;
-
-use super::{Door, dispatch::Answer, missing, peer::Peer};
 
 /// Answers a request of this group.
 pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: Request) -> Answer {
@@ -22,15 +20,12 @@ pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, r
             let (door, peer) = (Arc::clone(door), Arc::clone(peer));
             // What was begun is done, whether or not whoever asked is still there.
             let work = tokio::spawn(async move {
-                let before = door.settings.token();
-                let done = door.settings.set(&door.site, peer.principal(), &set).await;
-                let now = door.settings.token();
-                if now.as_ref().map(|token| token.expose_secret()) != before.as_ref().map(|token| token.expose_secret())
-                {
+                let is_other_token = door.settings.set(&door.site, peer.principal(), &set).await?;
+                if is_other_token {
                     // Who showed the one of before has shown nothing that counts. Whoever changed it knows the new one.
                     door.roster.close_others(&peer, close::UNAUTHORIZED, close::UNAUTHORIZED_REASON);
                 }
-                done
+                Ok::<(), Fault>(())
             });
             work.await.map_err(|error| Fault::new(code::FAILED, error.to_string()))??;
             Ok(Json::of(&done))

@@ -112,11 +112,11 @@ impl Settings {
         set.or_else(|| self.token.clone())
     }
 
-    /// Sets a value as somebody asks for it over the wire. It counts once this is done.
+    /// Sets a value as somebody asks for it over the wire. It counts once this is done. Whether peers have to show another token now.
     ///
     /// # Errors
     /// 400 for a setting that there is not and a value that it cannot have; 500 if it was not recorded.
-    pub(super) async fn set(&self, site: &Site, by: PrincipalId, set: &Set) -> Result<(), Fault> {
+    pub(super) async fn set(&self, site: &Site, by: PrincipalId, set: &Set) -> Result<bool, Fault> {
         let Change { value, secrets } = Change::of(&set.path, &set.value)?;
         let path = Path::of(set.path.names().iter().cloned());
         let path = path.ok_or_else(|| Fault::invalid("path required"))?;
@@ -124,6 +124,7 @@ impl Settings {
         let own = |(path, secret): (wire::Path, String)| Some((Path::of(path.names().iter().cloned())?, secret));
         let secrets: Vec<(Path, String)> = secrets.into_iter().filter_map(own).collect();
         self.check(&path, value.as_ref(), &secrets)?;
+        let before = self.token();
         let failed = |why: &dyn std::fmt::Display| Fault::new(code::FAILED, why.to_string());
         let file = Arc::clone(&self.secrets);
         let kept = tokio::task::spawn_blocking(move || file.keep(secrets)).await.map_err(|error| failed(&error))?;
@@ -134,7 +135,10 @@ impl Settings {
         self.refresh(&site.handle).await.ok_or_else(|| failed(&"the gateway is closing"))?;
         self.forget().await;
         match asked {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                let shown = |token: Option<SecretString>| token.map(|token| token.expose_secret().to_owned());
+                Ok(shown(self.token()) != shown(before))
+            }
             Err(Refused::Refusal(refusal)) => Err(Fault::invalid(refusal.to_string())),
             Err(refused) => Err(failed(&refused)),
         }

@@ -14,7 +14,7 @@ use axum::{
 };
 
 use super::Doors;
-use crate::web::{CROSS_ORIGIN, Problem};
+use crate::web::{CROSS_ORIGIN, Problem, origin};
 
 /// What a page of somebody else's is told, but where a door has words of its own.
 pub(super) const FOREIGN: &str = "This origin may not speak to the gateway.\n";
@@ -47,14 +47,8 @@ impl Hosts {
     }
 
     fn is_own(&self, origin: &str, host: Option<&str>) -> bool {
-        let Some((scheme, authority)) = origin.split_once("://") else { return false };
-        let usual = if scheme == "https" { ":443" } else { ":80" };
-        let plain = |name: &str| {
-            let name = name.to_lowercase();
-            name.strip_suffix(usual).map_or_else(|| name.clone(), str::to_owned)
-        };
-        host.is_some_and(|host| plain(host) == plain(authority))
-            || self.given.contains(&host_of(authority).to_lowercase())
+        host.is_some_and(|host| origin::is_at(origin, host))
+            || origin::authority(origin).is_some_and(|given| self.given.contains(&host_of(given).to_lowercase()))
     }
 
     /// Looks whether a request may be heard.
@@ -62,6 +56,13 @@ impl Hosts {
     /// # Errors
     /// Why not, for whoever sent it.
     pub(crate) fn check(&self, request: &Request, is_tls: bool) -> Result<(), &'static str> {
+        let is_several = |name| request.headers().get_all(name).iter().nth(1).is_some();
+        if is_several(header::ORIGIN) {
+            return Err(FOREIGN);
+        }
+        if is_several(header::HOST) {
+            return Err(UNNAMED);
+        }
         allows(self, is_tls, host(request), text(request, header::ORIGIN))
     }
 
@@ -104,11 +105,8 @@ fn is_number(text: &str) -> bool {
 
 /// Whether a request may be heard.
 fn allows(hosts: &Hosts, is_tls: bool, host: Option<&str>, origin: Option<&str>) -> Result<(), &'static str> {
-    if let Some(origin) = origin {
-        let authority = origin.split_once("://").map(|(_, authority)| authority);
-        if !authority.is_some_and(|authority| hosts.holds(authority)) {
-            return Err(FOREIGN);
-        }
+    if origin.is_some_and(|origin| !origin::authority(origin).is_some_and(|authority| hosts.holds(authority))) {
+        return Err(FOREIGN);
     }
     match host {
         Some(host) if hosts.holds(host) => Ok(()),

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use ring::hmac;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::{access::Scope, cookie, revoked::Revoked};
+use super::{access::Scope, cookie, origin, revoked::Revoked};
 use crate::{config::Web, limits::FailedAuth};
 
 /// The name of the cookie.
@@ -252,13 +252,7 @@ impl Auth {
 
     /// Whether a page with this origin or address is ours, when it was asked for under `host`.
     pub(crate) fn is_ours(&self, origin: &str, host: Option<&str>) -> bool {
-        let Some((scheme, rest)) = origin.split_once("://") else { return false };
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest).to_lowercase();
-        let usual = if scheme == "https" { ":443" } else { ":80" };
-        let plain =
-            |name: &str| name.to_lowercase().strip_suffix(usual).map_or_else(|| name.to_lowercase(), str::to_owned);
-        let authority = plain(&authority);
-        host.is_some_and(|host| plain(host) == authority) || self.names.iter().any(|name| plain(name) == authority)
+        host.into_iter().chain(self.names.iter().map(String::as_str)).any(|at| origin::is_at(origin, at))
     }
 
     /// Everybody with a password: logins, and nobody in particular for the shared one.

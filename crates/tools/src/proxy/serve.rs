@@ -133,8 +133,11 @@ async fn ask(target: &Target, served: &Served, seat: &mut Seat, client: &TcpStre
         return Err(Refusal::Closed(not_listed));
     }
     let given_up = format!("{not_listed}, and the command gave up before a person had answered");
-    served.note_unanswered(host.clone(), given_up.clone());
-    let Some(answered) = seat.leave_until(served.asks.host(&host, hung_up(client))).await else {
+    let asked = async {
+        served.note_unanswered(host.clone(), given_up.clone());
+        served.asks.host(&host, hung_up(client)).await
+    };
+    let Some(answered) = seat.leave_until(asked).await else {
         let many = format!("{not_listed}, and {WAITING} connections of this command wait for a person already");
         return Err(Refusal::Away(many));
     };
