@@ -165,19 +165,3 @@ fn a_child_of_an_agent_cannot_send_what_others_sign() {
     let taken = http.with("webhook-signature", &signature).send("POST", "/channels/webhook", &body);
     assert_eq!(taken.status, 200, "{taken:?}");
 }
-
-#[test]
-fn what_a_child_of_an_agent_leaves_behind_ends_although_its_keeper_was_killed() {
-    let scene = open();
-    loose(&scene);
-    let gateway = scene.start();
-    // In a session of its own, with the process killed that would end it with the rest.
-    let leave = "setsid sleep 1000 & echo $! > left; kill -9 $PPID; sleep 1000";
-    scene.provider.script([Reply::new(vec![bash("c1", leave)]), say("done")]);
-    Http::new(&gateway.address).post("/api/v1/sessions", &json!({ "message": "go" }));
-    let left = scene.place.folder.join("agents/main/left");
-    let pid = soon("it is left", || fs::read_to_string(&left).ok().filter(|pid| pid.ends_with('\n')));
-    let stat = format!("/proc/{}/stat", pid.trim());
-    let is_gone = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
-    soon("it has ended", || is_gone().then_some(()));
-}

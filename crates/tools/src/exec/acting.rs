@@ -33,7 +33,7 @@ pub fn acting() -> BTreeSet<i32> {
     let kinds: BTreeMap<i32, Kind> = parents.keys().map(|pid| (*pid, kind(*pid, own))).collect();
     let acts = |pid: &i32| {
         let mut at = *pid;
-        while at > 1 {
+        while at > 0 {
             let kind = kinds.get(&at).copied().unwrap_or(Kind::Other);
             if kind == Kind::Exec || (kind == Kind::Door && at != *pid) {
                 return true;
@@ -60,7 +60,7 @@ pub fn acts(pid: i32) -> Option<bool> {
     let started = Instant::now();
     'again: while started.elapsed() < PATIENCE {
         let mut at = pid;
-        while at > 1 {
+        while at > 0 {
             let kind = kind(at, own);
             if kind == Kind::Exec || (kind == Kind::Door && at != pid) {
                 return Some(true);
