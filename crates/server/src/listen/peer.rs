@@ -9,7 +9,6 @@ mod socket;
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    ffi::OsString,
     fs, io,
     net::{IpAddr, SocketAddr, UdpSocket},
     path::Path,
@@ -116,30 +115,34 @@ fn is_open_in_none(acting: &BTreeSet<i32>, socket: Socket, wanted: &str) -> bool
     !acting.iter().any(|pid| holds(*pid, wanted, socket.user))
 }
 
-/// Who had sockets open that were looked for, and under which number: often the next one is theirs too, under the same.
-static BEFORE: Mutex<VecDeque<(i32, OsString)>> = Mutex::new(VecDeque::new());
+/// Who had sockets open that were looked for, and under which number, the newest first. The next one is often theirs too, under a number
+/// that was free again: somebody who has thousands of them is not looked through each time.
+static BEFORE: Mutex<VecDeque<(i32, u32)>> = Mutex::new(VecDeque::new());
 /// How many of these are tried.
-const MOST_BEFORE: usize = 64;
+const MOST_BEFORE: usize = 512;
 
 /// A process that has a socket open and lets that be seen.
 fn holder(wanted: &str) -> Option<i32> {
-    let is = |path: &Path| fs::read_link(path).is_ok_and(|target| target.as_os_str() == wanted);
+    let is = |(pid, number): &(i32, u32)| {
+        fs::read_link(format!("/proc/{pid}/fd/{number}")).is_ok_and(|target| target.as_os_str() == wanted)
+    };
     let before = BEFORE.lock().clone();
-    let again = before.iter().find(|(pid, number)| is(&Path::new(&format!("/proc/{pid}/fd")).join(number)));
-    if let Some((pid, _)) = again {
-        return Some(*pid);
-    }
-    let entries = fs::read_dir("/proc").ok()?.flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let found = pids.filter_map(|pid| {
-        let mut open = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
-        Some((pid, open.find(|one| is(&one.path()))?.file_name()))
-    });
-    let found = found.into_iter().next()?;
+    let found = before.iter().find(|at| is(at)).copied().or_else(|| {
+        let pids = numbers("/proc")?;
+        pids.filter_map(|pid| i32::try_from(pid).ok())
+            .find_map(|pid| numbers(&format!("/proc/{pid}/fd"))?.map(|number| (pid, number)).find(|at| is(at)))
+    })?;
     let mut before = BEFORE.lock();
-    before.push_front(found.clone());
+    before.retain(|at| *at != found);
+    before.push_front(found);
     before.truncate(MOST_BEFORE);
     Some(found.0)
+}
+
+/// The names in a folder that are numbers.
+fn numbers(folder: &str) -> Option<impl Iterator<Item = u32>> {
+    let entries = fs::read_dir(folder).ok()?.flatten();
+    Some(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
 }
 
 /// Whether an address may be one of this machine's: a command chooses freely from which of them it connects.
