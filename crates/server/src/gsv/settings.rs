@@ -112,11 +112,18 @@ impl Settings {
         set.or_else(|| self.token.clone())
     }
 
-    /// Sets a value as somebody asks for it over the wire. It counts once this is done. Whether peers have to show another token now.
+    /// Sets a value as somebody asks for it over the wire. It counts once this is done. `on_other_token` is told that
+    /// peers have to show another one since, also if it is not known whether that was recorded.
     ///
     /// # Errors
     /// 400 for a setting that there is not and a value that it cannot have; 500 if it was not recorded.
-    pub(super) async fn set(&self, site: &Site, by: PrincipalId, set: &Set) -> Result<bool, Fault> {
+    pub(super) async fn set(
+        &self,
+        site: &Site,
+        by: PrincipalId,
+        set: &Set,
+        on_other_token: impl FnOnce(),
+    ) -> Result<(), Fault> {
         let Change { value, secrets } = Change::of(&set.path, &set.value)?;
         let path = Path::of(set.path.names().iter().cloned());
         let path = path.ok_or_else(|| Fault::invalid("path required"))?;
@@ -133,12 +140,13 @@ impl Settings {
         let asked = site.handle.source(Lane::Request).ask(Command::Settings(command)).await;
         // Also if it is not known whether it was recorded: the record says what counts.
         self.refresh(&site.handle).await.ok_or_else(|| failed(&"the gateway is closing"))?;
+        let shown = |token: Option<SecretString>| token.map(|token| token.expose_secret().to_owned());
+        if shown(self.token()) != shown(before) {
+            on_other_token();
+        }
         self.forget().await;
         match asked {
-            Ok(_) => {
-                let shown = |token: Option<SecretString>| token.map(|token| token.expose_secret().to_owned());
-                Ok(shown(self.token()) != shown(before))
-            }
+            Ok(_) => Ok(()),
             Err(Refused::Refusal(refusal)) => Err(Fault::invalid(refusal.to_string())),
             Err(refused) => Err(failed(&refused)),
         }
