@@ -16,7 +16,7 @@ use std::{
 };
 
 use countersign_runtime::tools::exec;
-use nix::unistd::geteuid;
+use nix::unistd::{geteuid, getpid};
 use parking_lot::Mutex;
 use socket::{Socket, find};
 use tokio::sync::OnceCell;
@@ -76,10 +76,6 @@ fn look(theirs: SocketAddr, ours: SocketAddr) -> bool {
         }
     };
     let wanted = format!("socket:[{}]", socket.inode);
-    // Its own connections are those of commands. What cannot be looked at may be one.
-    if exec::has_begun() && has_open(Path::new("/proc/self"), &wanted).unwrap_or(true) {
-        return false;
-    }
     is_a_persons(socket, geteuid().as_raw(), &wanted)
         && find(theirs, ours).is_ok_and(|found| found.is_some_and(|found| found.inode == socket.inode))
 }
@@ -91,6 +87,8 @@ fn is_a_persons(socket: Socket, us: u32, wanted: &str) -> bool {
         return socket.inode != 0 && is_open_in_none(&exec::acting(), socket, wanted);
     }
     match holder(wanted) {
+        // Its own connections are those of commands.
+        Some(pid) if pid == getpid().as_raw() => !exec::has_begun(),
         Some(pid) => exec::acts(pid) == Some(false),
         // It is open in none while it is on its way from one process to another, and in none that we can see if that is in another
         // namespace or lets nobody look. Without a command there is nobody whom this could be.
