@@ -5,10 +5,11 @@
 //! nor does this process itself, which connects where commands ask its proxy to. Somebody has to be found who has the other end open
 //! and is none of these: who did not wait for the answer, or hides the socket until it comes, counts as one of them.
 
+mod holder;
 mod socket;
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::BTreeSet,
     fs, io,
     net::{IpAddr, SocketAddr, UdpSocket},
     path::Path,
@@ -16,10 +17,10 @@ use std::{
 };
 
 use countersign_runtime::tools::exec;
+use holder::holder;
 use nix::unistd::{geteuid, getpid};
-use parking_lot::Mutex;
 use socket::{Socket, find};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 
 /// What whoever is refused is told.
 pub(crate) const REFUSED: &str = "This comes from a command of an agent, which may not decide";
@@ -40,17 +41,14 @@ impl Peer {
     /// Whether it is none of the commands that agents run.
     pub(crate) async fn may_decide(&self) -> bool {
         let Some((theirs, ours)) = self.ends else { return false };
-        let look = || async move { tokio::task::spawn_blocking(move || look(theirs, ours)).await.unwrap_or(false) };
-        *self.may_decide.get_or_init(look).await
+        *self.may_decide.get_or_init(|| in_turn(move || look(theirs, ours))).await
     }
 
     /// Whether it is none of the commands that agents run, or may be a node of ours: those let nobody see what they have open, but for
     /// root. What a node says decides nothing.
     pub(crate) async fn may_be_node(&self) -> bool {
         let Some((theirs, ours)) = self.ends else { return false };
-        let hidden =
-            || async move { tokio::task::spawn_blocking(move || may_be_a_doors(theirs, ours)).await.unwrap_or(false) };
-        self.may_decide().await || hidden().await
+        self.may_decide().await || in_turn(move || may_be_a_doors(theirs, ours)).await
     }
 }
 
@@ -63,6 +61,19 @@ pub(crate) fn may_decide(pid: Option<i32>) -> bool {
         // Who has gone is one of them only if there is one.
         Some(_) | None => exec::acting().is_empty(),
     }
+}
+
+/// Looks on a thread of its own, one after the other: many who connect at once have one processor busy, and each look learns from the
+/// one before. What cannot be found out is none.
+async fn in_turn(look: impl FnOnce() -> bool + Send + 'static) -> bool {
+    static TURN: Semaphore = Semaphore::const_new(1);
+    let Ok(turn) = TURN.acquire().await else { return false };
+    let look = move || {
+        // Also where nobody waits for it any more.
+        let _turn = turn;
+        look()
+    };
+    tokio::task::spawn_blocking(look).await.unwrap_or(false)
 }
 
 fn look(theirs: SocketAddr, ours: SocketAddr) -> bool {
@@ -111,36 +122,6 @@ fn may_be_a_doors(theirs: SocketAddr, ours: SocketAddr) -> bool {
 /// Whether none of these has a socket open.
 fn is_open_in_none(acting: &BTreeSet<i32>, socket: Socket, wanted: &str) -> bool {
     !acting.iter().any(|pid| holds(*pid, wanted, socket.user))
-}
-
-/// Who had sockets open that were looked for, and under which number, the newest first. The next one is often theirs too, under a number
-/// that was free again: somebody who has thousands of them is not looked through each time.
-static BEFORE: Mutex<VecDeque<(i32, u32)>> = Mutex::new(VecDeque::new());
-/// How many of these are tried.
-const MOST_BEFORE: usize = 512;
-
-/// A process that has a socket open and lets that be seen.
-fn holder(wanted: &str) -> Option<i32> {
-    let is = |(pid, number): &(i32, u32)| {
-        fs::read_link(format!("/proc/{pid}/fd/{number}")).is_ok_and(|target| target.as_os_str() == wanted)
-    };
-    let before = BEFORE.lock().clone();
-    let found = before.iter().find(|at| is(at)).copied().or_else(|| {
-        let pids = numbers("/proc")?;
-        pids.filter_map(|pid| i32::try_from(pid).ok())
-            .find_map(|pid| numbers(&format!("/proc/{pid}/fd"))?.map(|number| (pid, number)).find(|at| is(at)))
-    })?;
-    let mut before = BEFORE.lock();
-    before.retain(|at| *at != found);
-    before.push_front(found);
-    before.truncate(MOST_BEFORE);
-    Some(found.0)
-}
-
-/// The names in a folder that are numbers.
-fn numbers(folder: &str) -> Option<impl Iterator<Item = u32>> {
-    let entries = fs::read_dir(folder).ok()?.flatten();
-    Some(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
 }
 
 /// Whether an address may be one of this machine's: a command chooses freely from which of them it connects.

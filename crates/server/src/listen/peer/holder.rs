@@ -1,0 +1,128 @@
+//! A process that has a socket open: looked for where the ones before were found, before all processes are gone through.
+//!
+//! Somebody who has ten thousand descriptors open, such as a proxy before the gateway, would otherwise cost as many looks for each
+//! connection. It must not know what a holder may do.
+
+use std::{collections::VecDeque, ffi::OsStr, fs, os::fd::AsFd as _};
+
+use countersign_runtime::tools::exec;
+use nix::fcntl::readlinkat;
+use parking_lot::Mutex;
+
+/// Who had sockets open that were looked for, and under which number, the newest first. A process takes its lowest free number, so that
+/// those of connections that ended come again.
+static BEFORE: Mutex<VecDeque<(i32, u32)>> = Mutex::new(VecDeque::new());
+/// How many of these are tried.
+const MOST_BEFORE: usize = 2048;
+/// How many numbers are tried above the highest of these: who opens one connection after the other takes them next.
+const ABOVE: u32 = 256;
+
+/// A process that has a socket open, lets that be seen, and acted for no agent when it was looked for first. It may by now.
+pub(super) fn holder(wanted: &str) -> Option<i32> {
+    let wanted = OsStr::new(wanted);
+    let mut before = BEFORE.lock();
+    let found = known(&mut before, wanted).or_else(|| anybody(wanted))?;
+    before.retain(|at| *at != found);
+    before.push_front(found);
+    before.truncate(MOST_BEFORE);
+    Some(found.0)
+}
+
+/// The socket among what was found before, and above it. Processes that have ended are taken out.
+fn known(before: &mut VecDeque<(i32, u32)>, wanted: &OsStr) -> Option<(i32, u32)> {
+    let mut pids = Vec::new();
+    for (pid, _) in &*before {
+        if !pids.contains(pid) {
+            pids.push(*pid);
+        }
+    }
+    pids.into_iter().find_map(|pid| {
+        let Some(process) = Open::of(pid) else {
+            before.retain(|(of, _)| *of != pid);
+            return None;
+        };
+        let numbers = before.iter().filter(|(of, _)| *of == pid).map(|(_, number)| *number);
+        let highest = numbers.clone().max().unwrap_or_default();
+        let above = highest.saturating_add(1)..=highest.saturating_add(ABOVE);
+        Some((pid, numbers.chain(above).find(|number| process.has(*number, wanted))?))
+    })
+}
+
+/// The socket in any process that acts for no agent, the youngest first: who connects to ask one thing has just begun. A command that
+/// has very many open keeps nobody waiting.
+fn anybody(wanted: &OsStr) -> Option<(i32, u32)> {
+    let acting = exec::acting();
+    let pids = numbers("/proc")?.filter_map(|pid| i32::try_from(pid).ok());
+    let mut pids: Vec<i32> = pids.filter(|pid| !acting.contains(pid)).collect();
+    pids.sort_unstable_by(|one, other| other.cmp(one));
+    pids.into_iter().find_map(|pid| {
+        let process = Open::of(pid)?;
+        numbers(&format!("/proc/{pid}/fd"))?.find(|number| process.has(*number, wanted)).map(|number| (pid, number))
+    })
+}
+
+/// What a process has open.
+struct Open(fs::File);
+
+impl Open {
+    /// `None` if it has ended, or lets nobody see that.
+    fn of(pid: i32) -> Option<Self> {
+        fs::File::open(format!("/proc/{pid}/fd")).ok().map(Self)
+    }
+
+    fn has(&self, number: u32, wanted: &OsStr) -> bool {
+        readlinkat(self.0.as_fd(), number.to_string().as_str()).is_ok_and(|target| target == wanted)
+    }
+}
+
+/// The names in a folder that are numbers.
+fn numbers(folder: &str) -> Option<impl Iterator<Item = u32>> {
+    let entries = fs::read_dir(folder).ok()?.flatten();
+    Some(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        os::fd::{AsRawFd as _, OwnedFd},
+        os::unix::net::UnixStream,
+        process::{Command, Stdio},
+    };
+
+    use super::{ABOVE, holder};
+
+    fn name(number: i32) -> String {
+        fs::read_link(format!("/proc/self/fd/{number}")).unwrap().into_os_string().into_string().unwrap()
+    }
+
+    #[test]
+    fn a_socket_is_found_under_a_new_number_a_higher_one_and_one_that_was_free_again_until_nobody_has_it() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let mut kept = Vec::new();
+        for round in 0..3 {
+            let (one, other) = UnixStream::pair().unwrap();
+            let wanted = name(one.as_raw_fd());
+            assert_eq!(holder(&wanted), Some(own), "{round}");
+            drop(one);
+            assert_eq!(holder(&wanted), None, "{round}");
+            kept.push(other);
+            // More than are tried above the highest.
+            kept.extend((0..ABOVE / 2).flat_map(|_| <[_; 2]>::from(UnixStream::pair().unwrap())));
+        }
+    }
+
+    #[test]
+    fn a_command_that_was_given_a_socket_is_not_looked_into() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let wanted = name(one.as_raw_fd());
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(holder(&wanted), Some(own));
+        // The builder has it as long as it lives.
+        let child = Command::new("cat").stdin(Stdio::from(OwnedFd::from(one))).stdout(Stdio::null()).spawn();
+        let mut child = child.unwrap();
+        assert_eq!(holder(&wanted), None);
+        drop(other);
+        child.wait().unwrap();
+    }
+}
