@@ -49,11 +49,7 @@ tools:
 
 /// Lives until it is asked to end or dies. The last one lets everything come to rest. True if it ended as it should.
 pub(crate) fn run(log: &MemoryLog, world: &World, is_last: bool) -> bool {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    // Time stands still as long as a thread is busy for this runtime; otherwise it would run on whenever everybody waits for a socket.
-    let (release, held) = std::sync::mpsc::channel::<()>();
-    let survives = runtime.block_on(async {
-        tokio::task::spawn_blocking(move || held.recv());
+    let survives = within(async {
         let (tell, opened) = oneshot::channel();
         let gateway = start(log.clone(), world, tell).await;
         let Ok(log) = opened.await else { panic!("no record: {:?}", gateway.serving.await) };
@@ -64,9 +60,6 @@ pub(crate) fn run(log: &MemoryLog, world: &World, is_last: bool) -> bool {
             () = crashed.crashed() => false,
         }
     });
-    drop(release);
-    // Whatever this life was about ends with its runtime.
-    drop(runtime);
     world.with(|ledger| {
         ledger.figures.lives += 1;
         ledger.figures.deaths += u64::from(!survives);
@@ -75,15 +68,29 @@ pub(crate) fn run(log: &MemoryLog, world: &World, is_last: bool) -> bool {
     survives
 }
 
-struct Gateway {
-    serving: JoinHandle<Result<(), ServeError>>,
-    ready: oneshot::Receiver<String>,
-    end: oneshot::Sender<()>,
+/// Does something on a runtime of its own, whose time stands still but for what moves it. Whatever it began ends with it.
+pub(crate) fn within<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    // Time stands still as long as a thread is busy for this runtime; otherwise it would run on whenever everybody waits for a socket.
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let done = runtime.block_on(async {
+        tokio::task::spawn_blocking(move || held.recv());
+        work.await
+    });
+    drop(release);
+    drop(runtime);
+    done
+}
+
+pub(crate) struct Gateway {
+    pub(crate) serving: JoinHandle<Result<(), ServeError>>,
+    pub(crate) ready: oneshot::Receiver<String>,
+    pub(crate) end: oneshot::Sender<()>,
     clock: Clock,
 }
 
 /// Writes down everything that a gateway reads, and starts one.
-async fn start(log: MemoryLog, world: &World, tell: oneshot::Sender<MemoryLog>) -> Gateway {
+pub(crate) async fn start(log: MemoryLog, world: &World, tell: oneshot::Sender<MemoryLog>) -> Gateway {
     let (service, model) = (service::start(world.clone()).await, model::start(world.clone()).await);
     write(&world.folder("permissions.yaml"), RULES);
     write(&world.folder("tools.yaml"), TOOLS);
@@ -372,7 +379,7 @@ async fn compare(log: &MemoryLog, world: &World, crowd: &mut Crowd) {
 }
 
 /// Waits for something while time passes slowly. `None` if it does not come.
-async fn patient<T>(waited_for: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn patient<T>(waited_for: impl Future<Output = T>) -> Option<T> {
     tokio::pin!(waited_for);
     for _ in 0..PATIENCE {
         let beat = async {
@@ -389,7 +396,7 @@ async fn patient<T>(waited_for: impl Future<Output = T>) -> Option<T> {
 }
 
 /// Lets time pass, with room in between for what it brings about.
-async fn pass(milliseconds: u64) {
+pub(crate) async fn pass(milliseconds: u64) {
     let mut left = milliseconds;
     while left > 0 {
         let next = left.min(1_000);
@@ -400,7 +407,7 @@ async fn pass(milliseconds: u64) {
 }
 
 /// Lets everybody do what they can do without time passing.
-async fn settle() {
+pub(crate) async fn settle() {
     for _ in 0..4 {
         for _ in 0..16 {
             tokio::task::yield_now().await;

@@ -24,6 +24,7 @@ mod outside;
 mod peers;
 mod people;
 mod service;
+mod tokens;
 mod witness;
 
 use countersign_runtime::store::MemoryLog;

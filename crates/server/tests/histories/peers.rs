@@ -18,7 +18,7 @@ pub(crate) const TOKEN: &str = "tok-of-the-peers-of-histories";
 /// The session in which the client chats.
 pub(crate) const SESSION: &str = "histories";
 
-fn hello(mode: &str, id: &str) -> Value {
+pub(crate) fn hello(mode: &str, id: &str) -> Value {
     let mut params = json!({
         "minProtocol": 1, "maxProtocol": 1, "auth": { "token": TOKEN },
         "client": { "id": id, "version": "0.0.1", "platform": "linux", "mode": mode },
