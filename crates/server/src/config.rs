@@ -14,6 +14,7 @@ mod known;
 mod load;
 mod location;
 mod permissions;
+mod places;
 mod problem;
 mod providers;
 mod redacted;
@@ -35,6 +36,7 @@ pub use exposed::{Exposure, Finding};
 pub use known::{Known, known, tool_files};
 pub use load::{Loaded, load, storage};
 pub use permissions::{Permissions, RuleFile, permissions};
+pub use places::Places;
 pub use problem::{Errors, Fault, Problem};
 pub use services::{Auth, Health, Service};
 pub use settings::{

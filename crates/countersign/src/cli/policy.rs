@@ -23,7 +23,7 @@ pub(super) enum Policy {
     ///
     /// Nothing happens by it. What people granted or denied for a while is not looked at.
     Explain {
-        /// The tool
+        /// The tool: of a service, of the gateway's own runs, such as bash, or of a node, NODE__TOOL
         tool: String,
         /// Its arguments; values are texts
         #[arg(value_name = "KEY=VALUE")]

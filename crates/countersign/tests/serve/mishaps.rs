@@ -95,6 +95,36 @@ tests:
 }
 
 #[test]
+fn the_commands_of_the_gateways_own_runs_are_explained_as_they_are_judged() {
+    let rules = "
+rules: [ { pattern: 'bash(git push *)', action: ask } ]
+defaults: [ { pattern: '*', action: allow } ]
+tests:
+ - { request: { tool: bash, args: { command: 'git status; git push origin' } }, expect: ask }
+ - { request: { tool: bash, args: { command: 'cat [a-z]*.txt | (wc -l)' } }, expect: allow }
+";
+    let place = Place::with("", rules);
+    let tried = place.run(&["policy", "test", "permissions.yaml"]);
+    assert_eq!(tried.code, Some(0), "{tried:?}");
+    for (command, want) in [
+        ("cargo test", "allow"),
+        ("git push origin", "ask"),
+        ("rm -rf build", "allow"),
+        ("rm -rf /tmp/x", "allow"),
+        // The gateway's own files lie below it here.
+        ("rm -rf ~", "deny"),
+        ("echo x > data/tokens.json", "allow"),
+    ] {
+        let told = place.run(&["policy", "explain", "bash", &format!("command={command}"), "--json"]).json();
+        assert_eq!(told["verdict"], want, "{command}: {told}");
+    }
+    // The gateway's own file, and one of that name in the workspace.
+    let own = place.folder.join("config.yaml");
+    let told = place.run(&["policy", "explain", "write", &format!("path={}", own.display()), "content=x", "--json"]);
+    assert_eq!(told.json()["verdict"], "deny", "{told:?}");
+}
+
+#[test]
 fn a_second_gateway_is_told_of_the_first_and_not_of_its_port() {
     let place = Place::new();
     let gateway = Gateway::start(&place);

@@ -10,6 +10,7 @@ use super::{
     at::{At, Notes},
     cases::DEFAULT_AGENT,
     load,
+    places::Places,
     problem::{Errors, Fault, Problem},
     services::{self, Service},
     settings::{Accounts, Person},
@@ -32,6 +33,8 @@ pub struct Known {
     pub people: Option<Vec<Person>>,
     /// From where people can answer; none where this, or whose identities are whose, depends on such a variable.
     pub accounts: Option<Accounts>,
+    /// Where the gateway has what is its own; none where there is no configuration.
+    pub places: Option<Places>,
 }
 
 /// The files of tools that the configuration at `path` names, as far as they can be read. What else is wrong does not matter.
@@ -64,7 +67,8 @@ pub fn known(path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Resul
     let first = (!root.at("agent").is_absent()).then(|| DEFAULT_AGENT.to_owned());
     let others = root.at("agents").list().unwrap_or_default();
     let ids = others.iter().filter_map(|place| place.at("id").text());
-    Ok(Known { agents: first.into_iter().chain(ids).collect(), services, people, accounts })
+    let places = Some(Places::read(&root, path, environment));
+    Ok(Known { agents: first.into_iter().chain(ids).collect(), services, people, accounts, places })
 }
 
 /// The people, from where they can answer, and what is wrong with either but for variables that are not set.

@@ -221,7 +221,7 @@ fn gateway(place: &At<'_>, flags: &Flags) -> Gateway {
     gateway
 }
 
-fn tls(place: &At<'_>) -> Option<Tls> {
+pub(super) fn tls(place: &At<'_>) -> Option<Tls> {
     if !place.mapping(&["cert", "key"]) || place.members().is_none_or(|members| members.is_empty()) {
         return None;
     }

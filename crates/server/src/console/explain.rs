@@ -8,11 +8,8 @@ use axum::{
     response::Response,
 };
 use countersign_core::{
-    Whereabouts, call,
     engine::Engine,
-    id::SessionId,
     policy::{self, Layers, Near, Subject, Verdict, evaluate, near},
-    tool::Effect,
 };
 use countersign_runtime::{Lane, tools::Registry};
 use maud::{Markup, html};
@@ -25,7 +22,11 @@ use super::{
     policy::verb,
     words::{one, plain},
 };
-use crate::{agent_gate, gateway::trial::action, web::Caller};
+use crate::{
+    agent_gate,
+    gateway::trial::{self, action},
+    web::Caller,
+};
 
 /// How many rules that nearly decided are shown.
 const NEAR: usize = 8;
@@ -164,27 +165,7 @@ fn subject(console: &Console, wanted: &Wanted) -> Result<Subject, String> {
     if let Some(agent) = wanted.asker.strip_prefix("agent:") {
         return agent_gate::subject(console.site.household.tools(), agent, tool.to_owned(), arguments);
     }
-    let registry = Registry::standard();
-    let spec = registry.specs().find(|spec| spec.name == tool).ok_or_else(|| format!("runs have no tool {tool}"))?;
-    let signature = spec.signature_of(&arguments);
-    let content = call::Content {
-        pins: None,
-        tool: tool.into(),
-        tool_call_id: "".into(),
-        arguments,
-        intent: None,
-        signature,
-        named: spec.signature.iter().map(|name| (*name).to_owned()).collect(),
-        class: None,
-        shell: None,
-        problem: None,
-        request: None,
-    };
-    let cwd = console.site.config.agents_dir.join(crate::chats::MAIN).display().to_string();
-    let session = SessionId::new("console");
-    let place = Whereabouts { session: &session, door: Some("console"), cwd: &cwd, folder: &cwd };
-    let effect = if spec.effect == Effect::Reads { Effect::Reads } else { Effect::Changes };
-    Ok(countersign_core::subject_at(place, &content, effect))
+    trial::of_run(&console.site.household, tool, &arguments).ok_or_else(|| format!("runs have no tool {tool}"))
 }
 
 /// A JSON object, or a name and a value on each line.

@@ -52,7 +52,7 @@ pub fn traces() -> Result<bool, String> {
 
 /// What holds the commands of runs: as the configuration says, and away from what is the gateway's own.
 pub fn sandbox(config: &Config) -> Sandbox {
-    let around = rules::surroundings(config);
+    let around = rules::surroundings(&config.places());
     let paths = |texts: Vec<String>| texts.into_iter().map(PathBuf::from).collect();
     Sandbox::new(config.sandbox.clone(), paths(around.protected), paths(around.unreadable))
 }

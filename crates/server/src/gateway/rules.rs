@@ -17,7 +17,8 @@ use super::{
 };
 use crate::{
     agent_gate::{DOOR, Tools},
-    config::{self, Accounts, Case, Config, Errors, Known, Permissions, Person},
+    chats,
+    config::{self, Accounts, Case, Config, Errors, Known, Permissions, Person, Places},
     gsv, paths,
     strangers::strangers,
 };
@@ -34,6 +35,8 @@ pub struct Household {
     /// From where people can answer; none where this is not known.
     accounts: Option<Accounts>,
     surroundings: Surroundings,
+    /// Where runs of the gateway's own begin; empty where this is not known.
+    pub(super) workspace: String,
 }
 
 impl Household {
@@ -48,7 +51,8 @@ impl Household {
             agents,
             people: Some(config.people.clone()),
             accounts: Some(accounts),
-            surroundings: surroundings(config),
+            surroundings: surroundings(&config.places()),
+            workspace: workspace(&config.places()),
         }
     }
 }
@@ -62,9 +66,11 @@ impl Household {
 
 impl From<Known> for Household {
     fn from(known: Known) -> Self {
-        let Known { agents, services, people, accounts } = known;
+        let Known { agents, services, people, accounts, places } = known;
         let tools = Arc::new(house::tools(&services));
-        Self { tools, agents, people, accounts, surroundings: Surroundings::default() }
+        let surroundings = places.as_ref().map_or_else(folders, surroundings);
+        let workspace = places.as_ref().map(workspace).unwrap_or_default();
+        Self { tools, agents, people, accounts, surroundings, workspace }
     }
 }
 
@@ -178,28 +184,39 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
     Ok(Loaded { rules: rules_of(compiled, household), cases, count, warnings, idle })
 }
 
+/// Where the main agent's runs begin.
+fn workspace(places: &Places) -> String {
+    places.agents_dir.join(chats::MAIN).display().to_string()
+}
+
+/// The folders with a meaning of whoever runs this.
+fn folders() -> Surroundings {
+    Surroundings {
+        home: std::env::var("HOME").ok(),
+        temporary: vec![std::env::temp_dir().display().to_string(), "/tmp".to_owned(), "/var/tmp".to_owned()],
+        ..Surroundings::default()
+    }
+}
+
 /// Where the gateway's own files lie: what no run may write, and what none may read.
-pub(super) fn surroundings(config: &Config) -> Surroundings {
-    let folder = &config.storage.folder;
+pub(super) fn surroundings(places: &Places) -> Surroundings {
+    let folder = &places.storage.folder;
     let whole = [folder.clone()];
-    let own = own_files(&config.storage.log);
+    let own = own_files(&places.storage.log);
     // The workspaces may lie in the data directory.
-    let data: &[PathBuf] = if config.agents_dir.starts_with(folder) { &own } else { &whole };
-    let rules = [config.permissions.clone()].into_iter().chain(config.file.clone());
+    let data: &[PathBuf] = if places.agents_dir.starts_with(folder) { &own } else { &whole };
+    let rules = [places.permissions.clone()].into_iter().chain(places.file.clone());
     // What every agent is told of is nobody's to write.
-    let skills = gsv::skills(&config.agents_dir);
-    let keys = config.gateway.tls.iter().map(|tls| tls.key.clone());
+    let skills = gsv::skills(&places.agents_dir);
+    let keys = places.key.iter().cloned();
     let texts = |paths: &mut dyn Iterator<Item = PathBuf>| {
         let whole = paths.map(|path| std::path::absolute(&path).unwrap_or(path));
         whole.flat_map(paths::both).map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>()
     };
     Surroundings {
-        home: std::env::var("HOME").ok(),
-        temporary: vec![std::env::temp_dir().display().to_string(), "/tmp".to_owned(), "/var/tmp".to_owned()],
         protected: texts(&mut data.iter().cloned().chain(rules.clone()).chain(keys.clone()).chain([skills])),
-        unreadable: texts(&mut data.iter().cloned().chain(config.file.clone()).chain(keys)),
-        door: None,
-        realm: None,
+        unreadable: texts(&mut data.iter().cloned().chain(places.file.clone()).chain(keys)),
+        ..folders()
     }
 }
 
@@ -261,6 +278,7 @@ mod tests {
             people: None,
             accounts: None,
             surroundings: Surroundings::default(),
+            workspace: String::new(),
         }
     }
 

@@ -5,13 +5,14 @@
 use std::fmt;
 
 use countersign_core::{
-    Whereabouts,
+    Whereabouts, call,
     engine::Rules,
     id::SessionId,
     policy::{self, Action, Constraints, Grants, Layers, Near, Subject, Verdict},
     time::Millis,
     tool::Effect,
 };
+use countersign_runtime::tools::Registry;
 use serde_json::{Map, Value};
 
 pub use super::explained::kept_off;
@@ -157,18 +158,45 @@ pub(crate) fn explain_under(
     Ok(Explained { subject, verdict, near })
 }
 
-/// What policy would be asked. The tools of nodes are those of runs, whoever is said to ask: nobody else has them.
+/// What policy would be asked. The tools of nodes are those of runs, whoever is said to ask: nobody else has them. So are those of runs
+/// themselves, but where an agent is named that is on no run.
 fn subject(household: &Household, agent: &str, tool: String, arguments: Map<String, Value>) -> Result<Subject, String> {
     let is_services = household.tools.contains_key(&tool);
     let is_ours = gsv::native_tools().contains(&tool.as_str());
+    let of_run = || of_run(household, &tool, &arguments).filter(|_| !is_services && agent == DEFAULT_AGENT);
     match gsv::supposed(&tool, &arguments).filter(|_| !is_services && !is_ours) {
-        None => agent_gate::subject(&household.tools, agent, tool, arguments),
+        None => {
+            of_run().map_or_else(|| agent_gate::subject(&household.tools, agent, tool.clone(), arguments.clone()), Ok)
+        }
         Some(content) => {
             let session = SessionId::new("trial");
             let place = Whereabouts { session: &session, door: Some(gsv::DOOR), cwd: "", folder: "" };
             Ok(countersign_core::subject_at(place, &content, Effect::Changes))
         }
     }
+}
+
+/// What policy would be asked about a tool of the gateway's own runs; `None` if they have none of this name.
+pub(crate) fn of_run(household: &Household, tool: &str, arguments: &Map<String, Value>) -> Option<Subject> {
+    let registry = Registry::standard();
+    let spec = registry.specs().find(|spec| spec.name == tool)?;
+    let content = call::Content {
+        pins: None,
+        tool: tool.into(),
+        tool_call_id: "".into(),
+        arguments: arguments.clone(),
+        intent: None,
+        signature: spec.signature_of(arguments),
+        named: spec.signature.iter().map(|name| (*name).to_owned()).collect(),
+        class: None,
+        shell: None,
+        problem: None,
+        request: None,
+    };
+    let (session, workspace) = (SessionId::new("trial"), &household.workspace);
+    let place = Whereabouts { session: &session, door: Some("console"), cwd: workspace, folder: workspace };
+    let effect = if spec.effect == Effect::Reads { Effect::Reads } else { Effect::Changes };
+    Some(countersign_core::subject_at(place, &content, effect))
 }
 
 /// What rules alone make of a subject.

@@ -1,0 +1,51 @@
+//! Where a gateway has what is its own.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    at::At,
+    load, location,
+    settings::{Config, Flags, Storage},
+};
+
+/// Where a gateway has what is its own, and no command's to touch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// The file of the configuration.
+    pub file: Option<PathBuf>,
+    /// The file of the rules.
+    pub permissions: PathBuf,
+    /// The data directory and the log.
+    pub storage: Storage,
+    /// The folder of the workspaces.
+    pub agents_dir: PathBuf,
+    /// The private key of the certificate.
+    pub key: Option<PathBuf>,
+}
+
+impl Places {
+    /// As the file at `path` says; a value that cannot be read counts as absent.
+    pub(super) fn read(root: &At<'_>, path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Self {
+        let storage = location::storage(&root.at("storage"), Some(path), &Flags::default(), environment);
+        Self {
+            file: Some(path.to_owned()),
+            permissions: path.parent().unwrap_or_else(|| Path::new("")).join("permissions.yaml"),
+            agents_dir: root.at("agents_dir").path().unwrap_or_else(|| storage.folder.join("agents")),
+            key: load::tls(&root.at("gateway").at("tls")).map(|tls| tls.key),
+            storage,
+        }
+    }
+}
+
+impl Config {
+    /// Where this gateway has what is its own.
+    pub fn places(&self) -> Places {
+        Places {
+            file: self.file.clone(),
+            permissions: self.permissions.clone(),
+            storage: self.storage.clone(),
+            agents_dir: self.agents_dir.clone(),
+            key: self.gateway.tls.as_ref().map(|tls| tls.key.clone()),
+        }
+    }
+}
