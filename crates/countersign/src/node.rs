@@ -2,6 +2,7 @@
 
 mod address;
 mod calls;
+mod greeting;
 mod hello;
 mod journal;
 mod line;

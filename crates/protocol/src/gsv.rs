@@ -13,6 +13,7 @@ mod echo;
 mod fault;
 mod fields;
 pub mod frame;
+pub mod greeting;
 pub mod heartbeat;
 pub mod key;
 pub mod message;

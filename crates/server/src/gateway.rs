@@ -247,7 +247,7 @@ pub async fn serve(
         telegram: telegram.as_ref().map(|telegram| -> Reporter { Arc::new(telegram.reporter()) }),
         address: format!("{}://{}", port.scheme(), shown(&config.gateway.host, bound)),
     });
-    let peers = gsv::Door::open(&site, &wings, &rooms).await.map_err(|error| match error {
+    let peers = gsv::Door::open(&site, bound.port(), &wings, &rooms).await.map_err(|error| match error {
         gsv::OpenError::Secrets(error) => ServeError::Secrets(error.to_string()),
         gsv::OpenError::Closing => ServeError::Lost,
     })?;

@@ -10,6 +10,7 @@ mod config;
 mod connection;
 mod delivery;
 mod dispatch;
+mod greeter;
 mod host;
 mod load;
 mod native;
@@ -90,6 +91,7 @@ pub struct Door {
     automation: automation::Automation,
     /// The tools of nodes.
     toolbox: nodes::Toolbox,
+    greeter: greeter::Greeter,
     nodes: nodes::Nodes,
     /// Events for every client. Each connection takes them at its own pace.
     told: broadcast::Sender<Arc<Told>>,
@@ -99,11 +101,16 @@ pub struct Door {
 }
 
 impl Door {
-    /// Opens the door on a gateway.
+    /// Opens the door on a gateway that listens at `port`.
     ///
     /// # Errors
     /// If secrets that were set cannot be read, or the gateway closes.
-    pub(crate) async fn open(site: &Arc<Site>, wings: &Wings, rooms: &Arc<Workrooms>) -> Result<Arc<Self>, OpenError> {
+    pub(crate) async fn open(
+        site: &Arc<Site>,
+        port: u16,
+        wings: &Wings,
+        rooms: &Arc<Workrooms>,
+    ) -> Result<Arc<Self>, OpenError> {
         let settings = Arc::new(Settings::of(&site.config)?);
         settings.follow(&site.handle).await.ok_or(OpenError::Closing)?;
         let door = Arc::new(Self {
@@ -117,6 +124,7 @@ impl Door {
             networks: channels::Networks::default(),
             automation: automation::Automation::default(),
             toolbox: nodes::Toolbox::default(),
+            greeter: greeter::Greeter::beside(port),
             nodes: nodes::Nodes::default(),
             told: broadcast::Sender::new(BEHIND),
             listeners: AtomicUsize::new(0),
@@ -170,9 +178,14 @@ impl Door {
         self.wrong.lock().is_limited(from, self.site.clock.now())
     }
 
-    /// Serves one connection to its end.
-    pub(crate) fn serve(self: Arc<Self>, socket: WebSocket, guest: Guest) -> impl Future<Output = ()> {
-        connection::serve(self, Box::new(socket), guest)
+    /// Serves one connection to its end. `word` is what it showed that a node of this machine is given.
+    pub(crate) fn serve(
+        self: Arc<Self>,
+        socket: WebSocket,
+        guest: Guest,
+        word: Option<String>,
+    ) -> impl Future<Output = ()> {
+        connection::serve(self, Box::new(socket), guest, word)
     }
 
     /// Has every connection close; peers come back.

@@ -161,6 +161,7 @@ async fn websockets(State(doors): State<Arc<Doors>>, request: Request, next: Nex
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     let is_peers = request.uri().path() == PEERS;
+    let word = request.headers().get(gsv::greeting::HEADER).and_then(|word| word.to_str().ok()).map(str::to_owned);
     // Where nobody has to show anything a page of another program on this machine would have all of the door.
     let is_strange = is_peers && !doors.gsv.asks_for_token() && !doors.hosts.is_own_page(&request);
     let upgrade = match WebSocketUpgrade::from_request(request, &()).await {
@@ -184,7 +185,7 @@ async fn websockets(State(doors): State<Arc<Doors>>, request: Request, next: Nex
             .max_frame_size(gsv::LARGEST_FRAME)
             .read_buffer_size(GSV_BUFFER)
             .on_upgrade(move |socket| {
-                let serving = door.serve(socket, guest);
+                let serving = door.serve(socket, guest, word);
                 async move {
                     let _open = open::GSV.held();
                     serving.await;

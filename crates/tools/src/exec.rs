@@ -11,6 +11,7 @@ pub(crate) mod descendants;
 mod first_to_go;
 pub(crate) mod frame;
 mod input;
+mod mark;
 pub(crate) mod namespace;
 mod pinned;
 mod script;
@@ -24,7 +25,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-pub use acting::{acting, acts, doors};
+pub use acting::{acting, acts, is_door};
 pub(crate) use script::quote;
 pub(crate) use wards::spawn;
 pub use wards::{bury, take_in};
@@ -67,7 +68,7 @@ pub fn has_begun() -> bool {
 /// Is the exec child. To be called before anything else in the process: it starts no runtime and needs no
 /// configuration.
 pub fn child_main() -> ExitCode {
-    match child::serve() {
+    match mark::put_on().and_then(|()| child::serve()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(%error, "the exec child gave up");

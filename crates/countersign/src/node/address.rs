@@ -51,6 +51,13 @@ impl Address {
         };
         Ok(Self { url: uri.to_string(), connector })
     }
+
+    /// The port that it names or means.
+    pub(crate) fn port(&self) -> u16 {
+        let uri: Option<Uri> = self.url.parse().ok();
+        let usual = if self.url.starts_with("wss:") { 443 } else { 80 };
+        uri.and_then(|uri| uri.port_u16()).unwrap_or(usual)
+    }
 }
 
 /// Reads the address, with the door behind it if it names none.

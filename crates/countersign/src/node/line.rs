@@ -4,18 +4,19 @@
 
 use std::{fmt, time::Duration};
 
-use countersign_protocol::gsv::{Fault, Incoming, LARGEST_FRAME, Method, close, code, frame, read};
+use countersign_protocol::gsv::{Fault, Incoming, LARGEST_FRAME, Method, close, code, frame, greeting::HEADER, read};
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async_tls_with_config,
     tungstenite::{
         Error, Message,
+        client::IntoClientRequest as _,
         protocol::{CloseFrame, WebSocketConfig, frame::coding::CloseCode},
     },
 };
 
-use super::{address::Address, hello::Hello};
+use super::{address::Address, greeting, hello::Hello};
 
 /// How long it may take to reach the gateway.
 const REACH: Duration = Duration::from_secs(30);
@@ -85,8 +86,14 @@ pub(crate) async fn connect(address: &Address, hello: &Hello, token: Option<&str
         .write_buffer_size(4096)
         .max_message_size(Some(LARGEST_FRAME))
         .max_frame_size(Some(LARGEST_FRAME));
-    let reaching = connect_async_tls_with_config(url, Some(config), true, Some(connector.clone()));
     let away = |why: &dyn fmt::Display| Refused::Away(format!("{url}: {why}"));
+    let mut request = url.as_str().into_client_request().map_err(|error| away(&error))?;
+    if let Some(word) = greeting::word(address.port()).await
+        && let Ok(word) = word.parse()
+    {
+        request.headers_mut().insert(HEADER, word);
+    }
+    let reaching = connect_async_tls_with_config(request, Some(config), true, Some(connector.clone()));
     let reached = timeout(REACH, reaching).await.map_err(|_| away(&"nobody answers"))?;
     let (stream, _) = reached.map_err(|error| match error {
         Error::Http(answer) => {

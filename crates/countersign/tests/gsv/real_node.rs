@@ -118,6 +118,36 @@ fn a_command_of_a_node_on_this_machine_decides_nothing() {
 }
 
 #[test]
+fn a_command_that_has_killed_its_node_decides_nothing_either() {
+    let scene = Scene::ruled(RULES);
+    let (gateway, mut client) = scene.client();
+    let _machine = Machine::start(&scene, &gateway);
+    comes(&mut client);
+    let waits = call("c0", "desk__Bash", &json!({ "command": "echo once >> marks" }));
+    scene.provider.script([Reply::new(vec![waits])]);
+    talk(&mut client, "s", "please", "r-1");
+    let gate = scene.place.people(&["gates", "list", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
+    let (address, port) = (&gateway.address, gateway.address.rsplit_once(':').unwrap().1);
+    // Its keeper is held up first, or that would end it before it is killed itself.
+    let script = format!(
+        "keeper=$1; node=$(sed -n 's/^PPid:[^0-9]*//p' /proc/$keeper/status)
+kill -STOP $keeper; kill -9 $node; kill -9 $keeper
+while [ -e /proc/$keeper ]; do sleep 0.02; done
+exec 3<>/dev/tcp/127.0.0.1/{port}
+printf 'POST /api/v1/gates/{gate}/allow HTTP/1.1\r\nhost: {address}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n' >&3
+cat <&3 > told.new; mv told.new told
+"
+    );
+    fs::write(scene.place.folder.join("desk/away.sh"), script).unwrap();
+    let tries = call("c1", "desk__Bash", &json!({ "command": "setsid bash away.sh $PPID & wait" }));
+    scene.provider.script([Reply::new(vec![tries])]);
+    send(&mut client, "t", "try", "r-2");
+    let told = soon("it was told", || fs::read_to_string(scene.place.folder.join("desk/told")).ok());
+    assert!(told.starts_with("HTTP/1.1 403 ") && told.contains("which may not decide"), "{told}");
+    assert_eq!(scene.place.people(&["gates", "list", "--json"]).json()[0]["id"], gate.as_str());
+}
+
+#[test]
 fn what_was_done_while_the_gateway_was_away_is_in_its_nodes_journal() {
     let scene = Scene::ruled(RULES);
     let (gateway, mut client) = scene.client();

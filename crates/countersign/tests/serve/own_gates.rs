@@ -1,6 +1,6 @@
 //! Nobody answers their own gate: commands that an agent runs are refused wherever people answer.
 
-use std::fs;
+use std::{fs, os::unix::process::CommandExt as _, path::Path, process::Command};
 
 use serde_json::{Value, json};
 
@@ -128,7 +128,7 @@ fn a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can() 
     fs::write(room.join("away.sh"), away).unwrap();
     run(&place, &gateway, "setsid bash away.sh $PPID $$ & wait");
     let pid = soon("that it began", || fs::read_to_string(room.join("away.pid")).ok());
-    let at = std::path::Path::new("/proc").join(pid.trim());
+    let at = Path::new("/proc").join(pid.trim());
     soon("that it has ended, and somebody waited for it", || (!at.exists()).then_some(()));
     assert_eq!(fs::read_to_string(place.folder.join("permissions.yaml")).unwrap(), rules);
     // Had one of them counted, this would come too late. Shells of runs are still there.
@@ -139,4 +139,39 @@ fn a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can() 
     agent.request(2, "turn", json!({ "thing": "window" }));
     place.allow(&place.gate());
     assert_eq!(agent.reply(&json!(2))["result"]["status"], "executed");
+}
+
+#[test]
+fn what_a_wrapper_started_before_it_became_the_gateway_is_nobodys_command() {
+    let place = place();
+    let mut wrapper = Command::new("bash");
+    let usual = place.command();
+    wrapper.envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(&place.folder);
+    // It stays until it is told what to ask for, and then asks over the port.
+    let script =
+        "(until [ -e ask ]; do sleep 0.02; done; . ./ask) & echo $! > side; exec \"$0\" serve --config config.yaml";
+    wrapper.args(["-c", script]).arg(env!("CARGO_BIN_EXE_countersign"));
+    wrapper.process_group(0);
+    let gateway = Gateway::spawn(wrapper);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", json!({ "thing": "door" }));
+    let gate = place.gate();
+    // An exec child ends, and one of its commands lives on in its shell.
+    let room = place.folder.join("rooms/main");
+    run(&place, &gateway, "kill -9 $PPID");
+    run(&place, &gateway, "echo there > there");
+    assert!(room.join("there").exists());
+    let side = fs::read_to_string(place.folder.join("side")).unwrap();
+    assert!(Path::new("/proc").join(side.trim()).join("cwd").exists(), "it was killed");
+    let port = gateway.address.rsplit_once(':').unwrap().1;
+    place.write(
+        "ask.new",
+        &format!(
+            "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'POST /api/v1/gates/{gate}/allow HTTP/1.1\\r\\nhost: 127.0.0.1\\r\\ncontent-length: 0\\r\\nconnection: close\\r\\n\\r\\n' >&3; cat <&3 > told.new; mv told.new told\n"
+        ),
+    );
+    fs::rename(place.folder.join("ask.new"), place.folder.join("ask")).unwrap();
+    let told = soon("it was told", || fs::read_to_string(place.folder.join("told")).ok());
+    assert!(told.starts_with("HTTP/1.1 200 "), "{told}");
+    assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
 }

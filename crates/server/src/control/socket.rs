@@ -101,14 +101,13 @@ impl Control {
                 if !may_enter(peer.uid(), own, &others) {
                     continue;
                 }
-                // Neither may it see what others wait for.
-                if !listen::peer::may_decide(peer.pid()) {
-                    tokio::spawn(refuse(stream));
-                    continue;
-                }
                 let caller = Caller { by: principal(peer.uid()), may_attach: may_enter(peer.uid(), own, &[]) };
                 let (hall, levels) = (Arc::clone(&hall), Arc::clone(&levels));
                 tokio::spawn(async move {
+                    // Neither may it see what others wait for.
+                    if !listen::peer::may_decide(peer.pid()).await {
+                        return drop(refuse(stream).await);
+                    }
                     // A client that goes away in the middle needs no answer.
                     let _ = serve(stream, &hall, &levels, &caller).await;
                 });

@@ -170,7 +170,7 @@ async fn take(listener: UnixListener, us: u32, said: Arc<Said>, lines: mpsc::Sen
                 continue;
             }
         };
-        if !may_enter(&stream, us) {
+        if !may_enter(&stream, us).await {
             continue;
         }
         let gone = CancellationToken::new();
@@ -209,7 +209,8 @@ async fn arrive(number: u64, said: &Said, lines: &mpsc::Sender<FromClients>) -> 
 
 /// Whether somebody is the socket's own user, or root, and none of the commands that the agent runs: these could answer for
 /// the host.
-fn may_enter(stream: &UnixStream, us: u32) -> bool {
+async fn may_enter(stream: &UnixStream, us: u32) -> bool {
     let peer: io::Result<_> = stream.peer_cred();
-    peer.is_ok_and(|peer| (peer.uid() == us || peer.uid() == 0) && peer::may_decide(peer.pid()))
+    let Ok(peer) = peer else { return false };
+    (peer.uid() == us || peer.uid() == 0) && peer::may_decide(peer.pid()).await
 }

@@ -7,10 +7,13 @@ use std::{
 };
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
-use countersign_protocol::gsv::{
-    self as wire, Fault, Id, Incoming, LARGEST_FRAME, Method, NODE_PAUSE_MS, Request, close, code,
-    connect::{Connect, HelloOk, Mode},
-    frame, method,
+use countersign_protocol::{
+    Json,
+    gsv::{
+        self as wire, Fault, Id, Incoming, LARGEST_FRAME, Method, NODE_PAUSE_MS, Request, close, code,
+        connect::{Connect, HelloOk, Mode},
+        frame, method,
+    },
 };
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
@@ -56,9 +59,9 @@ type Work = BoxFuture<'static, Utf8Bytes>;
 
 /// Serves a peer. What it costs while nothing happens is little: what is needed for a moment only is not part of this future,
 /// and the socket is where it does not count once for each that hands it on.
-pub(super) async fn serve(door: Arc<Door>, mut socket: Box<WebSocket>, guest: Guest) {
+pub(super) async fn serve(door: Arc<Door>, mut socket: Box<WebSocket>, guest: Guest, word: Option<String>) {
     let shown = {
-        let handshake = Box::pin(handshake(&door, &mut socket, &guest));
+        let handshake = Box::pin(handshake(&door, &mut socket, (&guest, word)));
         tokio::select! {
             shown = handshake => shown,
             () = guest.place.lost() => Err(End::close(close::RESTART, "too many connections")),
@@ -91,17 +94,36 @@ async fn say_goodbye(socket: &mut WebSocket, end: &End) {
     }
 }
 
-/// Waits until the peer has connected. Whatever it asks for before is answered, and only a wrong token ends it.
 /// Whether somebody may come as this. What a node or a network says would be heard in its name; a client is looked at when it acts.
-async fn may_come(mode: Mode, guest: &Guest) -> bool {
+async fn may_come(door: &Door, mode: Mode, (guest, word): (&Guest, Option<&str>)) -> bool {
     match mode {
         Mode::Client => true,
-        Mode::Node => guest.peer.may_be_node().await,
-        Mode::Channel => guest.peer.may_decide().await,
+        // It lets nobody of its user look into it, but for root.
+        Mode::Node if word.is_some_and(|word| door.greeter.gave(word)) => true,
+        Mode::Node | Mode::Channel => guest.peer.may_decide().await,
     }
 }
 
-async fn handshake(door: &Arc<Door>, socket: &mut WebSocket, guest: &Guest) -> Result<(Id, Connect), End> {
+/// What somebody connects as, who may.
+async fn admitted(door: &Door, (guest, word): (&Guest, Option<&str>), params: Option<&Json>) -> Result<Connect, Fault> {
+    let read = || Connect::read(params, |token| door.trusts(token, guest.from.ip()));
+    let connect = read()?;
+    if connect.mode() == Mode::Client {
+        return Ok(connect);
+    }
+    if !may_come(door, connect.mode(), (guest, word)).await {
+        return Err(Fault::new(code::FORBIDDEN, listen::peer::REFUSED));
+    }
+    // There may be another token by now.
+    read()
+}
+
+/// Waits until the peer has connected. Whatever it asks for before is answered, and only a wrong token ends it.
+async fn handshake(
+    door: &Arc<Door>,
+    socket: &mut WebSocket,
+    (guest, word): (&Guest, Option<String>),
+) -> Result<(Id, Connect), End> {
     let from = guest.from.ip();
     let mut closing = door.closing.subscribe();
     let until = Instant::now() + HANDSHAKE;
@@ -114,10 +136,7 @@ async fn handshake(door: &Arc<Door>, socket: &mut WebSocket, guest: &Guest) -> R
         let told = match wire::receive(&text) {
             Incoming::Request { id, method, params } => match method::dispatch(&method, None) {
                 Err(fault) => frame::refusal(&id, &fault),
-                Ok(_) => match Connect::read(params.as_ref(), |token| door.trusts(token, from)) {
-                    Ok(connect) if !may_come(connect.mode(), guest).await => {
-                        frame::refusal(&id, &Fault::new(code::FORBIDDEN, listen::peer::REFUSED))
-                    }
+                Ok(_) => match admitted(door, (guest, word.as_deref()), params.as_ref()).await {
                     Ok(connect) => return Ok((id, connect)),
                     Err(fault) => {
                         let is_over = fault.code == code::UNAUTHORIZED;
@@ -436,7 +455,7 @@ fn connection_id() -> String {
 mod tests {
     use super::serve;
 
-    fn size_of_future<A, B, C, F: Future>(_: impl Fn(A, B, C) -> F) -> usize {
+    fn size_of_future<A, B, C, D, F: Future>(_: impl Fn(A, B, C, D) -> F) -> usize {
         size_of::<F>()
     }
 

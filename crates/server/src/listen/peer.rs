@@ -7,6 +7,7 @@
 
 mod holder;
 mod socket;
+mod users;
 
 use std::{
     collections::BTreeSet,
@@ -17,19 +18,24 @@ use std::{
 };
 
 use countersign_runtime::tools::exec;
-use holder::holder;
-use nix::unistd::{geteuid, getpid};
+use holder::{Among, holder};
+use nix::{
+    ifaddrs::getifaddrs,
+    unistd::{geteuid, getpid},
+};
 use socket::{Socket, find};
 use tokio::sync::{OnceCell, Semaphore};
 
 /// What whoever is refused is told.
-pub(crate) const REFUSED: &str = "This comes from a command of an agent, which may not decide";
+pub(crate) const REFUSED: &str = "This comes from a command of an agent, which may not decide, or from a program of this machine that \
+    the gateway cannot look into, such as a tunnel of its own user: `countersign gates` can decide";
 
-/// The other end of a TCP connection. It is looked at when that matters, and once. One without addresses decides nothing.
+/// The other end of a TCP connection. It is looked at when that matters, until it may decide. One without addresses decides nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peer {
     ends: Option<(SocketAddr, SocketAddr)>,
-    may_decide: Arc<OnceCell<bool>>,
+    /// A refusal is not kept: it may come of what is over soon, such as descriptors that lack.
+    may_decide: Arc<OnceCell<()>>,
 }
 
 impl Peer {
@@ -41,44 +47,48 @@ impl Peer {
     /// Whether it is none of the commands that agents run.
     pub(crate) async fn may_decide(&self) -> bool {
         let Some((theirs, ours)) = self.ends else { return false };
-        *self.may_decide.get_or_init(|| in_turn(move || look(theirs, ours))).await
-    }
-
-    /// Whether it is none of the commands that agents run, or may be a node of ours: those let nobody see what they have open, but for
-    /// root. What a node says decides nothing.
-    pub(crate) async fn may_be_node(&self) -> bool {
-        let Some((theirs, ours)) = self.ends else { return false };
-        self.may_decide().await || in_turn(move || may_be_a_doors(theirs, ours)).await
+        let look = || async move {
+            if looked(move || look(theirs, ours, Among::Known)).await {
+                return Ok(());
+            }
+            // All are gone through for one after the other: many who connect at once have one processor busy, and keep nobody
+            // waiting who was seen before.
+            let turn = TURN.acquire().await.map_err(drop)?;
+            let look = move || {
+                // Also where nobody waits for it any more.
+                let _turn = turn;
+                look(theirs, ours, Among::All)
+            };
+            if looked(look).await { Ok(()) } else { Err(()) }
+        };
+        self.may_decide.get_or_try_init(look).await.is_ok()
     }
 }
 
 /// Whether whoever connected to a local socket is none of the commands that agents run. `pid` is as the system says it.
-pub(crate) fn may_decide(pid: Option<i32>) -> bool {
-    match pid {
+pub(crate) async fn may_decide(pid: Option<i32>) -> bool {
+    looked(move || match pid {
         // It is in no namespace of ours, and so none of ours.
         Some(0) => true,
         Some(pid) if exec::acts(pid) == Some(false) => true,
         // Who has gone is one of them only if there is one.
         Some(_) | None => exec::acting().is_empty(),
-    }
+    })
+    .await
 }
 
-/// Looks on a thread of its own, one after the other: many who connect at once have one processor busy, and each look learns from the
-/// one before. What cannot be found out is none.
-async fn in_turn(look: impl FnOnce() -> bool + Send + 'static) -> bool {
-    static TURN: Semaphore = Semaphore::const_new(1);
-    let Ok(turn) = TURN.acquire().await else { return false };
-    let look = move || {
-        // Also where nobody waits for it any more.
-        let _turn = turn;
-        look()
-    };
+/// Held while all processes are gone through.
+static TURN: Semaphore = Semaphore::const_new(1);
+
+/// Looks on a thread of its own. What cannot be found out is none.
+async fn looked(look: impl FnOnce() -> bool + Send + 'static) -> bool {
     tokio::task::spawn_blocking(look).await.unwrap_or(false)
 }
 
-fn look(theirs: SocketAddr, ours: SocketAddr) -> bool {
+fn look(theirs: SocketAddr, ours: SocketAddr, among: Among) -> bool {
     let socket = match find(theirs, ours) {
         Ok(Some(socket)) => socket,
+        _ if among == Among::Known => return false,
         // It is elsewhere, or was here and has gone.
         Ok(None) => return !is_of_this_machine(theirs) || exec::acting().is_empty(),
         Err(error) => {
@@ -87,36 +97,24 @@ fn look(theirs: SocketAddr, ours: SocketAddr) -> bool {
         }
     };
     let wanted = format!("socket:[{}]", socket.inode);
-    is_a_persons(socket, geteuid().as_raw(), &wanted)
+    is_a_persons(socket, geteuid().as_raw(), &wanted, among)
         && find(theirs, ours).is_ok_and(|found| found.is_some_and(|found| found.inode == socket.inode))
 }
 
 /// Whether somebody has a socket of this machine open who acts for no agent, as far as a process of the user `us` can tell.
-fn is_a_persons(socket: Socket, us: u32, wanted: &str) -> bool {
-    // A command's socket has the command's user, which is ours unless we are root, who can become anybody.
-    if us != 0 && socket.user != us {
-        return socket.inode != 0 && is_open_in_none(&exec::acting(), socket, wanted);
+fn is_a_persons(socket: Socket, us: u32, wanted: &str, among: Among) -> bool {
+    // A command's socket has the command's user: ours unless we are root, who can become anybody, or one that our user may become.
+    if us != 0 && socket.user != us && !users::may_be_a_commands(socket.user) {
+        return among == Among::All && socket.inode != 0 && is_open_in_none(&exec::acting(), socket, wanted);
     }
-    match holder(wanted) {
+    match holder(wanted, among) {
         // Its own connections are those of commands.
         Some(pid) if pid == getpid().as_raw() => !exec::has_begun(),
         Some(pid) => exec::acts(pid) == Some(false),
         // It is open in none while it is on its way from one process to another, and in none that we can see if that is in another
         // namespace or lets nobody look. Without a command there is nobody whom this could be.
-        None => exec::acting().is_empty(),
+        None => among == Among::All && exec::acting().is_empty(),
     }
-}
-
-/// Whether a node or another door of ours that lets nobody look may have the other end of a connection open.
-fn may_be_a_doors(theirs: SocketAddr, ours: SocketAddr) -> bool {
-    let Ok(Some(socket)) = find(theirs, ours) else { return false };
-    let wanted = format!("socket:[{}]", socket.inode);
-    let denies = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-    let is_hidden = |pid: &i32| fs::read_dir(format!("/proc/{pid}/fd")).is_err_and(denies);
-    socket.inode != 0
-        && exec::doors().iter().any(is_hidden)
-        && holder(&wanted).is_none()
-        && is_open_in_none(&exec::acting(), socket, &wanted)
 }
 
 /// Whether none of these has a socket open.
@@ -133,7 +131,26 @@ fn is_of_this_machine(address: SocketAddr) -> bool {
     };
     own.set_port(0);
     // Only this answer says that no interface has it. Any other failure, such as no descriptors left, says nothing.
-    UdpSocket::bind(own).map_or_else(|error| error.kind() != io::ErrorKind::AddrNotAvailable, |_| true)
+    let is_taken = UdpSocket::bind(own).map_or_else(|error| error.kind() != io::ErrorKind::AddrNotAvailable, |_| true);
+    // Where any address can be bound, as behind some load balancers, that says nothing either.
+    is_taken && (!is_any_bound(own) || has_interface(own.ip()))
+}
+
+fn is_any_bound(address: SocketAddr) -> bool {
+    let version = if address.is_ipv4() { "ipv4" } else { "ipv6" };
+    let said = fs::read_to_string(format!("/proc/sys/net/{version}/ip_nonlocal_bind"));
+    said.is_ok_and(|said| said.trim() != "0")
+}
+
+/// Whether an interface has an address; also where that cannot be found out.
+fn has_interface(address: IpAddr) -> bool {
+    let Ok(all) = getifaddrs() else { return true };
+    address.is_loopback()
+        || all.filter_map(|one| one.address).any(|one| {
+            let v4 = one.as_sockaddr_in().map(|found| IpAddr::V4(found.ip()));
+            let v6 = one.as_sockaddr_in6().map(|found| IpAddr::V6(found.ip()));
+            v4.or(v6) == Some(address)
+        })
 }
 
 /// Whether a process has a socket open, in any of its threads; and if it does not let that be seen, whether it could.
@@ -185,7 +202,7 @@ mod tests {
     use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
     use tokio::{io::AsyncWriteExt as _, net::TcpSocket};
 
-    use super::{Peer, find, holds, is_a_persons, is_of_this_machine, look};
+    use super::{Among, Peer, find, holds, is_a_persons, is_of_this_machine, look};
 
     /// A command that runs below this process until it is dropped.
     struct Command(std::process::Child);
@@ -235,7 +252,7 @@ mod tests {
             let mut heard = vec![0; said.len()];
             server.read_exact(&mut heard).unwrap();
             assert_eq!(find(theirs, ours).unwrap(), None, "{ip}");
-            assert!(!look(theirs, ours), "{ip}");
+            assert!(!look(theirs, ours, Among::All), "{ip}");
         }
     }
 
@@ -246,7 +263,7 @@ mod tests {
         for elsewhere in ["198.51.100.7:4000", "[::ffff:198.51.100.7]:4000"] {
             let elsewhere = elsewhere.parse().unwrap();
             assert!(!is_of_this_machine(elsewhere), "{elsewhere}");
-            assert!(look(elsewhere, "127.0.0.1:1".parse().unwrap()), "{elsewhere}");
+            assert!(look(elsewhere, "127.0.0.1:1".parse().unwrap(), Among::All), "{elsewhere}");
         }
         for here in ["127.0.0.1:4000", "127.3.2.1:4000", "[::ffff:127.0.0.1]:4000"] {
             assert!(is_of_this_machine(here.parse().unwrap()), "{here}");
@@ -261,18 +278,18 @@ mod tests {
         let (server, theirs) = listener.accept().unwrap();
         let ours = server.local_addr().unwrap();
         // This process has begun no command here, and so is somebody.
-        assert!(look(theirs, ours));
+        assert!(look(theirs, ours, Among::All));
         let (here, _there) = UnixStream::pair().unwrap();
         let given = [client.as_raw_fd()];
         let given = [ControlMessage::ScmRights(&given)];
         sendmsg::<()>(here.as_raw_fd(), &[IoSlice::new(b"x")], &given, MsgFlags::empty(), None).unwrap();
         drop(client);
         let socket = find(theirs, ours).unwrap().unwrap();
-        assert!(socket.inode != 0 && !look(theirs, ours));
+        assert!(socket.inode != 0 && !look(theirs, ours, Among::All));
         // What another user's program opened no command did, unless this one is root.
         let wanted = format!("socket:[{}]", socket.inode);
         for (us, expected) in [(socket.user, false), (0, false), (socket.user + 1, true)] {
-            assert_eq!(is_a_persons(socket, us, &wanted), expected, "{us}");
+            assert_eq!(is_a_persons(socket, us, &wanted, Among::All), expected, "{us}");
         }
     }
 

@@ -2,8 +2,8 @@
 //! an exec child, whoever started that.
 //!
 //! A command can change its own name and arguments, and those of its exec child, and it can kill that. What is above the exec child
-//! takes in what is left and lets no command look into it ([`take_in`](super::take_in)), so all that is below it counts. It must not know
-//! what acting processes may do.
+//! takes in what is left and lets no command look into it ([`take_in`](super::take_in)), so all that is below it counts; and an exec child
+//! has a [`mark`] that all of its commands keep, also if even a node that ran them is gone. It must not know what acting processes may do.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,14 +11,16 @@ use std::{
     fs,
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::Path,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use nix::unistd::Pid;
+use nix::{errno::Errno, sys::signal::kill, unistd::Pid};
 
 use super::{
     Launcher,
-    descendants::{PATIENCE, all, one},
+    descendants::{Process, one, pids},
+    mark,
+    wards::was_before,
 };
 
 /// What our program is told to be when it runs commands for agents.
@@ -28,62 +30,127 @@ const WITH_VALUE: [&[u8]; 2] = [b"--config", b"--data"];
 
 /// All that act for agents, in no order; also what has ended and nobody waited for.
 pub fn acting() -> BTreeSet<i32> {
-    let own = Pid::this().as_raw();
-    let parents: BTreeMap<i32, i32> = all().iter().map(|process| (process.pid, process.parent)).collect();
-    let kinds: BTreeMap<i32, Kind> = parents.keys().map(|pid| (*pid, kind(*pid, own))).collect();
-    let acts = |pid: &i32| {
-        let mut at = *pid;
-        while at > 0 {
-            let kind = kinds.get(&at).copied().unwrap_or(Kind::Other);
-            if kind == Kind::Exec || (kind == Kind::Door && at != *pid) {
-                return true;
-            }
-            // One whose parent ended while all this was read belongs to another parent by now.
-            let Some(parent) = parents.get(&at) else { return acts(*pid).unwrap_or(true) };
-            at = *parent;
-        }
-        false
-    };
-    parents.keys().copied().filter(acts).collect()
+    let mut table = Table::read();
+    let pids: Vec<i32> = table.all.keys().copied().collect();
+    pids.into_iter().filter(|pid| table.acts(*pid)).collect()
 }
 
-/// Other gateways, doors and nodes of ours on this machine that act for no agent themselves.
-pub fn doors() -> Vec<i32> {
-    let own = Pid::this().as_raw();
-    let others = all().into_iter().map(|process| process.pid).filter(|pid| *pid != own);
-    others.filter(|pid| kind(*pid, own) == Kind::Door && acts(*pid) == Some(false)).collect()
+/// Whether a process is a gateway, door or node of ours that acts for no agent itself.
+pub fn is_door(pid: i32) -> bool {
+    kind(pid, Pid::this().as_raw()) == Kind::Door && acts(pid) == Some(false)
 }
 
 /// Whether `pid` acts for an agent. `None` if there is no such process any more.
 pub fn acts(pid: i32) -> Option<bool> {
-    let own = Pid::this().as_raw();
-    let started = Instant::now();
-    'again: while started.elapsed() < PATIENCE {
-        let mut at = pid;
-        while at > 0 {
-            let kind = kind(at, own);
-            if kind == Kind::Exec || (kind == Kind::Door && at != pid) {
-                return Some(true);
-            }
-            let Some(process) = one(at) else {
-                // What lost its parent has another one.
-                if at == pid {
-                    return None;
-                }
-                continue 'again;
-            };
-            at = process.parent;
+    let (own, started) = (Pid::this().as_raw(), Instant::now());
+    loop {
+        match walked(pid, own) {
+            Walk::Says(acts) => return Some(acts),
+            Walk::Gone => return None,
+            Walk::Changing if started.elapsed() >= PATIENCE => return Some(true),
+            Walk::Changing => std::thread::sleep(Duration::from_millis(1)),
         }
-        return Some(false);
     }
-    Some(true)
+}
+
+/// How long somebody above may take to go before that counts as somebody for whom commands run.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What came of looking at all that are above a process.
+enum Walk {
+    Says(bool),
+    Gone,
+    /// Somebody above is going: what is below has another parent then.
+    Changing,
+}
+
+fn walked(pid: i32, own: i32) -> Walk {
+    if mark::is_on(pid) {
+        return Walk::Says(true);
+    }
+    let (mut at, mut child) = (pid, pid);
+    while at > 0 {
+        // What it is told to be comes first: one that ends has lost that, and says then that it ends.
+        let kind = kind(at, own);
+        let is_self = at == pid;
+        let Some(process) = one(at) else {
+            return match kill(Pid::from_raw(at), None) {
+                Err(Errno::ESRCH) if is_self => Walk::Gone,
+                // It is another user's and lets nobody see more, as `/proc` can be set to: none of ours.
+                Err(Errno::EPERM) if !is_self => Walk::Says(false),
+                _ => Walk::Changing,
+            };
+        };
+        if kind == Kind::Exec || (kind == Kind::Door && !is_self && !(at == own && was_before(child))) {
+            return Walk::Says(true);
+        }
+        if process.is_ending && !is_self {
+            return Walk::Changing;
+        }
+        child = at;
+        at = process.parent;
+    }
+    Walk::Says(false)
+}
+
+/// All processes, as they were read one after the other.
+struct Table {
+    own: i32,
+    all: BTreeMap<i32, (Kind, Process)>,
+    /// Whether what is below a process acts, of those that were asked about.
+    below: BTreeMap<i32, bool>,
+}
+
+impl Table {
+    fn read() -> Self {
+        let own = Pid::this().as_raw();
+        // In this order, as in `walked`.
+        let read = |pid| {
+            let kind = if mark::is_on(pid) { Kind::Exec } else { kind(pid, own) };
+            Some((pid, (kind, one(pid)?)))
+        };
+        Self { own, all: pids().into_iter().filter_map(read).collect(), below: BTreeMap::new() }
+    }
+
+    fn acts(&mut self, pid: i32) -> bool {
+        let Some((kind, process)) = self.all.get(&pid) else { return acts(pid).unwrap_or(true) };
+        if *kind == Kind::Exec {
+            return true;
+        }
+        let (mut at, mut child, mut passed) = (process.parent, pid, Vec::new());
+        let acts = loop {
+            if let Some(known) = self.below.get(&at).filter(|_| at != self.own) {
+                break *known;
+            }
+            match self.all.get(&at) {
+                _ if at <= 0 => break false,
+                Some((Kind::Door, process)) if at == self.own && was_before(child) => {
+                    (at, child) = (process.parent, at);
+                    // What was there before is not all that is below.
+                    continue;
+                }
+                Some((Kind::Door | Kind::Exec, _)) => break true,
+                Some((Kind::Other, process)) if !process.is_ending => {
+                    passed.push(at);
+                    (at, child) = (process.parent, at);
+                }
+                // It belongs to another parent by now, or nobody may see who is above.
+                Some(_) | None => {
+                    passed.push(at);
+                    break acts(child).unwrap_or(true);
+                }
+            }
+        };
+        self.below.extend(passed.into_iter().map(|at| (at, acts)));
+        acts
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Runs commands for agents; what is below it acts for them. A person's host starts it, so that it itself does not.
     Door,
-    /// Holds such commands.
+    /// Holds such commands, or is one that is known by its mark.
     Exec,
     Other,
 }

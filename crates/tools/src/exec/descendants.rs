@@ -84,9 +84,13 @@ fn living() -> Vec<Pid> {
 }
 
 pub(super) fn all() -> Vec<Process> {
+    pids().into_iter().filter_map(one).collect()
+}
+
+/// The numbers of all processes that this one may see.
+pub(super) fn pids() -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(one).collect()
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 pub(super) struct Process {
@@ -94,16 +98,21 @@ pub(super) struct Process {
     pub(super) parent: i32,
     session: i32,
     ended: bool,
+    /// It is ending: its arguments are gone by now, and its children will have another parent.
+    pub(super) is_ending: bool,
 }
 
-/// Reads `pid (name) state parent group session …`; the name may hold anything, parentheses too.
+/// Reads `pid (name) state parent group session terminal its-group flags …`; the name may hold anything, parentheses too. `None` for
+/// one that is just let go of: the kernel tells 0 for its parent then, which is nobody's.
 fn parse(pid: i32, stat: &str) -> Option<Process> {
+    const ENDING: u32 = 4;
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut fields = rest.split(' ');
     let ended = matches!(fields.next()?, "Z" | "X");
     let parent = fields.next()?.parse().ok()?;
-    let session = fields.nth(1)?.parse().ok()?;
-    Some(Process { pid, parent, session, ended })
+    let session = fields.nth(1)?.parse().ok().filter(|session| *session >= 0)?;
+    let flags: u32 = fields.nth(2)?.parse().ok()?;
+    Some(Process { pid, parent, session, ended, is_ending: flags & ENDING != 0 })
 }
 
 fn below(root: i32, processes: &[Process]) -> Vec<Pid> {
@@ -133,15 +142,19 @@ mod tests {
     #[test]
     fn descendants_are_all_that_hang_below_and_live() {
         let stats = [
-            (2, "2 (sh) S 1 2 2"),
-            (3, "3 (a) b) (c) R 2 2 2"),
-            (4, "4 (gone) Z 2 2 2"),
-            (5, "5 (other) S 9 2 2"),
-            (6, "6 (under the dead) S 4 2 2"),
+            (2, "2 (sh) S 1 2 2 0 -1 4194560"),
+            (3, "3 (a) b) (c) R 2 2 2 0 -1 4194304"),
+            (4, "4 (gone) Z 2 2 2 0 -1 4194564"),
+            (5, "5 (other) S 9 2 2 0 -1 4194304"),
+            (6, "6 (under the dead) S 4 2 2 0 -1 4194304"),
+            (7, "7 (let go of) X 0 -1 -1 0 -1 4194564"),
         ];
         let processes: Vec<_> = stats.iter().filter_map(|(pid, stat)| parse(*pid, stat)).collect();
         let mut found = below(1, &processes);
         found.sort_unstable();
         assert_eq!(found, [2, 3, 6].map(Pid::from_raw));
+        // It has no parent any more: that it hangs below nobody cannot be said of it.
+        assert!(processes.iter().all(|process| process.pid != 7));
+        assert_eq!(processes.iter().filter(|process| process.is_ending).count(), 1);
     }
 }

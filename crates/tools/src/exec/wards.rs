@@ -24,13 +24,25 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::descendants;
+use super::{descendants, mark};
 
 /// What passes between two looks at all processes, however many of them end.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What this process started and may still ask about.
 static OWN: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+/// Children that this process had before it was ours: whoever became it by an `exec` started them.
+static BEFORE: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+/// Whether a child of this process was there before [`take_in`].
+pub(super) fn was_before(pid: i32) -> bool {
+    before().contains(&pid)
+}
+
+fn before() -> MutexGuard<'static, BTreeSet<i32>> {
+    BEFORE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn own() -> MutexGuard<'static, BTreeSet<i32>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -46,11 +58,14 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
 }
 
 /// Has every orphan among what this process starts, directly or not, become its child, and lets no process of the same user look into
-/// this one: a command could read its keys, or have it act. To be called before it starts anything, and followed by [`bury`].
+/// this one: a command could read its keys, or have it act. To be called before it starts anything, and followed by [`bury`]. Children
+/// that are there already are left alone: a wrapper that became this program started them.
 ///
 /// # Errors
 /// What the system says.
 pub fn take_in() -> io::Result<()> {
+    mark::unmarked();
+    before().extend(descendants::children().into_iter().map(|child| child.pid.as_raw()));
     prctl::set_dumpable(false)?;
     Ok(prctl::set_child_subreaper(true)?)
 }
@@ -77,6 +92,14 @@ fn bury_strangers() {
     own.retain(|pid| kill(Pid::from_raw(*pid), None) != Err(Errno::ESRCH));
     for child in descendants::children() {
         if own.contains(&child.pid.as_raw()) {
+            continue;
+        }
+        let pid = child.pid.as_raw();
+        if was_before(pid) {
+            // Its number may mean another as soon as somebody waited for it.
+            if child.ended && before().remove(&pid) {
+                let _ = waitpid(child.pid, Some(WaitPidFlag::WNOHANG));
+            }
             continue;
         }
         if !child.ended {

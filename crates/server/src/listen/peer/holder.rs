@@ -17,28 +17,38 @@ const MOST_BEFORE: usize = 2048;
 /// How many numbers are tried above the highest of these: who opens one connection after the other takes them next.
 const ABOVE: u32 = 256;
 
+/// Who is looked into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Among {
+    /// Those of before: a matter of a millisecond at most.
+    Known,
+    /// All that act for no agent.
+    All,
+}
+
 /// A process that has a socket open, lets that be seen, and acted for no agent when it was looked for first. It may by now.
-pub(super) fn holder(wanted: &str) -> Option<i32> {
+pub(super) fn holder(wanted: &str, among: Among) -> Option<i32> {
     let wanted = OsStr::new(wanted);
+    let at = known(wanted).or_else(|| if among == Among::All { anybody(wanted) } else { None })?;
     let mut before = BEFORE.lock();
-    let found = known(&mut before, wanted).or_else(|| anybody(wanted))?;
-    before.retain(|at| *at != found);
-    before.push_front(found);
+    before.retain(|known| *known != at);
+    before.push_front(at);
     before.truncate(MOST_BEFORE);
-    Some(found.0)
+    Some(at.0)
 }
 
 /// The socket among what was found before, and above it. Processes that have ended are taken out.
-fn known(before: &mut VecDeque<(i32, u32)>, wanted: &OsStr) -> Option<(i32, u32)> {
+fn known(wanted: &OsStr) -> Option<(i32, u32)> {
+    let before = BEFORE.lock().clone();
     let mut pids = Vec::new();
-    for (pid, _) in &*before {
+    for (pid, _) in &before {
         if !pids.contains(pid) {
             pids.push(*pid);
         }
     }
     pids.into_iter().find_map(|pid| {
         let Some(process) = Open::of(pid) else {
-            before.retain(|(of, _)| *of != pid);
+            BEFORE.lock().retain(|(of, _)| *of != pid);
             return None;
         };
         let numbers = before.iter().filter(|(of, _)| *of == pid).map(|(_, number)| *number);
@@ -90,7 +100,7 @@ mod tests {
         process::{Command, Stdio},
     };
 
-    use super::{ABOVE, holder};
+    use super::{ABOVE, Among, holder};
 
     fn name(number: i32) -> String {
         fs::read_link(format!("/proc/self/fd/{number}")).unwrap().into_os_string().into_string().unwrap()
@@ -103,9 +113,10 @@ mod tests {
         for round in 0..3 {
             let (one, other) = UnixStream::pair().unwrap();
             let wanted = name(one.as_raw_fd());
-            assert_eq!(holder(&wanted), Some(own), "{round}");
+            assert_eq!(holder(&wanted, Among::All), Some(own), "{round}");
+            assert_eq!(holder(&wanted, Among::Known), Some(own), "{round}");
             drop(one);
-            assert_eq!(holder(&wanted), None, "{round}");
+            assert_eq!(holder(&wanted, Among::All), None, "{round}");
             kept.push(other);
             // More than are tried above the highest.
             kept.extend((0..ABOVE / 2).flat_map(|_| <[_; 2]>::from(UnixStream::pair().unwrap())));
@@ -117,11 +128,11 @@ mod tests {
         let (one, other) = UnixStream::pair().unwrap();
         let wanted = name(one.as_raw_fd());
         let own = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(holder(&wanted), Some(own));
+        assert_eq!(holder(&wanted, Among::All), Some(own));
         // The builder has it as long as it lives.
         let child = Command::new("cat").stdin(Stdio::from(OwnedFd::from(one))).stdout(Stdio::null()).spawn();
         let mut child = child.unwrap();
-        assert_eq!(holder(&wanted), None);
+        assert_eq!(holder(&wanted, Among::All), None);
         drop(other);
         child.wait().unwrap();
     }

@@ -24,7 +24,15 @@ pub(super) struct Socket {
 /// # Errors
 /// The system says nothing of its sockets.
 pub(super) fn find(theirs: SocketAddr, ours: SocketAddr) -> io::Result<Option<Socket>> {
-    asked(theirs, ours).or_else(|_| listed(theirs, ours))
+    match asked(theirs, ours) {
+        Ok(None) => {}
+        answered => return answered.or_else(|_| listed(theirs, ours)),
+    }
+    // It says the same of what it does not know. That it knows this end of the connection shows that it does.
+    match asked(ours, theirs) {
+        Ok(Some(_)) => Ok(None),
+        Ok(None) | Err(_) => listed(theirs, ours),
+    }
 }
 
 /// Asks the kernel for one socket.

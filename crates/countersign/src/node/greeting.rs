@@ -1,0 +1,33 @@
+//! Asks a gateway on this machine for the word that shows it who connects.
+//!
+//! It must not connect to the port.
+
+use std::{
+    io::{self, Read as _},
+    os::{
+        linux::net::SocketAddrExt as _,
+        unix::net::{SocketAddr, UnixStream},
+    },
+    time::Duration,
+};
+
+use countersign_protocol::gsv::greeting;
+
+/// How long a gateway may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// More than any word, in bytes.
+const LONGEST: u64 = 128;
+
+/// The word, if a gateway at this port is on this machine and gives one.
+pub(super) async fn word(port: u16) -> Option<String> {
+    let asked = tokio::task::spawn_blocking(move || ask(port)).await.ok()?;
+    asked.ok().filter(|word| !word.is_empty())
+}
+
+fn ask(port: u16) -> io::Result<String> {
+    let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(greeting::socket(port))?)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut word = String::new();
+    stream.take(LONGEST).read_to_string(&mut word)?;
+    Ok(word)
+}

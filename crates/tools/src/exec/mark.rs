@@ -1,0 +1,59 @@
+//! A mark that no command of an agent can take off: the hard limit of what it may have in message queues is lower than this process's.
+//!
+//! A process without privileges lowers such a limit and never raises it, and whatever it starts has it too. So a process that has lost
+//! everybody above it, whom it may have killed, is still known for a command. It must not know who asks.
+
+use std::{fs, io, sync::OnceLock};
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+const LIMIT: Resource = Resource::RLIMIT_MSGQUEUE;
+/// What a process has that nobody gave another limit, in bytes.
+const USUAL: u64 = 819_200;
+
+/// Marks this process and all that it starts.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn put_on() -> io::Result<()> {
+    let (soft, hard) = getrlimit(LIMIT)?;
+    // Below nothing there is nothing: then only those above tell.
+    let marked = hard.min(USUAL).saturating_sub(1);
+    Ok(setrlimit(LIMIT, soft.min(marked), marked)?)
+}
+
+/// What this process has, as it was first asked for: a command of the same user can lower it later.
+pub(super) fn unmarked() -> u64 {
+    static HARD: OnceLock<u64> = OnceLock::new();
+    // Where this cannot be found out nobody is marked.
+    *HARD.get_or_init(|| getrlimit(LIMIT).map_or(0, |(_, hard)| hard.min(USUAL)))
+}
+
+/// Whether a process is marked.
+pub(super) fn is_on(pid: i32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
+    hard(&text).is_some_and(|hard| hard < unmarked())
+}
+
+/// Reads `Max msgqueue size   SOFT   HARD   bytes`.
+fn hard(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("Max msgqueue size"))?;
+    match line.split_ascii_whitespace().nth(1)? {
+        "unlimited" => Some(u64::MAX),
+        bytes => bytes.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{hard, is_on, unmarked};
+
+    #[test]
+    fn the_limit_of_a_process_is_read() {
+        let text = "Limit  Soft Limit  Hard Limit  Units\nMax pending signals  9  9  signals\nMax msgqueue size         819200               819199               bytes     \n";
+        assert_eq!(hard(text), Some(819_199));
+        assert_eq!(hard("Max msgqueue size  1  unlimited  bytes"), Some(u64::MAX));
+        assert_eq!(hard("Max msgqueue size  1"), None);
+        assert!(unmarked() > 0 && !is_on(std::process::id().cast_signed()));
+    }
+}
