@@ -38,7 +38,9 @@ pub enum Lack {
     #[error("there is no secret called {0}")]
     Unknown(String),
     /// It could not be kept out of what comes back.
-    #[error("the secret {0} is shorter than {SHORTEST} bytes, which could not be kept out of outputs")]
+    #[error(
+        "the secret {0} is shorter than {SHORTEST} bytes, or has no line of 6, which could not be kept out of outputs"
+    )]
     Short(String),
     /// It is no text for a variable or a request.
     #[error("the secret {0} holds a NUL character")]

@@ -69,8 +69,9 @@ pub(crate) fn restore(place: &Place, options: &Options, form: Form) -> anyhow::R
         manifest.records,
         report.records
     );
-    // The gateway is whoever the folder belonged to.
-    if let Some(owner) = owner::of(&target) {
+    // The gateway is whoever the folder belonged to; of one that was not there, whoever has the one around it.
+    let around = target.ancestors().find(|folder| folder.exists()).unwrap_or(&target);
+    if let Some(owner) = owner::of(around) {
         made.folder().give(owner).with_context(|| shown(made.path()))?;
     }
     let old = if is_there {

@@ -78,6 +78,11 @@ fn what_root_restores_into_it_is_its_owners() {
         let found = owners(&place.folder.join("again"));
         assert!(found.iter().all(|of| *of == OWNER), "{found:?}");
     }
+    // So is one that was not there, in a folder of somebody else.
+    let restored = place.run(&["restore", "kept", "--data", "again/below"]);
+    assert_eq!(restored.code, Some(0), "{restored:?}");
+    let found = owners(&place.folder.join("again/below"));
+    assert!(!found.is_empty() && found.iter().all(|of| *of == OWNER), "{found:?}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(super) struct Form {
     pub(super) shown: Arc<str>,
 }
 
-/// Every form of `secret` to look for: as it is, percent-encoded, quoted as JSON, in hex, and in base64 wherever it stands
+/// Every form of `secret` to look for: as it is, percent-encoded, quoted as JSON or for HTML, in hex, and in base64 wherever it stands
 /// in what was encoded. How encoded text is wrapped is the business of its [`View`].
 ///
 /// Of a text of several lines each line is a secret: outputs are seldom cut elsewhere, and quoted in many ways between them.
@@ -44,6 +44,11 @@ pub(super) fn forms(secret: &str, shown: &str) -> Vec<Form> {
     forms
 }
 
+/// Whether there is any form to look for.
+pub(super) fn can_be_hidden(secret: &str) -> bool {
+    secret.lines().any(|line| line.trim().len() >= SHORTEST)
+}
+
 fn plain(line: &str) -> Vec<String> {
     let quoted = Value::from(line).to_string();
     // Not trimmed: a secret may end with quotes of its own.
@@ -55,10 +60,70 @@ fn plain(line: &str) -> Vec<String> {
     let mut forms = vec![line.to_owned(), quoted.replace('/', "\\/"), quoted, line.replace(' ', "+")];
     forms.extend([small, percent.replace("%20", "+"), percent]);
     forms.extend(kept);
+    for (characters, is_ascii, digits) in UNICODE {
+        let quoted = in_json(line, characters, is_ascii, digits);
+        forms.extend([quoted.replace('/', "\\/"), quoted]);
+    }
+    forms.extend(QUOTES.map(|(double, single)| in_html(line, double, single)));
     // Here already, for most are the same and long ones cost.
     forms.sort_unstable();
     forms.dedup();
     forms
+}
+
+/// How numbers of characters are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Digits {
+    Small,
+    Capital,
+}
+
+/// What writers of JSON tell by its number that need not be: which characters, whether all beyond ASCII, and in which digits. Those of
+/// Go and Rails; of Gson; of Python and PHP; of Jackson; of both; of .NET.
+const UNICODE: [(&str, bool, Digits); 6] = [
+    ("<>&", false, Digits::Small),
+    ("<>&='", false, Digits::Small),
+    ("", true, Digits::Small),
+    ("", true, Digits::Capital),
+    ("<>&", true, Digits::Small),
+    ("<>&'\"+`", true, Digits::Capital),
+];
+
+/// How writers of HTML quote both kinds of quotes.
+const QUOTES: [(&str, &str); 5] =
+    [("\"", "'"), ("&quot;", "'"), ("&quot;", "&#39;"), ("&quot;", "&#x27;"), ("&#34;", "&#39;")];
+
+fn in_json(text: &str, characters: &str, is_ascii: bool, digits: Digits) -> String {
+    let mut quoted = String::new();
+    for character in text.chars() {
+        if characters.contains(character) || (is_ascii && !character.is_ascii()) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                quoted.push_str(&match digits {
+                    Digits::Small => format!("\\u{unit:04x}"),
+                    Digits::Capital => format!("\\u{unit:04X}"),
+                });
+            }
+        } else {
+            let whole = Value::from(character.to_string()).to_string();
+            quoted.push_str(&whole[1..whole.len() - 1]);
+        }
+    }
+    quoted
+}
+
+fn in_html(text: &str, double: &str, single: &str) -> String {
+    let mut quoted = String::new();
+    for character in text.chars() {
+        match character {
+            '&' => quoted.push_str("&amp;"),
+            '<' => quoted.push_str("&lt;"),
+            '>' => quoted.push_str("&gt;"),
+            '"' => quoted.push_str(double),
+            '\'' => quoted.push_str(single),
+            other => quoted.push(other),
+        }
+    }
+    quoted
 }
 
 fn percent(text: &str, kept: &str, escape: impl Fn(u8) -> String) -> String {

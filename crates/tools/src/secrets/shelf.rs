@@ -15,6 +15,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::{
     LONGEST, Lack, SHORTEST, Veil,
     ever::{Change, Ever},
+    forms::can_be_hidden,
 };
 use crate::regular;
 
@@ -139,7 +140,7 @@ fn locked<T>(owned: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn check(name: &str, value: &str) -> Result<(), Lack> {
-    if value.len() < SHORTEST {
+    if value.len() < SHORTEST || !can_be_hidden(value) {
         return Err(Lack::Short(name.to_owned()));
     }
     if value.contains('\0') {

@@ -118,8 +118,11 @@ fn a_secret_lies_in_a_file_for_its_owner_alone() {
 #[test]
 fn what_is_not_to_be_had_is_refused_with_its_name() {
     let (folder, secrets) = kept(&[("KEY", "hunter2-hunter2")]);
-    fs::write(folder.path().join("secrets/SHORT"), "hunter2").unwrap();
-    fs::set_permissions(folder.path().join("secrets/SHORT"), fs::Permissions::from_mode(0o600)).unwrap();
+    for (name, value) in [("SHORT", "hunter2"), ("LINES", "able\nzoo\nmint\nowl\nfoo")] {
+        let file = folder.path().join("secrets").join(name);
+        fs::write(&file, value).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    }
     for (text, want) in [
         ("{{secret:KEY}}", Ok(())),
         ("{{secret:NONE}}", Err("there is no secret called NONE")),
@@ -127,7 +130,18 @@ fn what_is_not_to_be_had_is_refused_with_its_name() {
             "{{secret:../secrets/KEY}}",
             Err("{{secret: is not followed by the name of a secret (letters, digits, _, - and dots) and }}"),
         ),
-        ("{{secret:SHORT}}", Err("the secret SHORT is shorter than 8 bytes, which could not be kept out of outputs")),
+        (
+            "{{secret:SHORT}}",
+            Err(
+                "the secret SHORT is shorter than 8 bytes, or has no line of 6, which could not be kept out of outputs",
+            ),
+        ),
+        (
+            "{{secret:LINES}}",
+            Err(
+                "the secret LINES is shorter than 8 bytes, or has no line of 6, which could not be kept out of outputs",
+            ),
+        ),
     ] {
         assert_eq!(secrets.check(&json!({ "a": [text] })), want.map_err(str::to_owned), "{text}");
     }

@@ -173,3 +173,23 @@ proptest! {
         prop_assert_eq!(in_pieces(&veil, &told, &sizes), told);
     }
 }
+
+#[test]
+fn secrets_are_hidden_as_writers_of_json_and_html_quote_them() {
+    let veil = veil(&[("KEY", "pa&ss<wörd>='1\"2'"), ("FACE", "smile-😀-here")]);
+    for (case, quoted) in [
+        ("Go", r#"pa\u0026ss\u003cwörd\u003e='1\"2'"#),
+        ("Gson", r#"pa\u0026ss\u003cwörd\u003e\u003d\u00271\"2\u0027"#),
+        ("Python", r#"pa&ss<w\u00f6rd>='1\"2'"#),
+        ("Jackson", r#"pa&ss<w\u00F6rd>='1\"2'"#),
+        (".NET", r"pa\u0026ss\u003Cw\u00F6rd\u003E=\u00271\u00222\u0027"),
+        ("a page", "pa&amp;ss&lt;wörd&gt;=&#39;1&quot;2&#39;"),
+        ("a page of Go", "pa&amp;ss&lt;wörd&gt;=&#39;1&#34;2&#39;"),
+        ("Python, beyond 16 bits", r"smile-\ud83d\ude00-here"),
+    ] {
+        let told = format!("{{\"a\": \"{quoted}\"}}");
+        let hidden = veil.hide(&told);
+        assert!(["{\"a\": \"[secret KEY]\"}", "{\"a\": \"[secret FACE]\"}"].contains(&&*hidden), "{case}: {hidden}");
+        assert_eq!(in_pieces(&veil, told.as_bytes(), &[5]), hidden.as_bytes(), "{case}");
+    }
+}
