@@ -136,6 +136,7 @@ fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<
     }
     checks.push(rules(config));
     checks.push(sandbox(config));
+    checks.extend(processes());
     checks.extend(named_hosts(config));
     checks.extend(sockets::check(config));
     checks.extend(exposed.iter().map(|finding: &Finding| Check::fix("files", finding.to_string(), finding.advice())));
@@ -233,6 +234,16 @@ fn sandbox(config: &Config) -> Check {
 }
 
 /// Whether commands can be given a network of named hosts here; nothing where the configuration names none.
+/// Whether it can be told on this machine who answers.
+fn processes() -> Option<Check> {
+    // The first process is somebody else's, and there always.
+    let hides = std::fs::metadata("/proc/self/stat").is_ok() && std::fs::read("/proc/1/stat").is_err();
+    let what = "/proc hides those of other users (hidepid): who answers over the port cannot always be seen, and somebody who is \
+        logged in over SSH as the gateway's user is refused while commands of agents run";
+    let advice = "mount /proc with gid= a group of the gateway's user, or answer as another user (docs/security.md)";
+    hides.then(|| Check::fix("processes", what, advice))
+}
+
 fn named_hosts(config: &Config) -> Option<Check> {
     let sandbox = checkup::sandbox(config);
     // What runs no command needs no network for it, as the check of the sandbox says.

@@ -88,9 +88,10 @@ async fn looked(look: impl FnOnce() -> bool + Send + 'static) -> bool {
 fn look(theirs: SocketAddr, ours: SocketAddr, among: Among) -> bool {
     let socket = match find(theirs, ours) {
         Ok(Some(socket)) => socket,
+        Ok(None) if !is_of_this_machine(theirs) => return true,
         _ if among == Among::Known => return false,
-        // It is elsewhere, or was here and has gone.
-        Ok(None) => return !is_of_this_machine(theirs) || exec::acting().is_empty(),
+        // It was here and has gone.
+        Ok(None) => return exec::acting().is_empty(),
         Err(error) => {
             tracing::warn!(%error, "it cannot be told who connects from this machine");
             return !is_of_this_machine(theirs);

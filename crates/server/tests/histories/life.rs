@@ -334,7 +334,11 @@ async fn rest(log: &MemoryLog, world: &World, crowd: &mut Crowd) {
     let asked = world.with(|ledger| ledger.asked.clone());
     let open: Vec<_> = asked.iter().filter(|(_, told)| told.is_none()).collect();
     let hosts = crowd.hosts.each_ref().map(Host::is_answered);
-    panic!("it does not come to rest: {waiting:?}, {open:?}, {hosts:?}, client {}", crowd.client.is_answered());
+    let (client, at_work) = (crowd.client.is_answered(), people::at_work(crowd.address).await);
+    let agent = patient(crowd.agent.insist()).await;
+    panic!(
+        "it does not come to rest: {waiting:?}, {open:?}, hosts {hosts:?}, client {client}, agent {agent:?}, {at_work:?}"
+    );
 }
 
 /// Whether each door shows what was said at it, and the follower has everything.

@@ -18,8 +18,14 @@ pub(crate) async fn waiting(address: SocketAddr) -> Option<Vec<Value>> {
 
 /// Whether no session works or waits. `None` if that cannot be had now.
 pub(crate) async fn is_at_rest(address: SocketAddr) -> Option<bool> {
+    Some(at_work(address).await?.is_empty())
+}
+
+/// The sessions that wait or work.
+pub(crate) async fn at_work(address: SocketAddr) -> Option<Vec<Value>> {
     let (status, told) = http::get(address, "/api/v1/sessions?limit=100").await?;
-    (status == 200).then(|| told["sessions"].as_array().unwrap().iter().all(|session| session["state"] == "resting"))
+    let sessions = told["sessions"].as_array().filter(|_| status == 200)?;
+    Some(sessions.iter().filter(|session| session["state"] != "resting").cloned().collect())
 }
 
 /// Answers one gate at some door; now and then twice, and by two at once.

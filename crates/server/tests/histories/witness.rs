@@ -123,7 +123,7 @@ fn messages(records: &[Stored], contents: &[Option<Arc<str>>], world: &World) {
 fn calls(records: &[Stored], contents: &[Option<Arc<str>>], world: &World) {
     let mut things: BTreeMap<CallId, String> = BTreeMap::new();
     let (mut allowed, mut started, mut ended) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    let mut once = BTreeSet::new();
+    let (mut once, mut at_peers, mut resumed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (record, content) in records.iter().zip(contents) {
         let Event::Call(event) = event(record) else { continue };
         match event {
@@ -137,10 +137,19 @@ fn calls(records: &[Stored], contents: &[Option<Arc<str>>], world: &World) {
                 assert!(things.insert(call, thing.unwrap_or_default().to_owned()).is_none(), "{call} is wanted twice");
             }
             call::Event::Allowed { call, .. } => assert!(allowed.insert(call), "{call} is allowed twice"),
-            call::Event::Started { call, .. } => {
+            call::Event::Started { call, line, .. } => {
                 assert!(allowed.contains(&call), "{call} starts without leave");
                 // What has the same effect however often it is done may be begun again after a death.
-                assert!(started.insert(call) || !once.contains(&call), "{call} starts twice");
+                let is_again = resumed.remove(&call) || !once.contains(&call);
+                assert!(started.insert(call) || is_again, "{call} starts twice");
+                if line.is_some() {
+                    at_peers.insert(call);
+                }
+            }
+            // What never left for its peer may be given to it over another line. That it is done once is looked at below.
+            call::Event::Again { call } if once.contains(&call) => {
+                assert!(at_peers.contains(&call), "{call} begins again here");
+                resumed.insert(call);
             }
             call::Event::Ended { call, .. } => assert!(ended.insert(call), "{call} ends twice"),
             _ => {}
