@@ -14,7 +14,7 @@ use countersign_core::{
     policy::Action,
 };
 use countersign_server::{
-    config,
+    agent_gate, config,
     gateway::{
         rules::{self, Household, Loaded, Nobody, RulesError, TooFew},
         trial::{self, Explained, Failed, Tried, kept_off},
@@ -251,9 +251,12 @@ fn shown(out: &mut impl std::io::Write, explained: &Explained, files: &Files) ->
     for told in who_allows(explained) {
         writeln!(out, "  {:<7} {}", told.key, one(&told.text))?;
     }
-    writeln!(out, "  agent   {}", one(agent_of(subject.principal.as_str())))?;
+    let is_runs = subject.door.as_deref() != Some(agent_gate::DOOR);
+    let agent = if is_runs { "a run of the gateway" } else { agent_of(subject.principal.as_str()) };
+    writeln!(out, "  agent   {}", one(agent))?;
     writeln!(out, "  door    {}", one(subject.door.as_deref().unwrap_or("-")))?;
-    writeln!(out, "  target  {}", one(subject.target.as_deref().unwrap_or("- (no service has this tool)")))?;
+    let nowhere = if is_runs { "- (a tool of runs)" } else { "- (no service has this tool)" };
+    writeln!(out, "  target  {}", one(subject.target.as_deref().unwrap_or(nowhere)))?;
     let used: Vec<String> = subject.secrets().unwrap_or_default().into_iter().collect();
     if !used.is_empty() {
         writeln!(out, "  secrets {}", one(&used.join(", ")))?;

@@ -35,8 +35,8 @@ pub(crate) use requests::subject;
 use crate::limits::{FailedAuth, Window};
 use roster::Roster;
 
-/// What rules call this door.
-pub(crate) const DOOR: &str = "agent-gate";
+/// How rules name this door.
+pub const DOOR: &str = "agent-gate";
 
 /// Who an agent is to policy.
 fn principal(agent: &str) -> PrincipalId {

@@ -75,7 +75,12 @@ impl Place {
 
     /// A folder with more lines in its configuration, and its own rules.
     pub(crate) fn with(more: &str, rules: &str) -> Self {
-        let root = tempfile::tempdir().unwrap();
+        Self::within(&std::env::temp_dir(), more, rules)
+    }
+
+    /// The same in a folder below `parent`.
+    pub(crate) fn within(parent: &Path, more: &str, rules: &str) -> Self {
+        let root = tempfile::tempdir_in(parent).unwrap();
         let folder = root.path().canonicalize().unwrap();
         let place = Self { _root: root, folder, service: Service::start() };
         place.write("permissions.yaml", rules);

@@ -174,7 +174,7 @@ fn table(rows: &[Row]) -> Markup {
             table.rules {
                 thead { tr { th scope="col" { "Then" } th scope="col" { "If a call is like" } th scope="col" { "Written in" } } }
                 (group("Denied, whatever else is said", Action::Deny))
-                tbody { tr.fixed { td colspan="3" { "Then denials of people that bind, and what destroys beyond the workspace: that is always asked about." } } }
+                tbody { tr.fixed { td colspan="3" { "Then denials of people that bind, and what destroys beyond the workspace and temporary folders: that is always asked about." } } }
                 (group("Allowed", Action::Allow))
                 tbody { tr.fixed { td colspan="3" { "Then what people granted." } } }
                 (group("Asked about", Action::Ask))

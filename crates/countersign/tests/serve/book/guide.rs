@@ -29,11 +29,15 @@ pub(super) struct Followed {
 
 impl Guide {
     pub(super) fn of(page: &str) -> Self {
+        Self::within(page, Place::new())
+    }
+
+    /// The same in a place that is emptied.
+    pub(super) fn within(page: &str, place: Place) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let page = std::fs::read_to_string(docs().join(page)).unwrap();
         let script = "set -e\nend() { kill $GATEWAY $NODE; }; GATEWAY= NODE=\n".to_owned();
-        let place = Place::new();
         // A reader begins with nothing.
         for file in std::fs::read_dir(&place.folder).unwrap() {
             std::fs::remove_file(file.unwrap().path()).unwrap();

@@ -3,7 +3,7 @@
 use std::{fs, net::TcpListener, path::Path};
 
 use super::guide::Guide;
-use crate::service::Manner;
+use crate::{place::Place, service::Manner};
 
 /// Until something waits for a person.
 const WAITS: &str = "until countersign gates list --config config.yaml --json | grep -q gate_; do :; done\n";
@@ -45,6 +45,18 @@ fn an_agent_is_embedded_as_the_page_says() {
     assert_eq!(out.matches("which?").count(), 1, "{out}");
     assert!(out.contains("command: rm -rf ../published") && out.contains("  1. Allow once"), "{out}");
     assert!(out.contains("allowed once by host") && out.contains("every record fits"), "{out}");
+    assert!(fs::read_to_string(folder.join("published/greet.sh")).unwrap().contains("$name!"));
+}
+
+/// What destroys beyond the working folder is asked about in another way, but for temporary folders.
+#[test]
+fn an_agent_is_embedded_as_the_page_says_where_folders_are_there_to_stay() {
+    let place = Place::within(Path::new("/dev/shm"), "", "");
+    let (guide, followed) = Guide::within("start/embed.md", place).follow(&unchanged, "what\n1\n");
+    let (out, folder) = (&followed.out, &guide.place.folder);
+    assert_eq!(out.matches("which?").count(), 2, "{out}");
+    assert!(out.contains("command: rm -rf ../published") && out.contains("  1. Yes\n  2. No"), "{out}");
+    assert!(out.contains("every record fits"), "{out}");
     assert!(fs::read_to_string(folder.join("published/greet.sh")).unwrap().contains("$name!"));
 }
 
