@@ -25,12 +25,17 @@ const MOST_PARTS: usize = 256;
 /// The most commands that are noted, unwrapped ones included.
 const MOST_COMMANDS: usize = 4_000;
 
+/// The most words that braces may make in one line.
+const MOST_MADE: usize = 4_000;
+
 /// One walk over one line.
 pub(super) struct Walk<'a> {
     place: &'a Place,
     line: Line,
     here: Here,
     depth: usize,
+    /// How many words braces made.
+    made: usize,
     /// True while what the command at hand reads on its input is written out in the line.
     fed: bool,
     functions: Vec<String>,
@@ -68,6 +73,7 @@ impl<'a> Walk<'a> {
             line: Line::default(),
             here,
             depth: 0,
+            made: 0,
             fed: false,
             functions: Vec::new(),
             sets_home: sets("HOME"),
@@ -318,7 +324,13 @@ impl<'a> Walk<'a> {
     }
 
     fn words(&mut self, raw: &str) -> Vec<Word> {
-        word::braces(raw).iter().map(|raw| self.word(raw)).collect()
+        let words = word::braces(raw).ok().filter(|words| self.made + words.len() <= MOST_MADE || words.len() == 1);
+        let Some(words) = words else {
+            self.beyond("is too involved to be judged");
+            return vec![self.word(raw)];
+        };
+        self.made += words.len() - 1;
+        words.iter().map(|raw| self.word(raw)).collect()
     }
 
     fn word(&mut self, raw: &str) -> Word {

@@ -1,8 +1,12 @@
 //! One word of a shell line: what of it is literal, what the shell would expand, and what that would run.
 
+mod braces;
 mod scan;
 
-pub(super) use self::scan::{scan, scan_live};
+pub(super) use self::{
+    braces::{TooMany, braces},
+    scan::{scan, scan_live},
+};
 
 /// Stands in [`Word::value`] for text that is only known when the line runs.
 pub(super) const UNKNOWN: char = '\u{10FFFE}';
@@ -114,30 +118,6 @@ pub(super) fn quoted(text: &str) -> String {
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))
     }
-}
-
-/// What the shell makes of `{a,b}` in an otherwise plain word: words of their own. Anything more involved stays as it is.
-pub(super) fn braces(raw: &str) -> Vec<String> {
-    let plain = raw.len() < 1024 && !raw.contains(['\'', '"', '\\', '$', '`']);
-    let Some((open, close)) = plain.then(|| innermost(raw)).flatten() else { return vec![raw.to_owned()] };
-    let (before, inner, after) = (&raw[..open], &raw[open + 1..close], &raw[close + 1..]);
-    let words: Vec<String> =
-        inner.split(',').flat_map(|part| braces(&format!("{before}{part}{after}"))).take(65).collect();
-    if words.len() > 64 { vec![raw.to_owned()] } else { words }
-}
-
-/// The first pair of braces around a comma that holds no other pair.
-fn innermost(raw: &str) -> Option<(usize, usize)> {
-    let mut open = None;
-    for (at, c) in raw.char_indices() {
-        match (c, open) {
-            ('{', _) => open = Some(at),
-            ('}', Some(start)) if raw[start..at].contains(',') => return Some((start, at)),
-            ('}', _) => open = None,
-            _ => {}
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -67,7 +67,11 @@ impl Walk<'_> {
         let mut words = Vec::new();
         for raw in raw {
             match raw {
-                Some(raw) => words.extend(word::braces(raw).iter().map(|raw| self.word(raw))),
+                Some(raw) => {
+                    // Too many are one of which nothing is known.
+                    let made = word::braces(raw).unwrap_or_else(|word::TooMany| vec![raw.to_owned()]);
+                    words.extend(made.iter().map(|raw| self.word(raw)));
+                }
                 None => words.push(Word { raw: "<(…)".to_owned(), ..Word::unknown() }),
             }
         }

@@ -1,6 +1,8 @@
 //! Reads a word from left to right, quote by quote and dollar by dollar.
 
-use super::{GLOB, Known, UNKNOWN, Word};
+mod ansi;
+
+use super::{GLOB, Known, UNKNOWN, Word, braces::Unit};
 
 /// Scans one word as the grammar cut it.
 pub(in crate::policy::shell) fn scan(raw: &str, known: Known<'_>) -> Word {
@@ -15,6 +17,27 @@ pub(in crate::policy::shell) fn scan_live(text: &str, known: Known<'_>) -> Word 
     let mut scanner = Scanner::of(&joined(text), known);
     scanner.quoted_by(None);
     scanner.word
+}
+
+/// The parts of a word as braces see it: what quotes or a dollar keep together is one.
+pub(super) fn units(raw: &str) -> Vec<Unit<'_>> {
+    let mut scanner = Scanner::of(raw, Known { home: None, cwd: None, tried: &[] });
+    let (mut units, mut rest) = (Vec::new(), raw);
+    while scanner.at < scanner.chars.len() {
+        let from = scanner.at;
+        let first = scanner.chars[from];
+        scanner.step();
+        let length = scanner.chars[from..scanner.at].iter().map(|c| c.len_utf8()).sum();
+        let (text, behind) = rest.split_at(length);
+        rest = behind;
+        units.push(match first {
+            '{' => Unit::Open,
+            '}' => Unit::Close,
+            ',' => Unit::Comma,
+            _ => Unit::Text(text),
+        });
+    }
+    units
 }
 
 /// `text` with its lines joined where a backslash says so, as a shell has done before it reads a dollar.
@@ -37,15 +60,47 @@ struct Scanner<'a> {
     chars: Vec<char>,
     at: usize,
     known: Known<'a>,
+    ends: Ends,
     /// Whether no quote keeps together what is expanded.
     bare: bool,
     word: Word,
 }
 
+/// Where the last signs stand that may end a pattern or a brace, each counted from one: looking for them at every sign that may begin
+/// one would take the square of a word's length.
+struct Ends {
+    pattern: usize,
+    comma: usize,
+    dots: usize,
+}
+
+impl Ends {
+    fn of(chars: &[char]) -> Self {
+        let brace = chars.iter().rposition(|c| *c == '}').unwrap_or(0);
+        let last = |found: Option<usize>| found.map_or(0, |at| at + 1);
+        Self {
+            pattern: last(chars.iter().rposition(|c| matches!(c, ']' | '$' | '`'))),
+            comma: last(chars[..brace].iter().rposition(|c| *c == ',')),
+            dots: last(chars[..brace].windows(2).rposition(|pair| pair == ['.', '.'])),
+        }
+    }
+
+    /// True if the bracket before `at` may begin a pattern: there may be one that ends it.
+    const fn may_be_pattern(&self, at: usize) -> bool {
+        at < self.pattern
+    }
+
+    /// True if the shell would make several words of the brace before `at`.
+    const fn may_be_words(&self, at: usize) -> bool {
+        at < self.comma || at < self.dots
+    }
+}
+
 impl<'a> Scanner<'a> {
     fn of(text: &str, known: Known<'a>) -> Self {
         let word = Word { raw: text.to_owned(), ..Word::default() };
-        Self { chars: text.chars().collect(), at: 0, known, bare: false, word }
+        let chars: Vec<char> = text.chars().collect();
+        Self { ends: Ends::of(&chars), chars, at: 0, known, bare: false, word }
     }
 }
 
@@ -99,47 +154,40 @@ impl Scanner<'_> {
     }
 
     fn unquoted(&mut self) {
-        while let Some(c) = self.next() {
-            match c {
-                '\'' => {
-                    while let Some(c) = self.next().filter(|c| *c != '\'') {
-                        self.word.value.push(c);
-                    }
+        while self.step() {}
+    }
+
+    /// Reads what stands unquoted at the cursor: a letter, or what is kept together from there. False at the end.
+    fn step(&mut self) -> bool {
+        let Some(c) = self.next() else { return false };
+        match c {
+            '\'' => {
+                while let Some(c) = self.next().filter(|c| *c != '\'') {
+                    self.word.value.push(c);
                 }
-                '"' => self.quoted_by(Some('"')),
-                '\\' => match self.next() {
-                    Some('\n') | None => {}
-                    Some(c) => self.word.value.push(c),
-                },
-                '$' if self.peek(0) == Some('\'') => self.ansi(),
-                '$' if self.peek(0) == Some('"') => {
-                    self.at += 1;
-                    self.quoted_by(Some('"'));
-                }
-                '$' => self.dollar(),
-                '`' => self.backticks(),
-                '[' if !self.is_bracket() => self.word.value.push(c),
-                '*' | '?' | '[' => {
-                    self.word.expands = true;
-                    self.word.splits = true;
-                    self.word.value.push(GLOB);
-                }
-                '{' if self.is_brace() => self.unknown(),
-                _ => self.word.value.push(c),
             }
+            '"' => self.quoted_by(Some('"')),
+            '\\' => match self.next() {
+                Some('\n') | None => {}
+                Some(c) => self.word.value.push(c),
+            },
+            '$' if self.peek(0) == Some('\'') => self.ansi(),
+            '$' if self.peek(0) == Some('"') => {
+                self.at += 1;
+                self.quoted_by(Some('"'));
+            }
+            '$' => self.dollar(),
+            '`' => self.backticks(),
+            '[' if !self.ends.may_be_pattern(self.at) => self.word.value.push(c),
+            '*' | '?' | '[' => {
+                self.word.expands = true;
+                self.word.splits = true;
+                self.word.value.push(GLOB);
+            }
+            '{' if self.ends.may_be_words(self.at) => self.unknown(),
+            _ => self.word.value.push(c),
         }
-    }
-
-    /// True if the bracket before the cursor may begin a pattern: there may be one that ends it.
-    fn is_bracket(&self) -> bool {
-        self.chars[self.at..].iter().any(|c| matches!(c, ']' | '$' | '`'))
-    }
-
-    /// True if the shell would make several words of the brace before the cursor.
-    fn is_brace(&self) -> bool {
-        let rest = &self.chars[self.at..];
-        let inner = rest.iter().rposition(|c| *c == '}').map(|end| &rest[..end]).unwrap_or_default();
-        inner.contains(&',') || inner.windows(2).any(|pair| pair == ['.', '.'])
+        true
     }
 
     /// Text in which only `$`, backticks and backslashes live, up to `end`.
@@ -289,7 +337,7 @@ impl Scanner<'_> {
         let mut body = String::new();
         let (mut depth, mut quote, mut cases) = (0_usize, None, 0_usize);
         while let Some(c) = self.next() {
-            if quote.is_none() && !c.is_alphanumeric() {
+            if quote.is_none() && !c.is_alphanumeric() && body.ends_with(char::is_alphanumeric) {
                 cases = match last_word(&body) {
                     Some("case") => cases + 1,
                     Some("esac") => cases.saturating_sub(1),
@@ -319,93 +367,6 @@ impl Scanner<'_> {
         }
         body.strip_prefix(open).map(str::to_owned).unwrap_or(body)
     }
-
-    /// Whether something is hidden in the `$'…'` of an expansion.
-    fn disguised(&mut self, text: &str) {
-        for (at, opening) in text.match_indices("$'") {
-            let mut inner = Scanner::of(&text[at + opening.len() - 1..], self.known);
-            inner.ansi();
-            if inner.word.disguised {
-                self.disguise();
-            }
-        }
-    }
-
-    fn disguise(&mut self) {
-        self.word.disguised = true;
-        self.word.opaque = Some("text in $'…' that is not read alike everywhere");
-    }
-
-    /// What stands in `$'…'`, from its first quote on.
-    fn ansi(&mut self) {
-        self.at += 1;
-        // Bytes make letters together: `\xc3\xa9` is one.
-        let mut bytes = Vec::new();
-        while let Some(c) = self.next().filter(|c| *c != '\'') {
-            let c = match c {
-                '\\' => match self.escape() {
-                    Some(Escaped::Byte(byte)) => {
-                        bytes.push(byte);
-                        continue;
-                    }
-                    Some(Escaped::Letter(c)) => c,
-                    None => {
-                        self.disguise();
-                        continue;
-                    }
-                },
-                c => c,
-            };
-            self.say(std::mem::take(&mut bytes));
-            self.word.value.push(c);
-        }
-        self.say(bytes);
-    }
-
-    /// Adds the letters that `bytes` make. What they are where they make none depends on who reads them.
-    fn say(&mut self, bytes: Vec<u8>) {
-        match String::from_utf8(bytes) {
-            Ok(text) => self.word.value.push_str(&text),
-            Err(_) => self.disguise(),
-        }
-    }
-
-    /// What an escape stands for. None for the end of the text (a zero ends it in bash), and for what some versions of bash know and
-    /// others do not.
-    fn escape(&mut self) -> Option<Escaped> {
-        let c = self.next()?;
-        let (radix, most) = match c {
-            'n' => return Some(Escaped::Letter('\n')),
-            't' => return Some(Escaped::Letter('\t')),
-            'r' => return Some(Escaped::Letter('\r')),
-            'a' => return Some(Escaped::Letter('\u{7}')),
-            'b' => return Some(Escaped::Letter('\u{8}')),
-            'e' | 'E' => return Some(Escaped::Letter('\u{1b}')),
-            'f' => return Some(Escaped::Letter('\u{c}')),
-            'v' => return Some(Escaped::Letter('\u{b}')),
-            '\\' | '\'' | '"' | '?' => return Some(Escaped::Letter(c)),
-            'x' => (16, 2),
-            'u' => (16, 4),
-            'U' => (16, 8),
-            '0'..='7' => {
-                self.at -= 1;
-                (8, 3)
-            }
-            _ => return None,
-        };
-        let mut code = 0;
-        for _ in 0..most {
-            let Some(digit) = self.peek(0).and_then(|c| c.to_digit(radix)) else { break };
-            code = code * radix + digit;
-            self.at += 1;
-        }
-        match (c, code) {
-            // No digit comes to a zero too.
-            (_, 0) => None,
-            ('u' | 'U', _) => char::from_u32(code).map(Escaped::Letter),
-            _ => u8::try_from(code).ok().map(Escaped::Byte),
-        }
-    }
 }
 
 /// The last word of a text, where a command may begin with it: it may be a reserved one.
@@ -425,11 +386,4 @@ fn counts(operator: &str) -> bool {
     let index = operator.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let cut = operator.strip_prefix(':');
     index.is_some_and(is_number) || cut.is_some_and(|cut| cut.splitn(2, ':').all(is_number))
-}
-
-/// What an escape in `$'…'` stands for.
-enum Escaped {
-    Letter(char),
-    /// Part of a letter, or one.
-    Byte(u8),
 }
