@@ -5,6 +5,7 @@
 
 mod awk;
 mod classes;
+mod cut;
 mod declared;
 mod delete;
 mod descriptors;

@@ -3,7 +3,7 @@
 use brush_parser::{Parser, Token, ast};
 
 use super::{
-    classes, declared, descriptors, feed,
+    classes, cut, declared, descriptors, feed,
     here::Here,
     limits,
     line::{Line, Place, Start},
@@ -106,6 +106,9 @@ impl<'a> Walk<'a> {
         };
         if let Some(reason) = limits::too_deep(&tokens) {
             return self.beyond(reason);
+        }
+        if !cut::agrees(text, &tokens) {
+            return self.unparsable(text);
         }
         if let Some(text) = descriptors::without_names(text, &tokens) {
             self.line.note_opaque("a redirection that sets a variable");

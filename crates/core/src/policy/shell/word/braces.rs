@@ -83,10 +83,11 @@ impl Pair {
             match unit {
                 Unit::Open => around.push((at, false)),
                 Unit::Comma => around.iter_mut().last().into_iter().for_each(|(_, has_comma)| *has_comma = true),
-                Unit::Close => match around.pop() {
-                    Some((open, true)) => return Some(Self { open, close: at }),
-                    Some((_, false)) | None => {}
-                },
+                Unit::Close => {
+                    if let Some((open, true)) = around.pop() {
+                        return Some(Self { open, close: at });
+                    }
+                }
                 Unit::Text(_) => {}
             }
         }

@@ -1,0 +1,331 @@
+//! Cuts a text into words and operators as bash does, to be compared with what the grammar's own tokenizer made of it.
+//!
+//! It must not know what the words mean. Where the two do not agree, quotes or a here-document end elsewhere for one of them, and what
+//! stands there may be a command for one and text for the other.
+
+use std::collections::VecDeque;
+
+use brush_parser::Token;
+
+mod expansions;
+
+/// Whether bash would cut `text` into the same words and operators.
+pub(super) fn agrees(text: &str, tokens: &[Token]) -> bool {
+    let chars: Vec<char> = text.chars().collect();
+    let last_bracket = chars.iter().rposition(|c| *c == ']').unwrap_or(0);
+    let mut cutter = Cutter { chars, at: 0, last_bracket, pieces: Vec::new(), open: VecDeque::new(), inside: 0 };
+    cutter.commands().is_some()
+        && cutter.open.is_empty()
+        && cutter.pieces.len() == tokens.len()
+        && cutter.pieces.iter().zip(tokens).all(|(piece, token)| piece.is(token))
+}
+
+/// One word or operator, or the body of a here-document.
+enum Piece {
+    Operator(String),
+    Word(Cut),
+}
+
+/// The text of a word without joined lines, and how closely it can be compared.
+#[derive(Default)]
+struct Cut {
+    text: String,
+    likeness: Likeness,
+}
+
+/// How far the tokenizer keeps the text of a word. A later one keeps less than an earlier.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Likeness {
+    #[default]
+    Same,
+    /// Blanks in `${…}` and `$((…))` may be others.
+    ButBlanks,
+    /// Substitutions are put together anew. No rule covers them.
+    Loose,
+}
+
+impl Piece {
+    fn is(&self, token: &Token) -> bool {
+        match (self, token) {
+            (Self::Operator(one), Token::Operator(other, _)) => one == other,
+            (Self::Word(one), Token::Word(other, _)) => one.is(other),
+            (Self::Operator(_), Token::Word(..)) | (Self::Word(_), Token::Operator(..)) => false,
+        }
+    }
+}
+
+impl Cut {
+    fn exact(text: String) -> Self {
+        Self { text, likeness: Likeness::Same }
+    }
+
+    fn is(&self, other: &str) -> bool {
+        let visible = |text: &str| text.chars().filter(|c| !c.is_ascii_whitespace()).collect::<String>();
+        match self.likeness {
+            Likeness::Same => self.text == other,
+            Likeness::ButBlanks => visible(&self.text) == visible(other),
+            Likeness::Loose => true,
+        }
+    }
+
+    fn loosen(&mut self, likeness: Likeness) {
+        self.likeness = self.likeness.max(likeness);
+    }
+}
+
+/// A here-document whose body stands behind the next line break.
+struct Open {
+    end: String,
+    is_quoted: bool,
+    strips_tabs: bool,
+    /// Where its body goes among the pieces. None within a substitution.
+    place: Option<usize>,
+}
+
+/// Reads from left to right. What returns an option is none where bash may read on in a way that is not followed here.
+struct Cutter {
+    chars: Vec<char>,
+    at: usize,
+    last_bracket: usize,
+    pieces: Vec<Piece>,
+    open: VecDeque<Open>,
+    /// How many substitutions are around the cursor: their pieces are not kept.
+    inside: usize,
+}
+
+const OPERATORS: [&str; 19] =
+    ["<<-", "<<<", "&>>", ";;&", "&&", "||", ">>", "<<", ";;", "<&", ">&", "<>", ">|", "&>", ";&", "|&", "|", "&", ";"];
+
+impl Cutter {
+    /// The next letter. Lines that a backslash joins are one.
+    fn peek(&mut self) -> Option<char> {
+        while self.chars[self.at..].starts_with(&['\\', '\n']) {
+            self.at += 2;
+        }
+        self.chars.get(self.at).copied()
+    }
+
+    /// The next letter, of lines as they are written.
+    fn take(&mut self) -> Option<char> {
+        let c = self.chars.get(self.at).copied()?;
+        self.at += 1;
+        Some(c)
+    }
+
+    fn keep(&mut self, piece: Piece) {
+        if self.inside == 0 {
+            self.pieces.push(piece);
+        }
+    }
+
+    /// Commands up to the end, or in a substitution up to the parenthesis that ends it.
+    fn commands(&mut self) -> Option<()> {
+        let (mut depth, mut is_pattern) = (0_usize, false);
+        // Ends of `((…))`, in which nothing is a here-document and nothing a comment.
+        let mut arithmetic = 0;
+        while let Some(c) = self.peek() {
+            if !matches!(c, ' ' | '\t') && std::mem::take(&mut is_pattern) {
+                self.is_plain_pattern().then_some(())?;
+            }
+            match c {
+                ' ' | '\t' => self.at += 1,
+                '#' if self.at < arithmetic => return None,
+                '#' => {
+                    while self.chars.get(self.at).is_some_and(|c| *c != '\n') {
+                        self.at += 1;
+                    }
+                }
+                '\n' => {
+                    self.at += 1;
+                    self.keep(Piece::Operator("\n".to_owned()));
+                    self.bodies()?;
+                }
+                ')' if depth == 0 && self.inside > 0 => return Some(()),
+                '(' | ')' => {
+                    self.at += 1;
+                    self.keep(Piece::Operator(c.to_string()));
+                    depth = if c == '(' { depth + 1 } else { depth.saturating_sub(1) };
+                    if c == '(' && self.at >= arithmetic && self.peek() == Some('(') {
+                        arithmetic = self.arithmetic_end()?;
+                    }
+                }
+                '|' | '&' | ';' | '<' | '>' => {
+                    let operator = self.operator();
+                    self.keep(Piece::Operator(operator.to_owned()));
+                    if matches!(operator, "<<" | "<<-") && self.at >= arithmetic {
+                        self.here_document(operator == "<<-")?;
+                    }
+                }
+                _ => {
+                    let word = self.word()?;
+                    is_pattern = word.text == "=~";
+                    self.keep(Piece::Word(word));
+                }
+            }
+        }
+        (self.inside == 0).then_some(())
+    }
+
+    fn operator(&mut self) -> &'static str {
+        let mut found = "";
+        let mut text = String::new();
+        while let Some(c) = self.peek().filter(|_| text.len() < 3) {
+            text.push(c);
+            match OPERATORS.iter().chain(&["<", ">"]).find(|operator| **operator == text) {
+                Some(operator) => found = operator,
+                None => break,
+            }
+            self.at += 1;
+        }
+        found
+    }
+
+    /// Where the `))` stands that ends the arithmetic in which the cursor is, if it is some: two subshells may open together too.
+    fn arithmetic_end(&mut self) -> Option<usize> {
+        let from = self.at;
+        self.at += 1;
+        self.matched('(', ')', false, &mut Cut::default())?;
+        let end = self.at;
+        let is_arithmetic = self.peek() == Some(')');
+        self.at = from;
+        Some(if is_arithmetic { end } else { 0 })
+    }
+
+    /// Whether bash may take what follows `=~` for a pattern in which other signs are plain than elsewhere.
+    fn is_plain_pattern(&self) -> bool {
+        let mut depth = 0_usize;
+        for c in &self.chars[self.at..] {
+            match c {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                '#' | '<' if depth > 0 => return false,
+                c if c.is_ascii_whitespace() && depth == 0 => return true,
+                _ => {}
+            }
+        }
+        true
+    }
+
+    /// What says where a here-document ends.
+    fn here_document(&mut self, strips_tabs: bool) -> Option<()> {
+        while matches!(self.peek(), Some(' ' | '\t')) {
+            self.at += 1;
+        }
+        let word = self.word()?;
+        let is_quoted = word.text.contains(['\\', '\'', '"']);
+        let end = unquoted(&word.text)?;
+        self.keep(Piece::Word(word));
+        let place = (self.inside == 0).then_some(self.pieces.len());
+        self.keep(Piece::Word(Cut::default()));
+        self.keep(Piece::Word(Cut::exact(end.clone())));
+        self.open.push_back(Open { end, is_quoted, strips_tabs, place });
+        Some(())
+    }
+
+    /// The bodies of here-documents behind a line break.
+    fn bodies(&mut self) -> Option<()> {
+        while let Some(open) = self.open.pop_front() {
+            let body = self.body(&open)?;
+            if let Some(Piece::Word(cut)) = open.place.and_then(|place| self.pieces.get_mut(place)) {
+                cut.text = body;
+            }
+        }
+        Some(())
+    }
+
+    fn body(&mut self, open: &Open) -> Option<String> {
+        let mut body = String::new();
+        // What is joined to lines before.
+        let mut joined = String::new();
+        while self.at < self.chars.len() {
+            let from = self.at;
+            while self.chars.get(self.at).is_some_and(|c| *c != '\n') {
+                self.at += 1;
+            }
+            let is_last = self.at == self.chars.len();
+            let line: String = self.chars[from..self.at].iter().collect();
+            self.at += usize::from(!is_last);
+            let stripped = if open.strips_tabs { line.trim_start_matches('\t') } else { &line };
+            let goes_on = !open.is_quoted && (line.len() - line.trim_end_matches('\\').len()) % 2 == 1;
+            joined.push_str(if joined.is_empty() { stripped } else { &line });
+            if goes_on {
+                joined.pop();
+            } else if std::mem::take(&mut joined) == open.end {
+                return Some(body);
+            }
+            body.push_str(stripped);
+            if !is_last {
+                body.push('\n');
+            }
+        }
+        None
+    }
+}
+
+/// A word without its quotes. None where a dollar or a backtick lives in it.
+fn unquoted(text: &str) -> Option<String> {
+    let mut said = String::new();
+    let mut quote = None;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(open), _) if open == c => quote = None,
+            (None | Some('"'), '$' | '`') => return None,
+            (None, '\\') => said.extend(chars.next()),
+            (Some('"'), '\\') if chars.peek().is_some_and(|c| "$`\"\\".contains(*c)) => said.extend(chars.next()),
+            _ => said.push(c),
+        }
+    }
+    Some(said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::limits, agrees};
+
+    fn agrees_with_itself(text: &str) -> bool {
+        let tokens = brush_parser::uncached_tokenize_str(text, &limits::options().tokenizer_options());
+        tokens.is_ok_and(|tokens| agrees(text, &tokens))
+    }
+
+    #[test]
+    fn what_people_write_is_cut_alike() {
+        for text in [
+            "",
+            "ls -la 'a b' \"c $d\" \\\n  e # it's\n\ncat x|grep y&&z;(a&)\n",
+            "a 2>&1 >>b &>c <<<d 3<&- || ! b |& c",
+            "cat <<A <<-'B' | x\n$(a) `b`\nA\n\t\\\n\tB\ny",
+            "cat <<\\E\n'\nE",
+            "x=1 y+=2 z[3]=4 w[$i]='a b' f() { :; }",
+            "echo ${a:-b  c} \"${d#\"$e\"}\" ${f/\\}/g} ${h:-'}'} $'i\\'j' $\"k\" $$ $? a$ $((1 + (2 << 3)))",
+            "echo \"$(cat <<'E'\nit's (\nE\n)\" `echo \\`ls\\`` $(a \"$(b ')')\")",
+            "((i++, x << 2)); ((ls); ls) && [[ $a =~ ^(b|c)$ && ( d < e ) ]]",
+            "case $x in a) b;; (c|d) e;& *) ;; esac",
+            "diff <(a) >(b) 2> >(c)",
+            "echo \"${a:-'b c'} ${d//'e'/_}\"",
+        ] {
+            assert!(agrees_with_itself(text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn where_quotes_or_documents_end_elsewhere_it_is_told() {
+        for text in [
+            "echo ${x:-a<<E}\nevil\nE",
+            "echo ${x:-((}; cat <<ls; evil\nls x\nls",
+            "echo \\$'\\'; evil #'",
+            "cat <<'E\\F'\nE\\F\nevil\nEF",
+            "cat <<\\\n-E\nE\nevil\n-E",
+            "cat <<E\nE\\\n\nevil\nE",
+            "echo $'a\\\nb'",
+            "(( 1 # )); evil\n))",
+            "a[ #]=1; evil",
+            "[[ a =~ (#) ]]; evil\n) ]]",
+            "echo \"${x:-'}\" ; evil \"'}\"",
+            "cat <<E $(\nE\n) x\nE\n",
+        ] {
+            assert!(!agrees_with_itself(text), "{text:?}");
+        }
+    }
+}
