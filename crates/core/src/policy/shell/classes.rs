@@ -65,6 +65,11 @@ pub(super) fn means_something(name: &str) -> bool {
     name == "echo" || SHELLS.contains(&name)
 }
 
+/// True if the first word of a command names a program that the system looks up, or one of its own, not a file of somebody's.
+pub(super) fn is_by_name(argv: &[Word]) -> bool {
+    argv.first().and_then(Word::as_literal).is_some_and(|name| !is_ones_own(name))
+}
+
 /// The classes of one command without what it runs, which is sorted by itself. `fed` says that what it reads on its input is
 /// written out in the line, and sorted by itself as well.
 pub(super) fn of(argv: &[Word], runs: &Runs, fed: bool, surely: bool) -> BTreeSet<Class> {
@@ -75,7 +80,8 @@ pub(super) fn of(argv: &[Word], runs: &Runs, fed: bool, surely: bool) -> BTreeSe
         return BTreeSet::from([if surely { Class::BashDestructive } else { Class::BashMutating }]);
     }
     let arguments = arguments(rest);
-    names.iter().flat_map(|name| named(name, argv, &arguments, runs, fed)).collect()
+    let own = names.iter().any(|name| is_ones_own(name)).then_some(Class::BashMutating);
+    names.iter().flat_map(|name| named(name, argv, &arguments, runs, fed)).chain(own).collect()
 }
 
 fn named(name: &str, argv: &[Word], arguments: &[&str], runs: &Runs, fed: bool) -> BTreeSet<Class> {
@@ -96,10 +102,7 @@ fn named(name: &str, argv: &[Word], arguments: &[&str], runs: &Runs, fed: bool) 
         Runs::Anything { .. } if program == "find" => BTreeSet::from([Class::FileDelete, Class::BashDestructive]),
         Runs::Anything { .. } => wrapper(program, argv),
         Runs::Itself if is_opaque_wrapper(program) => wrapper(program, argv),
-        // A program of one's own may have any name.
-        Runs::Itself if name.contains('/') && !is_of_the_system(name) => {
-            one(programs::class(program, arguments).max(Class::BashMutating))
-        }
+        Runs::Itself if is_ones_own(name) => one(programs::class(program, arguments).max(Class::BashMutating)),
         Runs::Itself => one(class(program, argv.get(1..).unwrap_or_default(), arguments)),
     }
 }
@@ -138,6 +141,11 @@ fn arguments(words: &[Word]) -> Vec<&str> {
 /// True if nothing in a word is left to when it runs.
 fn is_known(word: &Word) -> bool {
     !word.value.contains([UNKNOWN, GLOB]) && word.runs.is_empty()
+}
+
+/// True for a path outside the folders of the system: a program of one's own may have any name.
+fn is_ones_own(name: &str) -> bool {
+    name.contains('/') && !is_of_the_system(name)
 }
 
 fn is_of_the_system(name: &str) -> bool {

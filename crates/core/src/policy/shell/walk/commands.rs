@@ -80,11 +80,9 @@ impl Walk<'_> {
         let handed_on = runners::handed_on(argv);
         handed_on.commands.iter().for_each(|argv| self.invoke(assignments, argv, Cover::Perhaps, wrapped + 1));
         handed_on.texts.iter().for_each(|text| self.suppose(text));
-        let own = if matches!(runs, Runs::Other { .. } | Runs::Text(_)) && cover == Cover::Needed {
-            Cover::Wrapper
-        } else {
-            cover
-        };
+        // A file of the workspace may have any name, a wrapper's too.
+        let wraps = matches!(runs, Runs::Other { .. } | Runs::Text(_)) && classes::is_by_name(argv);
+        let own = if wraps && cover == Cover::Needed { Cover::Wrapper } else { cover };
         self.line.classes.extend(classes::of(argv, &runs, self.fed, cover != Cover::Perhaps));
         simple::note(&mut self.line, self.place, &self.here, assignments, argv, own);
         if own == Cover::Needed {
