@@ -12,7 +12,7 @@ use crate::policy::{fnmatch::Pattern, path};
 /// How a text leads to a path of the gateway. A later one says more than an earlier.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Found {
-    /// Only its last name is the same.
+    /// Only a name in it is the same.
     Namesake(String),
     /// It names a folder above, and what follows is only known when the line runs.
     Above(String),
@@ -39,7 +39,8 @@ pub(super) fn note_read(line: &mut Line, place: &Place, here: &Here, words: &[Wo
     match find(place, &elsewhere(here, words), &place.unreadable, words) {
         Some(Found::Surely(path)) => line.note_unreadable(path),
         Some(Found::Begun(path)) => line.note_floor(may_read(&path)),
-        Some(Found::Above(_) | Found::Namesake(_)) | None => {}
+        Some(Found::Namesake(path)) => line.note_opaque(format!("a path that {}", may_read(&path))),
+        Some(Found::Above(_)) | None => {}
     }
 }
 
@@ -59,7 +60,8 @@ pub(super) fn note_redirected_from(line: &mut Line, place: &Place, here: &Here, 
     match find_in(place, here, &place.unreadable, whole(target)) {
         Some(Found::Surely(path) | Found::Begun(path)) => line.note_unreadable(path),
         Some(Found::Above(path)) => line.note_floor(may_read(&path)),
-        Some(Found::Namesake(_)) | None => {}
+        Some(Found::Namesake(path)) => line.note_opaque(format!("a path that {}", may_read(&path))),
+        None => {}
     }
 }
 
@@ -146,22 +148,30 @@ fn found(place: &Place, here: &Here, roots: &[String], text: &str) -> Option<Fou
     // The shell expands `~` behind an equals sign too.
     let at_home = text.strip_prefix("~/").zip(place.home.as_ref()).map(|(rest, home)| format!("{home}/{rest}"));
     let text = at_home.as_deref().unwrap_or(text);
-    let known = text.split_once(UNKNOWN).map(|(known, _)| known);
+    let cut = text.split_once(UNKNOWN);
+    // Where nothing is known of a variable, it may hold nothing.
+    let without = text.replace(UNKNOWN, "");
     let mut best = None;
     for dir in here.dirs() {
         for root in roots {
-            let found = match known {
-                None => matches_into(&path::resolve(dir, text), root, here).then(|| Found::Surely(root.clone())),
-                Some(known) => begins(dir, known, root, here),
+            let leads = |text: &str| !text.is_empty() && matches_into(&path::resolve(dir, text), root, here);
+            let found = match cut {
+                None => leads(text).then(|| Found::Surely(root.clone())),
+                Some((known, _)) => {
+                    begins(dir, known, root, here).max(leads(&without).then(|| Found::Begun(root.clone())))
+                }
             };
             best = best.max(found);
         }
     }
-    // Of an unknown folder the last part of the path tells at least that it may be ours.
-    let unknown = known.is_some() || (here.is_unknown() && !text.starts_with('/'));
-    let last = text.rsplit('/').next().unwrap_or(text);
-    let same_name = |root: &&String| !last.is_empty() && root.rsplit('/').next() == Some(last);
-    best.or_else(|| roots.iter().find(same_name).filter(|_| unknown).map(|root| Found::Namesake(root.clone())))
+    // Of an unknown folder the parts of the path behind it tell at least that it may be ours.
+    let rest = match cut {
+        Some((_, rest)) => rest,
+        None if here.is_unknown() && !text.starts_with('/') => text,
+        None => "",
+    };
+    let same_name = |root: &&String| root.rsplit('/').next().is_some_and(|name| parts(rest).any(|part| part == name));
+    best.or_else(|| roots.iter().find(same_name).map(|root| Found::Namesake(root.clone())))
 }
 
 /// The way in which a text leads to `root` of which only the beginning is known.

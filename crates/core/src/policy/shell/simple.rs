@@ -56,7 +56,10 @@ pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[W
         let tried = |at: usize| -> Vec<&str> {
             argv.iter().skip(1).map(|word| word.perhaps.get(at).unwrap_or(&word.value).as_str()).collect()
         };
-        disk::harm(program, &arguments).or_else(|| (0..most).find_map(|at| disk::harm(program, &tried(at))))
+        // Where nothing is known of a variable, it may hold nothing.
+        let without: Vec<String> = arguments.iter().map(|text| text.replace(UNKNOWN, "")).collect();
+        disk::harm(program, &without.iter().map(String::as_str).collect::<Vec<_>>())
+            .or_else(|| (0..most).find_map(|at| disk::harm(program, &tried(at))))
     };
     if let Some(reason) = harm.floor.or_else(on_disk) {
         line.note_floor(reason);

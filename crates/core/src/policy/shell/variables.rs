@@ -2,6 +2,8 @@
 //!
 //! It knows no order: what a variable is set to anywhere in the line it may hold everywhere.
 
+mod computed;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
@@ -112,8 +114,7 @@ impl Variables {
             let home = folders.iter().find(|(known, _)| *known == "HOME").map(|(_, home)| home.as_str());
             values.push(word::scan(otherwise, Known { home, cwd: None, tried: &[] }).value);
         } else if !operator.is_empty() {
-            // What the operator leaves of it is anybody's guess: at best its beginning.
-            values.clear();
+            values = computed::computed(operator, &values);
         }
         values.retain(|value| !value.starts_with(UNKNOWN));
         values

@@ -226,8 +226,9 @@ impl Walk<'_> {
             }
             self.line.note_opaque("a redirection that writes");
             protect::note_redirected_into(&mut self.line, self.place, &self.here, &word);
-            for target in std::iter::once(&word.value).chain(&word.perhaps) {
-                if path::is_device(&path::resolve("/", target)) && target.starts_with('/') {
+            for target in word.texts() {
+                let target = target.replace(UNKNOWN, "");
+                if path::is_device(&path::resolve("/", &target)) && target.starts_with('/') {
                     self.line.note_floor(format!("writes to {target}"));
                 }
             }

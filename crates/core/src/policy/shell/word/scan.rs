@@ -143,13 +143,22 @@ impl Scanner<'_> {
             return;
         }
         self.at += 1;
-        if matches!(self.peek(0), None | Some('/')) {
-            self.stands_for("HOME", self.known.home);
-        } else {
-            while self.peek(0).is_some_and(|c| c != '/') {
-                self.at += 1;
+        let mut name = String::new();
+        while let Some(c) = self.peek(0).filter(|c| *c != '/') {
+            name.push(c);
+            self.at += 1;
+        }
+        let home = self.known.home;
+        match name.as_str() {
+            "" => self.stands_for("HOME", home),
+            // Somebody's own home may be named too.
+            _ if home.is_some_and(|home| home.rsplit('/').next() == Some(&name)) => self.stands_for("HOME", home),
+            "-" => self.stands_for("OLDPWD", None),
+            // The folders that the shell keeps, its own among them.
+            _ if name.trim_start_matches(['+', '-']).bytes().all(|byte| byte.is_ascii_digit()) => {
+                self.stands_for("PWD", self.known.cwd);
             }
-            self.unknown();
+            _ => self.unknown(),
         }
     }
 
