@@ -4,6 +4,9 @@
 
 use super::word::{GLOB, UNKNOWN, Word};
 
+/// The most prints of one program that are looked at.
+const MOST_PRINTS: usize = 200;
+
 /// Whether the arguments of `awk` may have it do more than that.
 pub(super) fn does_more(arguments: &[Word]) -> bool {
     let mut words = arguments.iter();
@@ -30,6 +33,7 @@ fn program_does_more(word: &Word) -> bool {
 fn text_does_more(program: &str) -> bool {
     let calls = |at: usize| !matches!(program[at + 1..].chars().next(), None | Some('"'));
     program.contains("system")
+        || program.matches("print").count() > MOST_PRINTS
         || program.contains("getline")
         // What gawk loads, includes or calls by a name that is only known when it runs.
         || program.match_indices('@').any(|(at, _)| calls(at))

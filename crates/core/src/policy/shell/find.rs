@@ -45,6 +45,9 @@ struct Exec {
     end: usize,
 }
 
+/// The most pairs of a folder and a command that are looked at one by one.
+const MOST_PAIRS: usize = 256;
+
 /// What an expression is made of: the places at which an action may stand, and the commands that are run.
 fn expression(arguments: &[Word]) -> (Vec<usize>, Vec<Exec>) {
     let (mut places, mut execs) = (Vec::new(), Vec::new());
@@ -72,19 +75,23 @@ pub(super) fn runs(argv: &[Word]) -> Runs {
     let arguments = &argv[1..];
     let (places, execs) = expression(arguments);
     let mut beside = Vec::new();
+    let starts = starts(arguments);
+    let found: Vec<String> = match starts.len() * execs.len() > MOST_PAIRS {
+        true => vec![UNKNOWN.to_string()],
+        false => starts.iter().map(|start| format!("{}/{GLOB}", start.trim_end_matches('/'))).collect(),
+    };
     for exec in execs.iter().filter(|exec| exec.from < exec.end) {
-        for start in starts(arguments) {
-            let found = format!("{}/{GLOB}", start.trim_end_matches('/'));
+        for found in &found {
             let mut one = arguments[exec.from..exec.end].to_vec();
-            one.iter_mut().for_each(|word| replace(word, "{}", &found));
+            one.iter_mut().for_each(|word| replace(word, "{}", found));
             beside.push(one);
         }
     }
-    let is_within = |at: usize| execs.iter().any(|exec| (exec.from..exec.end).contains(&at));
-    let hides = |at: usize| may_be_an_action(&arguments[at]);
+    let may_end = |exec: &Exec| arguments[exec.from..exec.end].iter().any(may_be_an_end);
+    let hides = places.into_iter().any(|at| may_be_an_action(&arguments[at])) || execs.iter().any(may_end);
     // What splits may push the words behind it out of their places.
     let splits = arguments.iter().any(|word| word.splits && word.value.contains(UNKNOWN));
-    if splits || places.into_iter().any(|at| !is_within(at) && hides(at)) {
+    if splits || hides {
         let Runs::Anything { why, perhaps, texts } = anything(argv, "a find of which not every word can be told")
         else {
             return Runs::Itself;
@@ -103,6 +110,15 @@ fn may_be_an_action(word: &Word) -> bool {
     let is_open = |text: &str| text.contains([GLOB, UNKNOWN]) && matches(text);
     word.expands && !word.is_in_folder() && word.possible().any(is_open)
         || word.perhaps.iter().any(|text| text.starts_with('-'))
+}
+
+/// Whether the names of files may end a command: behind it stand actions again.
+fn may_be_an_end(word: &Word) -> bool {
+    let matches = |text: &str| {
+        let pattern = Pattern::new(&text.replace([GLOB, UNKNOWN], "*"));
+        text.contains(GLOB) && (pattern.matches(";") || pattern.matches("+"))
+    };
+    word.splits && word.texts().any(matches)
 }
 
 #[cfg(test)]

@@ -53,13 +53,16 @@ const SPEAKERS: &str = "clone fetch pull push ls-remote remote submodule archive
 const QUIET: &str = "add branch checkout cherry-pick commit diff log merge mv reset restore revert rev-list rev-parse rm show \
     stash status switch tag";
 
-/// Where among `words` the command may stand. Several places, if an option before it is not known: its value may be the next word.
+/// The most places that are looked at.
+const MOST_PLACES: usize = 8;
+
+/// Where among `words` the command may stand, the first of them. Several places, if an option before it is not known: its value may be the next word.
 pub(super) fn commands<T: AsRef<str>>(words: &[T]) -> BTreeSet<usize> {
-    let (mut seen, mut found, mut open) = (BTreeSet::new(), BTreeSet::new(), vec![0]);
-    while let Some(at) = open.pop().filter(|at| seen.insert(*at)) {
+    let (mut found, mut open) = (BTreeSet::new(), BTreeSet::from([0]));
+    while let Some(at) = open.pop_first().filter(|_| found.len() < MOST_PLACES) {
         match words.get(at).map(AsRef::as_ref).filter(|word| word.starts_with('-')) {
-            Some(word) if VALUED.contains(&word) => open.push(at + 2),
-            Some(word) if word.contains('=') || listed(ALONE, word) => open.push(at + 1),
+            Some(word) if VALUED.contains(&word) => drop(open.insert(at + 2)),
+            Some(word) if word.contains('=') || listed(ALONE, word) => drop(open.insert(at + 1)),
             Some(_) => open.extend([at + 1, at + 2]),
             None => drop(found.insert(at.min(words.len()))),
         }
@@ -84,14 +87,16 @@ fn join(program: &str, words: &[String]) -> String {
 /// Whether `arguments` have git run or write something else; the first `options` of them may be options.
 pub(super) fn runs_something(arguments: &[Word], options: usize) -> bool {
     let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
-    commands(&values).into_iter().any(|at| {
-        let (globals, rest) = arguments.split_at(at);
-        let is_global = |text: &str| text == "-p" || GLOBALS.iter().any(|known| text.starts_with(known));
-        let command = rest.split_first().map_or("", |(command, _)| command.value.as_str());
-        let options = options.saturating_sub(at + 1);
-        globals.iter().flat_map(Word::texts).any(is_global)
-            || command_runs(command, rest.get(1..).unwrap_or_default(), options)
-    })
+    let places = commands(&values);
+    places.len() == MOST_PLACES
+        || places.into_iter().any(|at| {
+            let (globals, rest) = arguments.split_at(at);
+            let is_global = |text: &str| text == "-p" || GLOBALS.iter().any(|known| text.starts_with(known));
+            let command = rest.split_first().map_or("", |(command, _)| command.value.as_str());
+            let options = options.saturating_sub(at + 1);
+            globals.iter().flat_map(Word::texts).any(is_global)
+                || command_runs(command, rest.get(1..).unwrap_or_default(), options)
+        })
 }
 
 /// Whether one of `words` may turn out to be an option that is not seen.

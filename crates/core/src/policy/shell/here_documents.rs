@@ -1,5 +1,8 @@
 //! Here-documents of which shells and the grammar may not agree where they end.
 
+/// The longest word that may end a here-document, in bytes.
+const LONGEST_END: usize = 256;
+
 /// Whether a here-document in `text` may end elsewhere for a shell than for the grammar, or nowhere.
 pub(super) fn may_end_elsewhere(text: &str) -> bool {
     let joined = text.replace("\\\n", "");
@@ -19,6 +22,10 @@ pub(super) fn may_end_elsewhere(text: &str) -> bool {
         if is_odd || ["''", "\"\"", "$''", "$\"\""].iter().any(|empty| word.starts_with(empty)) {
             return true;
         }
+        // At each line of a document the grammar takes the quotes out of it again.
+        if length(word) > LONGEST_END {
+            return true;
+        }
         let end = word.find(|c: char| c.is_whitespace() || ";|&()<>".contains(c)).unwrap_or(word.len());
         let (word, behind) = word.split_at(end);
         // The grammar looks for what is written, a shell for what it says.
@@ -31,6 +38,20 @@ pub(super) fn may_end_elsewhere(text: &str) -> bool {
         }
     }
     !words.is_empty() && ends_in_joined_lines(text, &words)
+}
+
+/// How long the word is with which `text` begins, as long as that matters.
+fn length(text: &str) -> usize {
+    let mut quote = None;
+    let is_within = |(_, c): &(usize, char)| {
+        quote = match (quote, c) {
+            (None, '\'' | '"') => Some(*c),
+            (Some(open), c) if open == *c => None,
+            _ => quote,
+        };
+        quote.is_some() || !c.is_whitespace() && !";|&()<>".contains(*c)
+    };
+    text.char_indices().take(LONGEST_END + 1).take_while(is_within).last().map_or(0, |(at, c)| at + c.len_utf8())
 }
 
 /// Whether lines that a backslash joins say one of `words` together, or one of them alone: a shell looks for it in what is joined, the

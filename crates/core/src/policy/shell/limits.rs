@@ -180,6 +180,30 @@ mod tests {
         }
     }
 
+    /// Each hands on all that follows, or looks at all of it again: without a bound one line keeps the judge for minutes.
+    #[test]
+    fn what_hands_on_without_end_is_given_up() {
+        for text in [
+            format!("env {}x", "-S env ".repeat(400)),
+            format!("sudo {}{}", "sudo ".repeat(9), "a ".repeat(7_000)),
+            format!("{}'{}'", "sudo ".repeat(12), "echo a b; ".repeat(4_000)),
+            format!("cat <<'{0}'\n{1}{0}", "A".repeat(9_000), "\n".repeat(9_000)),
+            format!("echo {}", "{a,b}".repeat(40)),
+        ] {
+            assert!(judge(&text, &Place::default()).floor.is_some(), "{text:.60}");
+        }
+        for text in [
+            format!("git {}foreach x", "-a submodule ".repeat(1_500)),
+            format!("find {} {}", "a ".repeat(1_200), "-exec x {} \\; ".repeat(1_200)),
+            format!("awk '{}'", "print ".repeat(9_000)),
+            format!("echo {}", "[".repeat(60_000)),
+            format!("echo $({}ls)", " ".repeat(60_000)),
+        ] {
+            let line = judge(&text, &Place::default());
+            assert!(!line.commands.is_empty(), "{text:.60}");
+        }
+    }
+
     #[test]
     fn what_people_write_with_many_brackets_is_judged() {
         for text in [

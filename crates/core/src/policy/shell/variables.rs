@@ -80,11 +80,14 @@ impl Variables {
     ) -> Result<Vec<Vec<(String, String)>>, TooMany> {
         let mut choices = vec![Vec::new()];
         for name in names.iter().collect::<BTreeSet<_>>() {
+            if self.tried > MOST_TRIED {
+                return Err(TooMany);
+            }
             let values = self.held(name, folders);
             if values.is_empty() {
                 continue;
             }
-            if choices.len() * values.len() > MOST_CHOICES || self.tried > MOST_TRIED {
+            if choices.len() * values.len() > MOST_CHOICES {
                 return Err(TooMany);
             }
             choices = choices

@@ -25,6 +25,10 @@ const MOST_PARTS: usize = 256;
 /// The most commands that are noted, unwrapped ones included.
 const MOST_COMMANDS: usize = 4_000;
 
+/// The most that is judged of one line, in bytes: of its texts, and of its commands with what their words may be. Wrappers in wrappers
+/// may hand on as much as they like.
+const MOST_JUDGED: usize = 2 << 20;
+
 /// The most words that braces may make in one line.
 const MOST_MADE: usize = 4_000;
 
@@ -36,6 +40,8 @@ pub(super) struct Walk<'a> {
     depth: usize,
     /// How many words braces made.
     made: usize,
+    /// How much was judged, in bytes.
+    judged: usize,
     /// True while what the command at hand reads on its input is written out in the line.
     fed: bool,
     functions: Vec<String>,
@@ -74,6 +80,7 @@ impl<'a> Walk<'a> {
             here,
             depth: 0,
             made: 0,
+            judged: 0,
             fed: false,
             functions: Vec::new(),
             sets_home: sets("HOME"),
@@ -97,7 +104,7 @@ impl<'a> Walk<'a> {
         if let Some(reason) = limits::too_much(text) {
             return self.beyond(reason);
         }
-        if self.depth >= MOST_TEXTS_DEEP {
+        if self.depth >= MOST_TEXTS_DEEP || self.is_spent_by(text.len()) {
             return self.beyond("is too involved to be judged");
         }
         let options = limits::options();
@@ -125,6 +132,13 @@ impl<'a> Walk<'a> {
             }
             Err(_) => self.unparsable(text),
         }
+    }
+
+    /// Takes note that so much more is judged. True if it is too much.
+    pub(super) const fn is_spent_by(&mut self, bytes: usize) -> bool {
+        // Nothing comes without a price.
+        self.judged = self.judged.saturating_add(bytes).saturating_add(64);
+        self.judged > MOST_JUDGED
     }
 
     /// What a text in a place of its own runs: a subshell, as far as folders go.
@@ -163,6 +177,9 @@ impl<'a> Walk<'a> {
         const RESERVED: &str = "do then else elif if while until time !";
         if self.depth > MOST_TEXTS_DEEP {
             return;
+        }
+        if self.is_spent_by(text.len()) {
+            return self.beyond("is too involved to be judged");
         }
         self.depth += 1;
         for part in text.split(['\n', ';', '|', '&', '(', ')', '{', '}']).take(MOST_PARTS) {
@@ -285,7 +302,7 @@ impl<'a> Walk<'a> {
                     self.line.note_opaque(declared::why(&clause.variable_name));
                 }
                 let around = self.settled.clone();
-                if loops::settles(self.command, clause, &values) {
+                if !self.is_spent_by(self.command.len()) && loops::settles(self.command, clause, &values) {
                     self.settled.push(clause.variable_name.clone());
                 }
                 self.repeated(&[&clause.body.list]);
@@ -343,6 +360,9 @@ impl<'a> Walk<'a> {
             let home = self.place.home.iter().map(|home| ("HOME", home.clone()));
             let dirs = self.here.dirs().flat_map(|dir| [("PWD", dir.to_owned()), ("OLDPWD", dir.to_owned())]);
             match self.variables.choices(&word.names, &home.chain(dirs).collect::<Vec<_>>()) {
+                Ok(choices) if self.is_spent_by(choices.len() * raw.len()) => {
+                    self.line.note_opaque("a variable with too many values");
+                }
                 Ok(choices) => {
                     let values = choices.iter().map(|tried| word::scan(raw, folders.as_known(tried)).value);
                     word.perhaps = values.filter(|value| *value != word.value).collect();

@@ -8,7 +8,7 @@ use crate::policy::{
 };
 
 /// The longest value that is computed with: each way to cut it is tried.
-const LONGEST: usize = 1024;
+const LONGEST: usize = 256;
 
 /// What `operator`, as it stands behind a name in braces, may make of `values`.
 pub(super) fn computed(operator: &str, values: &[String]) -> Vec<String> {

@@ -68,7 +68,10 @@ impl Walk<'_> {
     }
 
     fn invoke(&mut self, assignments: &[Word], argv: &[Word], cover: Cover, wrapped: usize) {
-        if self.line.commands.len() >= MOST_COMMANDS || wrapped > MOST_TEXTS_DEEP {
+        let most = argv.iter().map(|word| word.perhaps.len()).max().unwrap_or(0) + 1;
+        let bytes: usize = assignments.iter().chain(argv).map(|word| word.raw.len() + word.value.len() + 64).sum();
+        let is_spent = self.is_spent_by(bytes.saturating_mul(most));
+        if is_spent || self.line.commands.len() >= MOST_COMMANDS || wrapped > MOST_TEXTS_DEEP {
             return self.beyond("is too involved to be judged");
         }
         for text in assignments.iter().chain(argv).flat_map(|word| word.runs.clone()) {
