@@ -100,7 +100,10 @@ pub(super) fn is_dangerous_variable(name: &str) -> bool {
         MAKE MAKEFILES COMPILER_PATH GCONV_PATH HOSTALIASES FCEDIT SUDO_ASKPASS GLOBIGNORE HISTFILE RIPGREP_CONFIG_PATH \
         BAT_CONFIG_PATH AWS_CONFIG_FILE PIP_CONFIG_FILE KUBECONFIG GOROOT GOPATH GOENV GOBIN GOTOOLCHAIN GOTOOLDIR GOWORK \
         GOPROXY ZIPOPT WGETRC CURL_HOME RSYNC_CONNECT_PROG PYTEST_PLUGINS DOTNET_STARTUP_HOOKS OPENSSL_CONF SVN_SSH \
-        AWKLIBPATH AWKPATH";
+        AWKLIBPATH AWKPATH POSIXLY_CORRECT";
+    // What is assigned to them the shell computes, and computing runs commands.
+    const COMPUTED: &str =
+        "RANDOM SRANDOM SECONDS HISTCMD OPTIND LINENO EPOCHSECONDS EPOCHREALTIME BASHPID PPID UID EUID";
     const PREFIXES: [&str; 13] = [
         "LD_",
         "DYLD_",
@@ -118,6 +121,7 @@ pub(super) fn is_dangerous_variable(name: &str) -> bool {
     ];
     const ENDS: [&str; 8] = ["PAGER", "EDITOR", "_CONFIG", "_RSH", "_WRAPPER", "FLAGS", "_OPTS", "_OPTIONS"];
     listed(NAMES, name)
+        || listed(COMPUTED, name)
         || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || ENDS.iter().any(|end| name.ends_with(end))
         || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
