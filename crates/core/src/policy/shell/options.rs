@@ -81,8 +81,23 @@ fn end(program: &str, arguments: &[Word]) -> usize {
             _ => !word.starts_with('-'),
         })
     };
-    let knows_none =
-        matches!(program, "find" | "go" | "make" | "gmake" | "gcc" | "g++" | "cc" | "c++" | "clang" | "clang++");
+    // Behind letters without a dash `tar` takes the next word for a value, whatever it is.
+    let knows_none = matches!(
+        program,
+        "find"
+            | "go"
+            | "make"
+            | "gmake"
+            | "gcc"
+            | "g++"
+            | "cc"
+            | "c++"
+            | "clang"
+            | "clang++"
+            | "tar"
+            | "gtar"
+            | "bsdtar"
+    );
     let ends = |at: &usize| {
         arguments[*at].as_literal() == Some("--") && at.checked_sub(1).is_none_or(|before| is_sure(&arguments[before]))
     };
