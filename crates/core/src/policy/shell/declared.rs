@@ -18,6 +18,17 @@ pub(super) fn names<'w>(program: Option<&str>, words: &'w [Word]) -> Vec<&'w str
     texts.into_iter().map(name).filter(|name| !name.is_empty()).collect()
 }
 
+/// The names of the variables that a command fills with what it reads.
+pub(super) fn filled(argv: &[Word]) -> Vec<&str> {
+    let program = argv.first().and_then(Word::as_literal);
+    match program {
+        // Without a name there is one of its own.
+        Some("read") => names(program, &argv[1..]).into_iter().chain(["REPLY"]).collect(),
+        Some("getopts") => names(program, &argv[1..]).into_iter().chain(["OPTARG"]).collect(),
+        Some(_) | None => Vec::new(),
+    }
+}
+
 /// The name that an assignment sets.
 pub(super) fn name(assignment: &str) -> &str {
     assignment.split(['=', '+', '[']).next().unwrap_or_default()

@@ -49,9 +49,15 @@ const REFUSED: &str = "filter-branch difftool mergetool daemon instaweb merge-in
 /// Commands that speak to a repository, whose address can name a program.
 const SPEAKERS: &str = "clone fetch pull push ls-remote remote submodule archive";
 
-/// Commands with no option that would do harm but one that writes what they show.
+/// Commands with no option that would do harm, but for those of [`SHOWERS`].
 const QUIET: &str = "add branch checkout cherry-pick commit diff log merge mv reset restore revert rev-list rev-parse rm show \
     stash status switch tag";
+
+/// Those of them that an option has write what they show.
+const SHOWERS: &str = "diff log show stash rev-list";
+
+/// Commands whose `-m` has a message behind it.
+const MESSAGES: &str = "commit tag stash merge notes";
 
 /// The most places that are looked at.
 const MOST_PLACES: usize = 8;
@@ -102,20 +108,39 @@ pub(super) fn runs_something(arguments: &[Word], options: usize) -> bool {
 /// Whether one of `words` may turn out to be an option that is not seen.
 pub(super) fn hide(words: &[Word]) -> bool {
     let values: Vec<&str> = words.iter().map(|word| word.value.as_str()).collect();
-    let is_quiet = commands(&values).into_iter().all(|at| values.get(at).is_some_and(|word| listed(QUIET, word)));
+    let places = commands(&values);
+    let all = |list: &str| places.iter().all(|at| values.get(*at).is_some_and(|word| listed(list, word)));
+    let shows = places.iter().any(|at| values.get(*at).is_some_and(|word| listed(SHOWERS, word)));
+    let (is_quiet, has_messages) = (all(QUIET), all(MESSAGES));
     let mut is_value = false;
     words.iter().any(|word| {
-        // A message is whatever it says, and where nothing is known of what stands in quotes, it names what people work at.
-        let is_name = is_quiet && !word.perhaps.iter().any(|text| text.starts_with(['-', UNKNOWN, GLOB]));
+        // A message is whatever it says, and where nothing is known of what stands in quotes, it names what people work at. What the
+        // line itself reads, or is handed on, may be an option.
+        let is_option = |text: &String| text.starts_with(['-', UNKNOWN, GLOB]) && (shows || !is_filled(text));
+        let is_given = !shows || word.raw.contains('$');
+        let is_name = is_quiet && is_given && !word.may_begin_with_dash() && !word.perhaps.iter().any(is_option);
         let hides = word.may_hide_options() && (word.splits || !is_value && !is_name);
-        is_value = !is_value && matches!(word.as_literal(), Some("-m" | "-am" | "--message"));
+        is_value = has_messages && !is_value && matches!(word.as_literal(), Some("-m" | "-am" | "--message"));
         hides
     })
 }
 
+/// Whether a text is what a variable may hold that the line fills with what it reads.
+fn is_filled(text: &str) -> bool {
+    text.strip_prefix('-').is_some_and(|rest| rest.starts_with(UNKNOWN) && rest.chars().count() == 1)
+}
+
 fn command_runs(command: &str, rest: &[Word], options: usize) -> bool {
     let options = &rest[..options.min(rest.len())];
-    let texts = || options.iter().flat_map(Word::texts);
+    // What is read into a variable names what people work at where no option would do harm.
+    let is_harmless = listed(QUIET, command) && !listed(SHOWERS, command);
+    let may_be = |text: &&str| !is_harmless || !is_filled(text);
+    let possible = |word: &Word| {
+        let perhaps = word.perhaps.iter().map(String::as_str).filter(may_be);
+        std::iter::once(word.value.as_str()).chain(perhaps).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let all: Vec<String> = options.iter().flat_map(possible).collect();
+    let texts = || all.iter().map(String::as_str);
     let letter = |letter: char| texts().any(|text| has_letter(text, letter));
     let first = || rest.iter().map(|word| word.value.as_str()).find(|word| !word.starts_with('-'));
     let names_program = |text: &str| {
@@ -129,6 +154,7 @@ fn command_runs(command: &str, rest: &[Word], options: usize) -> bool {
         || texts().any(|text| has_long(text, &LONG))
         || listed(SPEAKERS, command) && rest.iter().flat_map(Word::texts).any(names_program)
         || match command {
+            "archive" | "format-patch" => letter('o'),
             "clone" => letter('u') || letter('c') || texts().any(|text| has_long(text, &["--config"])),
             "grep" => letter('O'),
             "rebase" => letter('x'),

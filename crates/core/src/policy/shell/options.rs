@@ -61,9 +61,8 @@ pub(super) fn run_something(program: &str, arguments: &[Word]) -> bool {
         "zip" => options().any(|text| text.starts_with('-') && text.contains("TT")),
         "find" => begins(&["-delete", "-fprint", "-fls", "-files0-from"]),
         "vi" | "vim" | "nvim" | "ex" | "emacs" | "ed" | "view" => true,
-        "printf" => begins(&["-v"]),
-        // The index of an array is computed, and computing runs commands.
-        "test" | "[" => texts().any(|text| matches!(text, "-v" | "-R")),
+        "printf" => begins(&["-v"]) || arguments.first().is_some_and(operands::may_name_variable),
+        "test" | "[" => operands::names_variable(arguments),
         "let" => true,
         "declare" | "typeset" | "local" | "readonly" | "export" | "read" | "wait" | "unset" | "getopts" => {
             operands::computes(program, arguments)

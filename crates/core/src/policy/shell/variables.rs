@@ -64,6 +64,11 @@ impl Variables {
         }
     }
 
+    /// Takes note that the line fills `name` with what it reads: that may be an option too.
+    pub(super) fn fill(&mut self, name: &str) {
+        self.insert(name, &format!("-{UNKNOWN}"));
+    }
+
     /// Takes note that `name` may hold what `word` says.
     pub(super) fn set(&mut self, name: &str, word: &Word) {
         std::iter::once(&word.value).chain(&word.perhaps).for_each(|value| self.insert(name, value));
@@ -116,7 +121,7 @@ impl Variables {
         if let Some(otherwise) = otherwise {
             let home = folders.iter().find(|(known, _)| *known == "HOME").map(|(_, home)| home.as_str());
             values.push(word::scan(otherwise, Known { home, cwd: None, tried: &[] }).value);
-        } else if !operator.is_empty() {
+        } else if !operator.is_empty() && !operator.starts_with('[') {
             values = computed::computed(operator, &values);
         }
         values.retain(|value| !value.starts_with(UNKNOWN));

@@ -75,6 +75,12 @@ impl Word {
         splits || self.possible().any(begins) || self.perhaps.iter().any(|text| text.starts_with('-'))
     }
 
+    /// True if a dash stands behind what is not known at its beginning, which may be nothing.
+    pub(super) fn may_begin_with_dash(&self) -> bool {
+        let rest = self.value.trim_start_matches(UNKNOWN);
+        rest.len() < self.value.len() && rest.starts_with('-')
+    }
+
     /// True if it begins with a folder of the shell's own, whichever that is: with a slash, then.
     pub(super) fn is_in_folder(&self) -> bool {
         let raw = self.raw.trim_start_matches('"');

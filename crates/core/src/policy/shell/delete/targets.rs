@@ -18,8 +18,8 @@ pub(super) fn of_rm(arguments: &[Word], is_known: bool) -> Vec<Aimed> {
     if !is_known {
         return Vec::new();
     }
-    // A file that a wildcard finds may be called `-rf`.
-    let hides = before_end(arguments).any(|word| word.value.starts_with(GLOB));
+    // A file that a wildcard finds may be called `-rf`, and so may what a variable holds.
+    let hides = before_end(arguments).any(|word| word.value.starts_with([GLOB, UNKNOWN]) && !word.is_in_folder());
     let reach = |target: &str| match hides && !target.contains([GLOB, UNKNOWN]) {
         true => Reach::Tree,
         false => Reach::Files,

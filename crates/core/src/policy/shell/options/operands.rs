@@ -1,7 +1,7 @@
 //! What single programs make of their words where a table of options does not tell.
 
 use super::{has_letter, has_only};
-use crate::policy::shell::word::{GLOB, Word};
+use crate::policy::shell::word::{GLOB, UNKNOWN, Word};
 
 /// Whether one of the letters of `tar` has it run something, or write another file.
 pub(super) fn tar(words: &[Word]) -> bool {
@@ -84,4 +84,29 @@ pub(super) fn computes(program: &str, words: &[Word]) -> bool {
     words.iter().any(|word| {
         word.raw.contains('[') || word.texts().any(computes) || word.perhaps.iter().any(|text| in_name(text))
     })
+}
+
+/// Whether the first word of `printf` may turn out to be its `-v`: the index of what that sets is computed, and computing runs commands.
+pub(super) fn may_name_variable(word: &Word) -> bool {
+    let is_open = |text: &str| text.contains(UNKNOWN) && text.replace(UNKNOWN, "").starts_with('-');
+    word.texts().any(is_open) || word.perhaps.iter().any(|text| text.starts_with("-v"))
+}
+
+/// Whether `test` looks, or may look, at a variable by its name, whose index is computed.
+pub(super) fn names_variable(words: &[Word]) -> bool {
+    let names = |text: &str| matches!(text.replace(UNKNOWN, "").as_str(), "-v" | "-R");
+    let is_filled = |text: &str| text.starts_with('-') && text.contains(UNKNOWN);
+    words.iter().enumerate().any(|(at, word)| {
+        let parts = word.perhaps.iter().filter(|_| word.splits).flat_map(|text| text.split_whitespace());
+        // Before what compares it, or alone, it is a text.
+        let is_compared = words.get(at + 1).is_none_or(|next| next.as_literal().is_some_and(compares));
+        let may_name = word.perhaps.iter().any(|text| is_filled(text)) && (word.splits || !is_compared);
+        word.texts().chain(parts).any(names) || may_name
+    })
+}
+
+/// Whether a word of `test` ends what stands before it, or compares it with what follows.
+fn compares(word: &str) -> bool {
+    const KNOWN: &str = "= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef -a -o ] )";
+    KNOWN.split_ascii_whitespace().any(|known| known == word)
 }

@@ -8,7 +8,7 @@ use crate::{
         contract::Class,
         path,
         shell::{
-            classes, find,
+            classes, declared, find,
             programs::base_name,
             protect, runners,
             simple::{self, Cover},
@@ -78,6 +78,9 @@ impl Walk<'_> {
             if wrapped == 0 {
                 self.aside(&text);
             }
+        }
+        for name in declared::filled(argv) {
+            self.variables.fill(name);
         }
         let runs = if argv.is_empty() { Runs::Itself } else { unwrap::runs(argv) };
         let handed_on = runners::handed_on(argv);
