@@ -44,8 +44,10 @@ pub(super) fn harm(
         // Any program may stand behind a word that is not literal: it is taken for the worst.
         None => targets::of_rm(arguments, false),
         Some("rm" | "srm") => targets::of_rm(arguments, true),
-        Some("shred" | "unlink") => targets::of_files(arguments),
-        Some(program @ ("chmod" | "chown" | "chgrp")) => targets::of_rights(program, arguments),
+        Some("tar" | "gtar" | "bsdtar") => targets::of_archive(arguments, "--remove-files"),
+        Some("zip") => targets::of_archive(arguments, "-m"),
+        Some("shred" | "unlink" | "truncate") => targets::of_files(arguments),
+        Some(program @ ("chmod" | "chown" | "chgrp" | "chattr" | "setfacl")) => targets::of_rights(program, arguments),
         Some("mv") => targets::of_mv(arguments),
         Some("find") => targets::of_find(arguments),
         Some("rsync") => targets::of_rsync(arguments),

@@ -10,9 +10,15 @@ pub(super) fn harm(program: Option<&str>, arguments: &[&str]) -> Option<String> 
         |option: &str| arguments.iter().filter_map(|word| word.strip_prefix(option)).find(|word| path::is_device(word));
     // A word that is not literal may be any program; what its arguments say still counts.
     let Some(program) = program else { return behind("of=").map(|device| format!("writes to {device}")) };
-    let lists = any(&["-l", "--list", "-h", "--help", "--version", "print"]);
+    let only_prints = any(&["print"]) && arguments.iter().filter(|word| !word.starts_with('-')).count() < 3;
+    let lists = match program {
+        // There `-l` loads a table.
+        "sgdisk" => any(&["-p", "--print", "-h", "--help", "--version"]) && arguments.len() < 3,
+        "parted" => any(&["-l", "--list", "-h", "--help", "--version"]) || only_prints,
+        _ => any(&["-l", "--list", "-h", "--help", "--version"]),
+    };
     let reason = match program {
-        "dd" => return behind("of=").map(|device| format!("writes to {device}")),
+        "dd" | "dcfldd" | "dc3dd" => return behind("of=").map(|device| format!("writes to {device}")),
         "wipefs" | "blkdiscard" | "mkswap" | "badblocks" if !any(&["-n", "--no-act", "--help"]) => {
             "overwrites a disk".to_owned()
         }
@@ -40,13 +46,18 @@ pub(super) fn harm(program: Option<&str>, arguments: &[&str]) -> Option<String> 
         name if name == "mkfs" || name.starts_with("mkfs.") || name == "mke2fs" => {
             "makes a file system over what is there".to_owned()
         }
-        "shred" | "tee" | "truncate" | "cp" | "mv" | "install" | "ln" | "cat" | "sponge" | "scrub" | "pv" => {
-            let target = match program {
-                "cp" | "install" | "cat" | "pv" => {
-                    arguments.iter().last().filter(|word| device(word)).filter(|_| !matches!(program, "cat" | "pv"))
-                }
-                _ => arguments.iter().find(device),
-            };
+        "curl" | "wget" => {
+            // Alone, or behind its option.
+            let behind = |word: &&str| word.find("/dev/").filter(|at| *at == 0 || word.starts_with('-'));
+            let target =
+                arguments.iter().find_map(|word| behind(word).map(|at| &word[at..])).filter(|path| device(&path));
+            return target.map(|device| format!("writes to {device}"));
+        }
+        "shred" | "tee" | "truncate" | "cp" | "mv" | "install" | "ln" | "sponge" | "scrub" | "ddrescue" => {
+            let mut operands = arguments.iter().filter(|word| !word.starts_with('-'));
+            // The first of them is only read.
+            let reads_first = matches!(program, "cp" | "install" | "ddrescue");
+            let target = operands.by_ref().skip(usize::from(reads_first)).find(device);
             return target.map(|device| format!("writes to {device}"));
         }
         _ => return None,

@@ -25,6 +25,11 @@ pub(super) fn starts(arguments: &[Word]) -> Vec<&str> {
     if starts.is_empty() { vec!["."] } else { starts }
 }
 
+/// Whether what a `find` runs begins in the folder of what was found.
+pub(super) fn goes_there(argv: &[Word]) -> bool {
+    argv.iter().any(|word| matches!(word.value.as_str(), "-execdir" | "-okdir"))
+}
+
 /// Where the options end that stand before everything else.
 fn behind_options(arguments: &[Word]) -> usize {
     let mut at = 0;

@@ -32,6 +32,18 @@ pub(super) fn of_files(arguments: &[Word]) -> Vec<Aimed> {
     aimed(Reach::Files, operands(arguments))
 }
 
+/// What is put into an archive and taken away, if `option` or one that means it is given.
+pub(super) fn of_archive(arguments: &[Word], option: &str) -> Vec<Aimed> {
+    let letter = option.chars().nth(1).filter(|letter| *letter != '-');
+    let long = if letter.is_some() { "--move" } else { option };
+    let is_given = before_end(arguments).any(|word| {
+        let text = word.value.as_str();
+        let is_group = text.starts_with('-') && !text.starts_with("--");
+        is_group && letter.is_some_and(|letter| text.contains(letter)) || text.len() > 4 && long.starts_with(text)
+    });
+    if is_given { aimed(Reach::Tree, operands(arguments)) } else { Vec::new() }
+}
+
 /// What `chmod` and its kin change with all that is in it.
 pub(super) fn of_rights(program: &str, arguments: &[Word]) -> Vec<Aimed> {
     if !is_recursive(arguments, "recursive", "R") {
@@ -43,7 +55,13 @@ pub(super) fn of_rights(program: &str, arguments: &[Word]) -> Vec<Aimed> {
         text.starts_with("--ref") || is_mode(text) && text.contains(['r', 'w', 'x', 'X', 's', 't'])
     });
     let mut targets = operands(arguments);
-    if !is_given && !targets.is_empty() {
+    // Theirs are told by their signs.
+    match program {
+        "chattr" => targets.retain(|text| !text.starts_with(['+', '='])),
+        "setfacl" => targets.retain(|text| !text.contains(':')),
+        _ => {}
+    }
+    if !is_given && !targets.is_empty() && !matches!(program, "chattr" | "setfacl") {
         targets.remove(0);
     }
     aimed(Reach::Rights, targets)
@@ -75,7 +93,9 @@ pub(super) fn of_find(arguments: &[Word]) -> Vec<Aimed> {
 pub(super) fn of_rsync(arguments: &[Word]) -> Vec<Aimed> {
     const VALUED: [&str; 8] =
         ["-e", "-f", "--rsh", "--filter", "--exclude", "--exclude-from", "--include", "--include-from"];
-    if !arguments.iter().any(|word| word.value.starts_with("--del")) {
+    let says = |begins: &str| arguments.iter().any(|word| word.value.starts_with(begins));
+    let (deletes, moves) = (says("--del"), says("--remove-s"));
+    if !deletes && !moves {
         return Vec::new();
     }
     let mut is_value = false;
@@ -84,14 +104,24 @@ pub(super) fn of_rsync(arguments: &[Word]) -> Vec<Aimed> {
         !was_value
     });
     let own: Vec<Word> = own.cloned().collect();
-    let there = operands(&own).into_iter().skip(1).filter(|word| !word.contains(':'));
-    aimed(Reach::Contents, there.collect())
+    let words = operands(&own);
+    // What is moved is taken away where it was.
+    let here = words.iter().rev().skip(1).filter(|_| moves);
+    let there = words.iter().skip(1).filter(|_| deletes).chain(here).filter(|word| !word.contains(':'));
+    aimed(Reach::Contents, there.cloned().collect())
 }
 
 /// Where a `git clean` deletes: in the folder that its options, or the environment, name.
 pub(super) fn of_git(assignments: &[Word], arguments: &[Word]) -> Vec<Aimed> {
     let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
     let mut found = Vec::new();
+    for at in git::commands(&values).into_iter().filter(|at| values.get(*at) == Some(&"worktree")) {
+        let rest = &arguments[at + 1..];
+        let is_forced = rest.iter().any(|word| word.value.starts_with("--f") || word.value.starts_with("-f"));
+        if is_forced && rest.first().is_some_and(|word| word.value == "remove") {
+            found.extend(aimed(Reach::Tree, operands(&rest[1..])));
+        }
+    }
     for at in git::commands(&values).into_iter().filter(|at| values.get(*at) == Some(&"clean")) {
         let mut folder = ".".to_owned();
         let mut trees: Vec<&str> =

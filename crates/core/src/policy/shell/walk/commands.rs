@@ -102,9 +102,14 @@ impl Walk<'_> {
                 self.invoke(&all, &inner, cover, wrapped + 1);
             }
             Runs::Beside(inner) => {
+                let here = self.here.clone();
+                if find::goes_there(argv) {
+                    find::starts(&argv[1..]).iter().for_each(|start| self.here.go(Some(start)));
+                }
                 for inner in &inner {
                     self.invoke(assignments, inner, cover, wrapped + 1);
                 }
+                self.here = here;
                 if inner.iter().any(|inner| !simple::reads(inner)) {
                     for start in find::starts(&argv[1..]) {
                         protect::note_come_across(&mut self.line, self.place, &self.here, start);
