@@ -1,5 +1,6 @@
 //! The gateway's own files: which words of a command lead there.
 
+mod counted;
 mod replaced;
 
 use super::{
@@ -8,6 +9,9 @@ use super::{
     word::{GLOB, UNKNOWN, Word},
 };
 use crate::policy::{fnmatch::Pattern, path};
+
+/// The most letters of a group of options that are looked at.
+const MOST_LETTERS: usize = 16;
 
 /// How a text leads to a path of the gateway. A later one says more than an earlier.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,7 +28,7 @@ enum Found {
 
 /// Notes what the arguments of a command that may write would change.
 pub(super) fn note_written(line: &mut Line, place: &Place, here: &Here, argv: &[Word]) {
-    match find(place, &elsewhere(here, argv), &place.protected, argv.get(1..).unwrap_or_default()) {
+    match find(place, &counted::from(here, argv), &place.protected, argv.get(1..).unwrap_or_default()) {
         Some(Found::Surely(path)) => line.note_protected(path),
         Some(Found::Begun(path) | Found::Namesake(path)) => line.note_floor(may_change(&path)),
         Some(Found::Above(_)) | None => {}
@@ -36,7 +40,7 @@ pub(super) fn note_written(line: &mut Line, place: &Place, here: &Here, argv: &[
 
 /// Notes what the arguments of any command, or assignments, would give away.
 pub(super) fn note_read(line: &mut Line, place: &Place, here: &Here, words: &[Word]) {
-    match find(place, &elsewhere(here, words), &place.unreadable, words) {
+    match find(place, &counted::from(here, words), &place.unreadable, words) {
         Some(Found::Surely(path)) => line.note_unreadable(path),
         Some(Found::Begun(path)) => line.note_floor(may_read(&path)),
         Some(Found::Namesake(path)) => line.note_opaque(format!("a path that {}", may_read(&path))),
@@ -108,36 +112,18 @@ fn whole(word: &Word) -> impl Iterator<Item = &str> {
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let option = text.strip_prefix('-');
     let behind_slash = option.and_then(|rest| rest.find('/').map(|at| &rest[at..]));
-    let behind_letter = option.and_then(|rest| rest.char_indices().nth(1).map(|(at, _)| &rest[at..]));
+    // Each letter of a group may be the one that the rest is a value of.
+    let letters =
+        option.map_or(0, |rest| rest.chars().take(MOST_LETTERS).take_while(char::is_ascii_alphanumeric).count());
+    let behind_letters = (1..=letters).filter_map(move |at| option.and_then(|rest| rest.get(at..)));
     let cut = text.contains(['=', '@', ':', ',']).then(|| text.split(['=', '@', ':', ',']));
     let behind_equals = text.split_once('=').map(|(_, rest)| rest);
-    [Some(text), behind_slash, behind_letter, behind_equals]
+    [Some(text), behind_slash, behind_equals]
         .into_iter()
         .flatten()
+        .chain(behind_letters)
         .chain(cut.into_iter().flatten())
         .filter(|piece| !piece.is_empty())
-}
-
-/// Where the words of a command count from: also from the folder that `-C` names.
-fn elsewhere(here: &Here, argv: &[Word]) -> Here {
-    let mut here = here.clone();
-    for (at, word) in argv.iter().enumerate() {
-        let text = word.value.as_str();
-        let joined = ["--directory=", "--chdir=", "-C"].iter().find_map(|option| text.strip_prefix(option));
-        let target = match (text, joined) {
-            ("-C" | "--directory" | "--chdir", _) => argv.get(at + 1).map(|word| word.value.as_str()),
-            (_, joined) => joined,
-        };
-        if let Some(target) = target.filter(|target| !target.is_empty()) {
-            here.go(Some(target));
-        }
-        if text == "-C"
-            && let Some(next) = argv.get(at + 1)
-        {
-            next.perhaps.iter().for_each(|target| here.go(Some(target)));
-        }
-    }
-    here
 }
 
 /// The way in which `text` leads to one of `roots`, the surest of all.

@@ -2,7 +2,7 @@
 //!
 //! It must not know what is on the disk: what a folder holds that is copied is whatever would do harm.
 
-use super::{matches_part, parts};
+use super::{matches_into, matches_part, parts};
 use crate::policy::{
     path,
     shell::{
@@ -16,10 +16,19 @@ use crate::policy::{
 /// The path of the gateway that a copy or a move of whole folders may write over.
 pub(super) fn replaced(place: &Place, here: &Here, argv: &[Word]) -> Option<String> {
     let (program, arguments) = argv.split_first()?;
-    let program = base_name(&program.value);
-    let given = Given::read(arguments, program != "rsync");
+    let most = arguments.iter().map(|word| word.perhaps.len()).max().unwrap_or(0);
+    let tried = |at: Option<usize>| -> Vec<String> {
+        let one = |word: &Word| at.and_then(|at| word.perhaps.get(at)).unwrap_or(&word.value).clone();
+        arguments.iter().map(one).collect()
+    };
+    let mut ways = std::iter::once(None).chain((0..most).map(Some)).map(tried);
+    ways.find_map(|words| of_words(place, here, base_name(&program.value), &words))
+}
+
+fn of_words(place: &Place, here: &Here, program: &str, words: &[String]) -> Option<String> {
+    let given = Given::read(words, program);
     let takes_folders = match program {
-        "cp" | "rsync" => given.is_recursive,
+        "cp" | "rsync" => given.is_recursive || given.keeps_paths,
         "mv" => true,
         _ => false,
     };
@@ -31,11 +40,15 @@ pub(super) fn replaced(place: &Place, here: &Here, argv: &[Word]) -> Option<Stri
         let into = path::resolve(dir, &into);
         let holds_only = |source: &str| given.is_onto || (program == "rsync" && source.ends_with('/'));
         let mut written = given.sources.iter().map(|source| match name(source).filter(|_| !holds_only(source)) {
+            Some(_) if given.keeps_paths => path::resolve(&into, source.trim_start_matches('/')),
             Some(name) => path::resolve(&into, name),
             // What the folder holds goes there itself.
             None => into.clone(),
         });
-        written.find_map(|target| place.protected.iter().find(|root| holds(&target, root, here)).cloned())
+        let meets = |target: &str, root: &str| {
+            holds(target, root, here) || given.keeps_paths && matches_into(target, root, here)
+        };
+        written.find_map(|target| place.protected.iter().find(|root| meets(&target, root)).cloned())
     };
     here.dirs().find_map(of_dir)
 }
@@ -46,35 +59,43 @@ struct Given<'a> {
     is_recursive: bool,
     /// The target is what is made, not where it is put.
     is_onto: bool,
+    /// The folders of a source's own path are made in the target.
+    keeps_paths: bool,
 }
 
 impl<'a> Given<'a> {
-    /// `takes_target` says whether `-t` has a folder behind it.
-    fn read(arguments: &'a [Word], takes_target: bool) -> Self {
-        let mut given = Self { into: None, sources: Vec::new(), is_recursive: false, is_onto: false };
-        let mut words = arguments.iter().map(|word| word.value.as_str());
+    fn read(arguments: &'a [String], program: &str) -> Self {
+        // Whether `-t` has a folder behind it, and what keeps paths.
+        let (takes_target, keeps) = if program == "rsync" { (false, 'R') } else { (true, '\0') };
+        let mut given =
+            Self { into: None, sources: Vec::new(), is_recursive: false, is_onto: false, keeps_paths: false };
+        let mut words = arguments.iter().map(String::as_str);
         let mut is_over = false;
         while let Some(word) = words.next() {
             match word {
                 _ if is_over || !word.starts_with('-') => given.sources.push(word),
                 "--" => is_over = true,
-                "--target-directory" => given.into = words.next(),
                 _ if word.starts_with("--") => {
-                    if let Some(folder) = word.strip_prefix("--target-directory=") {
-                        given.into = Some(folder);
+                    let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+                    if takes_target && name.len() > 2 && "--target-directory".starts_with(name) {
+                        given.into = value.or_else(|| words.next());
                     }
                     given.is_recursive |= ["--r", "--a"].iter().any(|begins| word.starts_with(begins));
                     given.is_onto |= word.starts_with("--no-t");
+                    given.keeps_paths |= word.starts_with("--pa") || word.starts_with("--rel");
                 }
                 _ => {
-                    let (letters, folder) = match word.split_once('t').filter(|_| takes_target) {
-                        Some((letters, "")) => (letters, words.next()),
-                        Some((letters, folder)) => (letters, Some(folder)),
-                        None => (word, None),
+                    // What stands behind `S` is a suffix.
+                    let group = word.split_once('S').filter(|_| takes_target).map_or(word, |(letters, _)| letters);
+                    let (letters, folder) = match group.find('t').filter(|_| takes_target) {
+                        Some(at) if at + 1 < word.len() => (&group[..at], Some(&word[at + 1..])),
+                        Some(at) => (&group[..at], words.next()),
+                        None => (group, None),
                     };
                     given.into = given.into.or(folder);
                     given.is_recursive |= letters.contains(['r', 'R', 'a']);
                     given.is_onto |= letters.contains('T');
+                    given.keeps_paths |= letters.contains(keeps);
                 }
             }
         }
