@@ -3,6 +3,7 @@
 use brush_parser::ast;
 
 use super::{
+    options::sqlite,
     programs::{SHELLS, base_name},
     runners::reads_commands,
     word::{self, Known},
@@ -50,13 +51,38 @@ pub(super) fn texts_for_another(commands: &[ast::Command]) -> Vec<String> {
     texts
 }
 
+/// Whether `sqlite3` reads commands on its input that may run a program, or that are not written out.
+pub(super) fn may_tell_sqlite(commands: &[ast::Command]) -> bool {
+    const FLAGS: &str =
+        "-header -noheader -csv -json -line -list -column -markdown -batch -readonly -box -table -html -tabs -quote";
+    let reads_input = |words: &[String]| {
+        let is_flag = |word: &&String| FLAGS.split_ascii_whitespace().any(|flag| flag == word.as_str());
+        let (options, operands): (Vec<_>, Vec<_>) = words.iter().partition(|word| word.starts_with('-'));
+        operands.len() < 2 || !options.iter().all(is_flag)
+    };
+    commands.iter().enumerate().any(|(at, command)| {
+        let words = words(command);
+        let own = words.iter().position(|word| base_name(&plain(word)) == "sqlite3").map(|own| &words[own + 1..]);
+        let is_fed = at > 0 || redirects(command).into_iter().any(reads);
+        match command {
+            ast::Command::Simple(_) if is_fed && own.is_some_and(reads_input) => {
+                let before = at.checked_sub(1).and_then(|before| said(&commands[before]));
+                let mut texts = documents(command).into_iter().chain(before);
+                !is_written_out(commands, at) || texts.any(|text| sqlite(&text))
+            }
+            ast::Command::Compound(compound, _) if is_fed => compound.to_string().contains("sqlite3"),
+            ast::Command::Simple(_)
+            | ast::Command::Compound(..)
+            | ast::Command::Function(_)
+            | ast::Command::ExtendedTest(..) => false,
+        }
+    })
+}
+
 /// The commands of a table of `crontab`.
 fn without_times(table: &str) -> String {
     let command = |line: &str| line.split_whitespace().skip(5).collect::<Vec<_>>().join(" ");
-    table.lines().map(command).collect::<Vec<_>>().join(
-        "
-",
-    )
+    table.lines().map(command).collect::<Vec<_>>().join("\n")
 }
 
 /// Whether a text has a word that is a shell's name.
@@ -118,6 +144,11 @@ pub(super) fn is_written_out(commands: &[ast::Command], at: usize) -> bool {
 /// A redirection of what a command reads.
 fn input(item: &ast::CommandPrefixOrSuffixItem) -> Option<&ast::IoRedirect> {
     let ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) = item else { return None };
+    reads(redirect).then_some(redirect)
+}
+
+/// Whether a redirection is of what a command reads.
+fn reads(redirect: &ast::IoRedirect) -> bool {
     let writes = matches!(
         redirect,
         ast::IoRedirect::OutputAndError(..)
@@ -130,7 +161,7 @@ fn input(item: &ast::CommandPrefixOrSuffixItem) -> Option<&ast::IoRedirect> {
                 _
             )
     );
-    (!writes).then_some(redirect)
+    !writes
 }
 
 /// True for an `echo` that says its words and nothing more.

@@ -6,6 +6,7 @@ mod known;
 mod operands;
 
 use self::known::KNOWN;
+pub(super) use self::operands::sqlite;
 use super::{
     awk, git,
     programs::{is_interpreter, is_opaque_wrapper, is_reader},

@@ -60,7 +60,7 @@ pub(super) fn rustc(words: &[Word]) -> bool {
 }
 
 /// Whether a word of `sqlite3` may run a program, or read or write another file.
-pub(super) fn sqlite(text: &str) -> bool {
+pub(in crate::policy::shell) fn sqlite(text: &str) -> bool {
     const TELLS: &str = ".tables .schema .dump .headers .mode .indexes .databases .width .stats .timer .fullschema";
     const CALLS: [&str; 5] = ["load_extension", "writefile", "readfile", "edit(", "tokenizer"];
     let does = |line: &str| {
