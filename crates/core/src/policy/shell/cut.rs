@@ -13,11 +13,26 @@ mod expansions;
 pub(super) fn agrees(text: &str, tokens: &[Token]) -> bool {
     let chars: Vec<char> = text.chars().collect();
     let last_bracket = chars.iter().rposition(|c| *c == ']').unwrap_or(0);
-    let mut cutter = Cutter { chars, at: 0, last_bracket, pieces: Vec::new(), open: VecDeque::new(), inside: 0 };
+    let mut cutter = Cutter { last_bracket, ..Cutter::at(&chars, 0) };
     cutter.commands().is_some()
         && cutter.open.is_empty()
         && cutter.pieces.len() == tokens.len()
         && cutter.pieces.iter().zip(tokens).all(|(piece, token)| piece.is(token))
+}
+
+/// Where the bracket that stands at `at` has its partner, if what is between can be told. `is_quoted` says whether double quotes are
+/// around it.
+pub(super) fn partner(chars: &[char], at: usize, is_quoted: bool) -> Option<usize> {
+    let mut cutter = Cutter::at(chars, at + 1);
+    let mut between = Cut::default();
+    match chars.get(at)? {
+        '(' if chars.get(at + 1) == Some(&'(') => cutter.matched('(', ')', is_quoted, &mut between)?,
+        '(' => cutter.substitution()?,
+        '[' => cutter.matched('[', ']', is_quoted, &mut between)?,
+        '{' => cutter.parameter(is_quoted, &mut between)?,
+        _ => return None,
+    }
+    Some(cutter.at - 1)
 }
 
 /// One word or operator, or the body of a here-document.
@@ -83,9 +98,10 @@ struct Open {
 }
 
 /// Reads from left to right. What returns an option is none where bash may read on in a way that is not followed here.
-struct Cutter {
-    chars: Vec<char>,
+struct Cutter<'a> {
+    chars: &'a [char],
     at: usize,
+    /// The last sign that may end an index.
     last_bracket: usize,
     pieces: Vec<Piece>,
     open: VecDeque<Open>,
@@ -93,10 +109,19 @@ struct Cutter {
     inside: usize,
 }
 
+/// Words behind which a command begins.
+const BEFORE_COMMANDS: [&str; 10] = ["do", "then", "else", "elif", "if", "while", "until", "{", "!", "time"];
+
 const OPERATORS: [&str; 19] =
     ["<<-", "<<<", "&>>", ";;&", "&&", "||", ">>", "<<", ";;", "<&", ">&", "<>", ">|", "&>", ";&", "|&", "|", "&", ";"];
 
-impl Cutter {
+impl<'a> Cutter<'a> {
+    const fn at(chars: &'a [char], at: usize) -> Self {
+        Self { chars, at, last_bracket: 0, pieces: Vec::new(), open: VecDeque::new(), inside: 0 }
+    }
+}
+
+impl Cutter<'_> {
     /// The next letter. Lines that a backslash joins are one.
     fn peek(&mut self) -> Option<char> {
         while self.chars[self.at..].starts_with(&['\\', '\n']) {
@@ -121,6 +146,8 @@ impl Cutter {
     /// Commands up to the end, or in a substitution up to the parenthesis that ends it.
     fn commands(&mut self) -> Option<()> {
         let (mut depth, mut is_pattern) = (0_usize, false);
+        // Whether a command may begin at the cursor, and how many `case` are open: a parenthesis ends their patterns.
+        let (mut begins, mut cases) = (true, 0_usize);
         // Ends of `((…))`, in which nothing is a here-document and nothing a comment.
         let mut arithmetic = 0;
         while let Some(c) = self.peek() {
@@ -136,12 +163,14 @@ impl Cutter {
                     }
                 }
                 '\n' => {
+                    begins = true;
                     self.at += 1;
                     self.keep(Piece::Operator("\n".to_owned()));
                     self.bodies()?;
                 }
-                ')' if depth == 0 && self.inside > 0 => return Some(()),
+                ')' if depth == 0 && self.inside > 0 && cases == 0 => return Some(()),
                 '(' | ')' => {
+                    begins = true;
                     self.at += 1;
                     self.keep(Piece::Operator(c.to_string()));
                     depth = if c == '(' { depth + 1 } else { depth.saturating_sub(1) };
@@ -150,6 +179,7 @@ impl Cutter {
                     }
                 }
                 '|' | '&' | ';' | '<' | '>' => {
+                    begins = true;
                     let operator = self.operator();
                     self.keep(Piece::Operator(operator.to_owned()));
                     if matches!(operator, "<<" | "<<-") && self.at >= arithmetic {
@@ -159,6 +189,12 @@ impl Cutter {
                 _ => {
                     let word = self.word()?;
                     is_pattern = word.text == "=~";
+                    cases = match word.text.as_str() {
+                        "case" if begins => cases + 1,
+                        "esac" if begins => cases.saturating_sub(1),
+                        _ => cases,
+                    };
+                    begins = BEFORE_COMMANDS.contains(&word.text.as_str());
                     self.keep(Piece::Word(word));
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::{Cut, Cutter, Likeness};
 
-impl Cutter {
+impl Cutter<'_> {
     /// The word at the cursor.
     pub(super) fn word(&mut self) -> Option<Cut> {
         let mut word = Cut::default();
@@ -121,7 +121,7 @@ impl Cutter {
     }
 
     /// Commands in `$(…)`, behind its parenthesis.
-    fn substitution(&mut self) -> Option<()> {
+    pub(super) fn substitution(&mut self) -> Option<()> {
         self.inside += 1;
         let (around, from) = (std::mem::take(&mut self.open), self.at);
         self.commands()?;
@@ -135,7 +135,7 @@ impl Cutter {
     }
 
     /// What stands in `${…}`: its first brace that is not quoted ends it.
-    fn parameter(&mut self, is_quoted: bool, word: &mut Cut) -> Option<()> {
+    pub(super) fn parameter(&mut self, is_quoted: bool, word: &mut Cut) -> Option<()> {
         loop {
             let c = self.peek()?;
             match c {

@@ -3,6 +3,7 @@
 mod ansi;
 
 use super::{GLOB, Known, UNKNOWN, Word, braces::Unit};
+use crate::policy::shell::cut;
 
 /// Scans one word as the grammar cut it.
 pub(in crate::policy::shell) fn scan(raw: &str, known: Known<'_>) -> Word {
@@ -341,8 +342,14 @@ impl Scanner<'_> {
         self.unknown();
     }
 
-    /// The text between the bracket at the cursor and its partner. Quotes inside hide brackets; without a partner everything is taken.
+    /// The text between the bracket at the cursor and its partner. Where the partner is not to be told, quotes inside hide brackets, and
+    /// without one everything is taken.
     fn balanced(&mut self, open: char, close: char) -> String {
+        if let Some(end) = cut::partner(&self.chars, self.at, !self.bare) {
+            let body = self.chars[self.at + 1..end].iter().collect();
+            self.at = end + 1;
+            return body;
+        }
         let mut body = String::new();
         let (mut depth, mut quote, mut cases) = (0_usize, None, 0_usize);
         while let Some(c) = self.next() {
