@@ -148,14 +148,21 @@ impl Cutter<'_> {
         let (mut depth, mut is_pattern) = (0_usize, false);
         // Whether a command may begin at the cursor, and how many `case` are open: a parenthesis ends their patterns.
         let (mut begins, mut cases) = (true, 0_usize);
+        // Whether a descriptor may be closed: the dash that does it is a word by itself.
+        let mut closes = false;
         // Ends of `((…))`, in which nothing is a here-document and nothing a comment.
         let mut arithmetic = 0;
         while let Some(c) = self.peek() {
             if !matches!(c, ' ' | '\t') && std::mem::take(&mut is_pattern) {
                 self.is_plain_pattern().then_some(())?;
             }
+            let was_closing = !matches!(c, ' ' | '\t') && std::mem::take(&mut closes);
             match c {
                 ' ' | '\t' => self.at += 1,
+                '-' if was_closing => {
+                    self.at += 1;
+                    self.keep(Piece::Word(Cut::exact("-".to_owned())));
+                }
                 '#' if self.at < arithmetic => return None,
                 '#' => {
                     while self.chars.get(self.at).is_some_and(|c| *c != '\n') {
@@ -181,6 +188,7 @@ impl Cutter<'_> {
                 '|' | '&' | ';' | '<' | '>' => {
                     begins = true;
                     let operator = self.operator();
+                    closes = matches!(operator, "<&" | ">&");
                     self.keep(Piece::Operator(operator.to_owned()));
                     if matches!(operator, "<<" | "<<-") && self.at >= arithmetic {
                         self.here_document(operator == "<<-")?;
@@ -330,7 +338,7 @@ mod tests {
         for text in [
             "",
             "ls -la 'a b' \"c $d\" \\\n  e # it's\n\ncat x|grep y&&z;(a&)\n",
-            "a 2>&1 >>b &>c <<<d 3<&- || ! b |& c",
+            "a 2>&1 3>&- 4<& - >>b &>c <<<d 3<&- || ! b |& c",
             "cat <<A <<-'B' | x\n$(a) `b`\nA\n\t\\\n\tB\ny",
             "cat <<\\E\n'\nE",
             "x=1 y+=2 z[3]=4 w[$i]='a b' f() { :; }",
@@ -357,6 +365,7 @@ mod tests {
             "echo $'a\\\nb'",
             "(( 1 # )); evil\n))",
             "a[ #]=1; evil",
+            "<&-rm x",
             "[[ a =~ (#) ]]; evil\n) ]]",
             "echo \"${x:-'}\" ; evil \"'}\"",
             "cat <<E $(\nE\n) x\nE\n",

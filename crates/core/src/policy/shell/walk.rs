@@ -119,6 +119,15 @@ impl<'a> Walk<'a> {
         }
         if let Some(text) = descriptors::without_names(text, &tokens) {
             self.line.note_opaque("a redirection that sets a variable");
+            self.depth += 1;
+            for word in tokens
+                .iter()
+                .map(Token::to_str)
+                .filter(|word| limits::is_involved_index(&word[usize::from(word.starts_with('{'))..]))
+            {
+                self.live(word);
+            }
+            self.depth -= 1;
             return self.text(&text);
         }
         if tokens.iter().any(|token| limits::is_involved_index(token.to_str())) {
@@ -185,7 +194,11 @@ impl<'a> Walk<'a> {
         for part in text.split(['\n', ';', '|', '&', '(', ')', '{', '}']).take(MOST_PARTS) {
             let is_reserved = |word: &&str| RESERVED.split_ascii_whitespace().any(|known| known == *word);
             let raw = part.split_whitespace().skip_while(is_reserved);
-            let words: Vec<Word> = raw.flat_map(|raw| self.words(raw)).collect();
+            let mut words: Vec<Word> = raw.flat_map(|raw| self.words(raw)).collect();
+            // No command begins with a dash: it closed a descriptor.
+            if let Some(rest) = words.first().and_then(Word::as_literal).and_then(|text| text.strip_prefix('-')) {
+                words[0] = Word::said(rest);
+            }
             if !words.is_empty() {
                 self.perhaps(&words);
             }
@@ -362,7 +375,8 @@ impl<'a> Walk<'a> {
         if !word.names.is_empty() {
             let home = self.place.home.iter().map(|home| ("HOME", home.clone()));
             let dirs = self.here.dirs().flat_map(|dir| [("PWD", dir.to_owned()), ("OLDPWD", dir.to_owned())]);
-            match self.variables.choices(&word.names, &home.chain(dirs).collect::<Vec<_>>()) {
+            let given = home.chain(dirs).chain([("IFS", " ".to_owned())]);
+            match self.variables.choices(&word.names, &given.collect::<Vec<_>>()) {
                 Ok(choices) if self.is_spent_by(choices.len() * raw.len()) => {
                     self.line.note_opaque("a variable with too many values");
                 }

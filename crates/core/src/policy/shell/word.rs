@@ -53,6 +53,11 @@ impl Word {
         Self { raw: "…".to_owned(), value: UNKNOWN.to_string(), expands: true, splits: true, ..Self::default() }
     }
 
+    /// A word that says `text`.
+    pub(super) fn said(text: &str) -> Self {
+        Self { raw: text.to_owned(), value: text.to_owned(), ..Self::default() }
+    }
+
     /// Its text if nothing in it is expanded.
     pub(super) fn as_literal(&self) -> Option<&str> {
         (!self.expands && self.opaque.is_none()).then_some(self.value.as_str())

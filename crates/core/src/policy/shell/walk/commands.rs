@@ -83,6 +83,12 @@ impl Walk<'_> {
             self.variables.fill(name);
         }
         let runs = if argv.is_empty() { Runs::Itself } else { unwrap::runs(argv) };
+        if let Some((program, rest)) = argv.split_first().filter(|(program, _)| program.splits) {
+            for text in program.perhaps.iter().filter(|text| text.contains(char::is_whitespace)) {
+                let parts = text.split_whitespace().map(Word::said).chain(rest.iter().cloned());
+                self.invoke(assignments, &parts.collect::<Vec<_>>(), Cover::Perhaps, wrapped + 1);
+            }
+        }
         let handed_on = runners::handed_on(argv);
         handed_on.commands.iter().for_each(|argv| self.invoke(assignments, argv, Cover::Perhaps, wrapped + 1));
         handed_on.texts.iter().for_each(|text| self.suppose(text));
