@@ -121,10 +121,7 @@ pub(super) fn anything(argv: &[Word], why: &'static str) -> Runs {
 fn torn(argv: &[Word]) -> impl Iterator<Item = Vec<Word>> {
     let torn = argv.iter().enumerate().skip(1).filter(|(_, word)| word.splits).flat_map(|(at, word)| {
         word.perhaps.iter().flat_map(move |text| {
-            let parts: Vec<Word> = text
-                .split_whitespace()
-                .map(|part| Word { raw: part.to_owned(), value: part.to_owned(), ..Word::default() })
-                .collect();
+            let parts: Vec<Word> = text.split_whitespace().map(Word::said).collect();
             (1..parts.len()).map(move |from| (at, parts[from..].to_vec())).collect::<Vec<_>>()
         })
     });
@@ -189,6 +186,7 @@ fn xargs(argv: &[Word]) -> Runs {
         "--arg-file",
     ];
     const JOINED: [&str; 3] = ["--replace", "--max-lines", "--eof"];
+    let argv = &ungrouped(argv);
     let is_joined = |word: &&Word| {
         let text = word.as_literal().unwrap_or_default();
         JOINED
@@ -226,6 +224,39 @@ fn xargs(argv: &[Word]) -> Runs {
         return Runs::Anything { why: "options of xargs that go against each other", perhaps, texts };
     }
     Runs::Other { assignments: Vec::new(), argv: inner }
+}
+
+/// `argv` of `xargs` with each letter of its groups by itself: `-0rn1` is `-0 -r -n1`.
+fn ungrouped(argv: &[Word]) -> Vec<Word> {
+    let mut words: Vec<Word> = argv.iter().take(1).cloned().collect();
+    let mut at = 1;
+    while let Some(text) = argv.get(at).and_then(Word::as_literal) {
+        let letters = text.strip_prefix('-').filter(|letters| !letters.is_empty() && !letters.starts_with('-'));
+        let Some(letters) = letters else { break };
+        let flags = letters.len() - letters.trim_start_matches(['0', 'r', 't', 'x', 'p']).len();
+        let (flags, rest) = letters.split_at(flags);
+        match rest {
+            "" => {}
+            "i" | "l" => {}
+            _ if rest.starts_with(['n', 'L', 'P', 'I', 'd', 'a', 's', 'E']) => {}
+            _ => break,
+        }
+        words.extend(flags.chars().map(|flag| Word::said(&format!("-{flag}"))));
+        at += 1;
+        match rest {
+            "" => {}
+            "i" => words.extend(["-I", "{}"].map(Word::said)),
+            "l" => words.extend(["-L", "1"].map(Word::said)),
+            _ => {
+                words.push(Word::said(&format!("-{rest}")));
+                let value = argv.get(at).filter(|_| rest.len() == 1);
+                at += usize::from(value.is_some());
+                words.extend(value.cloned());
+            }
+        }
+    }
+    words.extend(argv.get(at..).unwrap_or_default().iter().cloned());
+    words
 }
 
 pub(super) fn replace(word: &mut Word, mark: &str, by: &str) {

@@ -212,7 +212,7 @@ fn what_cannot_be_told_is_said() {
         ("export EDITOR=./x; git commit", "what EDITOR has programs run or load"),
         ("git -c core.pager=./x log", "what git is told to run"),
         ("echo ./x | at now", "what at runs"),
-        ("xargs -r0 tool", "what xargs runs"),
+        ("xargs -rJ x tool", "what xargs runs"),
         ("find . -execdir ./x \\;", "what find runs in other folders"),
         ("pwsh x.ps1", "what pwsh runs"),
         ("trap ./x EXIT", "what trap runs later"),
