@@ -1,12 +1,13 @@
 //! Builtins that set variables: which of their words name one.
 
-use super::word::{Word, shown};
+use super::word::{GLOB, UNKNOWN, Word, shown};
 
 /// The names of the variables that `program` sets by its arguments, as far as they are known.
 pub(super) fn names<'w>(program: Option<&str>, words: &'w [Word]) -> Vec<&'w str> {
     let is_option = |word: &&Word| word.value.starts_with('-');
     let texts = match program {
-        Some("export" | "declare" | "typeset" | "local" | "readonly" | "env" | "let") => {
+        Some("env") => of_env(words),
+        Some("export" | "declare" | "typeset" | "local" | "readonly" | "let") => {
             words.iter().filter(|word| !is_option(word)).map(|word| word.value.as_str()).collect()
         }
         // Its first operand says which options there are.
@@ -16,6 +17,21 @@ pub(super) fn names<'w>(program: Option<&str>, words: &'w [Word]) -> Vec<&'w str
         Some(_) | None => Vec::new(),
     };
     texts.into_iter().map(name).filter(|name| !name.is_empty()).collect()
+}
+
+/// What `env` sets, up to the command that it runs.
+fn of_env(words: &[Word]) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut rest = words.iter().map(|word| word.value.as_str());
+    while let Some(text) = rest.next() {
+        match text {
+            "-u" | "--unset" | "-C" | "--chdir" => drop(rest.next()),
+            _ if text.starts_with('-') => {}
+            _ if text.contains(['=', UNKNOWN, GLOB]) => found.push(text),
+            _ => break,
+        }
+    }
+    found
 }
 
 /// The names of the variables that a command fills with what it reads.
