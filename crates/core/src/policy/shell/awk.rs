@@ -42,12 +42,45 @@ fn text_does_more(program: &str) -> bool {
 
 /// Whether a `print` may print elsewhere: a comparison or a pattern before it does not matter.
 fn writes(text: &str) -> bool {
+    if let Some(code) = without_texts(text) {
+        let end = code.find([';', '}']).unwrap_or(code.len());
+        return prints_elsewhere(&code[..end]);
+    }
     let end = text.find([';', '}']).unwrap_or(text.len());
     let statement = &text[..end];
     // Where a text, a pattern or a comment may hide its end, all that follows counts.
     let is_sure = !statement.contains(['\\', '/', '#']) && statement.matches('"').count().is_multiple_of(2);
     let statement = if is_sure { statement } else { text };
     statement.replace("||", "").contains(['>', '|'])
+}
+
+/// What of a program is no text in quotes. None where a pattern or a comment may hide a quote.
+fn without_texts(program: &str) -> Option<String> {
+    let (mut code, mut is_text) = (String::new(), false);
+    let mut chars = program.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' => is_text = !is_text,
+            '\\' if is_text => drop(chars.next()),
+            '/' | '#' | '\\' if !is_text => return None,
+            _ if !is_text => code.push(c),
+            _ => {}
+        }
+    }
+    (!is_text).then_some(code)
+}
+
+/// Whether a statement has a sign that leads elsewhere. In parentheses it compares.
+fn prints_elsewhere(statement: &str) -> bool {
+    let mut depth = 0_usize;
+    statement.replace("||", "").chars().any(|c| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && matches!(c, '>' | '|')
+    })
 }
 
 #[cfg(test)]
