@@ -19,7 +19,8 @@ pub(super) fn of_rm(arguments: &[Word], is_known: bool) -> Vec<Aimed> {
         return Vec::new();
     }
     // A file that a wildcard finds may be called `-rf`, and so may what a variable holds.
-    let hides = before_end(arguments).any(|word| word.value.starts_with([GLOB, UNKNOWN]) && !word.is_in_folder());
+    let begins = |word: &Word| word.possible().any(|text| text.starts_with([GLOB, UNKNOWN]));
+    let hides = before_end(arguments).any(|word| begins(word) && !word.is_in_folder());
     let reach = |target: &str| match hides && !target.contains([GLOB, UNKNOWN]) {
         true => Reach::Tree,
         false => Reach::Files,
@@ -72,9 +73,17 @@ pub(super) fn of_mv(arguments: &[Word]) -> Vec<Aimed> {
     let is_group = |text: &str| text.starts_with('-') && !text.starts_with("--");
     let names_target = |word: &Word| word.value.starts_with("--t") || is_group(&word.value) && word.value.contains('t');
     let Some(at) = before_end(arguments).position(names_target) else {
-        let mut targets = operands(arguments);
-        targets.pop();
-        return aimed(Reach::Move, targets);
+        let is_over = arguments.iter().rev().skip(1).any(|word| word.value == "--");
+        let last = arguments.iter().rposition(|word| is_over || !word.value.starts_with('-'));
+        // One that may become several words may be the first of them too.
+        return match last.filter(|at| !arguments[*at].splits) {
+            Some(last) => aimed(Reach::Move, operands(&[&arguments[..last], &arguments[last + 1..]].concat())),
+            None => {
+                let mut targets = operands(arguments);
+                targets.pop();
+                aimed(Reach::Move, targets)
+            }
+        };
     };
     let text = arguments[at].value.as_str();
     let is_apart = if is_group(text) { text.ends_with('t') } else { !text.contains('=') };
@@ -179,7 +188,9 @@ fn is_recursive(arguments: &[Word], long: &str, short: &str) -> bool {
         let text = word.value.as_str();
         let is_open = match (text.starts_with('-'), text.starts_with(UNKNOWN)) {
             (true, _) => text.contains(GLOB) || text.contains(UNKNOWN) && !word.settled,
-            (false, true) => word.raw.starts_with('$') && arguments.len() > 1 && !word.raw.contains('/'),
+            (false, true) => {
+                word.raw.starts_with('$') && !word.settled && arguments.len() > 1 && !word.raw.contains('/')
+            }
             (false, false) => false,
         };
         is_open || is_option(text) || parts(word).any(is_option) || word.splits && word.runs.iter().any(is_said)
@@ -189,7 +200,8 @@ fn is_recursive(arguments: &[Word], long: &str, short: &str) -> bool {
 fn operands(arguments: &[Word]) -> Vec<String> {
     let end = arguments.iter().position(|word| word.value == "--").unwrap_or(arguments.len());
     let texts = |word: &Word| -> Vec<String> {
-        std::iter::once(word.value.as_str()).chain(parts(word)).map(str::to_owned).collect()
+        let value = (!word.settled).then_some(word.value.as_str());
+        value.into_iter().chain(parts(word)).map(str::to_owned).collect()
     };
     let before = arguments.iter().take(end).flat_map(texts).filter(|text| !text.starts_with('-'));
     before.chain(arguments.iter().skip(end + 1).flat_map(texts)).collect()
