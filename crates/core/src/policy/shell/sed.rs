@@ -5,12 +5,17 @@
 /// Whether the arguments of `sed` hold such scripts and nothing else. None of them for a word that is not literal.
 pub(super) fn only_edits(arguments: &[Option<&str>]) -> bool {
     let (mut scripts, mut operands) = (Vec::new(), Vec::new());
+    // How many operands stand before the last option: to some versions the first of them is the script, and options end there.
+    let mut early = 0;
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
         let Some(word) = *word else {
             operands.push(None);
             continue;
         };
+        if word.starts_with('-') && word.len() > 1 {
+            early = operands.len();
+        }
         match word {
             "--" => operands.extend(rest.by_ref().copied()),
             "--quiet" | "--silent" | "--regexp-extended" | "--separate" | "--null-data" | "--unbuffered"
@@ -44,6 +49,7 @@ pub(super) fn only_edits(arguments: &[Option<&str>]) -> bool {
         // Some versions take the next word for the suffix of `-i`, even an empty one.
         scripts.extend(operands.get(1).copied().filter(|_| *first == Some("")));
     }
+    scripts.extend(operands.first().copied().filter(|_| early > 0));
     scripts.into_iter().all(|script| script.is_some_and(|script| edits(script).is_some()))
 }
 
