@@ -4,6 +4,7 @@
 //! and what it would destroy. Where it cannot tell, it says so, and nobody but a person or a bare `*` lets that pass.
 
 mod awk;
+mod calls;
 mod classes;
 mod cut;
 mod declared;

@@ -3,6 +3,7 @@
 use brush_parser::{Parser, Token, ast};
 
 use super::{
+    calls::Calls,
     classes, cut, declared, descriptors, feed,
     here::Here,
     limits,
@@ -44,7 +45,7 @@ pub(super) struct Walk<'a> {
     judged: usize,
     /// True while what the command at hand reads on its input is written out in the line.
     fed: bool,
-    functions: Vec<String>,
+    calls: Calls,
     /// What the line itself may set, so that nothing is known of it: where `~` leads, where `cd` goes.
     sets_home: bool,
     sets_folders: bool,
@@ -82,7 +83,7 @@ impl<'a> Walk<'a> {
             made: 0,
             judged: 0,
             fed: false,
-            functions: Vec::new(),
+            calls: Calls::default(),
             sets_home: sets("HOME"),
             sets_folders: sets("PWD") || sets("CDPATH"),
             variables: std::mem::take(variables),
@@ -93,6 +94,9 @@ impl<'a> Walk<'a> {
             walk.line.note_opaque(beside.as_str());
         }
         walk.text(command);
+        if walk.calls.multiply() {
+            walk.line.note_floor("multiplies itself without end");
+        }
         if walk.line.floor.is_some() {
             walk.line.classes.insert(Class::BashDestructive);
         }
@@ -191,10 +195,15 @@ impl<'a> Walk<'a> {
             return self.beyond("is too involved to be judged");
         }
         self.depth += 1;
-        for part in text.split(['\n', ';', '|', '&', '(', ')', '{', '}']).take(MOST_PARTS) {
+        for part in text.split(['\n', ';', '|', '&', '(', ')', '{', '}', '`']).take(MOST_PARTS) {
             let is_reserved = |word: &&str| RESERVED.split_ascii_whitespace().any(|known| known == *word);
             let raw = part.split_whitespace().skip_while(is_reserved);
             let mut words: Vec<Word> = raw.flat_map(|raw| self.words(raw)).collect();
+            // What sets a variable, or redirects, stands before a command.
+            let before = words.iter().take_while(|word| stands_before(&word.value)).count();
+            if 0 < before && before < words.len() {
+                self.perhaps(&words[before..]);
+            }
             // No command begins with a dash: it closed a descriptor.
             if let Some(rest) = words.first().and_then(Word::as_literal).and_then(|text| text.strip_prefix('-')) {
                 words[0] = Word::said(rest);
@@ -229,8 +238,9 @@ impl<'a> Walk<'a> {
 
     fn pipeline(&mut self, pipeline: &ast::Pipeline, background: bool) {
         let piped = pipeline.seq.len() > 1;
-        if (piped || background) && pipeline.seq.iter().any(|command| self.calls_itself(command)) {
-            self.line.note_floor("multiplies itself without end");
+        let around = self.calls.is_beside();
+        if piped || background {
+            self.calls.go_beside(true);
         }
         for text in feed::texts_for_a_shell(&pipeline.seq) {
             self.line.note_opaque("a shell that reads its commands from elsewhere");
@@ -250,12 +260,8 @@ impl<'a> Walk<'a> {
                 self.here = here;
             }
         }
+        self.calls.go_beside(around);
         self.line.plain.push(format!("|{}", u8::from(pipeline.bang)));
-    }
-
-    fn calls_itself(&self, command: &ast::Command) -> bool {
-        let ast::Command::Simple(simple) = command else { return false };
-        simple.word_or_name.as_ref().is_some_and(|name| self.functions.contains(&name.value))
     }
 
     fn command(&mut self, command: &ast::Command) {
@@ -269,12 +275,12 @@ impl<'a> Walk<'a> {
                 if classes::means_something(&function.fname.value) {
                     self.line.classes.insert(Class::BashDestructive);
                 }
-                self.functions.push(function.fname.value.clone());
+                let around = self.calls.enter(&function.fname.value);
                 self.redirects(function.body.1.as_ref());
                 // Its body runs when it is called, perhaps somewhere else.
                 self.line.note_opaque("a function");
                 self.compound(&function.body.0);
-                self.functions.pop();
+                self.calls.leave(around);
             }
             ast::Command::ExtendedTest(test, redirects) => {
                 self.redirects(redirects.as_ref());
@@ -430,6 +436,14 @@ impl Folders {
     fn as_known<'k>(&'k self, tried: &'k [(String, String)]) -> Known<'k> {
         Known { home: self.home.as_deref(), cwd: self.cwd.as_deref(), tried }
     }
+}
+
+/// Whether a word of a text that cannot be parsed stands before a command: an assignment, or a redirection with its target.
+fn stands_before(word: &str) -> bool {
+    let name = word.split(['=', '+']).next().unwrap_or_default();
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let target = word.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(['<', '>', '-']);
+    is_name && word.contains('=') || target.len() < word.len() && !target.is_empty() && word.contains(['<', '>'])
 }
 
 /// True if `text` mentions a variable other than to read it. Quotes do not hide it.

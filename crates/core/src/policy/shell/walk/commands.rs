@@ -21,6 +21,9 @@ use crate::{
 
 impl Walk<'_> {
     pub(super) fn simple(&mut self, command: &ast::SimpleCommand) {
+        if let Some(name) = &command.word_or_name {
+            self.calls.note(&name.value);
+        }
         let (mut assignments, mut argv) = (self.environment(), Vec::new());
         let given = assignments.len();
         for item in command.prefix.iter().flat_map(|prefix| &prefix.0) {
