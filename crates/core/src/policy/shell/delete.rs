@@ -43,6 +43,7 @@ pub(super) fn harm(
     let targets = match program {
         // Any program may stand behind a word that is not literal: it is taken for the worst.
         None => targets::of_rm(arguments, false),
+        Some("trash" | "trash-put") => targets::of_trash(arguments),
         Some("rm" | "srm") => targets::of_rm(arguments, true),
         Some("tar" | "gtar" | "bsdtar") => targets::of_archive(arguments, "--remove-files"),
         Some("zip") => targets::of_archive(arguments, "-m"),

@@ -1,5 +1,6 @@
 //! Whole-disk writes and switching the machine off.
 
+use super::options::is_short;
 use crate::policy::path;
 
 /// What `program` would do to a disk or the machine, in words that follow "because it".
@@ -36,6 +37,16 @@ pub(super) fn harm(program: Option<&str>, arguments: &[&str]) -> Option<String> 
             "stops the machine".to_owned()
         }
         "init" | "telinit" if any(&["0", "6", "1", "s", "S"]) => "stops the machine".to_owned(),
+        "userdel" if arguments.iter().any(|word| is_short(word, "r") || *word == "--remove") => {
+            "deletes a home".to_owned()
+        }
+        "deluser" if any(&["--remove-home", "--remove-all-files"]) => "deletes a home".to_owned(),
+        "umount" if arguments.iter().any(|word| is_short(word, "a") || *word == "--all") => {
+            "takes away every file system".to_owned()
+        }
+        "systemctl" if any(&["isolate", "start"]) && arguments.iter().any(|word| stops(word)) => {
+            "stops the machine".to_owned()
+        }
         "systemctl" | "loginctl"
             if any(&["poweroff", "reboot", "halt", "kexec", "rescue", "emergency", "suspend", "hibernate"]) =>
         {
@@ -63,4 +74,10 @@ pub(super) fn harm(program: Option<&str>, arguments: &[&str]) -> Option<String> 
         _ => return None,
     };
     Some(reason)
+}
+
+/// Whether a unit of `systemctl` ends the work of a machine.
+fn stops(unit: &str) -> bool {
+    let name = unit.strip_suffix(".target").unwrap_or_default();
+    matches!(name, "poweroff" | "reboot" | "halt" | "kexec" | "rescue" | "emergency" | "suspend" | "hibernate")
 }

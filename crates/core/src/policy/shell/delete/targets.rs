@@ -28,6 +28,11 @@ pub(super) fn of_rm(arguments: &[Word], is_known: bool) -> Vec<Aimed> {
     targets.into_iter().map(|target| (reach(&target), target)).collect()
 }
 
+/// What is taken away whole, whatever options say.
+pub(super) fn of_trash(arguments: &[Word]) -> Vec<Aimed> {
+    aimed(Reach::Tree, operands(arguments))
+}
+
 /// What is taken away file by file.
 pub(super) fn of_files(arguments: &[Word]) -> Vec<Aimed> {
     aimed(Reach::Files, operands(arguments))
