@@ -151,7 +151,7 @@ fn command_runs(command: &str, rest: &[Word], options: usize) -> bool {
         })
     };
     listed(REFUSED, command)
-        || texts().any(|text| has_long(text, &LONG))
+        || texts().any(|text| has_long(text, &LONG) && !text.starts_with("--output-indicator-"))
         || listed(SPEAKERS, command) && rest.iter().flat_map(Word::texts).any(names_program)
         || match command {
             "archive" | "format-patch" => letter('o'),

@@ -79,7 +79,9 @@ fn note_words(line: &mut Line, assignments: &[Word], argv: &[Word], program: Opt
             line.note_opaque(why);
         }
     }
-    let assigned = assignments.iter().map(|word| declared::name(&word.value));
+    // Before `read` alone it says how that one cuts its words, and nothing else.
+    let is_harmless = |name: &&str| *name == "IFS" && program == Some("read");
+    let assigned = assignments.iter().map(|word| declared::name(&word.value)).filter(|name| !is_harmless(name));
     for name in assigned.chain(declared::names(program, argv.get(1..).unwrap_or_default())) {
         if !name.is_empty() && is_dangerous_variable(name) {
             line.note_opaque(declared::why(name));
