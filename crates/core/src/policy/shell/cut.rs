@@ -347,7 +347,7 @@ mod tests {
             "((i++, x << 2)); ((ls); ls) && [[ $a =~ ^(b|c)$ && ( d < e ) ]]",
             "case $x in a) b;; (c|d) e;& *) ;; esac",
             "diff <(a) >(b) 2> >(c)",
-            "echo \"${a:-'b c'} ${d//'e'/_}\"",
+            "echo \"${a:-'b c'} ${d//'e'/_} ${f%%$'\\n'*}\"",
         ] {
             assert!(agrees_with_itself(text), "{text:?}");
         }

@@ -155,7 +155,8 @@ impl Cutter<'_> {
                     word.text.push(c);
                     let from = word.text.len();
                     self.single(word)?;
-                    (!word.text[from..].contains(['}', '"', '\\', '$', '`'])).then_some(())?;
+                    let text = &word.text[from..word.text.len() - c.len_utf8()];
+                    (!text.contains(['}', '"', '$', '`']) && !text.ends_with('\\')).then_some(())?;
                 }
                 _ => self.part(c, is_quoted, word)?,
             }
