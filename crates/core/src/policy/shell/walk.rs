@@ -15,13 +15,11 @@ use super::{
 use crate::policy::contract::Class;
 
 mod commands;
+mod doubts;
 mod tests;
 
 /// How many texts may lie inside one another: `sh -c "sh -c …"`, substitutions in substitutions.
 const MOST_TEXTS_DEEP: usize = 8;
-
-/// How many pieces of a text that cannot be parsed are looked at.
-const MOST_PARTS: usize = 256;
 
 /// The most commands that are noted, unwrapped ones included.
 const MOST_COMMANDS: usize = 4_000;
@@ -166,65 +164,6 @@ impl<'a> Walk<'a> {
         let settled = std::mem::take(&mut self.settled);
         self.aside(text);
         self.settled = settled;
-    }
-
-    fn beyond(&mut self, reason: &str) {
-        self.line.note_opaque(format!("a line that {reason}"));
-        self.line.note_floor(reason);
-        self.line.classes.insert(Class::BashDestructive);
-    }
-
-    fn unparsable(&mut self, text: &str) {
-        self.line.note_opaque(super::UNPARSABLE);
-        // A shell runs what stands before the fault, and nobody can tell what that is.
-        self.line.classes.insert(Class::BashDestructive);
-        if let Some(program) = programs::mentions_destroyer(text) {
-            self.line.note_floor(format!("cannot be parsed and names {program}"));
-        }
-        // A shell runs what stands before the fault.
-        self.suppose(text);
-    }
-
-    /// Judges the pieces of a text that may be commands, for deny rules and the floor.
-    fn suppose(&mut self, text: &str) {
-        const RESERVED: &str = "do then else elif if while until time !";
-        if self.depth > MOST_TEXTS_DEEP {
-            return;
-        }
-        if self.is_spent_by(text.len()) {
-            return self.beyond("is too involved to be judged");
-        }
-        self.depth += 1;
-        for part in text.split(['\n', ';', '|', '&', '(', ')', '{', '}', '`']).take(MOST_PARTS) {
-            let is_reserved = |word: &&str| RESERVED.split_ascii_whitespace().any(|known| known == *word);
-            let raw = part.split_whitespace().skip_while(is_reserved);
-            let mut words: Vec<Word> = raw.flat_map(|raw| self.words(raw)).collect();
-            // What sets a variable, or redirects, stands before a command.
-            let before = words.iter().take_while(|word| stands_before(&word.value)).count();
-            if 0 < before && before < words.len() {
-                self.perhaps(&words[before..]);
-            }
-            // No command begins with a dash: it closed a descriptor.
-            if let Some(rest) = words.first().and_then(Word::as_literal).and_then(|text| text.strip_prefix('-')) {
-                words[0] = Word::said(rest);
-            }
-            if !words.is_empty() {
-                self.perhaps(&words);
-            }
-        }
-        self.depth -= 1;
-    }
-
-    /// A text that is not parsed for its array indices: what its words run is judged all the same.
-    fn involved(&mut self, text: &str, tokens: &[Token]) {
-        self.unparsable(text);
-        self.depth += 1;
-        for token in tokens {
-            for word in self.words(token.to_str()) {
-                self.run_all(&word);
-            }
-        }
-        self.depth -= 1;
     }
 
     fn list(&mut self, list: &ast::CompoundList) {
@@ -436,14 +375,6 @@ impl Folders {
     fn as_known<'k>(&'k self, tried: &'k [(String, String)]) -> Known<'k> {
         Known { home: self.home.as_deref(), cwd: self.cwd.as_deref(), tried }
     }
-}
-
-/// Whether a word of a text that cannot be parsed stands before a command: an assignment, or a redirection with its target.
-fn stands_before(word: &str) -> bool {
-    let name = word.split(['=', '+']).next().unwrap_or_default();
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    let target = word.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(['<', '>', '-']);
-    is_name && word.contains('=') || target.len() < word.len() && !target.is_empty() && word.contains(['<', '>'])
 }
 
 /// True if `text` mentions a variable other than to read it. Quotes do not hide it.
