@@ -28,7 +28,7 @@ pub(crate) fn is_device(path: &str) -> bool {
     }
     let Some(name) = path.strip_prefix("/dev/") else { return false };
     !HARMLESS.contains(&name)
-        && !["fd/", "shm/", "pts/", "mqueue/", "tcp/", "udp/"].iter().any(|folder| name.starts_with(folder))
+        && !["fd", "shm", "pts", "mqueue", "tcp", "udp"].iter().any(|folder| is_within(folder, name))
 }
 
 #[cfg(test)]
@@ -60,7 +60,12 @@ mod tests {
     fn disks_are_devices_and_streams_are_not() {
         assert!(is_device("/dev/sda") && is_device("/dev/mapper/x") && is_device("/dev/mem"));
         assert!(
-            !is_device("/dev/null") && !is_device("/dev/fd/3") && !is_device("/dev/shm/x") && !is_device("/device")
+            !is_device("/dev/null")
+                && !is_device("/dev/fd/3")
+                && !is_device("/dev/shm/x")
+                && !is_device("/device")
+                && !is_device("/dev/tcp")
+                && is_device("/dev/tcpx")
         );
     }
 }

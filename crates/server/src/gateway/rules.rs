@@ -69,7 +69,9 @@ impl From<Known> for Household {
         let Known { agents, services, people, accounts, places } = known;
         let tools = Arc::new(house::tools(&services));
         let surroundings = places.as_ref().map_or_else(folders, surroundings);
-        let workspace = places.as_ref().map(workspace).unwrap_or_default();
+        // Without a gateway it is where somebody asks.
+        let here = || std::env::current_dir().unwrap_or_default().display().to_string();
+        let workspace = places.as_ref().map_or_else(here, workspace);
         Self { tools, agents, people, accounts, surroundings, workspace }
     }
 }
