@@ -86,7 +86,11 @@ fn an_approval_that_timed_out_ends_with_2_and_a_denial_with_1() {
     let asking = std::thread::spawn(move || crate::place::said(command));
     let gate = place.gate();
     let second = place.run(&["tools", "--url", &gateway.url(), "--token", TOKEN]);
-    assert_eq!((second.code, second.err.contains("`countersign agents add NAME`")), (Some(3), true), "{second:?}");
+    assert_eq!(
+        (second.code, second.err.contains("`countersign agents add NAME --config FILE`")),
+        (Some(3), true),
+        "{second:?}"
+    );
     let said = place.people(&["gates", "deny", &gate, "--reason", "they\nsleep"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let said = asking.join().unwrap();
