@@ -37,6 +37,7 @@ pub mod write;
 pub use asking::{Answered, Asks, People};
 pub use conform::conform;
 pub use environment::Environment;
+pub use proxy::is_ours as is_own_address;
 pub use registry::Registry;
 pub use roots::Roots;
 pub use sandbox::Sandbox;

@@ -7,6 +7,8 @@ mod addresses;
 mod head;
 mod serve;
 
+pub use addresses::is_ours;
+
 use std::{
     collections::BTreeMap,
     io,

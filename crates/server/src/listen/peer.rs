@@ -17,12 +17,9 @@ use std::{
     sync::Arc,
 };
 
-use countersign_runtime::tools::exec;
+use countersign_runtime::tools::{exec, is_own_address};
 use holder::{Among, holder};
-use nix::{
-    ifaddrs::getifaddrs,
-    unistd::{geteuid, getpid},
-};
+use nix::unistd::{geteuid, getpid};
 use socket::{Socket, find};
 use tokio::sync::{OnceCell, Semaphore};
 
@@ -134,24 +131,13 @@ fn is_of_this_machine(address: SocketAddr) -> bool {
     // Only this answer says that no interface has it. Any other failure, such as no descriptors left, says nothing.
     let is_taken = UdpSocket::bind(own).map_or_else(|error| error.kind() != io::ErrorKind::AddrNotAvailable, |_| true);
     // Where any address can be bound, as behind some load balancers, that says nothing either.
-    is_taken && (!is_any_bound(own) || has_interface(own.ip()))
+    is_taken && (!is_any_bound(own) || own.ip().is_loopback() || is_own_address(own.ip()))
 }
 
 fn is_any_bound(address: SocketAddr) -> bool {
     let version = if address.is_ipv4() { "ipv4" } else { "ipv6" };
     let said = fs::read_to_string(format!("/proc/sys/net/{version}/ip_nonlocal_bind"));
     said.is_ok_and(|said| said.trim() != "0")
-}
-
-/// Whether an interface has an address; also where that cannot be found out.
-fn has_interface(address: IpAddr) -> bool {
-    let Ok(all) = getifaddrs() else { return true };
-    address.is_loopback()
-        || all.filter_map(|one| one.address).any(|one| {
-            let v4 = one.as_sockaddr_in().map(|found| IpAddr::V4(found.ip()));
-            let v6 = one.as_sockaddr_in6().map(|found| IpAddr::V6(found.ip()));
-            v4.or(v6) == Some(address)
-        })
 }
 
 /// Whether a process has a socket open, in any of its threads; and if it does not let that be seen, whether it could.

@@ -53,7 +53,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 }
 
 /// Whether it is one of this machine's own; also where that cannot be found out.
-pub(super) fn is_ours(address: IpAddr) -> bool {
+pub fn is_ours(address: IpAddr) -> bool {
     let Ok(all) = nix::ifaddrs::getifaddrs() else { return true };
     let plain = address.to_canonical();
     all.filter_map(|one| one.address).any(|one| {
