@@ -78,7 +78,8 @@ fn listen(port: u16) -> io::Result<UnixListener> {
 async fn greet(listener: UnixListener, words: Words) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(timeout(PATIENCE, give(stream, Arc::clone(&words))))),
+            // One after the other: a word fits into what a socket holds, and whoever has gone needs none.
+            Ok((stream, _)) => drop(timeout(PATIENCE, give(stream, &words)).await),
             Err(error) => {
                 tracing::debug!(%error, "who asks for a word cannot be heard");
                 sleep(RECOVERY).await;
@@ -88,7 +89,7 @@ async fn greet(listener: UnixListener, words: Words) {
 }
 
 /// Gives a word to a node, and nothing to anybody else.
-async fn give(mut stream: UnixStream, words: Words) -> io::Result<()> {
+async fn give(mut stream: UnixStream, words: &Words) -> io::Result<()> {
     let Some(pid) = stream.peer_cred()?.pid() else { return Ok(()) };
     if !tokio::task::spawn_blocking(move || exec::is_door(pid)).await? {
         return Ok(());
