@@ -24,7 +24,8 @@ const MALFORMED: u8 = 4;
 
 /// What to do where the agent has a connection already.
 const TAKEN: &str = "an agent has one connection at a time, and another request with this token is still waiting: wait \
-                     for it or end it, or give this one a token of its own with `countersign agents add NAME --config FILE`, and start the gateway again";
+                     for it or end it, or give this one a token of its own with `countersign agents add NAME --config FILE`, and start \
+                     the gateway again";
 
 /// Where the gateway is, and who asks.
 pub(crate) struct Asker {

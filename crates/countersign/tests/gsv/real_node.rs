@@ -85,17 +85,22 @@ fn a_call_that_was_allowed_is_done_once_although_its_node_was_killed_meanwhile()
     scene.place.verify();
 }
 
+/// The gate of something that is asked about once the node is there.
+fn asked(scene: &Scene, client: &mut Peer) -> String {
+    comes(client);
+    let waits = call("c0", "desk__Bash", &json!({ "command": "echo once >> marks" }));
+    scene.provider.script([Reply::new(vec![waits])]);
+    talk(client, "s", "please", "r-1");
+    scene.place.people(&["gates", "list", "--json"]).json()[0]["id"].as_str().unwrap().to_owned()
+}
+
 /// What a node on the gateway's own machine runs is a command of an agent too: it answers nobody's gate, over the port or the socket.
 #[test]
 fn a_command_of_a_node_on_this_machine_decides_nothing() {
     let scene = Scene::ruled(RULES);
     let (gateway, mut client) = scene.client();
     let _machine = Machine::start(&scene, &gateway);
-    comes(&mut client);
-    let waits = call("c0", "desk__Bash", &json!({ "command": "echo once >> marks" }));
-    scene.provider.script([Reply::new(vec![waits])]);
-    talk(&mut client, "s", "please", "r-1");
-    let gate = scene.place.people(&["gates", "list", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
+    let gate = asked(&scene, &mut client);
     let (address, port) = (&gateway.address, gateway.address.rsplit_once(':').unwrap().1);
     let over_port = format!(
         "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'POST /api/v1/gates/{gate}/allow HTTP/1.1\\r\\nhost: {address}\\r\\n\
@@ -122,11 +127,7 @@ fn a_command_that_has_killed_its_node_decides_nothing_either() {
     let scene = Scene::ruled(RULES);
     let (gateway, mut client) = scene.client();
     let _machine = Machine::start(&scene, &gateway);
-    comes(&mut client);
-    let waits = call("c0", "desk__Bash", &json!({ "command": "echo once >> marks" }));
-    scene.provider.script([Reply::new(vec![waits])]);
-    talk(&mut client, "s", "please", "r-1");
-    let gate = scene.place.people(&["gates", "list", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
+    let gate = asked(&scene, &mut client);
     let (address, port) = (&gateway.address, gateway.address.rsplit_once(':').unwrap().1);
     // Its keeper is held up first, or that would end it before it is killed itself.
     let script = format!(
