@@ -77,14 +77,18 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: Form) -> anyho
     let loaded = config::load(file, data.map(Path::to_owned));
     let is_loaded = loaded.is_ok();
     match loaded {
-        Err(errors) => checks.extend(errors.0.iter().map(|problem| {
-            let advice = match &problem.fault {
-                Fault::Variable(name) => format!("set {name} here as it is set where `serve` runs"),
-                Fault::Io(_) => "name a file that can be read with --config".to_owned(),
-                _ => "correct it; `countersign config check` reads it again".to_owned(),
-            };
-            Check::fix("configuration", problem.to_string(), advice)
-        })),
+        Err(errors) => {
+            checks.extend(errors.0.iter().map(|problem| {
+                let advice = match &problem.fault {
+                    Fault::Variable(name) => format!("set {name} here as it is set where `serve` runs"),
+                    Fault::Io(_) => "name a file that can be read with --config".to_owned(),
+                    _ => "correct it; `countersign config check` reads it again".to_owned(),
+                };
+                Check::fix("configuration", problem.to_string(), advice)
+            }));
+            let rest = "not looked at before the configuration is right: rules, sandbox, files, services, providers, messenger, port";
+            checks.push(Check::note("the rest", rest));
+        }
         Ok(loaded) => checks.extend(configured(file, &loaded)),
     }
     match Place::find(file, data) {

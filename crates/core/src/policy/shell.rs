@@ -6,6 +6,7 @@
 mod awk;
 mod calls;
 mod classes;
+mod containers;
 mod cut;
 mod declared;
 mod delete;

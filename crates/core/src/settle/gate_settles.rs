@@ -54,7 +54,10 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
             docket.end_call(&mut branch, call, end, "Denied: nobody answered in time.", context);
         }
         Resolution::Withdrawn => {
-            docket.end_call(&mut branch, call, End::Denied, "Denied: the approval was withdrawn.", context);
+            // Neither a rule nor a person refused it: an agent may ask for it again.
+            let end = if is_requested { End::Expired } else { End::Denied };
+            let text = "Denied: the approval was withdrawn before anybody decided.";
+            docket.end_call(&mut branch, call, end, text, context);
         }
     }
     Some(branch.finish())

@@ -403,7 +403,12 @@ fn a_file_that_is_not_there_is_made_for_its_owner_alone() {
     let gateway = Gateway::start(&place);
     let visitor = Visitor::default();
     let page = preview(&visitor, &gateway, "pattern=look*&action=allow");
+    // It takes away what may happen without any.
+    let first = "this is the first rule. Without any, what only reads inside the workspace may happen";
+    assert!(page.text.contains(first), "{}", page.text);
     assert_eq!(save(&visitor, &gateway, &page, &[]).status, 200);
+    let page = preview(&visitor, &gateway, "pattern=turn*&action=allow");
+    assert!(!page.text.contains(first), "{}", page.text);
     assert_eq!(text(&place), "rules:\n  - { pattern: \"look*\", action: allow }\n");
     assert_eq!(fs::metadata(file(&place)).unwrap().permissions().mode() & 0o777, 0o600);
 }

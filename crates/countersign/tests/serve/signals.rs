@@ -49,6 +49,30 @@ fn sigterm_closes_with_1012_and_ends_with_0_whatever_is_pending() {
 }
 
 #[test]
+fn where_settings_say_so_sigterm_denies_what_waits_and_it_may_be_asked_for_again() {
+    let place = Place::with("on_shutdown: deny", RULES);
+    let mut gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request(1, "turn", json!({ "thing": "door" }));
+    place.waits(1);
+    assert_eq!(gateway.stop().code, Some(0));
+    let gateway = Gateway::start(&place);
+    assert_eq!(place.gates(), Vec::<Value>::new());
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let listed = agent.pending(9);
+    assert_eq!(listed["queued"][0]["status"], "denied", "{listed}");
+    let denied = agent.reply(&json!(1));
+    assert_eq!(denied["error"]["code"], -32002, "{denied}");
+    assert_eq!(denied["error"]["data"]["reason"], "Denied: the approval was withdrawn before anybody decided.");
+    agent.request(2, "turn", json!({ "thing": "door" }));
+    place.allow(&place.gate());
+    assert_eq!(agent.reply(&json!(2))["result"], executed(json!({ "result": { "did": "/turn/door" } })));
+    assert_eq!(place.service.count("/turn/door"), 1);
+    drop(gateway);
+    place.verify();
+}
+
+#[test]
 fn sighup_brings_new_rules_into_force_and_a_bad_file_leaves_those_of_before() {
     let place = Place::new();
     let gateway = Gateway::start(&place);

@@ -62,6 +62,10 @@ pub(crate) struct Draft {
     after: String,
 }
 
+/// What the first rule of all changes beside what it says.
+const FIRST: &str = "this is the first rule. Without any, what only reads inside the workspace may happen; with it, that is asked about \
+    too, unless a rule allows it, such as one on read*";
+
 /// Why a change cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DraftError {
@@ -268,6 +272,10 @@ impl Rulebook {
         }
         if let Some((_, told)) = idle.into_iter().next() {
             return Err(DraftError::Idle(told));
+        }
+        let is_first = instead.is_none() && loaded.rules.compiled.rules().nth(1).is_none();
+        if is_first {
+            warnings.push(FIRST.to_owned());
         }
         Ok(Draft { seen: Digest::of(before.as_bytes()), change, rules: loaded.rules, warnings, rule, before, after })
     }

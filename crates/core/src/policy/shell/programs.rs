@@ -104,7 +104,7 @@ pub(super) fn is_dangerous_variable(name: &str) -> bool {
     // What is assigned to them the shell computes, and computing runs commands.
     const COMPUTED: &str =
         "RANDOM SRANDOM SECONDS HISTCMD OPTIND LINENO EPOCHSECONDS EPOCHREALTIME BASHPID PPID UID EUID";
-    const PREFIXES: [&str; 13] = [
+    const PREFIXES: [&str; 15] = [
         "LD_",
         "DYLD_",
         "GIT_",
@@ -118,6 +118,8 @@ pub(super) fn is_dangerous_variable(name: &str) -> bool {
         "RUSTDOC",
         "XDG_",
         "GCC_",
+        "DOCKER_",
+        "CONTAINER_",
     ];
     const ENDS: [&str; 8] = ["PAGER", "EDITOR", "_CONFIG", "_RSH", "_WRAPPER", "FLAGS", "_OPTS", "_OPTIONS"];
     listed(NAMES, name)

@@ -1,7 +1,7 @@
 //! Programs that run another: what they run, as far as their words tell.
 
 use super::{
-    find, posix,
+    containers, find, posix,
     programs::{SHELLS, base_name, is_opaque_wrapper},
     word::{UNKNOWN, Word},
 };
@@ -56,6 +56,7 @@ pub(super) fn runs(argv: &[Word]) -> Runs {
         "eval" => return eval(argv),
         "trap" | "alias" => return later(argv),
         name if SHELLS.contains(&name) => return shell(argv),
+        name if containers::only_look(name, argv) => return Runs::Itself,
         name if is_opaque_wrapper(name) => return anything(argv, "what another program runs"),
         _ => return Runs::Itself,
     };
