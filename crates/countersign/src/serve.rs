@@ -33,6 +33,8 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().thread_stack_size(crate::STACK).enable_all().build()?;
     let outcome = runtime.block_on(async {
         let (tell, reload) = mpsc::channel(1);
+        // Where a file may not grow, writing says so, and the signal does not end the process before it could tell.
+        let _outgrown = signal(SignalKind::from_raw(nix::libc::SIGXFSZ));
         tokio::spawn(hang_ups(tell));
         tokio::spawn(exec::bury());
         let (tell_armed, armed) = oneshot::channel();

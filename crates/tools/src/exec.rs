@@ -25,7 +25,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-pub use acting::{acting, acts, is_door};
+pub use acting::{acting, acts, is_door, is_hidden};
 pub(crate) use script::quote;
 pub(crate) use wards::spawn;
 pub use wards::{bury, take_in};

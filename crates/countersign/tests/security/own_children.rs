@@ -98,6 +98,38 @@ fn a_child_of_an_agent_acts_at_no_route_whatever_it_shows() {
     }
 }
 
+/// Has a child connect to the control socket, ask and end, and reads the answer where the child's end is open still.
+const GONE: &str = r#"
+import os, socket, sys
+for round in range(20):
+    line = socket.socket(socket.AF_UNIX)
+    line.settimeout(60)
+    if os.fork() == 0:
+        line.connect(sys.argv[1])
+        line.send(b'{"ask":"gates"}\n')
+        os._exit(0)
+    os.wait()
+    try:
+        print(line.recv(1000).decode().strip(), flush=True)
+    except OSError as problem:
+        print(problem, flush=True)
+"#;
+
+#[test]
+fn a_child_of_an_agent_that_asks_and_ends_is_told_nothing_over_the_control_socket() {
+    let scene = open();
+    loose(&scene);
+    let gateway = scene.start();
+    let room = scene.place.folder.join("agents/main");
+    fs::create_dir_all(&room).unwrap();
+    fs::write(room.join("gone.py"), GONE).unwrap();
+    let socket = scene.place.data().join("countersign.sock");
+    run(&scene, &gateway, &format!("command -v python3 || exit 0; python3 gone.py {} >told", socket.display()));
+    let Ok(told) = fs::read_to_string(room.join("told")) else { return };
+    assert_eq!(told.lines().count(), 20, "{told}");
+    assert!(told.lines().all(|line| line.contains("which may not decide")), "{told}");
+}
+
 #[test]
 fn a_child_of_an_agent_is_no_node_and_no_chat_network() {
     let scene = open();

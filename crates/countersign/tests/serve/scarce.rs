@@ -5,7 +5,7 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
     os::unix::net::UnixStream,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
 };
 
@@ -266,40 +266,26 @@ fn where_all_who_are_known_take_all_places_the_next_is_told_why() {
     soon("a place", || Peer::line_with(&gateway, &[]).ok());
 }
 
-/// Connections to a control socket until the gateway has no descriptor left for another. Each is answered before the next comes: what the
-/// gateway opens to see who connects is closed by then.
-fn all_descriptors(gateway: &Gateway, socket: &Path) -> Vec<UnixStream> {
-    let mut held = Vec::new();
-    let mut is_answered = true;
-    while is_answered {
-        let mut line = UnixStream::connect(socket).unwrap();
-        line.write_all(b"{\"ask\":\"gates\"}\n").unwrap();
-        line.set_nonblocking(true).unwrap();
-        is_answered = soon("an answer, or that none can be had", || {
-            let is_full = gateway.said().contains("a connection to the control socket could not be taken");
-            if is_full {
-                Some(false)
-            } else {
-                line.read(&mut [0; 4096]).ok().and_then(|read| (read > 0).then_some(true))
-            }
-        });
-        held.push(line);
-    }
-    held
+/// Lets a gateway have no descriptor from this number on.
+fn below(gateway: &Gateway, most: usize) {
+    let told = format!("--nofile={most}:{FEW}");
+    let done = Command::new("prlimit").args(["--pid", &gateway.pid().to_string(), &told]).status();
+    assert!(done.unwrap().success());
 }
 
 #[test]
 fn where_no_descriptor_is_left_it_waits_says_so_once_and_goes_on() {
     let (scene, mut gateway) = with_few();
     let mut agent = Agent::join(&gateway, TOKEN);
-    // Those of this user at the control socket are not counted with the connections of the port.
-    let socket = scene.place.data().join("countersign.sock");
-    let mut held = all_descriptors(&gateway, &socket);
+    // None is above those that every program has.
+    below(&gateway, 3);
+    let _waiting = UnixStream::connect(scene.place.data().join("countersign.sock")).unwrap();
+    gateway.says("a connection to the control socket could not be taken");
     let waiting: Vec<TcpStream> = (0..9).map(|_| stranger(&gateway)).collect();
     gateway.says("a connection could not be taken");
     // Whoever is connected is served: reading needs no descriptor.
     assert!(agent.ask(json!({ "method": "list_tools", "id": 1 }))["result"].is_object());
-    held.clear();
+    below(&gateway, FEW);
     drop(waiting);
     soon("a connection", || (Http::new(&gateway.address).get("/livez").status == 200).then_some(()));
     assert_eq!(agent.call(2, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
@@ -335,17 +321,30 @@ fn tokens_that_could_not_be_read_for_want_of_descriptors_are_read_again() {
     let (scene, mut gateway) = with_few();
     let mut line = TcpStream::connect(&gateway.address).unwrap();
     assert_eq!(status(&mut line, "cst_nobody"), "401");
-    let socket = scene.place.data().join("countersign.sock");
-    let held = all_descriptors(&gateway, &socket);
+    below(&gateway, 3);
     let made = scene.place.people(&["tokens", "add", "ci", "--scope", "read"]);
     assert_eq!(made.code, Some(0), "{made:?}");
     let token = made.out.trim();
     assert_eq!(status(&mut line, token), "401");
     gateway.says("no token is good while this file cannot be read");
-    drop(held);
+    below(&gateway, FEW);
     soon("a token", || (status(&mut line, token) == "200").then_some(()));
     let said = gateway.said();
     assert_eq!(said.matches("no token is good").count(), 1, "{said}");
+    assert_eq!(gateway.stop().code, Some(0));
+}
+
+#[test]
+fn whoever_holds_lines_to_the_control_socket_takes_no_descriptor_of_the_port() {
+    let (scene, mut gateway) = with_few();
+    let socket = scene.place.data().join("countersign.sock");
+    let held: Vec<UnixStream> = (0..2 * FEW).filter_map(|_| UnixStream::connect(&socket).ok()).collect();
+    assert!(held.len() > FEW, "{}", held.len());
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.call(2, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
+    drop(held);
+    assert_eq!(scene.place.people(&["gates", "list"]).out, "Nothing waits.\n");
+    assert!(!gateway.said().contains("could not be taken"));
     assert_eq!(gateway.stop().code, Some(0));
 }
 

@@ -11,16 +11,18 @@ use std::{
 
 use countersign_core::{engine::Event, id::PrincipalId};
 use countersign_runtime::{Handle, Released};
+use nix::sys::resource::{Resource, getrlimit};
 use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::{UnixListener, UnixStream, unix::OwnedWriteHalf},
+    sync::Semaphore,
 };
 
 use super::{Answered, Request, answer};
 use crate::{
     attach::{self, Hall},
-    listen::{self, seldom::Seldom},
+    listen::{self, peer::Local, seldom::Seldom},
     logging::Levels,
     metrics::open::ATTACHED,
 };
@@ -34,6 +36,15 @@ const LONGEST_HANDOVER: u64 = 32 << 20;
 
 /// How long nobody is taken after the system would not give a connection: out of descriptors, most likely.
 const RECOVERY: Duration = Duration::from_millis(50);
+
+/// How many are connected at a time at most.
+const MOST: usize = 1024;
+/// How long the first request may take to come.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How long a command that is refused may take to send its request.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How many of these are read at a time.
+static REFUSALS: Semaphore = Semaphore::const_new(64);
 
 /// A data directory that is this gateway's until it is dropped.
 #[derive(Debug)]
@@ -85,7 +96,9 @@ impl Control {
         let levels = Arc::new(levels);
         let serving = tokio::spawn(async move {
             let mut failing = Seldom::default();
+            let places = Arc::new(Semaphore::new(places()));
             loop {
+                let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
                 let stream = match listener.accept().await {
                     Ok((stream, _)) => stream,
                     Err(error) => {
@@ -102,11 +115,13 @@ impl Control {
                     continue;
                 }
                 let caller = Caller { by: principal(peer.uid()), may_attach: may_enter(peer.uid(), own, &[]) };
+                let Ok(local) = Local::of(&stream) else { continue };
                 let (hall, levels) = (Arc::clone(&hall), Arc::clone(&levels));
                 tokio::spawn(async move {
+                    let _place = place;
                     // Neither may it see what others wait for.
-                    if !listen::peer::may_decide(peer.pid()).await {
-                        return drop(refuse(stream).await);
+                    if !local.may_decide().await {
+                        return drop(tokio::time::timeout(PATIENCE, refuse(stream)).await);
                     }
                     // A client that goes away in the middle needs no answer.
                     let _ = serve(stream, &hall, &levels, &caller).await;
@@ -122,6 +137,13 @@ impl Drop for Control {
         self.serving.abort();
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// How many are connected at a time, together: what else the gateway opens finds descriptors.
+fn places() -> usize {
+    const SHARE: u64 = 4;
+    let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
+    usize::try_from(descriptors / SHARE).unwrap_or(MOST).clamp(1, MOST)
 }
 
 /// Whether a user of this machine may list and answer what waits.
@@ -168,11 +190,17 @@ async fn serve(stream: UnixStream, hall: &Arc<Hall>, levels: &Levels, caller: &C
     let mut reading = BufReader::new(reading);
     let Caller { by, may_attach } = caller;
     let longest = if *may_attach { LONGEST_HANDOVER } else { LONGEST };
+    let mut asked = false;
     loop {
         let mut line = String::new();
-        if (&mut reading).take(longest).read_line(&mut line).await? == 0 {
+        let mut limited = (&mut reading).take(longest);
+        let read = limited.read_line(&mut line);
+        // Whoever asks nothing keeps no place.
+        let length = if asked { read.await? } else { tokio::time::timeout(SILENCE, read).await?? };
+        if length == 0 {
             return Ok(());
         }
+        asked = true;
         let answered = match serde_json::from_str(&line) {
             Ok(Request::Watch) => return watch(&mut writing, &hall.handle, by).await,
             Ok(Request::Attach(_)) if !may_attach => {
@@ -202,9 +230,13 @@ async fn serve(stream: UnixStream, hall: &Arc<Hall>, levels: &Levels, caller: &C
 async fn refuse(stream: UnixStream) -> std::io::Result<()> {
     let (reading, mut writing) = stream.into_split();
     let mut line = String::new();
+    // Whoever holds many such lines open is answered unread.
+    let Ok(_refusal) = REFUSALS.try_acquire() else {
+        return write(&mut writing, &Answered::Error(listen::peer::REFUSED_HERE.to_owned())).await;
+    };
     // What it sent is read, or the end of the line would overtake the answer.
     BufReader::new(reading).take(LONGEST).read_line(&mut line).await?;
-    write(&mut writing, &Answered::Error(listen::peer::REFUSED.to_owned())).await
+    write(&mut writing, &Answered::Error(listen::peer::REFUSED_HERE.to_owned())).await
 }
 
 async fn write(writing: &mut OwnedWriteHalf, answered: &Answered) -> std::io::Result<()> {

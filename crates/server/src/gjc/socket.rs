@@ -8,7 +8,7 @@ mod line;
 mod past;
 mod place;
 
-use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use countersign_protocol::gjc::{
@@ -32,7 +32,7 @@ use self::place::Owned;
 pub use self::place::SocketError;
 use super::{Presence, window::Window};
 use crate::{
-    listen::{peer, seldom::Seldom},
+    listen::{peer::Local, seldom::Seldom},
     omp::{FromClients, OpenDoor, StartError},
 };
 
@@ -210,7 +210,6 @@ async fn arrive(number: u64, said: &Said, lines: &mpsc::Sender<FromClients>) -> 
 /// Whether somebody is the socket's own user, or root, and none of the commands that the agent runs: these could answer for
 /// the host.
 async fn may_enter(stream: &UnixStream, us: u32) -> bool {
-    let peer: io::Result<_> = stream.peer_cred();
-    let Ok(peer) = peer else { return false };
-    (peer.uid() == us || peer.uid() == 0) && peer::may_decide(peer.pid()).await
+    let (Ok(peer), Ok(local)) = (stream.peer_cred(), Local::of(stream)) else { return false };
+    (peer.uid() == us || peer.uid() == 0) && local.may_decide().await
 }

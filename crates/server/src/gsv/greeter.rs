@@ -15,7 +15,6 @@ use std::{
 };
 
 use countersign_protocol::gsv::greeting;
-use countersign_runtime::tools::exec;
 use parking_lot::Mutex;
 use tokio::{
     io::AsyncWriteExt as _,
@@ -24,6 +23,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use uuid::Uuid;
+
+use crate::listen::peer::Local;
 
 /// How long a word is good.
 const GOOD: Duration = Duration::from_secs(60);
@@ -90,8 +91,7 @@ async fn greet(listener: UnixListener, words: Words) {
 
 /// Gives a word to a node, and nothing to anybody else.
 async fn give(mut stream: UnixStream, words: &Words) -> io::Result<()> {
-    let Some(pid) = stream.peer_cred()?.pid() else { return Ok(()) };
-    if !tokio::task::spawn_blocking(move || exec::is_door(pid)).await? {
+    if !Local::of(&stream)?.is_door().await {
         return Ok(());
     }
     let word = Uuid::new_v4().simple().to_string();

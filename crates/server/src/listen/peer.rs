@@ -6,6 +6,7 @@
 //! and is none of these: who did not wait for the answer, or hides the socket until it comes, counts as one of them.
 
 mod holder;
+mod local;
 mod socket;
 mod users;
 
@@ -19,11 +20,18 @@ use std::{
 
 use countersign_runtime::tools::{exec, is_own_address};
 use holder::{Among, holder};
-use nix::unistd::{geteuid, getpid};
+pub(crate) use local::Local;
+use nix::{
+    errno::Errno,
+    unistd::{geteuid, getpid},
+};
 use socket::{Socket, find};
 use tokio::sync::{OnceCell, Semaphore};
 
-/// What whoever is refused is told.
+/// What whoever is refused over a socket of this machine is told.
+pub(crate) const REFUSED_HERE: &str = "This comes from a command of an agent, which may not decide, or from a program that ended before \
+    the gateway could look at it, or that it cannot look at now";
+/// What whoever is refused over the port is told.
 pub(crate) const REFUSED: &str = "This comes from a command of an agent, which may not decide, or from a program of this machine that \
     the gateway cannot look into, such as a tunnel of its own user: `countersign gates` can decide";
 
@@ -45,7 +53,7 @@ impl Peer {
     pub(crate) async fn may_decide(&self) -> bool {
         let Some((theirs, ours)) = self.ends else { return false };
         let look = || async move {
-            if looked(move || look(theirs, ours, Among::Known)).await {
+            if looked(move || look(theirs, ours, Among::Known)).await == Some(true) {
                 return Ok(());
             }
             // All are gone through for one after the other: many who connect at once have one processor busy, and keep nobody
@@ -56,30 +64,32 @@ impl Peer {
                 let _turn = turn;
                 look(theirs, ours, Among::All)
             };
-            if looked(look).await { Ok(()) } else { Err(()) }
+            if looked(look).await == Some(true) { Ok(()) } else { Err(()) }
         };
         self.may_decide.get_or_try_init(look).await.is_ok()
     }
 }
 
-/// Whether whoever connected to a local socket is none of the commands that agents run. `pid` is as the system says it.
-pub(crate) async fn may_decide(pid: Option<i32>) -> bool {
-    looked(move || match pid {
-        // It is in no namespace of ours, and so none of ours.
-        Some(0) => true,
-        Some(pid) if exec::acts(pid) == Some(false) => true,
-        // Who has gone is one of them only if there is one.
-        Some(_) | None => exec::acting().is_empty(),
-    })
-    .await
-}
-
 /// Held while all processes are gone through.
 static TURN: Semaphore = Semaphore::const_new(1);
 
-/// Looks on a thread of its own. What cannot be found out is none.
-async fn looked(look: impl FnOnce() -> bool + Send + 'static) -> bool {
-    tokio::task::spawn_blocking(look).await.unwrap_or(false)
+/// How many look at the same time: what else wants a thread, or a descriptor, does not wait for a flood of connections.
+const MOST_LOOKS: usize = 8;
+static LOOKS: Semaphore = Semaphore::const_new(MOST_LOOKS);
+
+/// Looks on a thread of its own. `None` if that ended badly.
+async fn looked<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let place = LOOKS.acquire().await.ok()?;
+    let look = move || {
+        let _place = place;
+        look()
+    };
+    tokio::task::spawn_blocking(look).await.ok()
+}
+
+/// Whether it is sure that no command of an agent runs on this machine.
+fn nobody_acts() -> bool {
+    exec::acting().is_ok_and(|acting| acting.is_empty())
 }
 
 fn look(theirs: SocketAddr, ours: SocketAddr, among: Among) -> bool {
@@ -88,7 +98,7 @@ fn look(theirs: SocketAddr, ours: SocketAddr, among: Among) -> bool {
         Ok(None) if !is_of_this_machine(theirs) => return true,
         _ if among == Among::Known => return false,
         // It was here and has gone.
-        Ok(None) => return exec::acting().is_empty(),
+        Ok(None) => return nobody_acts(),
         Err(error) => {
             tracing::warn!(%error, "it cannot be told who connects from this machine");
             return !is_of_this_machine(theirs);
@@ -103,21 +113,25 @@ fn look(theirs: SocketAddr, ours: SocketAddr, among: Among) -> bool {
 fn is_a_persons(socket: Socket, us: u32, wanted: &str, among: Among) -> bool {
     // A command's socket has the command's user: ours unless we are root, who can become anybody, or one that our user may become.
     if us != 0 && socket.user != us && !users::may_be_a_commands(socket.user) {
-        return among == Among::All && socket.inode != 0 && is_open_in_none(&exec::acting(), socket, wanted);
+        let is_nobodys = || exec::acting().is_ok_and(|acting| is_open_in_none(&acting, socket, wanted));
+        return among == Among::All && socket.inode != 0 && is_nobodys();
     }
     match holder(wanted, among) {
         // Its own connections are those of commands.
-        Some(pid) if pid == getpid().as_raw() => !exec::has_begun(),
-        Some(pid) => exec::acts(pid) == Some(false),
+        Some(held) if held.pid == getpid().as_raw() => !exec::has_begun(),
+        // It still has it behind the look: its number has not come to mean somebody else.
+        Some(held) => exec::acts(held.pid) == Some(false) && held.is_there(wanted),
         // It is open in none while it is on its way from one process to another, and in none that we can see if that is in another
         // namespace or lets nobody look. Without a command there is nobody whom this could be.
-        None => among == Among::All && exec::acting().is_empty(),
+        None => among == Among::All && nobody_acts(),
     }
 }
 
-/// Whether none of these has a socket open.
+/// Whether it is sure that none of these has a socket open.
 fn is_open_in_none(acting: &BTreeSet<i32>, socket: Socket, wanted: &str) -> bool {
-    !acting.iter().any(|pid| holds(*pid, wanted, socket.user))
+    // A process without privileges has one user in all of its threads: those of others need not be gone through.
+    let may = |pid: &i32| is_of(Path::new(&format!("/proc/{pid}")), socket.user);
+    !acting.iter().any(|pid| may(pid) && holds(*pid, wanted, socket.user))
 }
 
 /// Whether an address may be one of this machine's: a command chooses freely from which of them it connects.
@@ -142,7 +156,10 @@ fn is_any_bound(address: SocketAddr) -> bool {
 
 /// Whether a process has a socket open, in any of its threads; and if it does not let that be seen, whether it could.
 fn holds(pid: i32, wanted: &str, user: u32) -> bool {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    let threads = match fs::read_dir(format!("/proc/{pid}/task")) {
+        Ok(threads) => threads,
+        Err(error) => return !has_gone(&error),
+    };
     for thread in threads.flatten() {
         let place = thread.path();
         match has_open(&place, wanted) {
@@ -154,11 +171,17 @@ fn holds(pid: i32, wanted: &str, user: u32) -> bool {
                     return true;
                 }
             }
-            // It ended while it was looked at.
-            Err(_) => {}
+            // It ended while it was looked at; or it cannot be told.
+            Err(error) if has_gone(&error) => {}
+            Err(_) => return true,
         }
     }
     false
+}
+
+/// Whether a failed look says that there is nobody: the process has ended.
+fn has_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ESRCH as i32)
 }
 
 fn has_open(place: &Path, wanted: &str) -> io::Result<bool> {

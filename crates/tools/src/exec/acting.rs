@@ -8,7 +8,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::{OsStr, OsString},
-    fs,
+    fs, io,
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::Path,
     time::{Duration, Instant},
@@ -18,7 +18,7 @@ use nix::{errno::Errno, sys::signal::kill, unistd::Pid};
 
 use super::{
     Launcher,
-    descendants::{Process, one, pids},
+    descendants::{Process, one, pids, says_nothing_is_there, seen},
     mark,
     wards::was_before,
 };
@@ -29,26 +29,40 @@ const DOORS: [&[u8]; 5] = [b"serve", b"node", b"omp", b"gjc", b"demo"];
 const WITH_VALUE: [&[u8]; 2] = [b"--config", b"--data"];
 
 /// All that act for agents, in no order; also what has ended and nobody waited for.
-pub fn acting() -> BTreeSet<i32> {
-    let mut table = Table::read();
+///
+/// # Errors
+/// They cannot be told, as where no descriptor is left: that is not to say that there are none.
+pub fn acting() -> io::Result<BTreeSet<i32>> {
+    let mut table = Table::read()?;
     let pids: Vec<i32> = table.all.keys().copied().collect();
-    pids.into_iter().filter(|pid| table.acts(*pid)).collect()
+    Ok(pids.into_iter().filter(|pid| table.acts(*pid)).collect())
 }
 
 /// Whether a process is a gateway, door or node of ours that acts for no agent itself.
 pub fn is_door(pid: i32) -> bool {
-    kind(pid, Pid::this().as_raw()) == Kind::Door && acts(pid) == Some(false)
+    kind(pid, Pid::this().as_raw()).is_ok_and(|kind| kind == Kind::Door) && acts(pid) == Some(false)
 }
 
-/// Whether `pid` acts for an agent. `None` if there is no such process any more.
+/// Whether `pid` acts for an agent; one of which that cannot be told does. `None` if there is no such process any more.
 pub fn acts(pid: i32) -> Option<bool> {
-    let (own, started) = (Pid::this().as_raw(), Instant::now());
+    acts_by(pid, Instant::now() + PATIENCE)
+}
+
+/// Whether there is such a process, and its user lets nobody else see more of it.
+pub fn is_hidden(pid: i32) -> bool {
+    one(pid).is_ok_and(|process| process.is_none()) && kill(Pid::from_raw(pid), None) == Err(Errno::EPERM)
+}
+
+/// The same as [`acts`], with an end of the patience for those above it that are going.
+fn acts_by(pid: i32, end: Instant) -> Option<bool> {
+    let own = Pid::this().as_raw();
     loop {
         match walked(pid, own) {
-            Walk::Says(acts) => return Some(acts),
-            Walk::Gone => return None,
-            Walk::Changing if started.elapsed() >= PATIENCE => return Some(true),
-            Walk::Changing => std::thread::sleep(Duration::from_millis(1)),
+            Ok(Walk::Says(acts)) => return Some(acts),
+            Ok(Walk::Gone) => return None,
+            Err(_) => return Some(true),
+            Ok(Walk::Changing) if Instant::now() >= end => return Some(true),
+            Ok(Walk::Changing) => std::thread::sleep(Duration::from_millis(1)),
         }
     }
 }
@@ -64,33 +78,33 @@ enum Walk {
     Changing,
 }
 
-fn walked(pid: i32, own: i32) -> Walk {
-    if mark::is_on(pid) {
-        return Walk::Says(true);
+fn walked(pid: i32, own: i32) -> io::Result<Walk> {
+    if mark::is_on(pid)? {
+        return Ok(Walk::Says(true));
     }
     let (mut at, mut child) = (pid, pid);
     while at > 0 {
         // What it is told to be comes first: one that ends has lost that, and says then that it ends.
-        let kind = kind(at, own);
+        let kind = kind(at, own)?;
         let is_self = at == pid;
-        let Some(process) = one(at) else {
-            return match kill(Pid::from_raw(at), None) {
+        let Some(process) = one(at)? else {
+            return Ok(match kill(Pid::from_raw(at), None) {
                 Err(Errno::ESRCH) if is_self => Walk::Gone,
                 // It is another user's and lets nobody see more, as `/proc` can be set to: none of ours.
                 Err(Errno::EPERM) if !is_self => Walk::Says(false),
                 _ => Walk::Changing,
-            };
+            });
         };
         if kind == Kind::Exec || (kind == Kind::Door && !is_self && !(at == own && was_before(child))) {
-            return Walk::Says(true);
+            return Ok(Walk::Says(true));
         }
         if process.is_ending && !is_self {
-            return Walk::Changing;
+            return Ok(Walk::Changing);
         }
         child = at;
         at = process.parent;
     }
-    Walk::Says(false)
+    Ok(Walk::Says(false))
 }
 
 /// All processes, as they were read one after the other.
@@ -99,21 +113,25 @@ struct Table {
     all: BTreeMap<i32, (Kind, Process)>,
     /// Whether what is below a process acts, of those that were asked about.
     below: BTreeMap<i32, bool>,
+    /// Of the patience with all that are going, together.
+    end: Instant,
 }
 
 impl Table {
-    fn read() -> Self {
-        let own = Pid::this().as_raw();
-        // In this order, as in `walked`.
-        let read = |pid| {
-            let kind = if mark::is_on(pid) { Kind::Exec } else { kind(pid, own) };
-            Some((pid, (kind, one(pid)?)))
-        };
-        Self { own, all: pids().into_iter().filter_map(read).collect(), below: BTreeMap::new() }
+    fn read() -> io::Result<Self> {
+        let (own, mut all) = (Pid::this().as_raw(), BTreeMap::new());
+        for pid in pids()? {
+            // In this order, as in `walked`.
+            let kind = if mark::is_on(pid)? { Kind::Exec } else { kind(pid, own)? };
+            if let Some(process) = one(pid)? {
+                all.insert(pid, (kind, process));
+            }
+        }
+        Ok(Self { own, all, below: BTreeMap::new(), end: Instant::now() + PATIENCE })
     }
 
     fn acts(&mut self, pid: i32) -> bool {
-        let Some((kind, process)) = self.all.get(&pid) else { return acts(pid).unwrap_or(true) };
+        let Some((kind, process)) = self.all.get(&pid) else { return acts_by(pid, self.end).unwrap_or(true) };
         if *kind == Kind::Exec {
             return true;
         }
@@ -137,7 +155,7 @@ impl Table {
                 // It belongs to another parent by now, or nobody may see who is above.
                 Some(_) | None => {
                     passed.push(at);
-                    break acts(child).unwrap_or(true);
+                    break acts_by(child, self.end).unwrap_or(true);
                 }
             }
         };
@@ -155,34 +173,41 @@ enum Kind {
     Other,
 }
 
-fn kind(pid: i32, own: i32) -> Kind {
+fn kind(pid: i32, own: i32) -> io::Result<Kind> {
     if pid == own {
-        return Kind::Door;
+        return Ok(Kind::Door);
     }
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = seen(pid, "cmdline")?.unwrap_or_default();
     let mut arguments = line.split(|byte| *byte == 0);
     let program = arguments.next().unwrap_or_default();
     if arguments.clone().next() == Some(Launcher::ARGUMENT.as_bytes()) {
-        return Kind::Exec;
+        return Ok(Kind::Exec);
     }
     while let Some(argument) = arguments.next() {
         if WITH_VALUE.contains(&argument) {
             arguments.next();
         } else if !argument.starts_with(b"-") {
-            return if DOORS.contains(&argument) && is_ours(pid, program) { Kind::Door } else { Kind::Other };
+            let is_door = DOORS.contains(&argument) && is_ours(pid, program)?;
+            return Ok(if is_door { Kind::Door } else { Kind::Other });
         }
     }
-    Kind::Other
+    Ok(Kind::Other)
 }
 
 /// Whether a process runs our program: this file, or one of its name. The file of one that lets nobody look is not known.
-fn is_ours(pid: i32, program: &[u8]) -> bool {
+fn is_ours(pid: i32, program: &[u8]) -> io::Result<bool> {
     let name = Path::new(OsStr::from_bytes(program)).file_name().unwrap_or_default();
     let own = std::env::current_exe().ok().and_then(|own| own.file_name().map(OsString::from));
-    let file = |path: &str| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
-    let is_this_file =
-        || file(&format!("/proc/{pid}/exe")).is_some_and(|theirs| file("/proc/self/exe") == Some(theirs));
-    name == "countersign" || own.is_some_and(|own| own == name) || is_this_file()
+    if name == "countersign" || own.is_some_and(|own| own == name) {
+        return Ok(true);
+    }
+    let file = |path: &str| match fs::metadata(path) {
+        Ok(found) => Ok(Some((found.dev(), found.ino()))),
+        Err(error) if says_nothing_is_there(&error) => Ok(None),
+        Err(error) => Err(error),
+    };
+    let theirs = file(&format!("/proc/{pid}/exe"))?;
+    Ok(theirs.is_some() && theirs == file("/proc/self/exe")?)
 }
 
 #[cfg(test)]
@@ -195,11 +220,14 @@ mod tests {
     };
 
     use nix::{
-        sys::signal::{Signal, kill},
+        sys::{
+            resource::{Resource, getrlimit, setrlimit},
+            signal::{Signal, kill},
+        },
         unistd::Pid,
     };
 
-    use super::{Kind, acting, acts, kind};
+    use super::{Kind, acting, acts, is_door, kind};
 
     /// A shell under a name and with arguments, that runs one command in the background and says its number.
     fn started(program: &str, arguments: &[&str]) -> (tempfile::TempDir, Child, i32) {
@@ -227,7 +255,7 @@ mod tests {
         ] {
             let (_place, mut child, command) = started(program, arguments);
             let pid = child.id().cast_signed();
-            assert_eq!(kind(pid, 0), expected, "{program} {arguments:?}");
+            assert_eq!(kind(pid, 0).unwrap(), expected, "{program} {arguments:?}");
             kill(Pid::from_raw(command), Signal::SIGKILL).unwrap();
             child.kill().unwrap();
             child.wait().unwrap();
@@ -235,10 +263,21 @@ mod tests {
     }
 
     #[test]
+    fn where_nobody_can_be_looked_at_nobody_is_said_not_to_act() {
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        let inputs = 3;
+        setrlimit(Resource::RLIMIT_NOFILE, inputs, hard).unwrap();
+        let found = (acting().is_err(), acts(1), is_door(1));
+        setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
+        assert_eq!(found, (true, Some(true), false));
+        assert_eq!(acts(1), Some(false));
+    }
+
+    #[test]
     fn all_that_hangs_below_this_process_acts_until_it_is_gone_and_nobody_above_does() {
         let (_place, mut child, command) = started("sh", &["script"]);
         let pid = child.id().cast_signed();
-        let found = acting();
+        let found = acting().unwrap();
         for pid in [pid, command] {
             assert!(acts(pid) == Some(true) && found.contains(&pid), "{pid}");
         }
@@ -249,6 +288,6 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(acts(pid), None);
-        assert!(!acting().contains(&pid));
+        assert!(!acting().unwrap().contains(&pid));
     }
 }

@@ -5,11 +5,12 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, io,
     time::{Duration, Instant},
 };
 
 use nix::{
+    errno::Errno,
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
@@ -75,22 +76,48 @@ pub(super) fn children() -> Vec<Own> {
     children.map(|process| Own { pid: Pid::from_raw(process.pid), ended: process.ended }).collect()
 }
 
-pub(super) fn one(pid: i32) -> Option<Process> {
-    parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+/// `None` for one that is not there, or that nobody may see.
+///
+/// # Errors
+/// It cannot be told, as where no descriptor is left.
+pub(super) fn one(pid: i32) -> io::Result<Option<Process>> {
+    Ok(seen(pid, "stat")?.and_then(|stat| parse(pid, &String::from_utf8_lossy(&stat))))
+}
+
+/// What `/proc` has of a process under a name. `None` if there is no such process, or nobody may see that.
+///
+/// # Errors
+/// It cannot be told, as where no descriptor is left.
+pub(super) fn seen(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(format!("/proc/{pid}/{name}")) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if says_nothing_is_there(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a failure to look into a process says that it has gone, or is another user's.
+pub(super) fn says_nothing_is_there(error: &io::Error) -> bool {
+    let known = [Errno::ENOENT, Errno::ESRCH, Errno::EACCES, Errno::EPERM].map(|errno| errno as i32);
+    error.raw_os_error().is_some_and(|number| known.contains(&number))
 }
 
 fn living() -> Vec<Pid> {
     below(Pid::this().as_raw(), &all())
 }
 
+/// All that can be seen.
 pub(super) fn all() -> Vec<Process> {
-    pids().into_iter().filter_map(one).collect()
+    pids().unwrap_or_default().into_iter().filter_map(|pid| one(pid).ok()?).collect()
 }
 
 /// The numbers of all processes that this one may see.
-pub(super) fn pids() -> Vec<i32> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+///
+/// # Errors
+/// They cannot be told.
+pub(super) fn pids() -> io::Result<Vec<i32>> {
+    let names = fs::read_dir("/proc")?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
+    Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
 }
 
 pub(super) struct Process {
@@ -98,11 +125,12 @@ pub(super) struct Process {
     pub(super) parent: i32,
     session: i32,
     ended: bool,
-    /// It is ending: its arguments are gone by now, and its children will have another parent.
+    /// It is ending: its arguments are gone by now, and its children will have another parent. Not so where other threads go on
+    /// behind the first.
     pub(super) is_ending: bool,
 }
 
-/// Reads `pid (name) state parent group session terminal its-group flags …`; the name may hold anything, parentheses too. `None` for
+/// Reads `pid (name) state parent group session terminal its-group flags …`, of which the 20th is how many threads there are; the name may hold anything, parentheses too. `None` for
 /// one that is just let go of: the kernel tells 0 for its parent then, which is nobody's.
 fn parse(pid: i32, stat: &str) -> Option<Process> {
     const ENDING: u32 = 4;
@@ -112,7 +140,9 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok().filter(|session| *session >= 0)?;
     let flags: u32 = fields.nth(2)?.parse().ok()?;
-    Some(Process { pid, parent, session, ended, is_ending: flags & ENDING != 0 })
+    let threads: u32 = fields.nth(10).and_then(|threads| threads.parse().ok()).unwrap_or(1);
+    let goes_on = ended && threads > 1;
+    Some(Process { pid, parent, session, ended, is_ending: flags & ENDING != 0 && !goes_on })
 }
 
 fn below(root: i32, processes: &[Process]) -> Vec<Pid> {
@@ -148,13 +178,18 @@ mod tests {
             (5, "5 (other) S 9 2 2 0 -1 4194304"),
             (6, "6 (under the dead) S 4 2 2 0 -1 4194304"),
             (7, "7 (let go of) X 0 -1 -1 0 -1 4194564"),
+            (8, "8 (without its first thread) Z 9 2 2 0 -1 4194564 0 0 0 0 0 0 0 0 20 0 2 0 99"),
+            (9, "9 (gone) Z 1 2 2 0 -1 4194564 0 0 0 0 0 0 0 0 20 0 1 0 99"),
         ];
         let processes: Vec<_> = stats.iter().filter_map(|(pid, stat)| parse(*pid, stat)).collect();
         let mut found = below(1, &processes);
         found.sort_unstable();
-        assert_eq!(found, [2, 3, 6].map(Pid::from_raw));
+        // What hangs below one that has ended lives.
+        assert_eq!(found, [2, 3, 5, 6].map(Pid::from_raw));
         // It has no parent any more: that it hangs below nobody cannot be said of it.
         assert!(processes.iter().all(|process| process.pid != 7));
-        assert_eq!(processes.iter().filter(|process| process.is_ending).count(), 1);
+        let ending: Vec<i32> =
+            processes.iter().filter(|process| process.is_ending).map(|process| process.pid).collect();
+        assert_eq!(ending, [4, 9]);
     }
 }

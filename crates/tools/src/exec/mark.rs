@@ -3,9 +3,11 @@
 //! A process without privileges lowers such a limit and never raises it, and whatever it starts has it too. So a process that has lost
 //! everybody above it, whom it may have killed, is still known for a command. It must not know who asks.
 
-use std::{fs, io, sync::OnceLock};
+use std::{io, sync::OnceLock};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use super::descendants::seen;
 
 const LIMIT: Resource = Resource::RLIMIT_MSGQUEUE;
 /// What a process has that nobody gave another limit, in bytes.
@@ -30,9 +32,12 @@ pub(super) fn unmarked() -> u64 {
 }
 
 /// Whether a process is marked.
-pub(super) fn is_on(pid: i32) -> bool {
-    let text = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
-    hard(&text).is_some_and(|hard| hard < unmarked())
+///
+/// # Errors
+/// It cannot be told.
+pub(super) fn is_on(pid: i32) -> io::Result<bool> {
+    let text = seen(pid, "limits")?.unwrap_or_default();
+    Ok(hard(&String::from_utf8_lossy(&text)).is_some_and(|hard| hard < unmarked()))
 }
 
 /// Reads `Max msgqueue size   SOFT   HARD   bytes`.
@@ -54,6 +59,6 @@ mod tests {
         assert_eq!(hard(text), Some(819_199));
         assert_eq!(hard("Max msgqueue size  1  unlimited  bytes"), Some(u64::MAX));
         assert_eq!(hard("Max msgqueue size  1"), None);
-        assert!(unmarked() > 0 && !is_on(std::process::id().cast_signed()));
+        assert!(unmarked() > 0 && !is_on(std::process::id().cast_signed()).unwrap());
     }
 }

@@ -32,7 +32,10 @@ const READ_FILE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{Execute | ReadFi
 
 /// Devices that programs write to.
 const DEVICES: &[&str] =
-    &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts"];
+    &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx"];
+/// Where the terminals of people are, beside those that a program makes: whoever may open one draws on it what a person would believe,
+/// and reads what is typed.
+const TERMINALS: &str = "/dev/pts";
 /// What programs cannot do without.
 const SYSTEM: &[&str] = &[
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/proc", "/sys", "/dev",
@@ -90,7 +93,11 @@ impl Bounds {
     }
 
     fn files(&self) -> Result<bool, RulesetError> {
-        let is_read_held = self.read.is_some() || !self.unreadable.is_empty();
+        let mut unreadable = self.unreadable.clone();
+        if !self.write.iter().any(|tree| Path::new(TERMINALS).starts_with(tree)) {
+            unreadable.push(PathBuf::from(TERMINALS));
+        }
+        let is_read_held = self.read.is_some() || !unreadable.is_empty();
         let listed = self.read.is_some();
         // Where all but a few may be read, only the reading of files is held: folders show their names.
         let (read, read_file) = match (is_read_held, listed) {
@@ -126,7 +133,7 @@ impl Bounds {
             let mut trees_read: Vec<PathBuf> = named.unwrap_or(everything);
             trees_read.extend(self.workspace.clone());
             for tree in trees_read {
-                let own = self.beside(&tree, &self.unreadable);
+                let own = self.beside(&tree, &unreadable);
                 for part in trees::less(&tree, &own) {
                     rules = rules.allow(&part, read, read_file)?;
                 }

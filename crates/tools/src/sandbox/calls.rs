@@ -68,6 +68,17 @@ const REFUSED: &[libc::c_long] = &[
 const ABSENT: &[libc::c_long] =
     &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
+/// Refused with EPERM if they are about another process than the caller: limits, priorities and schedules of the gateway, and of whatever
+/// else its user runs, are changed from nowhere but outside. Each with the arguments that say which, and what they are for the caller.
+const OF_OTHERS: &[(libc::c_long, &[(u8, u64)])] = &[
+    (libc::SYS_prlimit64, &[(0, 0)]),
+    (libc::SYS_setpriority, &[(0, 0), (1, 0)]),
+    (libc::SYS_ioprio_set, &[(0, 1), (1, 0)]),
+    (libc::SYS_sched_setparam, &[(0, 0)]),
+    (libc::SYS_sched_setscheduler, &[(0, 0)]),
+    (libc::SYS_sched_setattr, &[(0, 0)]),
+];
+
 /// Flags of `clone` that make a namespace.
 const NAMESPACES: &[libc::c_int] = &[
     libc::CLONE_NEWUSER,
@@ -102,6 +113,13 @@ fn filters(network: &Network) -> Result<Vec<BpfProgram>, seccompiler::Error> {
         SeccompRule::new(vec![condition])
     };
     refused.insert(libc::SYS_clone, NAMESPACES.iter().map(masked).collect::<Result<_, _>>()?);
+    for (call, own) in OF_OTHERS {
+        let other = |(argument, own): &(u8, u64)| {
+            let is_other = SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, *own)?;
+            SeccompRule::new(vec![is_other])
+        };
+        refused.insert(*call, own.iter().map(other).collect::<Result<_, _>>()?);
+    }
     let mut all = vec![filter(refused, libc::EPERM)?, filter(whole(ABSENT), libc::ENOSYS)?];
     if let Some(rules) = sockets(network)? {
         all.push(filter(Rules::from([(libc::SYS_socket, rules)]), libc::EACCES)?);

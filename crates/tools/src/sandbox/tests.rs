@@ -161,14 +161,41 @@ async fn calls_that_lead_out_are_refused() {
         return;
     }
     let world = World::new(Settings { mode: Mode::Guard, ..Settings::default() }, None);
-    for command in
-        ["unshare -U true", "unshare -m true", "mount -t tmpfs none .", "nsenter -t 1 -m true", "chroot / true"]
-    {
+    for command in [
+        "unshare -U true",
+        "unshare -m true",
+        "mount -t tmpfs none .",
+        "nsenter -t 1 -m true",
+        "chroot / true",
+        "prlimit --pid $PPID --nofile=99:99",
+        "renice -n 19 -p $PPID",
+        "renice -n 19 -u $UID",
+        "ionice -c 3 -p $PPID",
+        "chrt --idle --pid 0 $PPID",
+    ] {
         let said = world.says(command).await;
         assert!(said.contains("Command exited with code"), "{command}: {said}");
     }
+    // What it does to itself is its own business.
+    assert_eq!(
+        world.says("ulimit -n 99 && ulimit -n && nice -n 1 chrt --idle 0 ionice -c 3 echo done").await,
+        "99\ndone\n"
+    );
     assert_eq!(world.says("grep NoNewPrivs /proc/self/status | tr -d '\\t'").await, "NoNewPrivs:1\n");
     assert_eq!(world.says("grep 'Seccomp:' /proc/self/status | tr -d '\\t'").await, "Seccomp:2\n");
+}
+
+#[tokio::test]
+async fn terminals_are_opened_where_they_are_named() {
+    if !holds().await {
+        return;
+    }
+    let opens = "command -v python3 >/dev/null || { echo none; exit; }; python3 -c 'import os; print(os.path.exists(os.ttyname(os.openpty()[1])))'";
+    let said = World::new(workspace(), None).says(opens).await;
+    assert!(said.contains("Permission denied") || said == "none\n", "{said}");
+    let named = Settings { write: vec!["/dev/pts".into()], ..workspace() };
+    let said = World::new(named, None).says(opens).await;
+    assert!(said == "True\n" || said == "none\n", "{said}");
 }
 
 #[tokio::test]

@@ -26,15 +26,29 @@ pub(super) enum Among {
     All,
 }
 
+/// A process that has a socket open, and under which number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) pid: i32,
+    number: u32,
+}
+
+impl Held {
+    /// Whether it still has it.
+    pub(super) fn is_there(self, wanted: &str) -> bool {
+        Open::of(self.pid).is_some_and(|process| process.has(self.number, OsStr::new(wanted)))
+    }
+}
+
 /// A process that has a socket open, lets that be seen, and acted for no agent when it was looked for first. It may by now.
-pub(super) fn holder(wanted: &str, among: Among) -> Option<i32> {
+pub(super) fn holder(wanted: &str, among: Among) -> Option<Held> {
     let wanted = OsStr::new(wanted);
     let at = known(wanted).or_else(|| if among == Among::All { anybody(wanted) } else { None })?;
     let mut before = BEFORE.lock();
     before.retain(|known| *known != at);
     before.push_front(at);
     before.truncate(MOST_BEFORE);
-    Some(at.0)
+    Some(Held { pid: at.0, number: at.1 })
 }
 
 /// The socket among what was found before, and above it. Processes that have ended are taken out.
@@ -61,7 +75,7 @@ fn known(wanted: &OsStr) -> Option<(i32, u32)> {
 /// The socket in any process that acts for no agent, the youngest first: who connects to ask one thing has just begun. A command that
 /// has very many open keeps nobody waiting.
 fn anybody(wanted: &OsStr) -> Option<(i32, u32)> {
-    let acting = exec::acting();
+    let acting = exec::acting().ok()?;
     let pids = numbers("/proc")?.filter_map(|pid| i32::try_from(pid).ok());
     let mut pids: Vec<i32> = pids.filter(|pid| !acting.contains(pid)).collect();
     pids.sort_unstable_by(|one, other| other.cmp(one));
@@ -113,9 +127,11 @@ mod tests {
         for round in 0..3 {
             let (one, other) = UnixStream::pair().unwrap();
             let wanted = name(one.as_raw_fd());
-            assert_eq!(holder(&wanted, Among::All), Some(own), "{round}");
-            assert_eq!(holder(&wanted, Among::Known), Some(own), "{round}");
+            let held = holder(&wanted, Among::All).unwrap();
+            assert_eq!((held.pid, held.is_there(&wanted)), (own, true), "{round}");
+            assert_eq!(holder(&wanted, Among::Known), Some(held), "{round}");
             drop(one);
+            assert!(!held.is_there(&wanted), "{round}");
             assert_eq!(holder(&wanted, Among::All), None, "{round}");
             kept.push(other);
             // More than are tried above the highest.
@@ -128,7 +144,7 @@ mod tests {
         let (one, other) = UnixStream::pair().unwrap();
         let wanted = name(one.as_raw_fd());
         let own = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(holder(&wanted, Among::All), Some(own));
+        assert_eq!(holder(&wanted, Among::All).map(|held| held.pid), Some(own));
         // The builder has it as long as it lives.
         let child = Command::new("cat").stdin(Stdio::from(OwnedFd::from(one))).stdout(Stdio::null()).spawn();
         let mut child = child.unwrap();
