@@ -5,6 +5,7 @@ pub mod checkup;
 mod explained;
 mod ground;
 mod house;
+pub(crate) mod outranked;
 pub(crate) mod readiness;
 pub(crate) mod rulebook;
 pub mod rules;
@@ -12,6 +13,7 @@ pub mod trial;
 
 use std::{
     net::{SocketAddr, ToSocketAddrs as _},
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -153,7 +155,13 @@ pub async fn serve(
     loaded.warnings.iter().for_each(|warning| notice(warning));
     let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;
     let services = Arc::new(Services::new(house::services(&config))?.releasing(secrets.clone()));
-    std::fs::create_dir_all(&config.storage.folder)
+    let users: Vec<u32> = config.people.iter().flat_map(|person| person.local.iter().copied()).collect();
+    // A command can change the modes of files of its user, but does not let anybody through a folder that is closed. Others who answer
+    // on this machine find the socket in it by its name.
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(if users.is_empty() { 0o700 } else { 0o711 })
+        .create(&config.storage.folder)
         .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
     // Before the port: that it is taken would only be what follows from it.
     let owned = Owned::take(&config.storage.folder)
@@ -197,7 +205,6 @@ pub async fn serve(
         None => None,
     };
     let door = Door::open(handle.clone(), clock.clone(), settings).await?;
-    let users = config.people.iter().flat_map(|person| person.local.iter().copied()).collect();
     let furniture = Furniture {
         handle: handle.clone(),
         guests,

@@ -91,6 +91,22 @@ fn sighup_brings_new_rules_into_force_and_a_bad_file_leaves_those_of_before() {
 }
 
 #[test]
+fn rules_whose_file_is_gone_stay_in_force_and_one_that_is_named_has_to_be_there() {
+    let place = Place::with("", "defaults: [ { pattern: \"look*\", action: deny } ]\n");
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.call(1, "look", json!({ "thing": "a" }))["code"], -32003);
+    std::fs::remove_file(place.folder.join("permissions.yaml")).unwrap();
+    gateway.signal(Signal::SIGHUP);
+    gateway.says("it is not there any more; a file without rules says that there are none");
+    assert_eq!(agent.call(2, "look", json!({ "thing": "a" }))["code"], -32003);
+    drop(gateway);
+    let refused = place.run(&["serve", "--config", "config.yaml", "--permissions", "nope.yaml"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("nope.yaml: cannot be read: it is not there"), "{refused:?}");
+}
+
+#[test]
 fn rules_that_came_after_an_approval_was_asked_for_still_deny() {
     let place = Place::new();
     let gateway = Gateway::start(&place);

@@ -68,7 +68,14 @@ pub fn load(
 ) -> Result<Loaded, Errors> {
     let notes = Notes::of(path.unwrap_or_else(|| Path::new("")));
     let text = text(path, &notes);
-    read(&text, path, flags, environment, notes)
+    let read = read(&text, path, flags, environment, notes);
+    // A file of rules that is named has to be there: without any, other things happen than its author thinks.
+    let Some(named) = flags.permissions.as_deref().filter(|named| !named.exists()) else { return read };
+    let rules = Notes::of(named);
+    rules.fault(0, "", Fault::Io("it is not there".to_owned()));
+    let mut problems = read.err().map_or_else(Vec::new, |errors| errors.0);
+    problems.append(&mut rules.problems.take());
+    Err(Errors(problems))
 }
 
 /// Reads `text` as the file at `path`.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use countersign_core::{
     engine::Rules,
-    policy::{self, Action, Grants, Layer, Rule, Side, Source, Surroundings, matches},
+    policy::{self, Action, Grants, Layer, Rule, Source, Surroundings},
     time::Millis,
 };
 
@@ -12,7 +12,7 @@ use super::{
     effect::{Law, Sums},
     history::Made,
 };
-use crate::gateway::trial;
+use crate::gateway::{outranked::outranked, trial};
 
 /// How many reasons are named.
 const REASONS: usize = 4;
@@ -32,7 +32,7 @@ pub(super) struct Fit {
 
 /// What `rule` would have done to `calls`, where `then` has it among its rules.
 pub(super) fn of_rule(rule: &Rule, then: &Law, calls: &[Made], at: Millis) -> Fit {
-    let mut fit = Fit { outranked: outranked(rule, &then.rules), ..Fit::default() };
+    let mut fit = Fit { outranked: outranked(rule, &then.rules.compiled), ..Fit::default() };
     let Some(alone) = alone(rule, then) else { return fit };
     let mut why: BTreeMap<String, u64> = BTreeMap::new();
     for subject in calls.iter().filter_map(|made| made.subject.as_ref()) {
@@ -62,51 +62,4 @@ fn alone(rule: &Rule, then: &Law) -> Option<Law> {
     let surroundings = Surroundings { protected: Vec::new(), unreadable: Vec::new(), ..around };
     let compiled = policy::compile(vec![source]).ok()?;
     Some(Law { rules: Rules { compiled, surroundings, ..then.rules.clone() }, grants: Grants::default() })
-}
-
-/// A rule that decides before `rule` about whatever that one fits, as far as their texts show.
-fn outranked(rule: &Rule, rules: &Rules) -> Option<String> {
-    let pattern = rule.pattern.as_deref()?;
-    let goes_before = |other: &Rule| match rule.action {
-        Action::Deny => false,
-        Action::Allow => other.action == Action::Deny,
-        Action::Ask => other.action != Action::Ask,
-    };
-    let covers = |wide: Option<&str>, narrow: Option<&str>| match (wide, narrow) {
-        (None, _) => true,
-        (Some(wide), Some(narrow)) => covers(wide, narrow),
-        (Some(_), None) => false,
-    };
-    let found = rules.compiled.rules().filter(|listed| !listed.is_default && goes_before(listed.rule)).find(|listed| {
-        let bounds = Side::ALL.iter().all(|side| covers(side.of(listed.rule), side.of(rule)));
-        bounds && listed.rule.pattern.as_deref().is_some_and(|wide| self::covers(wide, pattern))
-    });
-    found.map(|listed| format!("{} ({})", listed.named.pattern, listed.named.origin))
-}
-
-/// Whether whatever matches `narrow` matches `wide`. Where that is not plain, it says no.
-fn covers(wide: &str, narrow: &str) -> bool {
-    // Without other wildcards a star of `wide` is all that can stand for one of `narrow`.
-    let is_plain = !wide.contains(['?', '[']) && !narrow.contains('[');
-    wide == narrow || is_plain && matches(wide, narrow)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::covers;
-
-    #[test]
-    fn a_pattern_covers_another_only_where_that_is_plain() {
-        for (wide, narrow, want) in [
-            ("turn(lock*", "turn(lock-1, *)", true),
-            ("turn(lock*", "turn(l*", false),
-            ("*", "anything?(*)", true),
-            ("turn(?)", "turn(*)", false),
-            ("turn(*]", "turn([a]", false),
-            ("turn([ab])", "turn([ab])", true),
-            ("turn(lamp)", "turn(*)", false),
-        ] {
-            assert_eq!(covers(wide, narrow), want, "{wide} {narrow}");
-        }
-    }
 }

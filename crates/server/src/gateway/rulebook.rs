@@ -11,7 +11,7 @@ use std::{
 
 use countersign_core::{
     digest::Digest,
-    engine::{Command, Rules},
+    engine::{Command, Engine, Rules},
     id::PrincipalId,
     policy::Rule,
 };
@@ -198,9 +198,15 @@ impl Rulebook {
 
     async fn bring(self: &Arc<Self>, by: Option<PrincipalId>) -> Result<Vec<String>, String> {
         let book = Arc::clone(self);
-        let read = tokio::task::spawn_blocking(move || rules::load(&book.path, &book.household));
-        let loaded = read.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        let read = move || (book.path.exists(), rules::load(&book.path, &book.household));
+        let (is_there, loaded) = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
+        let loaded = loaded.map_err(|error| error.to_string())?;
         let source = self.handle.source(Lane::Request);
+        let has_rules = |engine: &Engine| engine.rules().compiled.rules().next().is_some();
+        if !is_there && source.read(has_rules).await.is_some_and(|(has_rules, _)| has_rules) {
+            let file = self.path.display();
+            return Err(format!("{file}: it is not there any more; a file without rules says that there are none"));
+        }
         if let Some(by) = by {
             let edit = Command::EditRules { by, to: loaded.rules.digest(), change: None };
             source.ask(edit).await.map_err(|refused| refused.to_string())?;

@@ -177,6 +177,7 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
     told.append(&mut approvers::outranked(&source));
     let count = source.rules.rules.len() + source.rules.defaults.len();
     let compiled = policy::compile(vec![source]).map_err(RulesError::Compile)?;
+    told.append(&mut super::outranked::all(&compiled));
     let warnings = compiled.warnings().iter().map(ToString::to_string).chain(told).collect();
     let never = compiled.warnings().iter().filter_map(|warning| match warning {
         Warning::NeverMatches { origin, .. } => Some((origin.line, warning.to_string())),

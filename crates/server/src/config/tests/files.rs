@@ -195,8 +195,10 @@ fn a_variable_alone_is_what_it_says_and_text_where_text_is_needed() {
 #[test]
 fn flags_go_before_the_file() {
     let scene = Scene::new("gateway: { host: 0.0.0.0, port: 1 }\nstorage: { path: a/b.db }\nlog: { format: text }");
+    let rules = scene.path().join("p.yaml");
+    std::fs::write(&rules, "").unwrap();
     let flags = Flags {
-        permissions: Some("p.yaml".into()),
+        permissions: Some(rules.clone()),
         data: Some("/d".into()),
         host: Some("::1".to_owned()),
         port: Some(2),
@@ -206,7 +208,7 @@ fn flags_go_before_the_file() {
     };
     let config = scene.load_with(&flags, &[]).unwrap().config;
     assert_eq!((config.gateway.host.as_str(), config.gateway.port, config.gateway.insecure), ("::1", 2, true));
-    assert_eq!(config.permissions, std::path::Path::new("p.yaml"));
+    assert_eq!(config.permissions, rules);
     assert_eq!(config.log, Logging { level: None, form: Form::Json });
     assert_eq!(config.storage, Storage { folder: "/d".into(), log: "/d/b.db".into() });
     assert_eq!(config.webui, Some("/w".into()));
