@@ -8,8 +8,10 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Map, Value, json};
 use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async_with_config,
-    tungstenite::{Error, Message, protocol::WebSocketConfig},
+    tungstenite::{Error, Message, http::Uri, protocol::WebSocketConfig},
 };
+
+use crate::unreached;
 
 /// How long connecting and authenticating may take.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -135,6 +137,9 @@ async fn connect(url: &str, token: &str) -> Result<Line, Failed> {
         let wanted = if scheme == "http" { "ws" } else { "wss" };
         return Err(failed(UNREACHABLE, format!("{url}: agents speak WebSocket: write {wanted}://{rest}")));
     }
+    if let Ok(uri) = url.parse::<Uri>() {
+        unreached::port(&uri).map_err(|error| failed(UNREACHABLE, format!("{url}: {error}")))?;
+    }
     // Tokens are for gateways only; what the library says of an address holds none.
     let config = WebSocketConfig::default().read_buffer_size(4096).write_buffer_size(4096);
     let (stream, _) = connect_async_with_config(url, Some(config), true)
@@ -167,7 +172,7 @@ fn unreached(url: &str, error: &Error) -> String {
             };
             format!("{url}: {error}{said}{helps}")
         }
-        _ => format!("{url}: {error}"),
+        _ => format!("{url}: {}", unreached::why(error)),
     }
 }
 

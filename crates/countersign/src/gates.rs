@@ -199,7 +199,13 @@ fn show(place: &Place, row: &Row, form: Form) -> anyhow::Result<ExitCode> {
     writeln!(out, "{}", paint.tone(Tone::Strong, one(&row.subject)))?;
     writeln!(out, "  id        {}", row.id)?;
     writeln!(out, "  kind      {} at the door {}", row.kind, row.door)?;
-    writeln!(out, "  asked by  {}", one(row.session.as_deref().unwrap_or("-")))?;
+    writeln!(out, "  asked by  {}", asker(row))?;
+    if let Some(folder) = &row.folder {
+        writeln!(out, "  in folder {}", one(folder))?;
+    }
+    if let Some(intent) = &row.intent {
+        writeln!(out, "  it says   {}", one(intent))?;
+    }
     writeln!(
         out,
         "  asked at  {}{}",
@@ -213,13 +219,20 @@ fn show(place: &Place, row: &Row, form: Form) -> anyhow::Result<ExitCode> {
         )?;
     }
     if !row.reason.is_empty() {
-        writeln!(out, "  because   {}", one(&row.reason))?;
+        writeln!(out, "  asked     {}", one(&row.reason))?;
     }
     if let Some(approvals) = &row.approvals {
         writeln!(out, "  allowed   by {}", one(&approvals.to_string()))?;
     }
     for (name, value) in &row.arguments {
-        writeln!(out, "  {}: {}", one(name), one(&text_of(value)))?;
+        let shown = escape(&text_of(value), Lines::Many).into_owned();
+        match shown.contains('\n') {
+            false => writeln!(out, "  {}: {shown}", one(name))?,
+            true => {
+                writeln!(out, "  {}:", one(name))?;
+                shown.split('\n').try_for_each(|line| writeln!(out, "    | {line}"))?;
+            }
+        }
     }
     for line in &row.runs {
         writeln!(out, "  runs      {}", one(line))?;
@@ -243,6 +256,15 @@ fn show(place: &Place, row: &Row, form: Form) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Who waits, by name and number.
+pub(crate) fn asker(row: &Row) -> String {
+    let who = escape(row.session.as_deref().unwrap_or(&row.door), Lines::One);
+    match &row.named {
+        Some(name) => format!("{} ({who})", escape(name, Lines::One)),
+        None => who.into_owned(),
+    }
 }
 
 fn text_of(value: &Value) -> String {

@@ -26,6 +26,7 @@ mod serve;
 mod sessions;
 mod stdio;
 mod tokens;
+mod unreached;
 mod watch;
 
 use std::process::ExitCode;

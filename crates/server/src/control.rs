@@ -23,8 +23,8 @@ use crate::{
 
 pub use crate::decisions::{covered, denials, enough, find, listed};
 
-pub(crate) use gates::row_of;
 pub use gates::{Approvals, Row, pending, row};
+pub(crate) use gates::{folder, row_of};
 pub use socket::{Control, FILE};
 pub(crate) use socket::{Owned, principal};
 

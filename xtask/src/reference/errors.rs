@@ -58,7 +58,11 @@ const DOORS: &[(&str, &str, &[Source])] = &[
         ],
     ),
     ("hermes", "`{\"error\": …}` with a status.", &[Source::Replies(&["server/src/hermes", "server/src/web"])]),
-    ("The interface for programs", "`{\"error\": …}` with a status.", &[Source::Replies(&["server/src/api"])]),
+    (
+        "The interface for programs",
+        "A problem document (`application/problem+json`) with a status; these are its `detail`.",
+        &[Source::Replies(&["server/src/api"])],
+    ),
 ];
 
 pub(super) fn page(workspace: &Workspace) -> anyhow::Result<String> {

@@ -12,6 +12,8 @@ use rustls::{
 };
 use tokio_tungstenite::{Connector, tungstenite::http::Uri};
 
+use crate::unreached;
+
 /// Where the door of nodes is, if an address names none.
 const DOOR: &str = "/ws";
 
@@ -37,6 +39,7 @@ impl Address {
     /// Reads an address as people write it. `ca` is a file of certificates that are trusted besides the system's.
     pub(crate) fn read(given: &str, ca: Option<&Path>, plain: Plain) -> anyhow::Result<Self> {
         let uri = parse(given)?;
+        unreached::port(&uri).with_context(|| format!("--url {given}"))?;
         let host = uri.host().unwrap_or_default();
         let connector = match uri.scheme_str() {
             Some("wss") => Connector::Rustls(Arc::new(trust(ca)?)),

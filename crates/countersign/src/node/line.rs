@@ -17,6 +17,7 @@ use tokio_tungstenite::{
 };
 
 use super::{address::Address, greeting, hello::Hello};
+use crate::unreached;
 
 /// How long it may take to reach the gateway.
 const REACH: Duration = Duration::from_secs(30);
@@ -99,8 +100,8 @@ pub(crate) async fn connect(address: &Address, hello: &Hello, token: Option<&str
         Error::Http(answer) => {
             away(&format!("answered {}, as if no gateway's door for nodes were there", answer.status()))
         }
-        Error::Io(error) => away(&error),
-        error => away(&error),
+        Error::Io(error) => away(&unreached::why(&error)),
+        error => away(&unreached::why(&error)),
     })?;
     let mut line = Line(stream);
     let params = hello.params(token);

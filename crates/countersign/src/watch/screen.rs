@@ -11,6 +11,7 @@ use countersign_server::{
     view::{Lines, escape},
 };
 
+use crate::gates::asker;
 use crate::paint::{Paint, Tone, cells, cut, end, wrap};
 
 /// How long a gate that came under the choice by itself takes no answer.
@@ -20,8 +21,8 @@ const AT_ONCE: Duration = Duration::from_millis(50);
 /// The longest reason that is taken.
 const LONGEST: usize = 500;
 /// What the keys do, in the columns of the smallest usual terminal.
-const KEYS: &str = "q leave   up/down   a allow   s session   A always   d deny   r reason   ? more";
-const MORE: &str = "space b page   s also in this session   A always   r deny, and say why";
+const KEYS: &str = "q leave   up/down   a allow   s session   A always   d deny   ? more";
+const MORE: &str = "space b page   s also in this session   A always   d deny, with a reason";
 
 /// What follows from a key.
 #[derive(Debug, PartialEq)]
@@ -117,8 +118,8 @@ impl Screen {
             b"a" => return self.allow(Scope::Once, now),
             b"s" => return self.allow(Scope::Session, now),
             b"A" => return self.allow(Scope::Always, now),
-            b"d" => return self.answer(now, |id| Request::Deny { id, reason: None }),
-            b"r" if self.may_answer(now) => self.typing = Some(Typing::Reason(String::new())),
+            // As in the console: what is typed on is a reason, and no key for the gate behind.
+            b"d" | b"r" if self.may_answer(now) => self.typing = Some(Typing::Reason(String::new())),
             b"?" => MORE.clone_into(&mut self.notice),
             _ => {}
         }
@@ -324,13 +325,19 @@ fn details(row: &Row, columns: usize) -> Vec<String> {
         }
     }
     text.extend(row.runs.iter().map(|line| format!("runs {}", one(line))));
+    if let Some(folder) = &row.folder {
+        text.push(format!("in folder {}", one(folder)));
+    }
+    if let Some(intent) = &row.intent {
+        text.push(format!("it says {}", one(intent)));
+    }
     if !row.reason.is_empty() {
-        text.push(format!("because {}", one(&row.reason)));
+        text.push(format!("asked {}", one(&row.reason)));
     }
     if let Some(approvals) = &row.approvals {
         text.push(format!("allowed by {}", one(&approvals.to_string())));
     }
-    text.push(format!("asked by {}", one(row.session.as_deref().unwrap_or(&row.door))));
+    text.push(format!("asked by {}", asker(row)));
     if let Some(deadline) = &row.deadline {
         text.push(format!("until {deadline}"));
     }
@@ -415,7 +422,8 @@ mod tests {
     fn what_was_not_shown_whole_is_not_allowed_but_can_be_denied() {
         let mut screen = screen(&[row("a", &"x".repeat(5_000))]);
         assert_eq!(screen.press(b'a', LATER), Next::Nothing);
-        assert!(matches!(screen.press(b'd', LATER), Next::Ask(Request::Deny { .. })));
+        assert_eq!(screen.press(b'd', LATER), Next::Nothing);
+        assert!(matches!(screen.press(b'\r', LATER), Next::Ask(Request::Deny { .. })));
         for _ in 0..20 {
             screen.press(b' ', LATER);
             screen.draw(80, 24);
@@ -431,7 +439,7 @@ mod tests {
             Next::Ask(Request::Deny { id, reason: reason.map(str::to_owned) })
         };
         assert_eq!(keys(&mut one, "rnöx\u{7f}\r"), deny(Some("nö")));
-        assert_eq!(keys(&mut one, "r  \r"), deny(None));
+        assert_eq!(keys(&mut one, "d  \r"), deny(None));
         keys(&mut one, "rno\u{1b}");
         assert_eq!(one.press(b'a', LATER + PAUSE), allow("a"), "after escape a key is a key");
     }

@@ -99,6 +99,7 @@ fn told(engine: &Engine, gate: &Gate, content: Option<&Content>) -> Option<Value
         ("subject", json!(row.subject)),
         ("arguments", json!(row.arguments)),
         ("reason", json!(row.reason)),
+        ("folder", json!(row.folder)),
         ("proposals", json!(row.proposals)),
         ("approvals", json!(row.approvals)),
     ] {
@@ -133,6 +134,7 @@ fn bare(gate: &Gate) -> Value {
         "subject": null,
         "arguments": null,
         "reason": null,
+        "folder": null,
         "intent": null,
         "question": null,
         "scopes": gate.scopes(),

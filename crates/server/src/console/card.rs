@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use countersign_core::{
     engine::Engine,
-    folder_of,
     gate::{self, Content, Gate, Kind, People, Phase, Scope, Vote},
     id::{GateId, Lsn, SessionId},
     time::Millis,
@@ -17,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::words::{self, Tone, ago, left, many, moment, one, path, plain};
 use crate::{
-    control::Approvals,
+    control::{self, Approvals},
     view::{GateCard, gate_card},
 };
 
@@ -99,14 +98,7 @@ impl Asked {
             _ if agent.is_some() => crate::agent_gate::DOOR,
             _ => crate::omp::DOOR,
         };
-        let call = gate.call().and_then(|call| engine.admitted().call(call));
-        // What a node does begins in a folder there, which is not known here.
-        let peer = gate.call().and_then(|call| engine.state().call(call)?.peer());
-        let is_here = peer.and_then(crate::gsv::node_of).is_none();
-        let cwd = match (session, call) {
-            (Some(session), Some(call)) if call.request.is_none() && is_here => Some(folder_of(session, call)),
-            _ => None,
-        };
+        let cwd = control::folder(engine, gate, &content);
         let named = session.and_then(|session| session.name()).map(str::to_owned);
         Self {
             id: gate.id(),
@@ -121,7 +113,7 @@ impl Asked {
             is_agents: agent.is_some(),
             is_hosted: session.is_some_and(|session| session.hosted().is_some()),
             asker: agent.or(named).unwrap_or(id),
-            cwd: cwd.filter(|cwd| !cwd.is_empty()),
+            cwd,
             approvals: Approvals::of(gate),
             votes: gate.votes().to_vec(),
             people: engine.rules().people.clone(),

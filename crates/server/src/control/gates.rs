@@ -5,6 +5,7 @@ use std::fmt;
 use countersign_core::{
     call::Pins,
     engine::Engine,
+    folder_of,
     gate::{Content, Gate, Kind},
     policy::Covers,
     session::Session,
@@ -25,6 +26,9 @@ pub struct Row {
     pub door: String,
     /// The session or agent that waits.
     pub session: Option<String>,
+    /// What the session is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub named: Option<String>,
     /// The tool, or the question.
     pub title: String,
     /// What rules were matched against, and what would run.
@@ -33,6 +37,12 @@ pub struct Row {
     pub arguments: Map<String, Value>,
     /// Why a person is asked.
     pub reason: String,
+    /// What the asker says it wants with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<String>,
+    /// The folder of this machine in which it would run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
     /// What it would run from disk, a line each, and what of that is not pinned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<String>,
@@ -101,6 +111,19 @@ impl fmt::Display for Approvals {
         }
         if self.steps > 1 { write!(f, "; step {} of {}", self.step, self.steps) } else { Ok(()) }
     }
+}
+
+/// The folder in which what a gate decides would run, if that is on this machine.
+pub(crate) fn folder(engine: &Engine, gate: &Gate, content: &Content) -> Option<String> {
+    if let Content::Approval { pins: Some(pins), .. } = content {
+        return Some(pins.folder.path.clone());
+    }
+    let session = engine.state().session(gate.session()?)?;
+    let call = engine.admitted().call(gate.call()?).filter(|call| call.request.is_none())?;
+    // What a node does begins in a folder there, which is not known here.
+    let peer = engine.state().call(gate.call()?)?.peer();
+    let is_here = peer.and_then(crate::gsv::node_of).is_none();
+    Some(folder_of(session, call)).filter(|folder| is_here && !folder.is_empty())
 }
 
 /// Every gate that waits, oldest first.
@@ -173,6 +196,12 @@ pub(crate) fn row_of(engine: &Engine, gate: &Gate, content: &Content) -> Row {
         subject,
         arguments,
         reason,
+        intent: match content {
+            Content::Approval { intent, .. } => intent.as_deref().map(str::to_owned),
+            Content::Question { .. } | Content::GoOn { .. } => None,
+        },
+        folder: folder(engine, gate, content),
+        named: of_session.and_then(|session| session.name()).map(str::to_owned),
         runs,
         choices,
         several,

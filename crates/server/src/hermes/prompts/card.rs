@@ -7,7 +7,6 @@ use std::sync::Arc;
 use countersign_core::{
     call::Pins,
     engine::Engine,
-    folder_of,
     gate::{Content, Gate, Kind, Scope},
     id::GateId,
 };
@@ -15,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::transcript::seconds;
 use crate::{
-    control::Approvals,
+    control::{self, Approvals},
     view::{GateCard, Lines, escape, gate_card::Asked as Subject},
 };
 
@@ -60,10 +59,7 @@ impl Asked {
     /// A gate whose content is at hand.
     pub(crate) fn of(engine: &Engine, gate: &Gate) -> Option<Self> {
         let content = Arc::clone(engine.admitted().gate(gate.id())?);
-        let session = gate.session().and_then(|id| engine.state().session(id));
-        let call = gate.call().and_then(|call| engine.admitted().call(call));
-        let folder = session.zip(call).filter(|(_, call)| call.request.is_none());
-        let folder = folder.map(|(session, call)| folder_of(session, call));
+        let folder = control::folder(engine, gate, &content);
         Some(Self { gate: gate.clone(), content, folder })
     }
 

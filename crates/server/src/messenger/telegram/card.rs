@@ -101,12 +101,13 @@ pub(super) struct Ending {
 
 impl Asked {
     /// What is asked at a gate that can be allowed; `None` for any other. Without `call` every argument counts as one that
-    /// the signature does not show. `rules` are those that are proposed for it.
+    /// the signature does not show. `rules` are those that are proposed for it, `folder` is where it would run.
     pub(super) fn new(
         gate: &Gate,
         content: &Content,
         call: Option<&call::Content>,
         rules: Vec<String>,
+        folder: Option<&str>,
     ) -> Option<Self> {
         let (tool, arguments, signature, intent, why, pins) = match content {
             Content::Approval { tool, arguments, signature, intent, why, pins } => {
@@ -132,6 +133,9 @@ impl Asked {
         let runs = pins.as_deref().map(Pins::told).unwrap_or_default();
         if !runs.is_empty() {
             what.push_str(&line("runs", &runs.join("\n"), false));
+        }
+        if let Some(folder) = folder {
+            what.push_str(&line("in folder", folder, false));
         }
         let session = || gate.session().map_or_else(|| "an agent".to_owned(), ToString::to_string);
         let agent = request.map_or_else(session, |request| request.principal.to_string());

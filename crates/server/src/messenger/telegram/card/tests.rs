@@ -65,7 +65,7 @@ fn asked(tool: &str, signature: &str, arguments: Value, named: Option<&[&str]>) 
             undeclared: vec!["extra".to_owned()],
         })),
     });
-    Asked::new(&gate(&ALL), &content, call.as_ref(), Vec::new()).unwrap()
+    Asked::new(&gate(&ALL), &content, call.as_ref(), Vec::new(), None).unwrap()
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_question_offers_its_choices_and_nothing_that_allows() {
         recommended: Some(1),
         about: serde_json::Map::new(),
     };
-    let asked = Asked::new(&gate(&ALL), &content, None, Vec::new()).unwrap();
+    let asked = Asked::new(&gate(&ALL), &content, None, Vec::new(), None).unwrap();
     let text = asked.waiting(Stage::First, Millis(0), time);
     assert!(
         text.starts_with("\u{2753} Question\nWhich?\nSay so.\n1. Left\n2. Right\\u{200b} (recommended)\n\nAgent: "),

@@ -20,6 +20,7 @@ use super::{
     },
     Cards, Step,
 };
+use crate::control;
 
 /// How a call ended that was allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,8 @@ struct Stand {
     end: Option<Seen>,
     /// The rules that are proposed for it.
     rules: Vec<String>,
+    /// Where it would run.
+    folder: Option<String>,
 }
 
 impl Cards {
@@ -65,7 +68,7 @@ impl Cards {
         let presence = Arc::clone(&self.shared.presence);
         let read = self.source.read_of(At::Gate(id), move |engine| stand(engine, id, &*presence));
         let Some((found, _)) = read.await else { return Err(Step::Later) };
-        let Some(Stand { gate, call, is_open, end, rules }) = found else { return Ok(None) };
+        let Some(Stand { gate, call, is_open, end, rules, folder }) = found else { return Ok(None) };
         let known = self.known.get(&id);
         let of = |showing: &gate::Showing| (showing.surface == SURFACE).then(|| showing.reference.parse().ok())?;
         let recorded: Vec<Place> = gate.shown().iter().filter_map(of).collect();
@@ -78,7 +81,7 @@ impl Cards {
         }
         let asked = match known.and_then(|known| known.asked.clone()) {
             Some(asked) => Some(asked.at(&gate)),
-            None => self.asked(&gate, call.as_deref(), rules).await?,
+            None => self.asked(&gate, call.as_deref(), rules, folder.as_deref()).await?,
         };
         let showings = gate.shown().iter().filter_map(|showing| Some((of(showing)?, showing)));
         let earlier: Vec<Place> =
@@ -111,12 +114,13 @@ impl Cards {
         gate: &Gate,
         call: Option<&call::Content>,
         rules: Vec<String>,
+        folder: Option<&str>,
     ) -> Result<Option<Asked>, Step> {
         let Ok(mut texts) = self.shared.handle.contents().get(&[gate.content()]).await else {
             return Err(Step::Later);
         };
         let content = texts.pop().flatten().and_then(|text| serde_json::from_str::<gate::Content>(&text).ok());
-        Ok(content.and_then(|content| Asked::new(gate, &content, call, rules)))
+        Ok(content.and_then(|content| Asked::new(gate, &content, call, rules, folder)))
     }
 
     /// What a person said with a denial, or as an answer.
@@ -148,7 +152,8 @@ fn stand(
     });
     let content = call.and_then(|call| engine.admitted().call(call.id()).cloned());
     let rules = rules(engine, &gate);
-    Some(Stand { is_open: call.is_some(), call: content, end, rules, gate })
+    let folder = engine.admitted().gate(id).and_then(|content| control::folder(engine, &gate, content));
+    Some(Stand { is_open: call.is_some(), call: content, end, rules, folder, gate })
 }
 
 /// The rules that are proposed for a gate, in an order that stays.

@@ -1,0 +1,69 @@
+//! Why a gateway was not reached, in words that help.
+
+use std::fmt;
+
+use anyhow::bail;
+use tokio_tungstenite::tungstenite::http::Uri;
+
+/// What libraries say, and what it comes of.
+const KNOWN: [(&str, &str); 6] = [
+    ("CaUsedAsEndEntity", "its certificate is one that signs others (CA:TRUE), which nobody takes for a gateway's own"),
+    ("UnknownIssuer", "nobody whom this machine trusts signed its certificate"),
+    ("NotValidForName", "its certificate is for another name than this"),
+    ("Expired", "its certificate has expired"),
+    (
+        "received corrupt message",
+        "what answers there speaks no TLS: ws:// is for that, where the line is protected otherwise",
+    ),
+    ("HTTP version must be", "what answers there speaks no WebSocket: no gateway runs there"),
+];
+
+/// What a failure to connect says, with what it comes of where that is known.
+pub(crate) fn why(failure: &dyn fmt::Display) -> String {
+    let said = failure.to_string();
+    let known = KNOWN.iter().find(|(words, _)| said.contains(words));
+    known.map_or(said, |(_, meant)| (*meant).to_owned())
+}
+
+/// Whether the port of an address is one.
+///
+/// # Errors
+/// It is not: another would be connected to.
+pub(crate) fn port(uri: &Uri) -> anyhow::Result<()> {
+    let host = uri.host().unwrap_or_default();
+    let named = uri.authority().and_then(|authority| authority.as_str().strip_prefix(host)?.strip_prefix(':'));
+    match named {
+        Some(port) if port.parse::<u16>().unwrap_or_default() == 0 => bail!("{port} is no port: there are 1 to 65535"),
+        Some(_) | None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{port, why};
+
+    #[test]
+    fn what_libraries_say_is_said_for_people() {
+        for (said, want) in [
+            ("IO error: invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", "its certificate is one that"),
+            ("invalid peer certificate: UnknownIssuer", "nobody whom this machine trusts"),
+            ("received corrupt message of type InvalidContentType", "what answers there speaks no TLS"),
+            ("Connection refused (os error 111)", "Connection refused"),
+        ] {
+            assert!(why(&said).starts_with(want), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_there_is_not_is_no_other() {
+        for (address, want) in [
+            ("ws://127.0.0.1:99999/ws", false),
+            ("ws://127.0.0.1:0", false),
+            ("ws://127.0.0.1:/ws", false),
+            ("ws://[::1]:8443/ws", true),
+            ("wss://gateway.example.org", true),
+        ] {
+            assert_eq!(port(&address.parse().unwrap()).is_ok(), want, "{address}");
+        }
+    }
+}
