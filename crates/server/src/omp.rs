@@ -31,6 +31,7 @@ mod start;
 mod teller;
 mod telling;
 mod unwritten;
+mod working;
 mod workshop;
 
 /// What records and rules call this door.

@@ -91,7 +91,7 @@ async fn greet(listener: UnixListener, words: Words) {
 
 /// Gives a word to a node, and nothing to anybody else.
 async fn give(mut stream: UnixStream, words: &Words) -> io::Result<()> {
-    if !Local::of(&stream)?.is_door().await {
+    if !Local::of(&stream)?.comes_from_a_door().await {
         return Ok(());
     }
     let word = Uuid::new_v4().simple().to_string();

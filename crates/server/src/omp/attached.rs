@@ -17,6 +17,7 @@ use super::{
     rules,
     shelf::Abroad,
     start::{self, Arrival, OpenDoor, Process, StartError, Surroundings},
+    working,
 };
 use crate::{
     agent_dir::{self, AgentDir, Environment, Product, settings::When},
@@ -69,7 +70,7 @@ pub fn handover(flags: &Flags, arguments: Vec<String>, process: Process, moves: 
 
 fn around(flags: &Flags, process: &Process) -> Result<(Environment, PathBuf), StartError> {
     let environment = environment(process);
-    let cwd = start::working_folder(flags, &environment, process.cwd.clone(), &process.temporary);
+    let cwd = working::folder(flags, &environment, process.cwd.clone(), &process.temporary);
     Ok((environment, cwd.map_err(StartError::new)?))
 }
 

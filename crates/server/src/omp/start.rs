@@ -29,6 +29,7 @@ use super::{
     rules,
     seat::SeatError,
     shelf::{Abroad, Shelf},
+    working,
     workshop::Common,
 };
 use crate::{
@@ -260,7 +261,7 @@ pub(super) async fn open_in(
         notice(&format!("{unknown} is not a flag of this door and was ignored"));
     }
     let Process { cwd, temporary, variables } = process;
-    let cwd = working_folder(&flags, &environment, cwd, &temporary).map_err(StartError::new)?;
+    let cwd = working::folder(&flags, &environment, cwd, &temporary).map_err(StartError::new)?;
     let folder = AgentDir::resolve(flags.product, &environment, &cwd, Path::exists).map_err(StartError::new)?;
     for file in folder.env_files(&cwd) {
         environment.add_file(&file);
@@ -358,22 +359,6 @@ pub(super) async fn open_in(
         past = told_before(&mut door, counted).await.map_err(StartError::new)?;
     }
     Ok(OpenDoor { door, model, past })
-}
-
-pub(super) fn working_folder(
-    flags: &Flags,
-    environment: &Environment,
-    cwd: PathBuf,
-    temporary: &Path,
-) -> std::io::Result<PathBuf> {
-    let cwd = flags.cwd.as_ref().map_or_else(|| cwd.clone(), |named| cwd.join(named));
-    let home = environment.get("HOME").map(PathBuf::from);
-    if home.is_some_and(|home| home == cwd) && !flags.allow_home {
-        let scratch = temporary.join("countersign-home");
-        std::fs::create_dir_all(&scratch)?;
-        return Ok(scratch);
-    }
-    Ok(cwd)
 }
 
 fn scope(flags: &Flags, settings: &agent_dir::Settings, roster: &Roster, notice: &impl Fn(&str)) -> Vec<Choice> {

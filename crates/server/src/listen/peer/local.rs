@@ -68,7 +68,7 @@ impl Local {
     }
 
     /// Whether it is a gateway, door or node of our user that acts for no agent itself.
-    pub(crate) async fn is_door(self) -> bool {
+    pub(crate) async fn comes_from_a_door(self) -> bool {
         // Nobody else takes the time of a look.
         self.user == geteuid().as_raw()
             && looked(move || self.pid.is_some_and(exec::is_door) && self.is_there()).await.unwrap_or(false)
