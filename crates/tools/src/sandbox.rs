@@ -399,9 +399,8 @@ impl Sandbox {
 
     fn shown(&self, cwd: &Path) -> String {
         let more = self.0.settings.write.iter().map(|path| path.display().to_string());
-        let all: Vec<String> =
-            [cwd.display().to_string(), "folders for temporary files".to_owned()].into_iter().chain(more).collect();
-        all.join(", ")
+        let named: Vec<String> = std::iter::once(cwd.display().to_string()).chain(more).collect();
+        format!("{} and folders for temporary files", named.join(", "))
     }
 }
 

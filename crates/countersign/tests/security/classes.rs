@@ -397,7 +397,13 @@ const CLASSES: [Class; 28] = [
                 "countersign/tests/serve/own_gates.rs",
                 &["a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can"],
             ),
-            (CHILDREN, &["a_child_of_an_agent_acts_at_no_route_whatever_it_shows"]),
+            (
+                CHILDREN,
+                &[
+                    "a_child_of_an_agent_acts_at_no_route_whatever_it_shows",
+                    "a_child_of_an_agent_that_asks_and_ends_is_told_nothing_over_the_control_socket",
+                ],
+            ),
             ("countersign/tests/gjc/unattended.rs", &["no_tool_writes_into_the_audit"]),
         ],
     ),

@@ -112,7 +112,10 @@ impl Console {
                         button type="submit" { "Read the file again" }
                     }
                 }
-                p { "From " code { (plain(&self.site.config.permissions.display().to_string())) } ", digest " code { (digest.to_string().get(..16).unwrap_or_default()) } ". They are looked at from top to bottom." }
+                p {
+                    @if rows.is_empty() { "None yet. They stand in " } @else { "From " }
+                    code { (plain(&self.site.config.permissions.display().to_string())) } ", digest " code { (digest.to_string().get(..16).unwrap_or_default()) } ". They are looked at from top to bottom."
+                }
                 (table(&rows))
             }
         };
@@ -174,7 +177,7 @@ fn table(rows: &[Row]) -> Markup {
             table.rules {
                 thead { tr { th scope="col" { "Then" } th scope="col" { "If a call is like" } th scope="col" { "Written in" } } }
                 (group("Denied, whatever else is said", Action::Deny))
-                tbody { tr.fixed { td colspan="3" { "Then denials of people that bind, and what destroys beyond the workspace and temporary folders: that is always asked about." } } }
+                tbody { tr.fixed { td colspan="3" { (if of(Action::Deny, false).next().is_some() { "Then" } else { "First" }) " denials of people that bind, and what destroys beyond the workspace and temporary folders: that is always asked about." } } }
                 (group("Allowed", Action::Allow))
                 tbody { tr.fixed { td colspan="3" { "Then what people granted." } } }
                 (group("Asked about", Action::Ask))
