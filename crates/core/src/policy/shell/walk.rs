@@ -305,12 +305,12 @@ impl<'a> Walk<'a> {
     }
 
     fn words(&mut self, raw: &str) -> Vec<Word> {
-        let words = word::braces(raw).ok().filter(|words| self.made + words.len() <= MOST_MADE || words.len() == 1);
+        let words = word::braces(raw).ok().filter(|words| self.made + words.len() <= MOST_MADE || words.len() < 2);
         let Some(words) = words else {
             self.beyond("is too involved to be judged");
             return vec![self.word(raw)];
         };
-        self.made += words.len() - 1;
+        self.made += words.len().saturating_sub(1);
         words.iter().map(|raw| self.word(raw)).collect()
     }
 

@@ -27,11 +27,11 @@ impl Walk<'_> {
         let (mut assignments, mut argv) = (self.environment(), Vec::new());
         let given = assignments.len();
         for item in command.prefix.iter().flat_map(|prefix| &prefix.0) {
-            self.item(item, &mut assignments);
+            self.item(item, Stands::Before, &mut assignments);
         }
         argv.extend(command.word_or_name.iter().flat_map(|name| self.words(&name.value)));
         for item in command.suffix.iter().flat_map(|suffix| &suffix.0) {
-            self.item(item, &mut argv);
+            self.item(item, Stands::Behind, &mut argv);
         }
         // Behind `time`, which the grammar takes for a word of its own.
         if argv.len() > 1 && argv[0].as_literal() == Some("--") {
@@ -43,7 +43,7 @@ impl Walk<'_> {
         }
     }
 
-    fn item(&mut self, item: &ast::CommandPrefixOrSuffixItem, words: &mut Vec<Word>) {
+    fn item(&mut self, item: &ast::CommandPrefixOrSuffixItem, stands: Stands, words: &mut Vec<Word>) {
         match item {
             ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) => self.redirect(redirect),
             ast::CommandPrefixOrSuffixItem::Word(word) => words.extend(self.words(&word.value)),
@@ -53,8 +53,11 @@ impl Walk<'_> {
                 {
                     self.line.note_opaque("an array");
                 }
-                let word = self.word(&word.value);
-                words.push(word);
+                match stands {
+                    Stands::Before => words.push(self.word(&word.value)),
+                    // There its braces make words as any other's.
+                    Stands::Behind => words.extend(self.words(&word.value)),
+                }
             }
             ast::CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
                 self.substitution(&subshell.list);
@@ -254,6 +257,13 @@ impl Walk<'_> {
             }
         }
     }
+}
+
+/// Where a word stands that looks like an assignment.
+#[derive(Clone, Copy)]
+enum Stands {
+    Before,
+    Behind,
 }
 
 /// Whether a text that the shell runs may take it elsewhere. Of what it does not say nobody can tell.
