@@ -92,7 +92,7 @@ pub(super) fn runs(argv: &[Word]) -> Runs {
             beside.push(one);
         }
     }
-    let may_end = |exec: &Exec| arguments[exec.from..exec.end].iter().any(may_be_an_end);
+    let may_end = |exec: &Exec| may_end_early(&arguments[exec.from..exec.end]);
     let hides = places.into_iter().any(|at| may_be_an_action(&arguments[at])) || execs.iter().any(may_end);
     // What splits may push the words behind it out of their places.
     let splits = arguments.iter().any(|word| word.splits && word.value.contains(UNKNOWN));
@@ -117,13 +117,19 @@ fn may_be_an_action(word: &Word) -> bool {
         || word.perhaps.iter().any(|text| text.starts_with('-'))
 }
 
-/// Whether the names of files may end a command: behind it stand actions again.
-fn may_be_an_end(word: &Word) -> bool {
-    let matches = |text: &str| {
-        let pattern = Pattern::new(&text.replace([GLOB, UNKNOWN], "*"));
-        text.contains(GLOB) && (pattern.matches(";") || pattern.matches("+"))
-    };
-    word.splits && word.texts().any(matches)
+/// Whether a command may end before its last word, so that actions stand behind: at the name of a file, which may bring some with it,
+/// or at a word that is only known when the line runs, if there are some.
+fn may_end_early(words: &[Word]) -> bool {
+    let is_action = |word: &Word| may_be_an_action(word) || word.texts().any(|text| ACTIONS.contains(&text));
+    let last_action = words.iter().rposition(is_action).unwrap_or(0);
+    words.iter().any(|word| word.splits && word.texts().any(|text| text.contains(GLOB) && may_be_an_end(text)))
+        || words[..last_action].iter().any(|word| word.expands && word.texts().any(may_be_an_end))
+}
+
+/// Whether a text may turn out to be what ends a command, or what stands before a plus that does.
+fn may_be_an_end(text: &str) -> bool {
+    let pattern = Pattern::new(&text.replace([GLOB, UNKNOWN], "*"));
+    [";", "+", "{}"].into_iter().any(|end| pattern.matches(end))
 }
 
 #[cfg(test)]
