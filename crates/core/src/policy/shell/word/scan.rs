@@ -5,6 +5,9 @@ mod ansi;
 use super::{GLOB, Known, UNKNOWN, Word, braces::Unit};
 use crate::policy::shell::cut;
 
+/// What is said of `$"…"`: the shell looks its text up in a catalogue, and expands what it finds there.
+const TRANSLATED: &str = "text that is translated";
+
 /// Scans one word as the grammar cut it.
 pub(in crate::policy::shell) fn scan(raw: &str, known: Known<'_>) -> Word {
     let mut scanner = Scanner { bare: true, ..Scanner::of(raw, known) };
@@ -185,6 +188,7 @@ impl Scanner<'_> {
             '$' if self.peek(0) == Some('"') => {
                 self.at += 1;
                 self.quoted_by(Some('"'));
+                self.word.opaque = Some(TRANSLATED);
             }
             '$' => self.dollar(),
             '`' => self.backticks(),
@@ -291,6 +295,9 @@ impl Scanner<'_> {
         self.live(operator);
         self.substituted(operator);
         self.disguised(operator);
+        if operator.contains("$\"") {
+            self.word.opaque = Some(TRANSLATED);
+        }
         if !plain {
             self.word.opaque = self.word.opaque.or(Some("a parameter expansion that computes"));
         }
