@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     options::{has_letter, has_long},
-    word::{GLOB, UNKNOWN, Word},
+    word::{FILLED, GLOB, UNKNOWN, Word},
 };
 
 /// Options before the command whose value is the next word.
@@ -116,7 +116,7 @@ pub(super) fn hide(words: &[Word]) -> bool {
     words.iter().any(|word| {
         // A message is whatever it says, and where nothing is known of what stands in quotes, it names what people work at. What the
         // line itself reads, or is handed on, may be an option.
-        let is_option = |text: &String| text.starts_with(['-', UNKNOWN, GLOB]) && (shows || !is_filled(text));
+        let is_option = |text: &String| text.starts_with(['-', UNKNOWN, GLOB]) && (shows || text != FILLED);
         let is_given = !shows || word.raw.contains('$');
         let is_name = is_quiet && is_given && !word.may_begin_with_dash() && !word.perhaps.iter().any(is_option);
         let hides = word.may_hide_options() && (word.splits || !is_value && !is_name);
@@ -125,16 +125,11 @@ pub(super) fn hide(words: &[Word]) -> bool {
     })
 }
 
-/// Whether a text is what a variable may hold that the line fills with what it reads.
-fn is_filled(text: &str) -> bool {
-    text.strip_prefix('-').is_some_and(|rest| rest.starts_with(UNKNOWN) && rest.chars().count() == 1)
-}
-
 fn command_runs(command: &str, rest: &[Word], options: usize) -> bool {
     let options = &rest[..options.min(rest.len())];
     // What is read into a variable names what people work at where no option would do harm.
     let is_harmless = listed(QUIET, command) && !listed(SHOWERS, command);
-    let may_be = |text: &&str| !is_harmless || !is_filled(text);
+    let may_be = |text: &&str| !is_harmless || *text != FILLED;
     let possible = |word: &Word| {
         let perhaps = word.perhaps.iter().map(String::as_str).filter(may_be);
         std::iter::once(word.value.as_str()).chain(perhaps).map(str::to_owned).collect::<Vec<_>>()

@@ -11,6 +11,9 @@ pub(super) use self::{
 /// Stands in [`Word::value`] for text that is only known when the line runs.
 pub(super) const UNKNOWN: char = '\u{10FFFE}';
 
+/// What a variable may hold that the shell fills with what it reads or does: it may be an option too.
+pub(super) const FILLED: &str = "-\u{10FFFE}";
+
 /// Stands in [`Word::value`] for an unquoted pattern character.
 pub(super) const GLOB: char = '\u{10FFFD}';
 

@@ -1,7 +1,7 @@
 //! What single programs make of their words where a table of options does not tell.
 
 use super::{has_letter, has_only};
-use crate::policy::shell::word::{GLOB, UNKNOWN, Word};
+use crate::policy::shell::word::{FILLED, GLOB, UNKNOWN, Word};
 
 /// Whether one of the letters of `tar` has it run something, or write another file.
 pub(super) fn tar(words: &[Word]) -> bool {
@@ -78,12 +78,24 @@ pub(in crate::policy::shell) fn sqlite(text: &str) -> bool {
 /// Whether a builtin computes the index of what it sets, or what it sets.
 pub(super) fn computes(program: &str, words: &[Word]) -> bool {
     let declares = matches!(program, "declare" | "typeset" | "local");
+    let sets = declares || matches!(program, "export" | "readonly");
     // What a variable holds keeps no brackets apart from wildcards.
     let in_name = |text: &str| text.split('=').next().is_some_and(|name| name.contains(['[', GLOB]));
     let computes = |text: &str| declares && (has_letter(text, 'i') || has_letter(text, 'n')) || text.contains('[');
+    let is_list = words.iter().flat_map(Word::texts).any(|text| has_letter(text, 'a') || has_letter(text, 'A'));
     words.iter().any(|word| {
-        word.raw.contains('[') || word.texts().any(computes) || word.perhaps.iter().any(|text| in_name(text))
+        word.raw.contains('[')
+            || word.texts().any(computes)
+            || word.perhaps.iter().any(|text| in_name(text))
+            || sets && word.texts().any(|text| sets_list(text, is_list))
     })
+}
+
+/// Whether a variable is set to what may be a list: what stands in its parentheses is expanded once more, though quotes were around it.
+fn sets_list(text: &str, is_list: bool) -> bool {
+    let Some((_, value)) = text.split_once('=') else { return false };
+    let said = value.trim_start_matches(UNKNOWN);
+    said.starts_with('(') || (is_list && said.len() < value.len()) || value == FILLED
 }
 
 /// Whether the first word of `printf` may turn out to be its `-v`: the index of what that sets is computed, and computing runs commands.
