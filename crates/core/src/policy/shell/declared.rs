@@ -1,6 +1,9 @@
 //! Builtins that set variables: which of their words name one.
 
-use super::word::{GLOB, UNKNOWN, Word, shown};
+use super::{
+    options::has_letter,
+    word::{GLOB, UNKNOWN, Word, shown},
+};
 
 /// The names of the variables that `program` sets by its arguments, as far as they are known.
 pub(super) fn names<'w>(program: Option<&str>, words: &'w [Word]) -> Vec<&'w str> {
@@ -41,8 +44,36 @@ pub(super) fn filled(argv: &[Word]) -> Vec<&str> {
         // Without a name there is one of its own.
         Some("read") => names(program, &argv[1..]).into_iter().chain(["REPLY"]).collect(),
         Some("getopts") => names(program, &argv[1..]).into_iter().chain(["OPTARG"]).collect(),
+        Some("printf") => of_options(&argv[1..], "v", 'v', Operands::AreOthers),
         Some(_) | None => Vec::new(),
     }
+}
+
+/// Whether a command may set a variable that it does not name: the name is put together, or a text of the shell's says it.
+pub(super) fn may_set_any(argv: &[Word]) -> bool {
+    let Some(program) = argv.first() else { return false };
+    let name = |word: &Word| word.texts().map(|text| name(text).to_owned()).collect::<Vec<_>>();
+    let is_open = |word: &Word| name(word).iter().any(|name| name.contains([UNKNOWN, GLOB]));
+    match program.as_literal() {
+        Some("declare" | "typeset" | "local") => {
+            let is_reference = |word: &Word| word.texts().any(|text| has_letter(text, 'n'));
+            argv[1..].iter().any(|word| is_open(word) || is_reference(word))
+        }
+        Some("export" | "readonly" | "unset" | "mapfile" | "readarray" | "eval" | "trap") | None => {
+            argv[1..].iter().any(is_open)
+        }
+        Some("read" | "getopts" | "printf" | "wait") => {
+            argv[1..].iter().any(|word| word.value.contains([UNKNOWN, GLOB])) && sets_by_name(program, &argv[1..])
+        }
+        // What a file says that is sourced nobody follows.
+        Some(_) => false,
+    }
+}
+
+/// Whether a builtin sets a variable that one of its words names: `printf` only behind its option.
+fn sets_by_name(program: &Word, words: &[Word]) -> bool {
+    let may_be_option = |text: &str| text.starts_with("-v") || text.starts_with(UNKNOWN);
+    program.as_literal() != Some("printf") || words.first().is_some_and(|word| word.texts().any(may_be_option))
 }
 
 /// The name that an assignment sets.

@@ -1,4 +1,4 @@
-//! Variables of loops: between `do` and `done` they hold what stands behind `in`, and nothing else.
+//! Variables of loops: between `do` and `done` they hold what stands behind `in`, where nothing else sets them.
 
 use brush_parser::ast;
 
@@ -19,7 +19,8 @@ fn mentions(text: &str, name: &str) -> Option<usize> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let found = text.match_indices(name).filter(|(at, _)| {
         let (before, behind) = (&text[..*at], &text[at + name.len()..]);
-        let is_read = before.ends_with('$') || before.ends_with("${");
+        let is_set = behind.starts_with('=') || behind.starts_with(":=");
+        let is_read = before.ends_with('$') || before.ends_with("${") && !is_set;
         !before.ends_with(is_name) && !behind.starts_with(is_name) && !is_read
     });
     Some(found.count())

@@ -1,4 +1,4 @@
-//! What the variables of a line may hold, as far as the line itself or its call sets them.
+//! What the variables of a line may hold, as far as the line itself, its call or what the shell does for it sets them.
 //!
 //! It knows no order: what a variable is set to anywhere in the line it may hold everywhere.
 
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     line::Place,
-    word::{self, GLOB, Known, UNKNOWN, Word},
+    word::{self, FILLED, GLOB, Known, UNKNOWN, Word},
 };
 use crate::secret;
 
@@ -18,6 +18,10 @@ const MOST_CHOICES: usize = 64;
 /// The most values that are tried in one line.
 const MOST_TRIED: usize = 4_096;
 
+/// Variables that the shell fills by itself, with words of the line among other things.
+const BY_SHELL: &str = "_ REPLY OPTARG BASH_REMATCH BASH_COMMAND BASH_EXECUTION_STRING BASH_ARGV MAPFILE DIRSTACK FUNCNAME COMP_LINE \
+    COMP_WORDS COMPREPLY READLINE_LINE HISTCMD OLDPWD";
+
 /// More values than anybody wants to try.
 #[derive(Debug)]
 pub(super) struct TooMany;
@@ -26,12 +30,14 @@ pub(super) struct TooMany;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Variables {
     values: BTreeMap<String, BTreeSet<String>>,
+    /// True if the line may set any of them: by a name that is put together, or in a text that is not judged.
+    any: bool,
     tried: usize,
 }
 
 impl PartialEq for Variables {
     fn eq(&self, other: &Self) -> bool {
-        self.values == other.values
+        self.values == other.values && self.any == other.any
     }
 }
 
@@ -66,7 +72,18 @@ impl Variables {
 
     /// Takes note that the line fills `name` with what it reads: that may be an option too.
     pub(super) fn fill(&mut self, name: &str) {
-        self.insert(name, &format!("-{UNKNOWN}"));
+        self.insert(name, FILLED);
+    }
+
+    /// Takes note that the line may set any variable.
+    pub(super) const fn lose(&mut self) {
+        self.any = true;
+    }
+
+    /// Whether a loop that sets `name` tells all that it may hold: nothing else fills it.
+    pub(super) fn is_told(&self, name: &str) -> bool {
+        let is_filled = || self.values.get(name).is_some_and(|values| values.contains(FILLED));
+        !self.any && !is_by_shell(name) && !is_filled()
     }
 
     /// Takes note that `name` may hold what `word` says.
@@ -118,11 +135,17 @@ impl Variables {
         let mut values: Vec<String> = self.values.get(plain).into_iter().flatten().cloned().collect();
         values.extend(folders.iter().filter(|(known, _)| *known == plain).map(|(_, value)| value.clone()));
         let otherwise = [":-", ":=", ":+", "-", "=", "+"].iter().find_map(|sign| operator.strip_prefix(sign));
+        if is_by_shell(plain) {
+            values.push(FILLED.to_owned());
+        }
         if let Some(otherwise) = otherwise {
             let home = folders.iter().find(|(known, _)| *known == "HOME").map(|(_, home)| home.as_str());
             values.push(word::scan(otherwise, Known { home, cwd: None, tried: &[] }).value);
         } else if !operator.is_empty() && !operator.starts_with('[') {
-            values = computed::computed(operator, &values);
+            let is_filled = |value: &String| value == FILLED;
+            let computed = computed::computed(operator, &values).filter(|_| !values.iter().any(is_filled));
+            // What is computed in a way that is not followed may come to anything.
+            values = computed.unwrap_or_else(|| vec![FILLED.to_owned(); usize::from(!values.is_empty())]);
         }
         values.retain(|value| !value.starts_with(UNKNOWN));
         values
@@ -137,4 +160,9 @@ impl Variables {
             values.insert(value.replace(['*', '?', '['], &GLOB.to_string()));
         }
     }
+}
+
+/// Whether the shell fills a variable by itself.
+fn is_by_shell(name: &str) -> bool {
+    BY_SHELL.split_ascii_whitespace().any(|known| known == name)
 }

@@ -331,7 +331,8 @@ impl<'a> Walk<'a> {
                 }
                 Err(TooMany) => self.line.note_opaque("a variable with too many values"),
             }
-            word.settled = word.names.iter().all(|name| self.settled.contains(name)) && !word.perhaps.is_empty();
+            let is_told = |name: &String| self.settled.contains(name) && self.variables.is_told(name);
+            word.settled = word.names.iter().all(is_told) && !word.perhaps.is_empty();
         }
         word
     }

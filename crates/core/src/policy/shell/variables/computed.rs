@@ -10,35 +10,59 @@ use crate::policy::{
 /// The longest value that is computed with: each way to cut it is tried.
 const LONGEST: usize = 256;
 
-/// What `operator`, as it stands behind a name in braces, may make of `values`.
-pub(super) fn computed(operator: &str, values: &[String]) -> Vec<String> {
-    let of_each = |make: &dyn Fn(&str) -> Vec<String>| {
-        values.iter().filter(|value| value.len() <= LONGEST).flat_map(|value| make(value)).collect()
-    };
-    match operator.chars().next() {
-        Some(sign @ ('%' | '#')) => {
-            let Some(pattern) = pattern(operator.trim_start_matches(sign)) else { return Vec::new() };
-            of_each(&|value| cut(value, &pattern, sign))
+/// The same where pieces of it are looked for by a pattern with wildcards: each piece is tried.
+const LONGEST_TO_REPLACE: usize = 64;
+
+/// What `operator`, as it stands behind a name in braces, may make of `values`. None if that cannot be told.
+pub(super) fn computed(operator: &str, values: &[String]) -> Option<Vec<String>> {
+    if values.iter().any(|value| value.len() > LONGEST) {
+        return None;
+    }
+    let of_each = |make: &dyn Fn(&str) -> Vec<String>| values.iter().flat_map(|value| make(value)).collect();
+    match operator.chars().next()? {
+        sign @ ('%' | '#') => {
+            let pattern = pattern(operator.trim_start_matches(sign))?;
+            Some(of_each(&|value| cut(value, &pattern, sign)))
         }
-        Some('/') => {
+        '/' => {
             let (wanted, instead) = halves(operator.trim_start_matches('/'));
             // Whatever it is in the place of, it may be all that is left.
             let instead = text(instead);
-            let replaced: Vec<String> = match pattern(wanted.trim_start_matches(['#', '%'])) {
-                Some(pattern) => of_each(&|value| replaced(value, &pattern, &instead)),
-                None => Vec::new(),
-            };
-            replaced.into_iter().chain([instead]).collect()
+            let at = wanted.chars().next().filter(|sign| matches!(sign, '#' | '%'));
+            let pattern = pattern(wanted.trim_start_matches(['#', '%']))?;
+            let all = operator.starts_with("//");
+            if wanted.contains(['*', '?', '[']) && values.iter().any(|value| value.len() > LONGEST_TO_REPLACE) {
+                return None;
+            }
+            let mut made: Vec<String> = of_each(&|value| vec![replaced(value, &pattern, &instead, at, all)]);
+            made.push(instead);
+            Some(made)
         }
-        Some(':') => {
+        ':' => {
             let mut numbers = operator[1..].splitn(2, ':').map(|number| number.trim().parse::<usize>().ok());
-            let (from, most) = (numbers.next().flatten(), numbers.next());
-            let (Some(from), Some(most)) = (from, most.unwrap_or(Some(usize::MAX))) else { return Vec::new() };
-            of_each(&|value| vec![value.chars().skip(from).take(most).collect()])
+            let (from, most) = (numbers.next().flatten()?, numbers.next());
+            let most = most.unwrap_or(Some(usize::MAX))?;
+            Some(of_each(&|value| vec![value.chars().skip(from).take(most).collect()]))
         }
-        Some('^' | ',') => values.to_vec(),
-        Some(_) | None => Vec::new(),
+        '^' | ',' => cases(operator).map(|change| of_each(&|value| vec![change(value)])),
+        _ => None,
     }
+}
+
+/// Letters in the other case: all, or the first. None where a pattern says which.
+fn cases(operator: &str) -> Option<fn(&str) -> String> {
+    match operator {
+        "^^" => Some(str::to_uppercase),
+        ",," => Some(str::to_lowercase),
+        "^" => Some(|value| with_first(value, str::to_uppercase)),
+        "," => Some(|value| with_first(value, str::to_lowercase)),
+        _ => None,
+    }
+}
+
+fn with_first(value: &str, change: fn(&str) -> String) -> String {
+    let (first, rest) = value.split_at(value.chars().next().map_or(0, char::len_utf8));
+    change(first) + rest
 }
 
 /// Without a piece at one end that the pattern matches: the shortest such piece, and the longest.
@@ -58,16 +82,36 @@ fn cut(value: &str, pattern: &Pattern, sign: char) -> Vec<String> {
     }
 }
 
-/// With the first piece that the pattern matches replaced, taken as long as it goes.
-fn replaced(value: &str, pattern: &Pattern, instead: &str) -> Vec<String> {
-    let ends: Vec<usize> = value.char_indices().map(|(at, _)| at).chain([value.len()]).collect();
-    let pieces =
-        ends.iter().flat_map(|from| ends.iter().rev().take_while(move |end| from < *end).map(move |end| (*from, *end)));
-    let found = pieces.take(LONGEST).find(|(from, end)| pattern.matches(&value[*from..*end]));
-    vec![match found {
-        Some((from, end)) => format!("{}{instead}{}", &value[..from], &value[end..]),
-        None => value.to_owned(),
-    }]
+/// With the first piece that the pattern matches replaced, or all of them, taken as long as it goes. `at` says at which end it must be.
+fn replaced(value: &str, pattern: &Pattern, instead: &str, at: Option<char>, all: bool) -> String {
+    let mut made = String::new();
+    let mut rest = value;
+    let ends = |text: &str| text.char_indices().map(|(at, _)| at).chain([text.len()]).collect::<Vec<_>>();
+    while !rest.is_empty() {
+        let piece = ends(rest).into_iter().rev().find(|end| {
+            let is_there = match at {
+                Some('#') => made.is_empty(),
+                Some(_) => *end == rest.len(),
+                None => true,
+            };
+            *end > 0 && is_there && pattern.matches(&rest[..*end])
+        });
+        match piece {
+            Some(end) => {
+                made.push_str(instead);
+                rest = &rest[end..];
+                if !all {
+                    break;
+                }
+            }
+            None => {
+                let next = rest.chars().next().map_or(rest.len(), char::len_utf8);
+                made.push_str(&rest[..next]);
+                rest = &rest[next..];
+            }
+        }
+    }
+    made + rest
 }
 
 /// A pattern and what stands behind its slash.
@@ -81,10 +125,14 @@ fn halves(text: &str) -> (&str, &str) {
     slash.map_or((text, ""), |(at, _)| (&text[..at], &text[at + 1..]))
 }
 
-fn pattern(text: &str) -> Option<Pattern> {
-    let plain = self::text(text);
-    let is_literal = |c: char| !matches!(c, '*' | '?' | '[' | ']');
-    (!plain.contains(UNKNOWN) && plain.chars().all(is_literal)).then(|| Pattern::new(&plain.replace(GLOB, "*")))
+fn pattern(operand: &str) -> Option<Pattern> {
+    let operand = operand.replace("\\/", "/");
+    if !operand.contains(['\'', '"', '\\', '$', '`', '~', '(']) {
+        return Some(Pattern::new(&operand.replace("[^", "[!")));
+    }
+    let plain = text(&operand);
+    let is_literal = |c: char| !matches!(c, '*' | '?' | '[' | ']' | GLOB | UNKNOWN);
+    plain.chars().all(is_literal).then(|| Pattern::new(&plain))
 }
 
 /// What quotes in an operand say.
@@ -108,11 +156,24 @@ mod tests {
             ("//e\\/*", vec!["/hom", ""]),
             (":0:5", vec!["/home"]),
             (":5", vec!["/ana/w"]),
-            ("^^", vec!["/home/ana/w"]),
-            ("%$x", vec![]),
-            ("@P", vec![]),
+            ("#?", vec!["home/ana/w", "home/ana/w"]),
+            ("%%[^/]", vec!["/home/ana/", "/home/ana/"]),
+            ("//a", vec!["/home/n/w", ""]),
+            ("/%a", vec!["/home/ana/w", ""]),
+            ("/#\\//x", vec!["xhome/ana/w", "x"]),
+            ("^^", vec!["/HOME/ANA/W"]),
+            (",", vec!["/home/ana/w"]),
         ] {
-            assert_eq!(computed(operator, &["/home/ana/w".to_owned()]), want, "{operator}");
+            let made = computed(operator, &["/home/ana/w".to_owned()]);
+            assert_eq!(made, Some(want.into_iter().map(str::to_owned).collect()), "{operator}");
         }
+    }
+
+    #[test]
+    fn what_is_not_followed_is_not_told() {
+        for operator in ["%$x", "@P", ": -3", "^^[a]", "#\"*\"", "/$(x)/y"] {
+            assert_eq!(computed(operator, &["/home/ana/w".to_owned()]), None, "{operator}");
+        }
+        assert_eq!(computed("#x", &["x".repeat(300)]), None);
     }
 }

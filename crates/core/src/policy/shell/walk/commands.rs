@@ -88,6 +88,9 @@ impl Walk<'_> {
         for name in declared::filled(argv) {
             self.variables.fill(name);
         }
+        if declared::may_set_any(argv) {
+            self.variables.lose();
+        }
         let runs = if argv.is_empty() { Runs::Itself } else { unwrap::runs(argv) };
         if let Some((program, rest)) = argv.split_first().filter(|(program, _)| program.splits) {
             for text in program.perhaps.iter().filter(|text| text.contains(char::is_whitespace)) {
