@@ -5,6 +5,7 @@
 
 mod awk;
 mod calls;
+mod carried;
 mod classes;
 mod containers;
 mod cut;

@@ -102,6 +102,8 @@ pub(crate) struct Line {
     pub(crate) unreadable: Option<String>,
     /// The classes of an unattended contract that it needs.
     pub(crate) classes: BTreeSet<Class>,
+    /// True if a command of it may read words that stand elsewhere in it, so that whatever it says may be a path that another uses.
+    pub(super) carries: bool,
     /// The commands' words without quoting and wrappers, joined unambiguously with what stands between them.
     pub(crate) plain: Vec<String>,
 }

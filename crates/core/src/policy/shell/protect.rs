@@ -2,6 +2,8 @@
 
 mod counted;
 mod replaced;
+mod roundabout;
+mod whole;
 
 use super::{
     here::Here,
@@ -16,6 +18,8 @@ const MOST_LETTERS: usize = 16;
 /// How a text leads to a path of the gateway. A later one says more than an earlier.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Found {
+    /// In a folder that is not known, a wildcard may match its name.
+    Alike(String),
     /// Only a name in it is the same.
     Namesake(String),
     /// It names a folder above, and what follows is only known when the line runs.
@@ -31,7 +35,9 @@ pub(super) fn note_written(line: &mut Line, place: &Place, here: &Here, argv: &[
     match find(place, &counted::from(here, argv), &place.protected, argv.get(1..).unwrap_or_default()) {
         Some(Found::Surely(path)) => line.note_protected(path),
         Some(Found::Begun(path) | Found::Namesake(path)) => line.note_floor(may_change(&path)),
-        Some(Found::Above(_)) | None => {}
+        Some(Found::Above(path)) => note_above(line, place, &path, may_change(&path)),
+        Some(Found::Alike(path)) => line.note_opaque(format!("a path that {}", may_change(&path))),
+        None => {}
     }
     if let Some(path) = replaced::replaced(place, here, argv) {
         line.note_floor(may_change(&path));
@@ -43,8 +49,45 @@ pub(super) fn note_read(line: &mut Line, place: &Place, here: &Here, words: &[Wo
     match find(place, &counted::from(here, words), &place.unreadable, words) {
         Some(Found::Surely(path)) => line.note_unreadable(path),
         Some(Found::Begun(path)) => line.note_floor(may_read(&path)),
-        Some(Found::Namesake(path)) => line.note_opaque(format!("a path that {}", may_read(&path))),
-        Some(Found::Above(_)) | None => {}
+        Some(Found::Namesake(path) | Found::Alike(path)) => {
+            line.note_opaque(format!("a path that {}", may_read(&path)));
+        }
+        Some(Found::Above(path)) => note_above(line, place, &path, may_read(&path)),
+        None => {}
+    }
+}
+
+/// Notes what `words` say where another command of the line may use that as a path.
+pub(super) fn note_carried(line: &mut Line, place: &Place, here: &Here, words: &[Word]) {
+    if !line.carries {
+        return;
+    }
+    let leads = |roots: &[String]| match find(place, here, roots, words) {
+        Some(Found::Surely(path) | Found::Begun(path)) => Some(path),
+        Some(Found::Above(_) | Found::Namesake(_) | Found::Alike(_)) | None => None,
+    };
+    if let Some(path) = leads(&place.protected).or_else(|| leads(&place.unreadable)) {
+        line.note_opaque(format!("a word that another command may take for {path}, which belongs to the gateway"));
+    }
+}
+
+/// Notes that a command takes whole folders away, or fills them with names that come from elsewhere, where files of the gateway lie.
+pub(super) fn note_whole(line: &mut Line, place: &Place, here: &Here, argv: &[Word]) {
+    let here = counted::from(here, argv);
+    let longer = match find(place, &here, &place.protected, &whole::lengthened(argv)) {
+        Some(Found::Surely(path) | Found::Begun(path)) => Some(path),
+        Some(Found::Above(path)) => Some(path).filter(|path| !path::is_within(&place.cwd, path)),
+        Some(Found::Namesake(_) | Found::Alike(_)) | None => None,
+    };
+    if let Some(path) = longer.or_else(|| whole::met(place, &here, argv)) {
+        line.note_opaque(format!("a command over a folder that holds {path}, which belongs to the gateway"));
+    }
+}
+
+/// Notes a path of which only a folder above is known. In the working folder such paths are common.
+fn note_above(line: &mut Line, place: &Place, path: &str, what: String) {
+    if !path::is_within(&place.cwd, path) {
+        line.note_opaque(format!("a path that {what}"));
     }
 }
 
@@ -54,7 +97,7 @@ pub(super) fn note_redirected_into(line: &mut Line, place: &Place, here: &Here, 
         // In the working folder names that are only known later are common, and a person can tell.
         Some(Found::Above(path)) if path::is_within(&place.cwd, &path) => line.note_floor(may_change(&path)),
         Some(Found::Surely(path) | Found::Begun(path) | Found::Above(path)) => line.note_protected(path),
-        Some(Found::Namesake(path)) => line.note_floor(may_change(&path)),
+        Some(Found::Namesake(path) | Found::Alike(path)) => line.note_floor(may_change(&path)),
         None => {}
     }
 }
@@ -64,7 +107,9 @@ pub(super) fn note_redirected_from(line: &mut Line, place: &Place, here: &Here, 
     match find_in(place, here, &place.unreadable, whole(target)) {
         Some(Found::Surely(path) | Found::Begun(path)) => line.note_unreadable(path),
         Some(Found::Above(path)) => line.note_floor(may_read(&path)),
-        Some(Found::Namesake(path)) => line.note_opaque(format!("a path that {}", may_read(&path))),
+        Some(Found::Namesake(path) | Found::Alike(path)) => {
+            line.note_opaque(format!("a path that {}", may_read(&path)));
+        }
         None => {}
     }
 }
@@ -128,24 +173,31 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
 
 /// The way in which `text` leads to one of `roots`, the surest of all.
 fn found(place: &Place, here: &Here, roots: &[String], text: &str) -> Option<Found> {
-    if roots.is_empty() || text.is_empty() {
+    if roots.is_empty() || text.is_empty() || !may_lead(here, roots, text) {
         return None;
     }
     // The shell expands `~` behind an equals sign too.
     let at_home = text.strip_prefix("~/").zip(place.home.as_ref()).map(|(rest, home)| format!("{home}/{rest}"));
     let text = at_home.as_deref().unwrap_or(text);
+    if let Some(text) = roundabout::straight(text) {
+        return found(place, here, roots, &text);
+    }
     let cut = text.split_once(UNKNOWN);
     // Where nothing is known of a variable, it may hold nothing.
     let without = text.replace(UNKNOWN, "");
     let mut best = None;
-    for dir in here.dirs() {
+    // From the root it is the same path wherever the shell is.
+    let is_same = text.starts_with('/');
+    for dir in here.dirs().take(if is_same { 1 } else { usize::MAX }) {
+        let target = cut.is_none().then(|| path::resolve(dir, text));
         for root in roots {
-            let leads = |text: &str| !text.is_empty() && matches_into(&path::resolve(dir, text), root, here);
-            let found = match cut {
-                None => leads(text).then(|| Found::Surely(root.clone())),
-                Some((known, _)) => {
-                    begins(dir, known, root, here).max(leads(&without).then(|| Found::Begun(root.clone())))
+            let found = match (&target, cut) {
+                (Some(target), _) => matches_into(target, root, here).then(|| Found::Surely(root.clone())),
+                (None, Some((known, _))) => {
+                    let leads = !without.is_empty() && matches_into(&path::resolve(dir, &without), root, here);
+                    begins(dir, known, root, here).max(leads.then(|| Found::Begun(root.clone())))
                 }
+                (None, None) => None,
             };
             best = best.max(found);
         }
@@ -156,8 +208,21 @@ fn found(place: &Place, here: &Here, roots: &[String], text: &str) -> Option<Fou
         None if here.is_unknown() && !text.starts_with('/') => text,
         None => "",
     };
-    let same_name = |root: &&String| root.rsplit('/').next().is_some_and(|name| parts(rest).any(|part| part == name));
-    best.or_else(|| roots.iter().find(same_name).map(|root| Found::Namesake(root.clone())))
+    let name = |root: &String| root.rsplit('/').next().map(str::to_owned);
+    let same = |root: &&String| name(root).is_some_and(|name| parts(rest).any(|part| part == name));
+    let alike = |root: &&String| name(root).is_some_and(|name| parts(rest).any(|part| matches_part(part, &name, here)));
+    best.or_else(|| roots.iter().find(same).map(|root| Found::Namesake(root.clone())))
+        .or_else(|| roots.iter().find(alike).filter(|_| cut.is_none()).map(|root| Found::Alike(root.clone())))
+}
+
+/// Whether a text is worth a closer look. Most are plain names, which lead to a root only if they hold its own, or if the shell may be
+/// in it.
+fn may_lead(here: &Here, roots: &[String], text: &str) -> bool {
+    text.starts_with(['/', '~'])
+        || text.contains([UNKNOWN, GLOB])
+        || text.contains("..")
+        || roots.iter().any(|root| root.rsplit('/').next().is_some_and(|name| text.contains(name)))
+        || here.dirs().any(|dir| roots.iter().any(|root| path::is_within(root, dir)))
 }
 
 /// The way in which a text leads to `root` of which only the beginning is known.
@@ -174,6 +239,8 @@ fn begins(dir: &str, known: &str, root: &str, here: &Here) -> Option<Found> {
     let is_above = parts(&folder).all(|part| wanted.next().is_some_and(|wanted| matches_part(part, wanted, here)));
     let next = wanted.next().filter(|_| is_above)?;
     match begun {
+        // What begins with a slash and is not known behind it is a pattern or an address as often as a path.
+        "" if folder == "/" => None,
         "" => Some(Found::Above(root.to_owned())),
         _ => matches_part(&format!("{begun}{GLOB}"), next, here).then(|| Found::Begun(root.to_owned())),
     }
@@ -201,3 +268,6 @@ fn matches_part(part: &str, wanted: &str, here: &Here) -> bool {
     };
     Pattern::new(&pattern.replace(GLOB, "*")).matches(wanted)
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,6 +24,7 @@ pub(super) fn only_edits(arguments: &[Option<&str>]) -> bool {
             _ => match word.strip_prefix("--") {
                 Some(long) => match long.split_once('=') {
                     Some(("expression", script)) => scripts.push(Some(script)),
+                    Some(("in-place", suffix)) if names_file(suffix) => return false,
                     Some(("in-place" | "line-length", _)) => {}
                     Some(_) | None => return false,
                 },
@@ -32,6 +33,7 @@ pub(super) fn only_edits(arguments: &[Option<&str>]) -> bool {
                         let flags = letters.trim_start_matches(['n', 'E', 'r', 's', 'u', 'z']);
                         match flags.chars().next() {
                             // A suffix may follow, and is no option.
+                            Some('i') if names_file(flags) => return false,
                             None | Some('i') => {}
                             Some('e') if flags.len() == 1 => scripts.push(rest.next().copied().flatten()),
                             Some('e') => scripts.push(flags.get(1..)),
@@ -51,6 +53,11 @@ pub(super) fn only_edits(arguments: &[Option<&str>]) -> bool {
     }
     scripts.extend(operands.first().copied().filter(|_| early > 0));
     scripts.into_iter().all(|script| script.is_some_and(|script| edits(script).is_some()))
+}
+
+/// Whether a suffix of what is kept is a name instead, perhaps in another folder: its star is the name that the file has.
+fn names_file(suffix: &str) -> bool {
+    suffix.contains(['/', '*'])
 }
 
 /// Reads a script to its end; none where something in it is not known to be harmless.

@@ -4,11 +4,11 @@ use brush_parser::{Parser, Token, ast};
 
 use super::{
     calls::Calls,
-    classes, cut, declared, descriptors, feed,
+    carried, classes, cut, declared, descriptors, feed,
     here::Here,
     limits,
     line::{Line, Place, Start},
-    loops, programs, simple,
+    loops, programs, protect, simple,
     variables::{TooMany, Variables},
     word::{self, Known, Word},
 };
@@ -75,7 +75,7 @@ impl<'a> Walk<'a> {
         }
         let mut walk = Self {
             place,
-            line: Line::default(),
+            line: Line { carries: carried::is_carrying(command), ..Line::default() },
             here,
             depth: 0,
             made: 0,
@@ -341,6 +341,7 @@ impl<'a> Walk<'a> {
     fn expanded(&mut self, word: &ast::Word) {
         for word in self.words(&word.value) {
             self.run_all(&word);
+            protect::note_carried(&mut self.line, self.place, &self.here, &[word]);
         }
         self.line.plain.push(word.value.clone());
     }

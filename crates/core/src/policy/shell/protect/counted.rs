@@ -1,6 +1,6 @@
 //! Where the paths among a command's words count from: options name folders that a program goes to, or puts before its paths.
 
-use crate::policy::shell::{here::Here, word::Word};
+use crate::policy::shell::{here::Here, programs::base_name, word::Word};
 
 /// Long options whose value is such a folder. They may be cut short.
 const FOLDERS: [&str; 6] = ["--directory", "--chdir", "--output-dir", "--prefix", "--directory-prefix", "--work-tree"];
@@ -24,7 +24,7 @@ pub(super) fn from(here: &Here, argv: &[Word]) -> Here {
                     (false, _) => (None, Vec::new()),
                 }
             }
-            (None, Some(letters)) => match letters.split_once('C') {
+            (None, Some(letters)) => match letters.split_once(folder_letter(argv)) {
                 Some((_, "")) => (None, next().into_iter().collect()),
                 Some((_, folder)) => (Some(folder), Vec::new()),
                 None => (None, Vec::new()),
@@ -39,6 +39,15 @@ pub(super) fn from(here: &Here, argv: &[Word]) -> Here {
         targets.filter(|target| !target.is_empty()).for_each(|target| here.go(Some(target)));
     }
     here
+}
+
+/// The letter behind which a folder stands.
+fn folder_letter(argv: &[Word]) -> char {
+    match argv.first().and_then(Word::as_literal).map(base_name) {
+        Some("wget") => 'P',
+        Some("unzip" | "patch") => 'd',
+        Some(_) | None => 'C',
+    }
 }
 
 fn is_tar(argv: &[Word]) -> bool {

@@ -13,9 +13,15 @@ use crate::policy::{
     },
 };
 
+/// Programs that put what they are given into a folder, under its own name.
+const PROGRAMS: [&str; 6] = ["cp", "mv", "rsync", "install", "ln", "scp"];
+
 /// The path of the gateway that a copy or a move of whole folders may write over.
 pub(super) fn replaced(place: &Place, here: &Here, argv: &[Word]) -> Option<String> {
     let (program, arguments) = argv.split_first()?;
+    if !PROGRAMS.contains(&base_name(&program.value)) {
+        return None;
+    }
     let most = arguments.iter().map(|word| word.perhaps.len()).max().unwrap_or(0);
     let tried = |at: Option<usize>| -> Vec<String> {
         let one = |word: &Word| at.and_then(|at| word.perhaps.get(at)).unwrap_or(&word.value).clone();
@@ -32,7 +38,8 @@ fn of_words(place: &Place, here: &Here, program: &str, words: &[String]) -> Opti
         "mv" => true,
         _ => false,
     };
-    let into = given.into.filter(|_| takes_folders)?;
+    // What is linked alone gets its name where the shell is.
+    let into = given.into.or_else(|| (program == "ln" && given.sources.len() == 1).then_some("."))?;
     let at_home =
         into.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')).zip(place.home.as_ref());
     let into = at_home.map_or_else(|| into.to_owned(), |(rest, home)| format!("{home}{rest}"));
@@ -46,8 +53,19 @@ fn of_words(place: &Place, here: &Here, program: &str, words: &[String]) -> Opti
             None => into.clone(),
         });
         let meets = |target: &str, root: &str| {
-            holds(target, root, here) || given.keeps_paths && matches_into(target, root, here)
+            takes_folders && holds(target, root, here) || given.keeps_paths && matches_into(target, root, here)
         };
+        // A file that goes into a folder has its own name there, or with a suffix behind it one that nobody can tell.
+        let is_named = |source: &str, root: &str| {
+            let Some((folder, own)) = root.rsplit_once('/') else { return false };
+            let is_there = parts(&into).count() == parts(folder).count() && holds(&into, folder, here);
+            is_there && !given.is_onto && name(source).is_none_or(|name| matches_part(name, own, here))
+        };
+        let mut sources = given.sources.iter().filter(|_| program != "rsync" || !given.is_onto);
+        let named = sources.find_map(|source| place.protected.iter().find(|root| is_named(source, root)));
+        if let Some(root) = named {
+            return Some(root.clone());
+        }
         written.find_map(|target| place.protected.iter().find(|root| meets(&target, root)).cloned())
     };
     here.dirs().find_map(of_dir)
@@ -109,7 +127,7 @@ impl<'a> Given<'a> {
 /// The name under which a source arrives. `None` if it is what the source holds that arrives, or that is not known.
 fn name(source: &str) -> Option<&str> {
     let source = source.trim_end_matches('/');
-    let name = source.rsplit('/').next().unwrap_or(source);
+    let name = source.rsplit(['/', ':']).next().unwrap_or(source);
     (!matches!(name, "" | "." | "..") && !name.contains(UNKNOWN)).then_some(name)
 }
 

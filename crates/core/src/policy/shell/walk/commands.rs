@@ -228,6 +228,8 @@ impl Walk<'_> {
                 if document.requires_expansion {
                     self.live(&document.doc.value);
                 }
+                let said: Vec<Word> = document.doc.value.split_whitespace().map(Word::said).collect();
+                protect::note_carried(&mut self.line, self.place, &self.here, &said);
             }
         }
         self.line.plain.push(redirect.to_string());

@@ -1,0 +1,86 @@
+//! Commands that take whole folders away, or fill them with names that come from elsewhere, over a folder that holds files of the
+//! gateway.
+//!
+//! It must not know what is on the disk, in an archive or at an address: whatever would do harm may be there.
+
+use super::{pieces, whole};
+use crate::policy::{
+    path,
+    shell::{
+        here::Here,
+        line::Place,
+        programs::base_name,
+        word::{GLOB, UNKNOWN, Word},
+    },
+};
+
+/// How a command treats the folders among its words.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    /// With all that is in them.
+    Trees,
+    /// Only a file that lies right in it counts: names that come from elsewhere are put there.
+    Names,
+}
+
+/// The path of the gateway that `argv` may take away or write over, without naming it.
+pub(super) fn met(place: &Place, here: &Here, argv: &[Word]) -> Option<String> {
+    let (program, arguments) = argv.split_first()?;
+    let takes = takes(base_name(program.as_literal()?), arguments)?;
+    let folders = arguments.iter().flat_map(whole).flat_map(pieces).filter(|piece| !piece.contains([UNKNOWN, GLOB]));
+    let named = folders.flat_map(|folder| here.dirs().map(move |dir| path::resolve(dir, folder)));
+    let gone_to = here.dirs().filter(|dir| *dir != place.cwd).map(str::to_owned);
+    let holds = |folder: &str, root: &String| {
+        let is_there = match takes {
+            Takes::Trees => path::is_within(folder, root),
+            Takes::Names => root.rsplit_once('/').is_some_and(|(parent, _)| parent == folder),
+        };
+        is_there && !path::is_within(&place.cwd, root) && folder != "/"
+    };
+    let roots = || place.protected.iter().chain(&place.unreadable);
+    named.chain(gone_to).find_map(|folder| roots().find(|root| holds(&folder, root)).cloned())
+}
+
+/// What `argv` writes under longer names than it says, or others: pieces that are counted, suffixes, what an address says.
+pub(super) fn lengthened(argv: &[Word]) -> Vec<Word> {
+    let Some((program, arguments)) = argv.split_first() else { return Vec::new() };
+    let has_suffix = || {
+        let is_suffix = |text: &str| {
+            text.starts_with("--s") || text.starts_with('-') && !text.starts_with("--") && text.contains('S')
+        };
+        arguments.iter().flat_map(Word::texts).any(is_suffix)
+    };
+    let longer = |text: &str| Word::said(&format!("{text}{UNKNOWN}"));
+    let texts = arguments.iter().flat_map(Word::texts);
+    match program.as_literal().map(base_name) {
+        Some("split" | "csplit") => texts.map(longer).collect(),
+        Some("cp" | "mv" | "ln" | "install") if has_suffix() => texts.map(longer).collect(),
+        Some("curl") => {
+            let numbers = ('1'..='9').map(|digit| format!("#{digit}"));
+            let open =
+                |text: &str| numbers.clone().fold(text.to_owned(), |text, number| text.replace(&number, "\u{10FFFE}"));
+            texts.filter(|text| text.contains('#')).map(|text| Word::said(&open(text))).collect()
+        }
+        Some(_) | None => Vec::new(),
+    }
+}
+
+/// How `program` treats them. None if it does not.
+fn takes(program: &str, arguments: &[Word]) -> Option<Takes> {
+    let letter = |letter: char| {
+        let has = |text: &str| text.starts_with('-') && !text.starts_with("--") && text.contains(letter);
+        arguments.iter().flat_map(Word::texts).any(has)
+    };
+    let begins = |begins: &str| arguments.iter().flat_map(Word::texts).any(|text| text.starts_with(begins));
+    match program {
+        "tar" | "gtar" | "bsdtar" | "rsync" | "unzip" | "7z" | "7za" | "7zr" | "cpio" | "pax" | "ar" | "git" => {
+            Some(Takes::Trees)
+        }
+        "cp" | "scp" if letter('r') || letter('R') || letter('a') || begins("--r") || begins("--a") => {
+            Some(Takes::Trees)
+        }
+        "wget" if letter('r') || letter('x') || letter('m') || begins("--") => Some(Takes::Trees),
+        "zip" | "wget" | "curl" | "patch" | "split" | "csplit" => Some(Takes::Names),
+        _ => None,
+    }
+}
