@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use super::word::{GLOB, UNKNOWN};
 use crate::policy::path;
 
+/// The most folders that are kept.
+const MOST_FOLDERS: usize = 16;
+
 /// Where the shell may be at some point of a line: `cd` may fail, so it never leaves for sure.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Here {
@@ -45,10 +48,14 @@ impl Here {
 
     /// Takes note of a `cd`; none or a text that is not known means anywhere.
     pub(super) fn go(&mut self, to: Option<&str>) {
-        match to.filter(|to| !to.contains([UNKNOWN, GLOB]) && *to != "-" && self.dirs.len() < 16) {
+        match to.filter(|to| !to.contains([UNKNOWN, GLOB]) && *to != "-") {
             Some(to) => {
-                let reached: Vec<String> = self.dirs.iter().map(|dir| path::resolve(dir, to)).collect();
-                self.dirs.extend(reached);
+                for reached in self.dirs.iter().map(|dir| path::resolve(dir, to)).collect::<Vec<_>>() {
+                    match self.dirs.len() < MOST_FOLDERS {
+                        true => drop(self.dirs.insert(reached)),
+                        false => self.unknown |= !self.dirs.contains(&reached),
+                    }
+                }
             }
             None => self.unknown = true,
         }

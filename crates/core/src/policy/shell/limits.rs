@@ -192,12 +192,19 @@ mod tests {
         ] {
             assert!(judge(&text, &Place::default()).floor.is_some(), "{text:.60}");
         }
+        let folders: String = ('a'..='h').map(|name| format!("cd {name}; ")).collect();
+        let values: String = (0..60).map(|value| format!("v{value} ")).collect();
         for text in [
             format!("git {}foreach x", "-a submodule ".repeat(1_500)),
             format!("find {} {}", "a ".repeat(1_200), "-exec x {} \\; ".repeat(1_200)),
             format!("awk '{}'", "print ".repeat(9_000)),
             format!("echo {}", "[".repeat(60_000)),
             format!("echo $({}ls)", " ".repeat(60_000)),
+            // Many folders, many pieces of many words, many values.
+            format!("{folders}touch {}", "-abcdefghijklmnop0,a:b@c ".repeat(2_000)),
+            format!("{folders}for v in {values}; do touch {}; done", "$v/a=b,c:d@e=f,g ".repeat(300)),
+            format!("tar {}cf x {}", "-C d ".repeat(16), "f ".repeat(5_000)),
+            format!("cp {}", "-abcdefghijklmnop ".repeat(3_500)),
         ] {
             let line = judge(&text, &Place::default());
             assert!(!line.commands.is_empty(), "{text:.60}");
