@@ -29,7 +29,7 @@ const ALONE: &str = "-p --paginate -P --no-pager -v --version -h --help --bare -
 const GLOBALS: [&str; 6] = ["-c", "--config-env", "--exec-path", "--git-dir", "--work-tree", "--paginate"];
 
 /// Long options of its commands that run or write something else.
-const LONG: [&str; 9] = [
+const LONG: [&str; 12] = [
     "--upload-pack",
     "--receive-pack",
     "--exec",
@@ -39,12 +39,17 @@ const LONG: [&str; 9] = [
     "--template",
     "--extcmd",
     "--output",
+    "--export-marks",
+    "--index-output",
+    "--in-place",
 ];
 
 /// Commands that run what they are given, or what their arguments or their input name.
 const REFUSED: &str = "filter-branch difftool mergetool daemon instaweb merge-index merge-one-file hook send-email \
     credential credential-store fast-import cvsimport cvsexportcommit cvsserver archimport quiltimport p4 svn shell \
-    upload-pack upload-archive receive-pack http-backend remote-ext remote-fd gui citool gitk web--browse";
+    upload-pack upload-archive receive-pack http-backend remote-ext remote-fd gui citool gitk web--browse for-each-repo \
+    maintenance scalar bugreport diagnose mailinfo mailsplit checkout-index pack-objects index-pack fsmonitor--daemon \
+    credential-cache credential-cache--daemon";
 
 /// Commands that speak to a repository, whose address can name a program.
 const SPEAKERS: &str = "clone fetch pull push ls-remote remote submodule archive";
@@ -76,12 +81,16 @@ pub(super) fn commands<T: AsRef<str>>(words: &[T]) -> BTreeSet<usize> {
     found
 }
 
-/// What a rule on a command of git may mean: `git -C x push` and `git send-pack` are a `git push`.
+/// What a rule on a command of git may mean: `git -C x push` and `git send-pack` are a `git push`, and so is one for each repository.
 pub(super) fn plain_forms(rest: &[String]) -> Vec<String> {
     let tails = commands(rest).into_iter().flat_map(|at| {
         let words = &rest[at..];
-        let sent = words.first().is_some_and(|word| word == "send-pack").then(|| join("git push", &words[1..]));
-        (at > 0).then(|| join("git", words)).into_iter().chain(sent)
+        let is = |name: &str| words.first().is_some_and(|word| word == name);
+        let sent = is("send-pack").then(|| join("git push", &words[1..]));
+        let behind =
+            (1..words.len()).filter(|at| is("for-each-repo") && !words[*at].starts_with('-')).take(MOST_PLACES);
+        let each: Vec<String> = behind.map(|at| join("git", &words[at..])).collect();
+        (at > 0).then(|| join("git", words)).into_iter().chain(sent).chain(each)
     });
     tails.collect()
 }
@@ -153,6 +162,7 @@ fn command_runs(command: &str, rest: &[Word], options: usize) -> bool {
             "clone" => letter('u') || letter('c') || texts().any(|text| has_long(text, &["--config"])),
             "grep" => letter('O'),
             "rebase" => letter('x'),
+            "bundle" => first() == Some("create"),
             "bisect" => first().is_some_and(|word| matches!(word, "run" | "view" | "visualize")),
             "submodule" => rest.iter().any(|word| word.value == "foreach"),
             "config" => !only_tells(rest),
@@ -206,6 +216,7 @@ mod tests {
         let forms = |line: &str| plain_forms(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(forms("--attr-source HEAD push origin"), ["git push origin"]);
         assert_eq!(forms("send-pack x main"), ["git push x main"]);
+        assert!(forms("for-each-repo --config=x -- push origin").contains(&"git push origin".to_owned()));
         assert!(forms("push origin").is_empty());
     }
 }
