@@ -55,7 +55,16 @@ pub(super) fn run_something(program: &str, arguments: &[Word]) -> bool {
         "less" | "more" => texts().any(|text| !operands::only_pages(text)),
         "man" => texts().any(|text| !has_only(text, "afkwK")),
         "make" | "gmake" => operands::make(arguments),
-        "gcc" | "g++" | "cc" | "c++" | "clang" | "clang++" => begins(&["@"]),
+        "gcc" | "g++" | "cc" | "c++" | "clang" | "clang++" => begins(&["@"]) || texts().any(operands::links_with_more),
+        "ld" | "ld.bfd" | "ld.gold" | "ld.lld" | "ar" | "nm" | "as" => begins(&["@"]),
+        "uniq" | "xxd" => operands::count(program, arguments) > 1,
+        "tree" => options().any(|text| is_option(text, "oR", "--output")),
+        "file" => options().any(|text| is_option(text, "C", "--compile")),
+        "psql" | "mysql" | "mariadb" => texts().any(operands::leaves_database),
+        "cmake" => begins(&["-E"]),
+        "gh" => {
+            texts().next().is_some_and(|word| matches!(word, "alias" | "extension" | "extensions" | "ext" | "config"))
+        }
         "rustc" => operands::rustc(arguments),
         "sqlite3" => texts().any(operands::sqlite),
         // Two letters are one option, in a group too.

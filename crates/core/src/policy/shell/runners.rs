@@ -20,7 +20,8 @@ const OTHER_SHELLS: &str = "zsh ksh mksh ash fish csh tcsh";
 const RUNNERS: &str = "npx bunx uvx pipx valgrind catchsegv caffeinate chronic";
 
 /// Programs that run the words behind one of theirs.
-const RUNNERS_BY_WORD: [(&str, &[&str]); 12] = [
+const RUNNERS_BY_WORD: [(&str, &[&str]); 13] = [
+    ("cmake", &["-E"]),
     ("uv", &["run"]),
     ("poetry", &["run"]),
     ("pipenv", &["run"]),
@@ -59,7 +60,11 @@ pub(super) fn handed_on(argv: &[Word]) -> HandedOn {
     };
     let is_short = |text: &str, letter: char| text.starts_with('-') && !text.starts_with("--") && text.contains(letter);
     if let Some((_, words)) = RUNNERS_BY_WORD.iter().find(|(runner, _)| *runner == program) {
-        return commands(behind(&|text| words.contains(&text)));
+        let texts = match program {
+            "npm" | "pnpm" | "yarn" => text(behind(&|text| matches!(text, "-c" | "--call" | "--shell-mode"))).texts,
+            _ => Vec::new(),
+        };
+        return HandedOn { texts, ..commands(behind(&|text| words.contains(&text))) };
     }
     match program {
         "git" => by_git(arguments),
@@ -73,6 +78,7 @@ pub(super) fn handed_on(argv: &[Word]) -> HandedOn {
         "sg" => text(behind(&|text| text == "-c")),
         "hyperfine" => HandedOn { commands: Vec::new(), texts: arguments.iter().map(Word::approximate).collect() },
         name if listed(OTHER_SHELLS, name) => text(behind(&|text| is_short(text, 'c'))),
+        "npx" => HandedOn { texts: text(behind(&|text| matches!(text, "-c" | "--call"))).texts, ..commands(arguments) },
         name if listed(RUNNERS, name) || name.starts_with("ld-linux") || name.starts_with("ld-musl") => {
             commands(arguments)
         }

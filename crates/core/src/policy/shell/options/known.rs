@@ -51,7 +51,7 @@ pub(super) const KNOWN: &[Options] = &[
     Options { programs: &["scp", "sftp"], long: &[], letters: "SoFD", words: &[] },
     Options { programs: &["zip"], long: &["--unzip-command"], letters: "", words: &[] },
     Options { programs: &["wget"], long: &["--use-askpass", "--execute", "--config"], letters: "e", words: &[] },
-    Options { programs: &["curl"], long: &["--config"], letters: "K", words: &[] },
+    Options { programs: &["curl"], long: &["--config", "--engine"], letters: "K", words: &[] },
     Options { programs: &["apt", "apt-get"], long: &["--option", "--config-file"], letters: "oc", words: &[] },
     Options { programs: &["cargo"], long: &["--config"], letters: "", words: &[] },
     Options {
@@ -67,10 +67,46 @@ pub(super) const KNOWN: &[Options] = &[
     },
     Options {
         programs: &["gcc", "g++", "cc", "c++", "clang", "clang++"],
-        long: &["-wrapper", "-fplugin", "-specs", "--specs", "-B", "--ld-path", "-fuse-ld=/", "-fuse-ld=."],
+        long: &[
+            "-wrapper",
+            "-fplugin",
+            "-fpass-plugin",
+            "-fmodule-mapper",
+            "-iplugindir",
+            "-specs",
+            "--specs",
+            "-B",
+            "--prefix",
+            "--plugin",
+            "--for-linker",
+            "--for-assembler",
+            "--ld-path",
+            "-fuse-ld=/",
+            "-fuse-ld=.",
+            "-Xlinker",
+            "-Xclang",
+            "--config",
+        ],
         letters: "",
-        words: &["-B"],
+        words: &["-B", "-load"],
     },
+    Options {
+        programs: &["ld", "ld.bfd", "ld.gold", "ld.lld", "lld", "gold", "mold", "as"],
+        long: &["--plugin", "-plugin", "-load", "--load-pass-plugin"],
+        ..NONE
+    },
+    Options {
+        programs: &["ar", "nm", "ranlib", "strip", "objcopy", "objdump", "size", "gcc-ar", "gcc-nm", "gcc-ranlib"],
+        long: &["--plugin"],
+        ..NONE
+    },
+    Options { programs: &["shuf"], long: &["--output"], letters: "o", words: &[] },
+    Options {
+        programs: &["svn"],
+        long: &["--diff-cmd", "--diff3-cmd", "--editor-cmd", "--config-option", "--config-dir"],
+        ..NONE
+    },
+    Options { programs: &["hg"], long: &["--config"], ..NONE },
     Options { programs: &["make", "gmake"], long: &["--eval"], letters: "E", words: &[] },
     Options { programs: &["fd", "fdfind"], long: &["--exec", "--exec-batch"], letters: "xX", words: &[] },
     Options { programs: &["install"], long: &["--strip-program"], letters: "", words: &[] },

@@ -59,6 +59,42 @@ pub(super) fn rustc(words: &[Word]) -> bool {
     joined || behind
 }
 
+/// Whether a compiler's word hands the linker more than it links.
+pub(super) fn links_with_more(text: &str) -> bool {
+    let plugs =
+        |part: &str| part.starts_with('@') || part.trim_start_matches('-').starts_with("pl") && part.starts_with('-');
+    text.strip_prefix("-Wl,").is_some_and(|rest| rest.split(',').any(plugs))
+}
+
+/// How many operands a program has whose second one is written; none of its options' values among them.
+pub(super) fn count(program: &str, words: &[Word]) -> usize {
+    let valued = if program == "uniq" { "fsw" } else { "cglonsR" };
+    let mut is_value = false;
+    let is_operand = |word: &&Word| {
+        let text = word.value.as_str();
+        if std::mem::take(&mut is_value) {
+            return false;
+        }
+        let letters = text.strip_prefix('-').filter(|letters| !letters.is_empty());
+        is_value = letters.is_some_and(|letters| letters.len() == 1 && valued.contains(letters));
+        letters.is_none()
+    };
+    words.iter().filter(is_operand).count()
+        + words.iter().filter(|word| word.splits && word.value.contains(UNKNOWN)).count()
+}
+
+/// Whether a word of a database's client runs a program, or reads or writes a file.
+pub(super) fn leaves_database(text: &str) -> bool {
+    const TELLS: [&str; 11] = ["d", "dt", "dn", "du", "l", "x", "timing", "q", "conninfo", "pset", "echo"];
+    let lower = text.to_ascii_lowercase();
+    let commands = lower.split('\\').skip(1).map(|rest| rest.split(|c: char| !c.is_ascii_alphanumeric()).next());
+    let mut does = commands.map(|name| !name.is_some_and(|name| TELLS.contains(&name.trim_end_matches('+'))));
+    does.any(|does| does)
+        || lower.contains("program")
+        || lower.trim_start_matches("-o").starts_with('|')
+        || lower.contains("system ")
+}
+
 /// Whether a word of `sqlite3` may run a program, or read or write another file.
 pub(in crate::policy::shell) fn sqlite(text: &str) -> bool {
     const TELLS: &str = ".tables .schema .dump .headers .mode .indexes .databases .width .stats .timer .fullschema";
@@ -72,7 +108,11 @@ pub(in crate::policy::shell) fn sqlite(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let is_option =
         ["-cmd", "--cmd", "-init", "--init", "-A", "--archive"].iter().any(|option| text.starts_with(option));
-    is_option || text.lines().any(does) || CALLS.iter().any(|call| lower.contains(call)) || lower.contains("attach")
+    is_option
+        || text.lines().any(does)
+        || CALLS.iter().any(|call| lower.contains(call))
+        || lower.contains("attach")
+        || lower.contains("vacuum") && lower.contains("into")
 }
 
 /// Whether a builtin computes the index of what it sets, or what it sets.
