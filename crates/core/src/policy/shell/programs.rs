@@ -100,11 +100,14 @@ pub(super) fn is_dangerous_variable(name: &str) -> bool {
         MAKE MAKEFILES COMPILER_PATH GCONV_PATH HOSTALIASES FCEDIT SUDO_ASKPASS GLOBIGNORE HISTFILE RIPGREP_CONFIG_PATH \
         BAT_CONFIG_PATH AWS_CONFIG_FILE PIP_CONFIG_FILE KUBECONFIG GOROOT GOPATH GOENV GOBIN GOTOOLCHAIN GOTOOLDIR GOWORK \
         GOPROXY ZIPOPT WGETRC CURL_HOME RSYNC_CONNECT_PROG PYTEST_PLUGINS DOTNET_STARTUP_HOOKS OPENSSL_CONF SVN_SSH \
-        AWKLIBPATH AWKPATH POSIXLY_CORRECT TEXTDOMAIN TEXTDOMAINDIR LANGUAGE LOCPATH NLSPATH";
+        AWKLIBPATH AWKPATH POSIXLY_CORRECT TEXTDOMAIN TEXTDOMAINDIR LANGUAGE LOCPATH NLSPATH \
+        AR AS LD NM RANLIB LINKER PERLLIB PHPRC PHP_INI_SCAN_DIR VIMINIT EXINIT GVIMINIT MYVIMRC INPUTRC CLASSPATH JAVA_HOME \
+        TF_CLI_CONFIG_FILE QT_PLUGIN_PATH GTK_MODULES GTK_PATH GTK_IM_MODULE_FILE R_HOME R_LIBS R_PROFILE R_ENVIRON \
+        R_PROFILE_USER R_ENVIRON_USER R_LIBS_USER SIMPLE_BACKUP_SUFFIX MAKESHELL NODE_EXTRA_CA_CERTS TERMINFO";
     // What is assigned to them the shell computes, and computing runs commands.
     const COMPUTED: &str =
         "RANDOM SRANDOM SECONDS HISTCMD OPTIND LINENO EPOCHSECONDS EPOCHREALTIME BASHPID PPID UID EUID";
-    const PREFIXES: [&str; 15] = [
+    const PREFIXES: [&str; 29] = [
         "LD_",
         "DYLD_",
         "GIT_",
@@ -120,8 +123,37 @@ pub(super) fn is_dangerous_variable(name: &str) -> bool {
         "GCC_",
         "DOCKER_",
         "CONTAINER_",
+        "RUSTUP_",
+        "PYTEST_",
+        "CMAKE_",
+        "CC_",
+        "CXX_",
+        "AR_",
+        "GEM_",
+        "BUNDLE_",
+        "LUA_",
+        "OPENSSL_",
+        "PIP_",
+        "UV_",
+        "ANSIBLE_",
+        "GRADLE_",
     ];
-    const ENDS: [&str; 8] = ["PAGER", "EDITOR", "_CONFIG", "_RSH", "_WRAPPER", "FLAGS", "_OPTS", "_OPTIONS"];
+    const ENDS: [&str; 14] = [
+        "PAGER",
+        "EDITOR",
+        "_CONFIG",
+        "_RSH",
+        "_WRAPPER",
+        "FLAGS",
+        "_OPTS",
+        "_OPTIONS",
+        "_ADDOPTS",
+        "_LAUNCHER",
+        "_CC",
+        "_CXX",
+        "_AR",
+        "_LINKER",
+    ];
     listed(NAMES, name)
         || listed(COMPUTED, name)
         || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
