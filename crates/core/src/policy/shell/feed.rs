@@ -56,6 +56,9 @@ pub(super) fn may_tell_sqlite(commands: &[ast::Command]) -> bool {
     const FLAGS: &str =
         "-header -noheader -csv -json -line -list -column -markdown -batch -readonly -box -table -html -tabs -quote";
     let reads_input = |words: &[String]| {
+        // Behind a sign that ends a command which another runs stand no words of its own.
+        let is_end = |word: &&String| matches!(plain(word).as_str(), ";" | "+");
+        let words = &words[..words.iter().take_while(|word| !is_end(word)).count()];
         let is_flag = |word: &&String| FLAGS.split_ascii_whitespace().any(|flag| flag == word.as_str());
         let (options, operands): (Vec<_>, Vec<_>) = words.iter().partition(|word| word.starts_with('-'));
         operands.len() < 2 || !options.iter().all(is_flag)
