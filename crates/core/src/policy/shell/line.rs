@@ -115,6 +115,8 @@ pub(crate) struct Simple {
     pub(crate) forms: Vec<String>,
     /// Texts that allow rules must cover, all of them. Empty for a wrapper that adds nothing.
     pub(crate) cover: Vec<String>,
+    /// Texts that do as well, all of them: the command without an assignment that does no harm. Empty without such a one.
+    pub(crate) instead: Vec<String>,
     /// How its forms begin, up to what is only known when the line runs.
     pub(crate) begun: Vec<String>,
     /// Its forms with wildcards, where there are any.
@@ -138,9 +140,9 @@ impl Line {
         }
         let mut last = None;
         for command in &self.commands {
-            for text in &command.cover {
-                let rank = first(text).ok_or_else(|| command.forms.first().cloned().unwrap_or_default())?;
-                last = last.max(Some(rank));
+            if !command.cover.is_empty() {
+                let rank = command.covered_by(first);
+                last = last.max(Some(rank.ok_or_else(|| command.forms.first().cloned().unwrap_or_default())?));
             }
         }
         last.ok_or_else(|| "an empty command".to_owned())
@@ -186,6 +188,13 @@ impl Line {
 }
 
 impl Simple {
+    /// The last rank of the rules that cover it.
+    fn covered_by(&self, first: &dyn Fn(&str) -> Option<usize>) -> Option<usize> {
+        let all =
+            |texts: &[String]| texts.iter().map(|text| first(text)).collect::<Option<Vec<_>>>()?.into_iter().max();
+        all(&self.cover).or_else(|| all(&self.instead))
+    }
+
     fn touched_by(&self, first: &dyn Fn(&str) -> Option<usize>) -> Option<usize> {
         self.forms.iter().filter_map(|form| first(form)).min()
     }
@@ -195,9 +204,7 @@ impl Piece<'_> {
     pub(crate) fn covered_by(&self, first: &dyn Fn(&str) -> Option<usize>, everything: Option<usize>) -> Option<usize> {
         match self {
             Self::Opaque => everything,
-            Self::Command(command) => {
-                command.cover.iter().map(|text| first(text)).collect::<Option<Vec<_>>>()?.into_iter().max()
-            }
+            Self::Command(command) => command.covered_by(first),
         }
     }
 

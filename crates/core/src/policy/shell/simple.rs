@@ -81,15 +81,18 @@ fn note_words(line: &mut Line, assignments: &[Word], argv: &[Word], program: Opt
             line.note_opaque(why);
         }
     }
-    // Before `read` alone it says how that one cuts its words, and nothing else.
-    let is_harmless = |name: &&str| *name == "IFS" && program == Some("read");
-    let assigned = assignments.iter().map(|word| declared::name(&word.value)).filter(|name| !is_harmless(name));
+    let assigned = assignments.iter().map(|word| declared::name(&word.value)).filter(|name| !is_of_read(name, program));
     for name in assigned.chain(declared::names(program, argv.get(1..).unwrap_or_default())) {
         if !name.is_empty() && is_dangerous_variable(name) {
             line.note_opaque(declared::why(name));
             line.classes.insert(Class::BashMutating);
         }
     }
+}
+
+/// Whether an assignment before `read` alone says how that one cuts its words, and nothing else.
+fn is_of_read(name: &str, program: Option<&str>) -> bool {
+    name == "IFS" && program == Some("read")
 }
 
 fn note_program(line: &mut Line, argv: &[Word], program: Option<&str>, arguments: &[&str]) {
@@ -175,6 +178,11 @@ fn texts(tool: &str, assignments: &[Word], argv: &[Word], cover: Cover) -> Simpl
         Cover::Needed => covers(assignments, argv),
         Cover::Wrapper | Cover::Perhaps => Vec::new(),
     };
+    // What only says how `read` cuts its words needs no rule of its own.
+    let program = argv.first().and_then(Word::as_literal);
+    let own = assignments.iter().filter(|word| !is_of_read(declared::name(&word.value), program));
+    let own: Vec<Word> = own.cloned().collect();
+    let instead = if cover.is_empty() || own.len() == assignments.len() { Vec::new() } else { covers(&own, argv) };
     let wrap = |texts: Vec<String>| {
         let mut texts: Vec<String> = texts.into_iter().map(|text| format!("{tool}({text})")).collect();
         texts.sort();
@@ -186,7 +194,13 @@ fn texts(tool: &str, assignments: &[Word], argv: &[Word], cover: Cover) -> Simpl
     if let Some(at) = shown.and_then(|shown| forms.iter().position(|form| *form == format!("{tool}({shown})"))) {
         forms.swap(0, at);
     }
-    Simple { forms, cover: wrap(cover), begun: wrap_open(tool, argv), wild: Wild::forms(tool, argv) }
+    Simple {
+        forms,
+        cover: wrap(cover),
+        instead: wrap(instead),
+        begun: wrap_open(tool, argv),
+        wild: Wild::forms(tool, argv),
+    }
 }
 
 /// What a command may say, where words of it are only known when the line runs: without what is not known, and with each thing that it

@@ -284,6 +284,11 @@ impl Scanner<'_> {
             self.variable(&name);
             return;
         }
+        if matches!(body, "@" | "*" | "#" | "?" | "-" | "$" | "!") {
+            self.word.splits |= body == "@";
+            self.unknown();
+            return;
+        }
         let operator = &body[name.len()..];
         let plain = name.is_empty()
             && body.strip_prefix('#').is_some_and(|rest| rest.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
