@@ -1,16 +1,18 @@
 //! Whole-disk writes and switching the machine off.
 
-use super::options::is_short;
+use super::{here::Here, options::is_short, word::shown};
 use crate::policy::path;
 
-/// What `program` would do to a disk or the machine, in words that follow "because it".
-pub(super) fn harm(program: Option<&str>, arguments: &[&str]) -> Option<String> {
-    let device = |word: &&&str| path::is_device(&path::resolve("/", word)) && word.starts_with('/');
+/// What `program` would do to a disk or the machine where the shell may be `here`, in words that follow "because it".
+pub(super) fn harm(program: Option<&str>, here: &Here, arguments: &[&str]) -> Option<String> {
+    let is_device = |word: &str| here.dirs().any(|dir| path::is_device(&path::resolve(dir, word)));
+    let device = |word: &&&str| is_device(word);
     let any = |wanted: &[&str]| arguments.iter().any(|word| wanted.contains(word));
+    let writes_to = |device: &str| format!("writes to {}", shown(device));
     let behind =
-        |option: &str| arguments.iter().filter_map(|word| word.strip_prefix(option)).find(|word| path::is_device(word));
+        |option: &str| arguments.iter().filter_map(|word| word.strip_prefix(option)).find(|word| is_device(word));
     // A word that is not literal may be any program; what its arguments say still counts.
-    let Some(program) = program else { return behind("of=").map(|device| format!("writes to {device}")) };
+    let Some(program) = program else { return behind("of=").map(writes_to) };
     let only_prints = any(&["print"]) && arguments.iter().filter(|word| !word.starts_with('-')).count() < 3;
     let lists = match program {
         // There `-l` loads a table.
@@ -19,7 +21,7 @@ pub(super) fn harm(program: Option<&str>, arguments: &[&str]) -> Option<String> 
         _ => any(&["-l", "--list", "-h", "--help", "--version"]),
     };
     let reason = match program {
-        "dd" | "dcfldd" | "dc3dd" => return behind("of=").map(|device| format!("writes to {device}")),
+        "dd" | "dcfldd" | "dc3dd" => return behind("of=").map(writes_to),
         "wipefs" | "blkdiscard" | "mkswap" | "badblocks" if !any(&["-n", "--no-act", "--help"]) => {
             "overwrites a disk".to_owned()
         }
@@ -57,19 +59,38 @@ pub(super) fn harm(program: Option<&str>, arguments: &[&str]) -> Option<String> 
         name if name == "mkfs" || name.starts_with("mkfs.") || name == "mke2fs" => {
             "makes a file system over what is there".to_owned()
         }
-        "curl" | "wget" => {
+        "curl" | "wget" | "tar" | "gtar" | "bsdtar" | "rsync" | "xxd" | "qemu-img" | "pv" | "bmaptool" | "openssl"
+        | "gpg" | "mkisofs" | "genisoimage" | "xorriso" | "partclone.restore" | "zip" | "7z" => {
             // Alone, or behind its option.
             let behind = |word: &&str| word.find("/dev/").filter(|at| *at == 0 || word.starts_with('-'));
-            let target =
-                arguments.iter().find_map(|word| behind(word).map(|at| &word[at..])).filter(|path| device(&path));
-            return target.map(|device| format!("writes to {device}"));
+            let joined =
+                arguments.iter().find_map(|word| behind(word).map(|at| &word[at..])).filter(|path| is_device(path));
+            let alone = || arguments.iter().filter(|word| !word.starts_with('-')).find(device).copied();
+            // What is told of an archive or an image is only read.
+            let reads = match program {
+                "tar" | "gtar" | "bsdtar" => {
+                    let makes = |at: usize, word: &str| match word.strip_prefix("--") {
+                        Some(long) => ["cr", "ap", "up", "conc", "cat"].iter().any(|begins| long.starts_with(begins)),
+                        None => (at == 0 || word.starts_with('-')) && word.contains(['c', 'r', 'u', 'A']),
+                    };
+                    !arguments.iter().enumerate().any(|(at, word)| makes(at, word))
+                }
+                "qemu-img" => any(&["info", "check", "map", "measure", "compare"]),
+                "xxd" => arguments.iter().filter(|word| !word.starts_with('-')).count() < 2,
+                "pv" => !arguments.iter().any(|word| word.starts_with("-o") || word.starts_with("--o")),
+                _ => false,
+            };
+            return joined.or_else(alone).filter(|_| !reads).map(writes_to);
+        }
+        "sed" if arguments.iter().any(|word| word.starts_with("-i") || word.starts_with("--in-p")) => {
+            return arguments.iter().filter(|word| word.contains('/')).find(device).map(|device| writes_to(device));
         }
         "shred" | "tee" | "truncate" | "cp" | "mv" | "install" | "ln" | "sponge" | "scrub" | "ddrescue" => {
             let mut operands = arguments.iter().filter(|word| !word.starts_with('-'));
             // The first of them is only read.
             let reads_first = matches!(program, "cp" | "install" | "ddrescue");
             let target = operands.by_ref().skip(usize::from(reads_first)).find(device);
-            return target.map(|device| format!("writes to {device}"));
+            return target.map(|device| writes_to(device));
         }
         _ => return None,
     };

@@ -60,8 +60,8 @@ pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[W
         };
         // Where nothing is known of a variable, it may hold nothing.
         let without: Vec<String> = arguments.iter().map(|text| text.replace(UNKNOWN, "")).collect();
-        disk::harm(program, &without.iter().map(String::as_str).collect::<Vec<_>>())
-            .or_else(|| (0..most).find_map(|at| disk::harm(program, &tried(at))))
+        disk::harm(program, here, &without.iter().map(String::as_str).collect::<Vec<_>>())
+            .or_else(|| (0..most).find_map(|at| disk::harm(program, here, &tried(at))))
     };
     if let Some(reason) = harm.floor.or_else(on_disk) {
         line.note_floor(reason);

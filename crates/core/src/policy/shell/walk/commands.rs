@@ -256,8 +256,8 @@ impl Walk<'_> {
             protect::note_redirected_into(&mut self.line, self.place, &self.here, &word);
             for target in word.texts() {
                 let target = target.replace(UNKNOWN, "");
-                if path::is_device(&path::resolve("/", &target)) && target.starts_with('/') {
-                    self.line.note_floor(format!("writes to {target}"));
+                if self.here.dirs().any(|dir| path::is_device(&path::resolve(dir, &target))) {
+                    self.line.note_floor(format!("writes to {}", word::shown(&target)));
                 }
             }
         }
