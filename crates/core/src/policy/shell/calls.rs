@@ -13,6 +13,8 @@ pub(super) struct Calls {
     open: Vec<String>,
     /// True where the command at hand runs beside others.
     is_beside: bool,
+    /// True where it runs in a substitution.
+    is_within: bool,
     calls: Vec<Call>,
 }
 
@@ -21,6 +23,7 @@ struct Call {
     from: String,
     to: String,
     is_beside: bool,
+    is_within: bool,
 }
 
 impl Calls {
@@ -43,16 +46,29 @@ impl Calls {
         self.is_beside = around;
     }
 
-    /// Takes note of a command that may be a function.
-    pub(super) fn note(&mut self, name: &str) {
-        if let Some(from) = self.open.last().filter(|_| self.calls.len() < MOST_CALLS) {
-            self.calls.push(Call { from: from.clone(), to: name.to_owned(), is_beside: self.is_beside });
-        }
+    /// Goes into a substitution. Returns what [`Self::leave_within`] takes.
+    pub(super) const fn go_within(&mut self) -> bool {
+        std::mem::replace(&mut self.is_within, true)
     }
 
-    /// True if a function comes back to itself by a call beside others.
+    pub(super) const fn leave_within(&mut self, around: bool) {
+        self.is_within = around;
+    }
+
+    /// Takes note of a command that may be a function; `is_own` says that it may be the one that it stands in.
+    pub(super) fn note(&mut self, name: &str, is_own: bool) {
+        let Some(from) = self.open.last().filter(|_| self.calls.len() < MOST_CALLS) else { return };
+        let to = if is_own { from.clone() } else { name.to_owned() };
+        let call = Call { from: from.clone(), to, is_beside: self.is_beside, is_within: self.is_within };
+        self.calls.push(call);
+    }
+
+    /// True if a function comes back to itself by a call beside others, or by more than one in substitutions.
     pub(super) fn multiply(&self) -> bool {
-        self.calls.iter().filter(|call| call.is_beside).any(|call| self.comes_to(&call.to, &call.from))
+        let returns = |call: &&Call| self.comes_to(&call.to, &call.from);
+        let within: Vec<&Call> = self.calls.iter().filter(|call| call.is_within).filter(returns).collect();
+        let twice = |call: &&Call| within.iter().filter(|other| other.from == call.from).count() > 1;
+        self.calls.iter().filter(|call| call.is_beside).any(|call| returns(&call)) || within.iter().any(twice)
     }
 
     fn comes_to(&self, from: &str, to: &str) -> bool {
@@ -87,7 +103,7 @@ mod tests {
             for (from, to, is_beside) in &calls {
                 let around = found.enter(from);
                 found.go_beside(*is_beside);
-                found.note(to);
+                found.note(to, false);
                 found.leave(around);
             }
             assert_eq!(found.multiply(), want, "{calls:?}");

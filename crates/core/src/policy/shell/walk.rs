@@ -159,6 +159,13 @@ impl<'a> Walk<'a> {
         (self.here, self.fed) = (here, fed);
     }
 
+    /// The same of a substitution's text.
+    fn within(&mut self, text: &str) {
+        let around = self.calls.go_within();
+        self.aside(text);
+        self.calls.leave_within(around);
+    }
+
     /// The same of a text that another shell reads, or this one at another time: the variables of loops are others there.
     fn apart(&mut self, text: &str) {
         let settled = std::mem::take(&mut self.settled);
@@ -289,7 +296,10 @@ impl<'a> Walk<'a> {
             }
             ast::CompoundCommand::Coprocess(coprocess) => {
                 self.line.note_opaque("a coprocess");
+                let around = self.calls.is_beside();
+                self.calls.go_beside(true);
                 self.command(&coprocess.body);
+                self.calls.go_beside(around);
             }
         }
     }
@@ -358,7 +368,7 @@ impl<'a> Walk<'a> {
         if word.disguised {
             self.line.note_floor(simple::DISGUISE);
         }
-        word.runs.iter().for_each(|text| self.aside(text));
+        word.runs.iter().for_each(|text| self.within(text));
     }
 
     fn folders(&self) -> Folders {

@@ -22,7 +22,10 @@ use crate::{
 impl Walk<'_> {
     pub(super) fn simple(&mut self, command: &ast::SimpleCommand) {
         if let Some(name) = &command.word_or_name {
-            self.calls.note(&name.value);
+            let said = word::scan(&name.value, self.folders().as_known(&[]));
+            // Where nothing is known of a variable, it may hold nothing.
+            let is_own = ["$FUNCNAME", "${FUNCNAME", "$0"].iter().any(|own| name.value.contains(own));
+            self.calls.note(&said.value.replace(UNKNOWN, ""), is_own);
         }
         let (mut assignments, mut argv) = (self.environment(), Vec::new());
         let given = assignments.len();
@@ -69,7 +72,9 @@ impl Walk<'_> {
     fn substitution(&mut self, list: &ast::CompoundList) {
         self.line.note_opaque("process substitution");
         let (here, fed) = (self.here.clone(), self.fed);
+        let around = self.calls.go_within();
         self.list(list);
+        self.calls.leave_within(around);
         (self.here, self.fed) = (here, fed);
     }
 
@@ -82,7 +87,7 @@ impl Walk<'_> {
         }
         for text in assignments.iter().chain(argv).flat_map(|word| word.runs.clone()) {
             if wrapped == 0 {
-                self.aside(&text);
+                self.within(&text);
             }
         }
         for name in declared::filled(argv) {
