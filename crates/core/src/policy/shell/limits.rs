@@ -44,6 +44,7 @@ pub(super) fn too_much(text: &str) -> Option<&'static str> {
     if text.contains(['\0', '\r', super::word::UNKNOWN, super::word::GLOB]) {
         return Some("holds characters that shells and people read differently");
     }
+    let text = &*here_documents::without_bodies(text);
     if expansions(text) > MOST_EXPANSIONS
         || long_redirection_number(text)
         || tangled_indices(text)
