@@ -262,6 +262,10 @@ impl<'a> Walk<'a> {
                 for value in clause.values.iter().flatten() {
                     for word in self.words(&value.value) {
                         self.variables.set(&clause.variable_name, &word);
+                        if loops::leaves_behind(&word) {
+                            self.line
+                                .note_opaque("a loop that leaves an option, or what ends a command, in its variable");
+                        }
                         values.push(word);
                     }
                     self.expanded(value);
