@@ -78,7 +78,8 @@ fn edits(script: &str) -> Option<()> {
             }
             's' | 'y' => {
                 let delimiter = rest.chars().next().filter(is_delimiter)?;
-                rest = past(past(&rest[delimiter.len_utf8()..], delimiter)?, delimiter)?;
+                let put_in = past(&rest[delimiter.len_utf8()..], delimiter)?;
+                rest = if command == 's' { past_replacement(put_in, delimiter)? } else { past(put_in, delimiter)? };
                 rest =
                     rest.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, 'g' | 'p' | 'i' | 'I' | ' '));
                 if !rest.is_empty() && !rest.starts_with([';', '\n', '}']) {
@@ -134,6 +135,20 @@ fn past(text: &str, delimiter: char) -> Option<&str> {
     None
 }
 
+/// The same of what is put in: brackets are plain there.
+fn past_replacement(text: &str, delimiter: char) -> Option<&str> {
+    let mut letters = text.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '\\' => drop(letters.next()?),
+            '\n' => return None,
+            letter if letter == delimiter => return Some(&text[at + letter.len_utf8()..]),
+            _ => {}
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::only_edits;
@@ -156,6 +171,7 @@ mod tests {
             &[":a;N;$!ba;s/\\n/ /g"],
             &["1a; e is text"],
             &["s/[^a-z]//g"],
+            &["s/^/[/;s/$/]/"],
             &["\\,usr/lib,d"],
             &["# a comment; e is text\np"],
             &["-e", "#x", "-e", "p"],
@@ -188,6 +204,7 @@ mod tests {
             &["\\,x,e evil"],
             &["\\\u{fffd}x\u{fffd}d"],
             &["s\u{fffd}a\u{fffd}b\u{fffd}"],
+            &["s/a/[/e evil"],
             &["s/a/b"],
             &["p e"],
             &["-s", "--debug", "p"],
