@@ -89,8 +89,11 @@ impl Word {
         rest.len() < self.value.len() && rest.starts_with('-')
     }
 
-    /// True if it begins with a folder of the shell's own, whichever that is: with a slash, then.
+    /// True if it begins with a folder of the shell's own, whichever that is: with a slash, then, or a tilde where nobody has one.
     pub(super) fn is_in_folder(&self) -> bool {
+        if self.raw.starts_with('~') {
+            return true;
+        }
         let raw = self.raw.trim_start_matches('"');
         ["$HOME", "${HOME}", "$PWD", "${PWD}"]
             .iter()

@@ -88,6 +88,8 @@ fn what_destroys_on_a_machine_that_nobody_knows_asks_whatever_allows_it() {
         ("rm -rf $HOME/x", "floor"),
         ("rm ~/*", "floor"),
         ("rm ~/x", "allow"),
+        ("rm ~/x \"$f\"", "floor"),
+        ("rm ~/ ~*x\u{fffd}", "allow"),
         ("rm build/*.o", "allow"),
         ("rm -rf ..", "floor"),
         ("rm -rf .", "floor"),

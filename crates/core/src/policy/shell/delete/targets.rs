@@ -21,7 +21,13 @@ pub(super) fn of_rm(arguments: &[Word], is_known: bool) -> Vec<Aimed> {
     // A file that a wildcard finds may be called `-rf`, and so may what a variable holds.
     let begins = |word: &Word| word.possible().any(|text| text.starts_with([GLOB, UNKNOWN]));
     let hides = before_end(arguments).any(|word| begins(word) && !word.is_in_folder());
-    let reach = |target: &str| match hides && !target.contains([GLOB, UNKNOWN]) {
+    // Somebody's home is beyond, whether or not it is known where it is.
+    let homes: Vec<&str> = arguments
+        .iter()
+        .filter(|word| word.is_in_folder() && word.value.starts_with(UNKNOWN) && !word.value.contains(GLOB))
+        .map(|word| word.value.as_str())
+        .collect();
+    let reach = |target: &str| match hides && (!target.contains([GLOB, UNKNOWN]) || homes.contains(&target)) {
         true => Reach::Tree,
         false => Reach::Files,
     };
