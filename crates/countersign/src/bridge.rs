@@ -50,6 +50,7 @@ fn served(serving: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<E
         serving.await
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
+    exec::leave_nobody();
     outcome.map(|()| ExitCode::SUCCESS)
 }
 

@@ -126,6 +126,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
         serve(ready, Launcher::new(&program)).await
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
+    exec::leave_nobody();
     outcome?;
     Ok(ExitCode::SUCCESS)
 }

@@ -50,6 +50,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
             .await
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
+    exec::leave_nobody();
     outcome?;
     Ok(ExitCode::SUCCESS)
 }

@@ -181,6 +181,7 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
     let outcome = runtime.block_on(running);
     drop(listed);
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
+    exec::leave_nobody();
     // A host that does not read must not keep the process.
     let _ = is_written.recv_timeout(FAREWELL);
     match outcome {

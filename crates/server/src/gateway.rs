@@ -13,7 +13,7 @@ pub mod trial;
 
 use std::{
     net::{SocketAddr, ToSocketAddrs as _},
-    os::unix::fs::DirBuilderExt as _,
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -156,12 +156,12 @@ pub async fn serve(
     let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;
     let services = Arc::new(Services::new(house::services(&config))?.releasing(secrets.clone()));
     let users: Vec<u32> = config.people.iter().flat_map(|person| person.local.iter().copied()).collect();
-    // A command can change the modes of files of its user, but does not let anybody through a folder that is closed. Others who answer
-    // on this machine find the socket in it by its name.
+    // Others who answer on this machine find the socket in it by its name.
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(if users.is_empty() { 0o700 } else { 0o711 })
         .create(&config.storage.folder)
+        .and_then(|()| if users.is_empty() { Ok(()) } else { let_through(&config.storage.folder) })
         .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
     // Before the port: that it is taken would only be what follows from it.
     let owned = Owned::take(&config.storage.folder)
@@ -446,6 +446,15 @@ fn host_of(url: &str) -> Option<&str> {
 }
 
 /// Says what to do where an address is taken.
+/// Lets others through a folder that is closed to them, to what they know the name of.
+fn let_through(folder: &Path) -> std::io::Result<()> {
+    let mode = std::fs::metadata(folder)?.permissions().mode();
+    match mode & 0o011 {
+        0o011 => Ok(()),
+        _ => std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode | 0o011)),
+    }
+}
+
 fn in_use(problem: std::io::Error, hint: &'static str) -> std::io::Error {
     match problem.kind() {
         std::io::ErrorKind::AddrInUse => std::io::Error::new(problem.kind(), hint),

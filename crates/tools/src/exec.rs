@@ -25,10 +25,10 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-pub use acting::{acting, acts, is_door, is_hidden};
+pub use acting::{acting, acts, is_door, is_hidden, nobody_acts};
 pub(crate) use script::quote;
 pub(crate) use wards::spawn;
-pub use wards::{bury, take_in};
+pub use wards::{bury, leave_nobody, take_in};
 
 /// How to start the exec child: a program, usually the gateway's own, that calls [`child_main`].
 ///

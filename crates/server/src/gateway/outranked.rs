@@ -2,11 +2,11 @@
 
 use countersign_core::policy::{Action, Compiled, Rule, Side, matches};
 
-/// Says of every rule that decides nothing which one goes before it.
-pub(super) fn all(compiled: &Compiled) -> Vec<String> {
+/// Says of every rule that decides nothing which one goes before it. Those of the lines `idle` match nothing themselves.
+pub(super) fn all(compiled: &Compiled, idle: &[u32]) -> Vec<String> {
     let listed = compiled.rules().filter(|listed| !listed.is_default);
     let told = listed.filter_map(|listed| {
-        let before = outranked(listed.rule, compiled)?;
+        let before = outranked(listed.rule, compiled, idle)?;
         let (origin, pattern) = (&listed.named.origin, &listed.named.pattern);
         Some(format!("{origin}: {pattern} decides nothing: {before} goes before it wherever it fits"))
     });
@@ -14,7 +14,7 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
 }
 
 /// A rule that decides before `rule` about whatever that one fits, as far as their texts show.
-pub(crate) fn outranked(rule: &Rule, compiled: &Compiled) -> Option<String> {
+pub(crate) fn outranked(rule: &Rule, compiled: &Compiled, idle: &[u32]) -> Option<String> {
     let pattern = rule.pattern.as_deref()?;
     let goes_before = |other: &Rule| match rule.action {
         Action::Deny => false,
@@ -26,10 +26,13 @@ pub(crate) fn outranked(rule: &Rule, compiled: &Compiled) -> Option<String> {
         (Some(wide), Some(narrow)) => covers(wide, narrow),
         (Some(_), None) => false,
     };
-    let found = compiled.rules().filter(|listed| !listed.is_default && goes_before(listed.rule)).find(|listed| {
-        let bounds = Side::ALL.iter().all(|side| covers(side.of(listed.rule), side.of(rule)));
-        bounds && listed.rule.pattern.as_deref().is_some_and(|wide| self::covers(wide, pattern))
-    });
+    let found = compiled
+        .rules()
+        .filter(|listed| !listed.is_default && goes_before(listed.rule) && !idle.contains(&listed.named.origin.line))
+        .find(|listed| {
+            let bounds = Side::ALL.iter().all(|side| covers(side.of(listed.rule), side.of(rule)));
+            bounds && listed.rule.pattern.as_deref().is_some_and(|wide| self::covers(wide, pattern))
+        });
     found.map(|listed| format!("{} ({})", listed.named.pattern, listed.named.origin))
 }
 

@@ -177,13 +177,14 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
     told.append(&mut approvers::outranked(&source));
     let count = source.rules.rules.len() + source.rules.defaults.len();
     let compiled = policy::compile(vec![source]).map_err(RulesError::Compile)?;
-    told.append(&mut super::outranked::all(&compiled));
-    let warnings = compiled.warnings().iter().map(ToString::to_string).chain(told).collect();
     let never = compiled.warnings().iter().filter_map(|warning| match warning {
         Warning::NeverMatches { origin, .. } => Some((origin.line, warning.to_string())),
         Warning::AllowIgnored(_) | Warning::MissesBareCalls { .. } => None,
     });
-    let idle = never.chain(unmet).collect();
+    let idle: Vec<(u32, String)> = never.chain(unmet).collect();
+    let lines: Vec<u32> = idle.iter().map(|(line, _)| *line).collect();
+    told.append(&mut super::outranked::all(&compiled, &lines));
+    let warnings = compiled.warnings().iter().map(ToString::to_string).chain(told).collect();
     Ok(Loaded { rules: rules_of(compiled, household), cases, count, warnings, idle })
 }
 
@@ -383,7 +384,25 @@ mod tests {
         );
         assert_eq!(
             warnings(&Known::default().into()),
-            ["5: there is no door \"gate\" here, only agent-gate; this rule matches nothing"]
+            [
+                "5: there is no door \"gate\" here, only agent-gate; this rule matches nothing",
+                "3: *, principal agent:kitchen-pi decides nothing: *, principal agent* (4) goes before it wherever it fits",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_rule_that_another_goes_before_wherever_it_fits_draws_a_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("permissions.yaml");
+        let text = "rules:\n- { pattern: 'turn(door*', action: ask }\n- { pattern: 'turn(*', action: allow }\n- { pattern: 'pay*', action: ask }\n";
+        std::fs::write(&path, text).unwrap();
+        let warnings = load(&path, &Known::default().into()).unwrap().warnings;
+        let file = path.display();
+        let want = format!("{file}:2: turn(door* decides nothing: turn(* ({file}:3) goes before it wherever it fits");
+        assert!(
+            warnings.contains(&want) && warnings.iter().filter(|one| one.contains("decides nothing")).count() == 1,
+            "{warnings:?}"
         );
     }
 

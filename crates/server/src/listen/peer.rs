@@ -87,18 +87,13 @@ async fn looked<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) ->
     tokio::task::spawn_blocking(look).await.ok()
 }
 
-/// Whether it is sure that no command of an agent runs on this machine.
-fn nobody_acts() -> bool {
-    exec::acting().is_ok_and(|acting| acting.is_empty())
-}
-
 fn look(theirs: SocketAddr, ours: SocketAddr, among: Among) -> bool {
     let socket = match find(theirs, ours) {
         Ok(Some(socket)) => socket,
         Ok(None) if !is_of_this_machine(theirs) => return true,
         _ if among == Among::Known => return false,
-        // It was here and has gone.
-        Ok(None) => return nobody_acts(),
+        // It was here and has gone: whoever decides waits for the answer.
+        Ok(None) => return false,
         Err(error) => {
             tracing::warn!(%error, "it cannot be told who connects from this machine");
             return !is_of_this_machine(theirs);
@@ -123,7 +118,7 @@ fn is_a_persons(socket: Socket, us: u32, wanted: &str, among: Among) -> bool {
         Some(held) => exec::acts(held.pid) == Some(false) && held.is_there(wanted),
         // It is open in none while it is on its way from one process to another, and in none that we can see if that is in another
         // namespace or lets nobody look. Without a command there is nobody whom this could be.
-        None => among == Among::All && nobody_acts(),
+        None => among == Among::All && exec::nobody_acts(),
     }
 }
 

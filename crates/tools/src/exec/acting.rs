@@ -48,6 +48,26 @@ pub fn acts(pid: i32) -> Option<bool> {
     acts_by(pid, Instant::now() + PATIENCE)
 }
 
+/// Whether it is sure that nobody acts: where `/proc` hides processes from their own user, that cannot be told.
+pub fn nobody_acts() -> bool {
+    !hides_processes() && acting().is_ok_and(|acting| acting.is_empty())
+}
+
+/// Whether `/proc` is mounted so that it hides processes, or that cannot be found out.
+fn hides_processes() -> bool {
+    let Ok(mounts) = fs::read_to_string("/proc/self/mounts") else { return true };
+    hides(&mounts)
+}
+
+/// Reads `DEVICE PLACE KIND OPTIONS …`. Of several at one place the last counts.
+fn hides(mounts: &str) -> bool {
+    let at_proc = |line: &&str| line.split(' ').nth(1) == Some("/proc");
+    let options = mounts.lines().filter(at_proc).next_back().and_then(|line| line.split(' ').nth(3));
+    options.is_none_or(|options| {
+        options.split(',').any(|one| one.strip_prefix("hidepid=").is_some_and(|how| !matches!(how, "0" | "off")))
+    })
+}
+
 /// Whether there is such a process, and its user lets nobody else see more of it.
 pub fn is_hidden(pid: i32) -> bool {
     one(pid).is_ok_and(|process| process.is_none()) && kill(Pid::from_raw(pid), None) == Err(Errno::EPERM)
@@ -66,6 +86,9 @@ fn acts_by(pid: i32, end: Instant) -> Option<bool> {
         }
     }
 }
+
+/// How often all processes are listed until nobody has come.
+const MOST_ROUNDS: usize = 32;
 
 /// How long somebody above may take to go before that counts as somebody for whom commands run.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -119,15 +142,22 @@ struct Table {
 
 impl Table {
     fn read() -> io::Result<Self> {
-        let (own, mut all) = (Pid::this().as_raw(), BTreeMap::new());
-        for pid in pids()? {
-            // In this order, as in `walked`.
-            let kind = if mark::is_on(pid)? { Kind::Exec } else { kind(pid, own)? };
-            if let Some(process) = one(pid)? {
-                all.insert(pid, (kind, process));
+        let (own, mut all, mut seen) = (Pid::this().as_raw(), BTreeMap::new(), BTreeSet::new());
+        for _ in 0..MOST_ROUNDS {
+            // Who came meanwhile may be the heir of one that was listed, and has gone before it was looked at.
+            let come: Vec<i32> = pids()?.into_iter().filter(|pid| seen.insert(*pid)).collect();
+            if come.is_empty() {
+                return Ok(Self { own, all, below: BTreeMap::new(), end: Instant::now() + PATIENCE });
+            }
+            for pid in come {
+                // In this order, as in `walked`.
+                let kind = if mark::is_on(pid)? { Kind::Exec } else { kind(pid, own)? };
+                if let Some(process) = one(pid)? {
+                    all.insert(pid, (kind, process));
+                }
             }
         }
-        Ok(Self { own, all, below: BTreeMap::new(), end: Instant::now() + PATIENCE })
+        Err(io::Error::other("processes come and go before they can be looked at"))
     }
 
     fn acts(&mut self, pid: i32) -> bool {
@@ -227,7 +257,7 @@ mod tests {
         unistd::Pid,
     };
 
-    use super::{Kind, acting, acts, is_door, kind};
+    use super::{Kind, acting, acts, hides, is_door, kind};
 
     /// A shell under a name and with arguments, that runs one command in the background and says its number.
     fn started(program: &str, arguments: &[&str]) -> (tempfile::TempDir, Child, i32) {
@@ -259,6 +289,20 @@ mod tests {
             kill(Pid::from_raw(command), Signal::SIGKILL).unwrap();
             child.kill().unwrap();
             child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_proc_that_hides_processes_is_known() {
+        let plain = "sysfs /sys sysfs rw 0 0\nproc /proc proc rw,nosuid,nodev,noexec,relatime 0 0\n";
+        for (mounts, want) in [
+            (plain.to_owned(), false),
+            (format!("{plain}proc /proc proc rw,relatime,gid=4,hidepid=invisible 0 0\n"), true),
+            (format!("{plain}proc /proc proc rw,hidepid=1 0 0\n"), true),
+            (format!("{plain}proc /proc proc rw,hidepid=off 0 0\n"), false),
+            ("tmpfs /tmp tmpfs rw 0 0\n".to_owned(), true),
+        ] {
+            assert_eq!(hides(&mounts), want, "{mounts}");
         }
     }
 

@@ -5,7 +5,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
+    io::{self, Read as _},
     time::{Duration, Instant},
 };
 
@@ -69,11 +70,27 @@ pub(super) struct Own {
     pub(super) ended: bool,
 }
 
-/// Those of which this process is the parent.
+/// Those of which this process is the parent, also those that hide what else there is to know of them.
 pub(super) fn children() -> Vec<Own> {
     let own = Pid::this().as_raw();
     let children = all().into_iter().filter(|process| process.parent == own);
-    children.map(|process| Own { pid: Pid::from_raw(process.pid), ended: process.ended }).collect()
+    let mut found: Vec<Own> =
+        children.map(|process| Own { pid: Pid::from_raw(process.pid), ended: process.ended }).collect();
+    for pid in named_as_children() {
+        if found.iter().all(|child| child.pid != pid) {
+            found.push(Own { pid, ended: false });
+        }
+    }
+    found
+}
+
+/// The children of this process by name alone, which `/proc` shows also where it hides processes that let nobody look.
+pub(super) fn named_as_children() -> Vec<Pid> {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let texts = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    texts
+        .flat_map(|text| text.split(' ').filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect::<Vec<_>>())
+        .collect()
 }
 
 /// `None` for one that is not there, or that nobody may see.
@@ -84,13 +101,18 @@ pub(super) fn one(pid: i32) -> io::Result<Option<Process>> {
     Ok(seen(pid, "stat")?.and_then(|stat| parse(pid, &String::from_utf8_lossy(&stat))))
 }
 
-/// What `/proc` has of a process under a name. `None` if there is no such process, or nobody may see that.
+/// How much of what `/proc` has of a process is read: of its arguments it can make as many as it likes.
+const MOST: u64 = 64 * 1024;
+
+/// What `/proc` has of a process under a name, from its beginning. `None` if there is no such process, or nobody may see that.
 ///
 /// # Errors
 /// It cannot be told, as where no descriptor is left.
 pub(super) fn seen(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>> {
-    match fs::read(format!("/proc/{pid}/{name}")) {
-        Ok(bytes) => Ok(Some(bytes)),
+    let mut bytes = Vec::new();
+    let read = || fs::File::open(format!("/proc/{pid}/{name}"))?.take(MOST).read_to_end(&mut bytes);
+    match { read }() {
+        Ok(_) => Ok(Some(bytes)),
         Err(error) if says_nothing_is_there(&error) => Ok(None),
         Err(error) => Err(error),
     }
@@ -103,7 +125,11 @@ pub(super) fn says_nothing_is_there(error: &io::Error) -> bool {
 }
 
 fn living() -> Vec<Pid> {
-    below(Pid::this().as_raw(), &all())
+    let mut found = below(Pid::this().as_raw(), &all());
+    let more = children().into_iter().filter(|child| !child.ended).map(|child| child.pid);
+    let more: Vec<Pid> = more.filter(|pid| !found.contains(pid)).collect();
+    found.extend(more);
+    found
 }
 
 /// All that can be seen.

@@ -7,7 +7,7 @@ use std::{
     collections::BTreeSet,
     io,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -28,6 +28,9 @@ use super::{descendants, mark};
 
 /// What passes between two looks at all processes, however many of them end.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// How often children are listed at most before all processes are.
+const MOST_HOPS: usize = 1000;
 
 /// What this process started and may still ask about.
 static OWN: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
@@ -70,6 +73,29 @@ pub fn take_in() -> io::Result<()> {
     Ok(prctl::set_child_subreaper(true)?)
 }
 
+/// Kills all that this process started or took in and that is there still, but for what was there before. For its end, when nobody asks
+/// about any of it any more: an exec child that a command has stopped does not end by itself.
+pub fn leave_nobody() {
+    kill_hoppers(was_before);
+    let started = Instant::now();
+    while started.elapsed() < descendants::PATIENCE {
+        let left: Vec<Pid> = descendants::children()
+            .into_iter()
+            .filter(|child| !child.ended && !was_before(child.pid.as_raw()))
+            .map(|child| child.pid)
+            .collect();
+        if left.is_empty() {
+            return;
+        }
+        for pid in left {
+            // It may have ended meanwhile. What hangs below it comes here in its turn.
+            let _ = kill(pid, Signal::SIGKILL);
+            let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Kills those whom [`take_in`] made children of this process, and waits for them, for ever. Inside a Tokio runtime.
 pub async fn bury() {
     if let Err(error) = until_refused().await {
@@ -86,10 +112,28 @@ async fn until_refused() -> io::Result<()> {
     Ok(())
 }
 
+/// Kills children again and again until none is left but those that are left alone. What goes from one process to the next, each with a
+/// short life, has gone before a list of all processes tells of it; the list of children alone is read faster.
+fn kill_hoppers(is_left_alone: impl Fn(i32) -> bool) {
+    for _ in 0..MOST_HOPS {
+        let mut strangers = descendants::named_as_children();
+        strangers.retain(|pid| !is_left_alone(pid.as_raw()));
+        if strangers.is_empty() {
+            return;
+        }
+        for pid in strangers {
+            // It may have ended meanwhile.
+            let _ = kill(pid, Signal::SIGKILL);
+            let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+        }
+    }
+}
+
 fn bury_strangers() {
     let mut own = own();
     // A number that nobody has belongs to nobody any more. That it is in no list would not say so: lists can fail.
     own.retain(|pid| kill(Pid::from_raw(*pid), None) != Err(Errno::ESRCH));
+    kill_hoppers(|pid| own.contains(&pid) || was_before(pid));
     for child in descendants::children() {
         if own.contains(&child.pid.as_raw()) {
             continue;

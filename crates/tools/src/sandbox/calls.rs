@@ -68,7 +68,7 @@ const REFUSED: &[libc::c_long] = &[
 const ABSENT: &[libc::c_long] =
     &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
-/// Refused with EPERM if they are about another process than the caller: limits, priorities and schedules of the gateway, and of whatever
+/// Refused with EPERM if they are about another process than the caller: limits, priorities and scheduling classes of the gateway, and of whatever
 /// else its user runs, are changed from nowhere but outside. Each with the arguments that say which, and what they are for the caller.
 const OF_OTHERS: &[(libc::c_long, &[(u8, u64)])] = &[
     (libc::SYS_prlimit64, &[(0, 0)]),

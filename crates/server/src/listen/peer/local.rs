@@ -10,6 +10,7 @@ use std::{
 
 use countersign_runtime::tools::exec;
 use nix::{
+    errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::socket::{getsockopt, sockopt::PeerPidfd},
     unistd::geteuid,
@@ -17,13 +18,22 @@ use nix::{
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::net::UnixStream;
 
-use super::{TURN, looked, nobody_acts, users::may_be_a_commands};
+use super::{looked, users::may_be_a_commands};
 
 /// The process at the other end of a connection to a local socket.
 pub(crate) struct Local {
     user: u32,
     pid: Option<i32>,
-    process: Option<OwnedFd>,
+    process: Handle,
+}
+
+/// What is held of a process.
+enum Handle {
+    Held(OwnedFd),
+    /// It had gone, or cannot be held now.
+    None,
+    /// This kernel has no handles.
+    Unknown,
 }
 
 impl Local {
@@ -34,37 +44,33 @@ impl Local {
     pub(crate) fn of(stream: &UnixStream) -> io::Result<Self> {
         let peer = stream.peer_cred()?;
         let (user, pid) = (peer.uid(), peer.pid());
-        // A kernel before 6.5 knows no handle of whoever connected; the number is not old yet.
-        let process = getsockopt(stream, PeerPidfd).ok().or_else(|| {
-            let pid = Pid::from_raw(pid?)?;
-            pidfd_open(pid, PidfdFlags::empty()).ok()
-        });
+        let process = match getsockopt(stream, PeerPidfd) {
+            Ok(process) => Handle::Held(process),
+            // A kernel before 6.5 has no handle of whoever connected; the number is not old yet.
+            Err(Errno::ENOPROTOOPT) => {
+                match pid.and_then(Pid::from_raw).map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
+                    Some(Ok(process)) => Handle::Held(process),
+                    Some(Err(rustix::io::Errno::NOSYS)) => Handle::Unknown,
+                    Some(Err(_)) | None => Handle::None,
+                }
+            }
+            Err(_) => Handle::None,
+        };
         Ok(Self { user, pid, process })
     }
 
-    /// Whether it is none of the commands that agents run. What the system says of its number counts only while it is still there.
+    /// Whether it is none of the commands that agents run. What the system says of its number counts only while it is still there, and
+    /// who has gone decides nothing: a person's program waits for the answer.
     pub(crate) async fn may_decide(self) -> bool {
         let seen = looked(move || match self.pid {
             // It is in no namespace of ours, and so none of ours.
-            Some(0) => Some(true),
+            Some(0) => true,
             // Commands have our user, unless we are root: one of another, whom `/proc` hides, is none.
-            Some(pid) if self.is_anothers() && exec::is_hidden(pid) && self.is_there() => Some(true),
-            Some(pid) => exec::acts(pid).filter(|_| self.is_there()).map(|acts| !acts),
-            None => None,
+            Some(pid) if self.is_anothers() && exec::is_hidden(pid) => self.is_there(),
+            Some(pid) => exec::acts(pid) == Some(false) && self.is_there(),
+            None => false,
         });
-        match seen.await.flatten() {
-            Some(may) => may,
-            // Who has gone is one of them only if there is one.
-            None => {
-                let Ok(turn) = TURN.acquire().await else { return false };
-                let look = move || {
-                    // Also where nobody waits for it any more.
-                    let _turn = turn;
-                    nobody_acts()
-                };
-                looked(look).await.unwrap_or(false)
-            }
-        }
+        seen.await.unwrap_or(false)
     }
 
     /// Whether it is a gateway, door or node of our user that acts for no agent itself.
@@ -82,7 +88,11 @@ impl Local {
 
     /// Whether it has not ended: until then its number is its own.
     fn is_there(&self) -> bool {
-        let Some(process) = &self.process else { return false };
+        let process = match &self.process {
+            Handle::Held(process) => process,
+            Handle::None => return false,
+            Handle::Unknown => return true,
+        };
         poll(&mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(0)
     }
 }
