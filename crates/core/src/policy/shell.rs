@@ -28,6 +28,7 @@ mod perhaps;
 mod posix;
 mod programs;
 mod protect;
+mod roundabout;
 mod runners;
 mod sed;
 mod simple;

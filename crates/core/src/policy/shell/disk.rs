@@ -1,11 +1,18 @@
 //! Whole-disk writes and switching the machine off.
 
-use super::{here::Here, options::is_short, word::shown};
+use super::{here::Here, options::is_short, roundabout::straight, word::shown};
 use crate::policy::path;
+
+/// Whether `path` leads to a device from where the shell may be.
+pub(super) fn is_device(here: &Here, path: &str) -> bool {
+    let straight = straight(path);
+    let path = straight.as_deref().unwrap_or(path);
+    here.dirs().any(|dir| path::is_device(&path::resolve(dir, path)))
+}
 
 /// What `program` would do to a disk or the machine where the shell may be `here`, in words that follow "because it".
 pub(super) fn harm(program: Option<&str>, here: &Here, arguments: &[&str]) -> Option<String> {
-    let is_device = |word: &str| here.dirs().any(|dir| path::is_device(&path::resolve(dir, word)));
+    let is_device = |word: &str| is_device(here, word);
     let device = |word: &&&str| is_device(word);
     let any = |wanted: &[&str]| arguments.iter().any(|word| wanted.contains(word));
     let writes_to = |device: &str| format!("writes to {}", shown(device));

@@ -2,12 +2,12 @@
 
 mod counted;
 mod replaced;
-mod roundabout;
 mod whole;
 
 use super::{
     here::Here,
     line::{Line, Place},
+    roundabout::straight,
     word::{GLOB, UNKNOWN, Word},
 };
 use crate::policy::{fnmatch::Pattern, path};
@@ -79,7 +79,7 @@ pub(super) fn note_whole(line: &mut Line, place: &Place, here: &Here, argv: &[Wo
         Some(Found::Above(path)) => Some(path).filter(|path| !path::is_within(&place.cwd, path)),
         Some(Found::Namesake(_) | Found::Alike(_)) | None => None,
     };
-    if let Some(path) = longer.or_else(|| whole::met(place, &here, argv)) {
+    if let Some(path) = longer.or_else(|| whole::met(place, &here, argv, line.carries)) {
         line.note_opaque(format!("a command over a folder that holds {path}, which belongs to the gateway"));
     }
 }
@@ -179,7 +179,7 @@ fn found(place: &Place, here: &Here, roots: &[String], text: &str) -> Option<Fou
     // The shell expands `~` behind an equals sign too.
     let at_home = text.strip_prefix("~/").zip(place.home.as_ref()).map(|(rest, home)| format!("{home}/{rest}"));
     let text = at_home.as_deref().unwrap_or(text);
-    if let Some(text) = roundabout::straight(text) {
+    if let Some(text) = straight(text) {
         return found(place, here, roots, &text);
     }
     let cut = text.split_once(UNKNOWN);

@@ -44,8 +44,8 @@ pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[W
     let reads = reads(argv);
     if !reads {
         protect::note_written(line, place, here, argv);
-        protect::note_whole(line, place, here, argv);
     }
+    protect::note_whole(line, place, here, argv);
     protect::note_carried(line, place, here, argv.get(1..).unwrap_or_default());
     protect::note_read(line, place, here, argv.get(1..).unwrap_or_default());
     protect::note_read(line, place, here, assignments);

@@ -10,7 +10,7 @@ use super::{
     line::{Line, Place, Start},
     loops, programs, protect, simple,
     variables::{TooMany, Variables},
-    word::{self, Known, Word},
+    word::{self, GLOB, Known, Word},
 };
 use crate::policy::contract::Class;
 
@@ -346,7 +346,9 @@ impl<'a> Walk<'a> {
                 Err(TooMany) => self.line.note_opaque("a variable with too many values"),
             }
             let is_told = |name: &String| self.settled.contains(name) && self.variables.is_told(name);
-            word.settled = word.names.iter().all(is_told) && !word.perhaps.is_empty();
+            // Where other signs may cut it, parts of it count.
+            let is_whole = !word.splits || !may_set(self.command, "IFS");
+            word.settled = word.names.iter().all(is_told) && !word.perhaps.is_empty() && is_whole;
         }
         word
     }
@@ -355,7 +357,10 @@ impl<'a> Walk<'a> {
     fn expanded(&mut self, word: &ast::Word) {
         for word in self.words(&word.value) {
             self.run_all(&word);
-            protect::note_carried(&mut self.line, self.place, &self.here, &[word]);
+            // As a pattern it is text, and of files that it finds another word tells.
+            if !word.value.contains(GLOB) {
+                protect::note_carried(&mut self.line, self.place, &self.here, &[word]);
+            }
         }
         self.line.plain.push(word.value.clone());
     }

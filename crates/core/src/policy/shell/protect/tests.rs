@@ -68,6 +68,8 @@ fn no_roundabout_way_to_the_gateways_files_is_covered() {
         "read -r x <<< config.yaml; cat \"../../../$x\"",
         "echo config.yaml | xargs -I{} cat ../../../{}",
         "ls ../../.. | head -1 | xargs -I{} cat ../../../{}",
+        "find ../../.. | xargs cat",
+        "find ../../.. -type f | while read -r f; do cat \"$f\"; done",
         "[[ ../../../config.yaml =~ .* ]]; cat \"$BASH_REMATCH\"",
         "true config.yaml; cat \"../../../$_\"",
         "true ../../../permissions.yaml; cp evil.yaml \"$_\"",
@@ -114,6 +116,9 @@ fn everyday_work_in_the_folder_is_left_alone() {
         "cat /proc/cpuinfo /dev/null",
         "cd sub; cat *",
         "mkdir -p a && cd \"$_\" && cat b",
+        "find . -name x | xargs grep y",
+        "[[ $x =~ .* ]] && echo \"$BASH_REMATCH\"",
+        "git -C ../../.. status",
         "sed -i.bak s/a/b/ x",
         "split -l 10 x out/part-",
     ] {

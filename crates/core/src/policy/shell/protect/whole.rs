@@ -7,12 +7,16 @@ use super::{pieces, whole};
 use crate::policy::{
     path,
     shell::{
+        git,
         here::Here,
         line::Place,
         programs::base_name,
         word::{GLOB, UNKNOWN, Word},
     },
 };
+
+/// Programs that name what lies in a folder, for another command of the line to use.
+const LISTERS: [&str; 9] = ["find", "fd", "fdfind", "ls", "tree", "du", "rg", "grep", "dir"];
 
 /// How a command treats the folders among its words.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,9 +28,10 @@ enum Takes {
 }
 
 /// The path of the gateway that `argv` may take away or write over, without naming it.
-pub(super) fn met(place: &Place, here: &Here, argv: &[Word]) -> Option<String> {
+pub(super) fn met(place: &Place, here: &Here, argv: &[Word], carries: bool) -> Option<String> {
     let (program, arguments) = argv.split_first()?;
-    let takes = takes(base_name(program.as_literal()?), arguments)?;
+    let takes = takes(base_name(program.as_literal()?), arguments)
+        .or_else(|| (carries && LISTERS.contains(&base_name(&program.value))).then_some(Takes::Trees))?;
     let folders = arguments.iter().flat_map(whole).flat_map(pieces).filter(|piece| !piece.contains([UNKNOWN, GLOB]));
     let named = folders.flat_map(|folder| here.dirs().map(move |dir| path::resolve(dir, folder)));
     let gone_to = here.dirs().filter(|dir| *dir != place.cwd).map(str::to_owned);
@@ -73,9 +78,10 @@ fn takes(program: &str, arguments: &[Word]) -> Option<Takes> {
     };
     let begins = |begins: &str| arguments.iter().flat_map(Word::texts).any(|text| text.starts_with(begins));
     match program {
-        "tar" | "gtar" | "bsdtar" | "rsync" | "unzip" | "7z" | "7za" | "7zr" | "cpio" | "pax" | "ar" | "git" => {
+        "tar" | "gtar" | "bsdtar" | "rsync" | "unzip" | "7z" | "7za" | "7zr" | "cpio" | "pax" | "ar" => {
             Some(Takes::Trees)
         }
+        "git" if !only_looks(arguments) => Some(Takes::Trees),
         "cp" | "scp" if letter('r') || letter('R') || letter('a') || begins("--r") || begins("--a") => {
             Some(Takes::Trees)
         }
@@ -83,4 +89,13 @@ fn takes(program: &str, arguments: &[Word]) -> Option<Takes> {
         "zip" | "wget" | "curl" | "patch" | "split" | "csplit" => Some(Takes::Names),
         _ => None,
     }
+}
+
+/// Whether git is asked what there is, and neither takes nor puts files.
+fn only_looks(arguments: &[Word]) -> bool {
+    const LOOKS: &str = "status log diff rev-parse ls-files blame describe branch remote tag config";
+    let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
+    let looks =
+        |at: &usize| values.get(*at).is_some_and(|word| LOOKS.split_ascii_whitespace().any(|known| known == *word));
+    git::commands(&values).iter().all(looks)
 }

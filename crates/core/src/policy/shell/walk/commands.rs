@@ -6,9 +6,8 @@ use super::{MOST_COMMANDS, MOST_TEXTS_DEEP, Walk};
 use crate::{
     policy::{
         contract::Class,
-        path,
         shell::{
-            classes, declared, find,
+            classes, declared, disk, find,
             programs::base_name,
             protect, runners,
             simple::{self, Cover},
@@ -261,7 +260,7 @@ impl Walk<'_> {
             protect::note_redirected_into(&mut self.line, self.place, &self.here, &word);
             for target in word.texts() {
                 let target = target.replace(UNKNOWN, "");
-                if self.here.dirs().any(|dir| path::is_device(&path::resolve(dir, &target))) {
+                if disk::is_device(&self.here, &target) {
                     self.line.note_floor(format!("writes to {}", word::shown(&target)));
                 }
             }

@@ -1,5 +1,7 @@
 //! Paths that lead through what the kernel tells of processes, back to where the shell is.
 
+use super::word;
+
 /// `text` without the way through `/proc`: what stands behind a process's working folder counts from the shell's, what stands behind
 /// its root or a descriptor from the root. None if it takes no such way.
 pub(super) fn straight(text: &str) -> Option<String> {
@@ -16,7 +18,7 @@ pub(super) fn straight(text: &str) -> Option<String> {
         // Which folder a descriptor leads to nobody can tell.
         ("dev", "fd") => {
             let rest = parts.skip(1).collect::<Vec<_>>().join("/");
-            (!rest.is_empty()).then(|| format!("{}/{rest}", super::UNKNOWN))
+            (!rest.is_empty()).then(|| format!("{}/{rest}", word::UNKNOWN))
         }
         _ => None,
     }
