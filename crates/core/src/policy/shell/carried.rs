@@ -2,8 +2,17 @@
 //!
 //! It must not know what becomes of the words.
 
-/// Programs that make words of what they read.
-const READERS: [&str; 7] = ["xargs", "parallel", "read", "mapfile", "readarray", "getopts", "select"];
+use super::{
+    programs::base_name,
+    word::{UNKNOWN, Word},
+};
+
+/// Programs that make words, or names of files, of what they read.
+const READERS: [&str; 9] = ["xargs", "parallel", "read", "mapfile", "readarray", "getopts", "select", "cpio", "pax"];
+
+/// Options that have others do it.
+const OPTIONS: [&str; 7] =
+    ["files0-from", "files-from", "--stdin", "-from-file", "stdin-paths", "--batch", "--input-file"];
 
 /// Variables that the shell fills with words of the line.
 const FILLED: [&str; 6] = ["$_", "${_", "BASH_REMATCH", "BASH_COMMAND", "BASH_EXECUTION_STRING", "OPTARG"];
@@ -12,5 +21,50 @@ const FILLED: [&str; 6] = ["$_", "${_", "BASH_REMATCH", "BASH_COMMAND", "BASH_EX
 pub(super) fn is_carrying(text: &str) -> bool {
     let text: String = text.chars().filter(|c| !matches!(c, '\\' | '\'' | '"')).collect();
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    text.split(|c| !is_name(c)).any(|word| READERS.contains(&word)) || FILLED.iter().any(|name| text.contains(name))
+    text.split(|c| !is_name(c)).any(|word| READERS.contains(&word))
+        || FILLED.iter().chain(&OPTIONS).any(|sign| text.contains(sign))
+}
+
+/// Whether a command does nothing but say its words, or take note of them.
+pub(super) fn only_says(argv: &[Word]) -> bool {
+    let program = argv.first().and_then(Word::as_literal).map(base_name);
+    matches!(program, Some("echo" | "printf" | "true" | "false" | ":"))
+}
+
+/// What `word` may say to whoever reads it: its parts, with what stands behind a backslash or a percent sign taken for what it may be.
+pub(super) fn texts(word: &Word) -> Vec<String> {
+    let parts = |text: &str| said(text).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    word.texts().flat_map(|text| std::iter::once(text.to_owned()).chain(parts(text))).collect()
+}
+
+/// `text` as `printf` or `echo -e` says it, as far as that can be told.
+fn said(text: &str) -> String {
+    let mut said = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match (letter, letters.peek().copied()) {
+            ('\\', Some('n' | 't' | 'r' | 'f' | 'v' | 'a' | 'b' | 'c' | 'e')) => {
+                letters.next();
+                said.push(' ');
+            }
+            ('\\', Some(first @ ('x' | 'u' | 'U' | '0'..='9'))) => {
+                letters.next();
+                let mut digits = 0;
+                let radix = if first.is_ascii_digit() { 8 } else { 16 };
+                while letters.next_if(|letter| letter.is_digit(radix)).is_some() {
+                    digits += 1;
+                }
+                // A zero alone ends what it stands in.
+                said.push(if first == '0' && digits == 0 { ' ' } else { UNKNOWN });
+            }
+            ('%', Some(_)) => {
+                let is_shape = |letter: &char| !letter.is_ascii_alphabetic() && !"%/ ".contains(*letter);
+                while letters.next_if(is_shape).is_some() {}
+                letters.next();
+                said.push(UNKNOWN);
+            }
+            _ => said.push(letter),
+        }
+    }
+    said
 }

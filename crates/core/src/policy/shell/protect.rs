@@ -5,6 +5,7 @@ mod replaced;
 mod whole;
 
 use super::{
+    carried,
     here::Here,
     line::{Line, Place},
     roundabout::straight,
@@ -46,6 +47,7 @@ pub(super) fn note_written(line: &mut Line, place: &Place, here: &Here, argv: &[
 
 /// Notes what the arguments of any command, or assignments, would give away.
 pub(super) fn note_read(line: &mut Line, place: &Place, here: &Here, words: &[Word]) {
+    note_from_root(line, place, words);
     match find(place, &counted::from(here, words), &place.unreadable, words) {
         Some(Found::Surely(path)) => line.note_unreadable(path),
         Some(Found::Begun(path)) => line.note_floor(may_read(&path)),
@@ -57,17 +59,53 @@ pub(super) fn note_read(line: &mut Line, place: &Place, here: &Here, words: &[Wo
     }
 }
 
-/// Notes what `words` say where another command of the line may use that as a path.
+/// Notes what `words` say where another command of the line may use that as a path, or as a part of one.
 pub(super) fn note_carried(line: &mut Line, place: &Place, here: &Here, words: &[Word]) {
     if !line.carries {
         return;
     }
-    let leads = |roots: &[String]| match find(place, here, roots, words) {
+    let texts: Vec<String> = words.iter().flat_map(carried::texts).collect();
+    let leads = |roots: &[String]| match find_in(place, here, roots, texts.iter().flat_map(|text| pieces(text))) {
         Some(Found::Surely(path) | Found::Begun(path)) => Some(path),
+        // Only what a backslash or a percent sign says is not known here: other words are looked at where they are used.
+        Some(Found::Namesake(path) | Found::Above(path)) if !words.iter().any(|word| word.value.contains(UNKNOWN)) => {
+            Some(path).filter(|path| !path::is_within(&place.cwd, path))
+        }
         Some(Found::Above(_) | Found::Namesake(_) | Found::Alike(_)) | None => None,
     };
     if let Some(path) = leads(&place.protected).or_else(|| leads(&place.unreadable)) {
         line.note_opaque(format!("a word that another command may take for {path}, which belongs to the gateway"));
+    }
+}
+
+/// Notes the folders among words that are said for another command to use: it may put a name behind them.
+pub(super) fn note_said(line: &mut Line, place: &Place, here: &Here, words: &[Word]) {
+    note_carried(line, place, here, words);
+    if !line.carries {
+        return;
+    }
+    let texts: Vec<String> =
+        words.iter().flat_map(carried::texts).filter(|text| !text.contains([UNKNOWN, GLOB])).collect();
+    let roots = || place.protected.iter().chain(&place.unreadable).filter(|root| !path::is_within(&place.cwd, root));
+    let above = texts.iter().flat_map(|text| here.dirs().map(move |dir| path::resolve(dir, text))).find_map(|folder| {
+        let holds = |root: &&String| folder != "/" && folder != place.cwd && path::is_within(&folder, root);
+        roots().find(holds).cloned()
+    });
+    if let Some(path) = above {
+        line.note_opaque(format!(
+            "a folder that another command may go on from to {path}, which belongs to the gateway"
+        ));
+    }
+}
+
+/// Notes paths from the root of which nothing else is known, where words of the line may be what is behind it.
+fn note_from_root(line: &mut Line, place: &Place, words: &[Word]) {
+    let is_open = |text: &str| {
+        text.strip_prefix('/').is_some_and(|rest| rest.trim_start_matches(['/', '.']).starts_with(UNKNOWN))
+    };
+    let has_roots = !place.protected.is_empty() || !place.unreadable.is_empty();
+    if line.carries && has_roots && words.iter().any(|word| is_open(&word.value)) {
+        line.note_opaque("a path from the root that is only known when the line runs");
     }
 }
 
@@ -258,7 +296,7 @@ fn parts(path: &str) -> impl Iterator<Item = &str> {
 
 fn matches_part(part: &str, wanted: &str, here: &Here) -> bool {
     let Some(first) = part.find(GLOB) else { return part == wanted };
-    if first == 0 && wanted.starts_with('.') && !here.matches_hidden() {
+    if first == 0 && wanted.starts_with('.') && !here.matches_hidden() || !wanted.starts_with(&part[..first]) {
         return false;
     }
     // What stands in brackets is not kept apart from what stands behind them.

@@ -1,7 +1,7 @@
 //! One simple command: the texts that rules see, and what it would harm.
 
 use super::{
-    declared, delete, disk, git,
+    carried, declared, delete, disk, git,
     here::Here,
     line::{Line, Place, Simple},
     options,
@@ -46,7 +46,8 @@ pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[W
         protect::note_written(line, place, here, argv);
     }
     protect::note_whole(line, place, here, argv);
-    protect::note_carried(line, place, here, argv.get(1..).unwrap_or_default());
+    let note_carried = if carried::only_says(argv) { protect::note_said } else { protect::note_carried };
+    note_carried(line, place, here, argv.get(1..).unwrap_or_default());
     protect::note_read(line, place, here, argv.get(1..).unwrap_or_default());
     protect::note_read(line, place, here, assignments);
     let harm = delete::harm(place, here, program, assignments, &argv[usize::from(!argv.is_empty())..]);

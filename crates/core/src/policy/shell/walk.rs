@@ -359,7 +359,7 @@ impl<'a> Walk<'a> {
             self.run_all(&word);
             // As a pattern it is text, and of files that it finds another word tells.
             if !word.value.contains(GLOB) {
-                protect::note_carried(&mut self.line, self.place, &self.here, &[word]);
+                protect::note_said(&mut self.line, self.place, &self.here, &[word]);
             }
         }
         self.line.plain.push(word.value.clone());

@@ -80,7 +80,9 @@ impl Walk<'_> {
     fn invoke(&mut self, assignments: &[Word], argv: &[Word], cover: Cover, wrapped: usize) {
         let most = argv.iter().map(|word| word.perhaps.len()).max().unwrap_or(0) + 1;
         let bytes: usize = assignments.iter().chain(argv).map(|word| word.raw.len() + word.value.len() + 64).sum();
-        let is_spent = self.is_spent_by(bytes.saturating_mul(most));
+        // Each folder that the shell may be in is looked at for each of them.
+        let folders = 1 + self.here.dirs().count() / 4;
+        let is_spent = self.is_spent_by(bytes.saturating_mul(most).saturating_mul(folders));
         if is_spent || self.line.commands.len() >= MOST_COMMANDS || wrapped > MOST_TEXTS_DEEP {
             return self.beyond("is too involved to be judged");
         }
@@ -233,7 +235,7 @@ impl Walk<'_> {
                     self.live(&document.doc.value);
                 }
                 let said: Vec<Word> = document.doc.value.split_whitespace().map(Word::said).collect();
-                protect::note_carried(&mut self.line, self.place, &self.here, &said);
+                protect::note_said(&mut self.line, self.place, &self.here, &said);
             }
         }
         self.line.plain.push(redirect.to_string());
