@@ -13,8 +13,11 @@ pub(super) fn settles(text: &str, clause: &ast::ForClauseCommand, values: &[Word
 /// Whether a loop over `value` leaves something in its variable that is more than a word where a later line of the same shell uses it, of
 /// which nobody can tell then what it holds.
 pub(super) fn leaves_behind(value: &Word) -> bool {
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let is_more = |text: &str| {
-        text.starts_with(['-', '(']) && text.len() > 1 || matches!(text, ";" | "+" | "{}") || text.starts_with("!")
+        text.strip_prefix('-').is_some_and(|rest| !is_number(rest))
+            || text.starts_with(['(', '!'])
+            || matches!(text, ";" | "+" | "{}")
     };
     value.texts().any(|text| is_more(text) && !text.starts_with(UNKNOWN))
 }
