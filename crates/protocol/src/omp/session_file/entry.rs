@@ -322,6 +322,10 @@ impl Entry {
     /// If the line is no object with a `type` and an `id`.
     pub fn parse(line: &str) -> Result<Self, serde_json::Error> {
         let line = mend(line);
+        // A list would be read as the members of an object in their order, and has no id that could be changed.
+        if !line.trim_start().starts_with('{') {
+            return Err(serde::de::Error::custom("an entry is an object"));
+        }
         let Head { kind, id, parent_id, timestamp } = serde_json::from_str(&line)?;
         // Of two members of one name the last counts, as in the original.
         let once = || serde_json::from_str::<serde_json::Value>(&line).ok().map(|value| value.to_string());
