@@ -286,11 +286,19 @@ pub struct Whereabouts<'a> {
     pub cwd: &'a str,
     /// The folder that its shell is in.
     pub folder: &'a str,
+    /// Whether something ran in that shell already.
+    pub is_shell_used: bool,
 }
 
 impl<'a> Whereabouts<'a> {
     fn of(session: &'a Session) -> Self {
-        Self { session: session.id(), door: session.door(), cwd: session.cwd(), folder: session.folder() }
+        Self {
+            session: session.id(),
+            door: session.door(),
+            cwd: session.cwd(),
+            folder: session.folder(),
+            is_shell_used: session.is_shell_used,
+        }
     }
 }
 
@@ -326,6 +334,7 @@ fn subject_of(place: Whereabouts<'_>, content: &call::Content, effect: Effect, p
             reach: policy::Reach::Beyond,
             cwd: String::new(),
             session_folder: None,
+            is_later: false,
             paths: Vec::new(),
             shell,
         };
@@ -350,6 +359,7 @@ fn subject_of(place: Whereabouts<'_>, content: &call::Content, effect: Effect, p
         reach: if is_here { policy::Reach::Files } else { policy::Reach::Beyond },
         cwd: folder_at(place, content),
         session_folder: Some(place.cwd.to_owned()),
+        is_later: is_here && place.is_shell_used,
         paths: paths.map(str::to_owned).into_iter().collect(),
         shell,
     }

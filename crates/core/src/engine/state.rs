@@ -397,6 +397,13 @@ impl State {
                     };
                     session.requester.get_or_insert_default().requested(id, asked);
                 }
+                call::Event::Started { .. } => {
+                    let runs_here = |call: &Call| {
+                        matches!(call.executor(), call::Executor::Builtin | call::Executor::Shell)
+                            && call.effect != crate::tool::Effect::Reads
+                    };
+                    session.is_shell_used |= self.calls.get(&id).is_some_and(runs_here);
+                }
                 call::Event::Allowed { by: Some(by), .. } => {
                     if let Some(requester) = &mut session.requester {
                         requester.breaker.allowed(by);

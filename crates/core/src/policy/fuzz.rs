@@ -132,6 +132,7 @@ fn subject(tool: &str, line: &str, shell: Shell) -> Subject {
         reach: Reach::Files,
         cwd: "/home/ana/project".to_owned(),
         session_folder: None,
+        is_later: false,
         paths: Vec::new(),
         shell,
     }

@@ -55,6 +55,8 @@ pub struct Subject {
     pub cwd: String,
     /// The session's working folder, absolute, where its shell or the call itself is in another.
     pub session_folder: Option<String>,
+    /// Whether another call ran in the same shell before, which may have left variables behind.
+    pub is_later: bool,
     /// Paths that the call names, as they came: absolute or relative to the working folder. Not those inside a shell command, which are found here.
     pub paths: Vec<String>,
     /// What of it a shell reads.

@@ -30,6 +30,7 @@ pub(crate) fn subject(tool: &str, arguments: Value) -> Subject {
         reach: Reach::Beyond,
         cwd: "/home/ana/project".to_owned(),
         session_folder: None,
+        is_later: false,
         paths: Vec::new(),
         shell: Shell::of_own(tool),
         classes: BTreeSet::new(),

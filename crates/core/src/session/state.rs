@@ -125,6 +125,9 @@ pub struct Session {
     pub(crate) file: Option<(String, u64, String)>,
     /// Where the shell is; absent means where the session works.
     pub(crate) folder: Option<String>,
+    /// Whether a call that may change something ran in it: its shell may have been used.
+    #[serde(default)]
+    pub(crate) is_shell_used: bool,
     pub(crate) open_tasks: u32,
     pub(crate) reminded: u32,
     /// The run that works in it. Kept by the engine's `apply` for runs.
@@ -183,6 +186,7 @@ impl Session {
             renewals: (0, None),
             file: None,
             folder: None,
+            is_shell_used: false,
             open_tasks: 0,
             reminded: 0,
             run: None,

@@ -109,6 +109,7 @@ fn subject(number: usize) -> Subject {
         reach: Reach::Beyond,
         cwd: String::new(),
         session_folder: None,
+        is_later: false,
         paths: Vec::new(),
         shell: Shell::Nothing,
         classes: BTreeSet::new(),

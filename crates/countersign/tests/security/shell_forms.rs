@@ -48,6 +48,7 @@ fn judge(compiled: &Compiled, command: &str, folder: &Path) -> Verdict {
         reach: Reach::Files,
         cwd: folder.display().to_string(),
         session_folder: None,
+        is_later: false,
         paths: Vec::new(),
         shell: Shell::of_own("bash"),
         classes: BTreeSet::new(),

@@ -128,6 +128,7 @@ pub(crate) fn subject(tools: &Tools, agent: &str, name: String, args: Map<String
         reach: Reach::Beyond,
         cwd: String::new(),
         session_folder: None,
+        is_later: false,
         paths: Vec::new(),
     })
 }

@@ -191,7 +191,13 @@ impl Past {
             let content = text.and_then(|text| serde_json::from_str::<call::Content>(text).ok());
             let Some(content) = content.filter(|content| content.problem.is_none()) else { return };
             let room = self.rooms.get(session).cloned().unwrap_or_default();
-            let place = Whereabouts { session, door: room.door.as_deref(), cwd: &room.cwd, folder: &room.folder };
+            let place = Whereabouts {
+                session,
+                door: room.door.as_deref(),
+                cwd: &room.cwd,
+                folder: &room.folder,
+                is_shell_used: true,
+            };
             let bytes = text.map_or(0, str::len);
             let subject = (bytes <= LARGEST).then(|| Arc::new(subject_at(place, &content, *effect)));
             let (signature, tool) = match &subject {

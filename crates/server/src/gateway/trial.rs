@@ -170,7 +170,8 @@ fn subject(household: &Household, agent: &str, tool: String, arguments: Map<Stri
         }
         Some(content) => {
             let session = SessionId::new("trial");
-            let place = Whereabouts { session: &session, door: Some(gsv::DOOR), cwd: "", folder: "" };
+            let place =
+                Whereabouts { session: &session, door: Some(gsv::DOOR), cwd: "", folder: "", is_shell_used: false };
             Ok(countersign_core::subject_at(place, &content, Effect::Changes))
         }
     }
@@ -194,7 +195,13 @@ pub(crate) fn of_run(household: &Household, tool: &str, arguments: &Map<String, 
         request: None,
     };
     let (session, workspace) = (SessionId::new("trial"), &household.workspace);
-    let place = Whereabouts { session: &session, door: Some("console"), cwd: workspace, folder: workspace };
+    let place = Whereabouts {
+        session: &session,
+        door: Some("console"),
+        cwd: workspace,
+        folder: workspace,
+        is_shell_used: false,
+    };
     let effect = if spec.effect == Effect::Reads { Effect::Reads } else { Effect::Changes };
     Some(countersign_core::subject_at(place, &content, effect))
 }

@@ -85,6 +85,7 @@ fn is_allowed(line: &str) -> bool {
         reach: Reach::Files,
         cwd: "/home/ana/project".to_owned(),
         session_folder: None,
+        is_later: false,
         paths: Vec::new(),
         shell: Shell::of_own("bash"),
     };

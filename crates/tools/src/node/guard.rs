@@ -190,6 +190,7 @@ fn subject(tool: &str, named: &[&str], arguments: Value, effect: Effect, cwd: St
         reach: Reach::Files,
         cwd,
         session_folder: None,
+        is_later: false,
         paths,
         shell: Shell::of_own(tool),
         classes: std::collections::BTreeSet::new(),

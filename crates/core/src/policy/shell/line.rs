@@ -22,6 +22,8 @@ pub(crate) struct Place {
     pub(crate) temporary: Vec<String>,
     pub(crate) protected: Vec<String>,
     pub(crate) unreadable: Vec<String>,
+    /// Whether another line ran in the same shell before: it may have left variables behind.
+    pub(crate) is_later: bool,
     /// Variables that the call sets for the line.
     pub(crate) environment: Vec<(String, String)>,
     /// What of the call beside its line nobody can judge.
@@ -81,6 +83,7 @@ impl Place {
             temporary: resolved(&surroundings.temporary),
             protected: resolved(&surroundings.protected),
             unreadable: resolved(&surroundings.unreadable),
+            is_later: subject.is_later,
             environment,
             beside,
         }

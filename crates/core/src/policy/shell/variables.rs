@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     line::Place,
+    programs::is_dangerous_variable,
     word::{self, FILLED, GLOB, Known, UNKNOWN, Word},
 };
 use crate::secret;
@@ -32,6 +33,8 @@ pub(super) struct Variables {
     values: BTreeMap<String, BTreeSet<String>>,
     /// True if the line may set any of them: by a name that is put together, or in a text that is not judged.
     any: bool,
+    /// True if a line before may have set whatever this one does not set.
+    before: bool,
     tried: usize,
 }
 
@@ -44,7 +47,7 @@ impl PartialEq for Variables {
 impl Variables {
     /// What the call sets.
     pub(super) fn new(place: &Place) -> Self {
-        let mut variables = Self::default();
+        let mut variables = Self { before: place.is_later, ..Self::default() };
         // Nobody who judges knows what a secret says.
         for (name, value) in place.environment.iter().filter(|(_, value)| !secret::is_asked_for(value)) {
             variables.insert(name, value);
@@ -84,6 +87,14 @@ impl Variables {
     pub(super) fn is_told(&self, name: &str) -> bool {
         let is_filled = || self.values.get(name).is_some_and(|values| values.contains(FILLED));
         !self.any && !is_by_shell(name) && !is_filled()
+    }
+
+    /// Whether a line before may have left something in `name`, as it stands in braces, that this line does not set. Of some every
+    /// setting asks.
+    pub(super) fn may_be_left(&self, name: &str) -> bool {
+        let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(name.len());
+        let plain = &name[..end];
+        self.before && !plain.is_empty() && !self.values.contains_key(plain) && !is_dangerous_variable(plain)
     }
 
     /// Takes note that `name` may hold what `word` says.
@@ -145,9 +156,10 @@ impl Variables {
             let is_filled = |value: &String| value == FILLED;
             let computed = computed::computed(operator, &values).filter(|_| !values.iter().any(is_filled));
             // What is computed in a way that is not followed may come to anything.
-            values = computed.unwrap_or_else(|| vec![FILLED.to_owned(); usize::from(!values.is_empty())]);
+            values = computed.filter(|computed| !computed.is_empty()).unwrap_or_else(|| vec![FILLED.to_owned()]);
         }
-        values.retain(|value| !value.starts_with(UNKNOWN));
+        // What begins with what is not known may begin with a dash.
+        values.iter_mut().filter(|value| value.starts_with(UNKNOWN)).for_each(|value| FILLED.clone_into(value));
         values
     }
 

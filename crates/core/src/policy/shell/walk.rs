@@ -348,6 +348,9 @@ impl<'a> Walk<'a> {
             let is_told = |name: &String| self.settled.contains(name) && self.variables.is_told(name);
             // Where other signs may cut it, parts of it count.
             let is_whole = !word.splits || !may_set(self.command, "IFS");
+            if word.names.iter().any(|name| self.variables.may_be_left(name)) {
+                word.opaque = word.opaque.or(Some("a variable that an earlier line of this shell may have set"));
+            }
             word.settled = word.names.iter().all(is_told) && !word.perhaps.is_empty() && is_whole;
         }
         word
