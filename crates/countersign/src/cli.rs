@@ -20,7 +20,7 @@ use countersign_server::{agent_dir::Product, omp::flags};
 
 use countersign_core::gate::Scope;
 
-use crate::{agent, config, demo, doctor, gates};
+use crate::{agent, config, demo, doctor, gates, words};
 
 use at::{Before, Where};
 
@@ -482,7 +482,7 @@ pub(crate) fn ended(outcome: anyhow::Result<ExitCode>) -> ExitCode {
         // Whoever read the output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("countersign: {}", without_numbers(&format!("{error:#}")));
+            eprintln!("countersign: {}", words::without_numbers(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }
@@ -495,32 +495,11 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// What went wrong, without the system's numbers behind its words.
-fn without_numbers(text: &str) -> String {
-    let mut parts = text.split(" (os error ");
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| {
-        let behind = part.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix(')');
-        behind.map_or_else(|| format!("{text} (os error {part}"), |behind| format!("{text}{behind}"))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
 
     use super::{Cli, flags};
-
-    #[test]
-    fn what_went_wrong_is_told_in_words_alone() {
-        for (text, want) in [
-            ("a: Permission denied (os error 13)", "a: Permission denied"),
-            ("a: gone (os error 2): b (os error 5).", "a: gone: b."),
-            ("(os error x) (os error y)", "(os error x) (os error y)"),
-        ] {
-            assert_eq!(super::without_numbers(text), want);
-        }
-    }
 
     #[test]
     fn the_help_of_a_door_names_its_flags() {

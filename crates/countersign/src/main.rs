@@ -28,6 +28,7 @@ mod stdio;
 mod tokens;
 mod unreached;
 mod watch;
+mod words;
 
 use std::process::ExitCode;
 

@@ -71,6 +71,11 @@ pub struct Call {
 }
 
 impl Call {
+    /// Whether it may use the session's shell: it works here, and may change something.
+    pub(crate) fn acts_here(&self) -> bool {
+        matches!(self.executor, Executor::Builtin | Executor::Shell) && self.effect != Effect::Reads
+    }
+
     pub(crate) fn want(event: &Event, session: SessionId, lsn: Lsn) -> Option<Self> {
         let Event::Wanted { call, run, executor, lane, repeat, effect, arguments, pins } = event else { return None };
         Some(Self {

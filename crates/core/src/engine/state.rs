@@ -398,16 +398,10 @@ impl State {
                     session.requester.get_or_insert_default().requested(id, asked);
                 }
                 call::Event::Started { .. } => {
-                    let runs_here = |call: &Call| {
-                        matches!(call.executor(), call::Executor::Builtin | call::Executor::Shell)
-                            && call.effect != crate::tool::Effect::Reads
-                    };
-                    session.is_shell_used |= self.calls.get(&id).is_some_and(runs_here);
+                    session.is_shell_used |= self.calls.get(&id).is_some_and(Call::acts_here)
                 }
                 call::Event::Allowed { by: Some(by), .. } => {
-                    if let Some(requester) = &mut session.requester {
-                        requester.breaker.allowed(by);
-                    }
+                    session.requester.iter_mut().for_each(|requester| requester.breaker.allowed(by));
                 }
                 call::Event::Ended { end: call::End::Refused, .. } => {
                     let gate = self.gate_of.get(&id).and_then(|gate| self.gates.get(gate));

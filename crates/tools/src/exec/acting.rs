@@ -62,7 +62,7 @@ fn hides_processes() -> bool {
 /// Reads `DEVICE PLACE KIND OPTIONS …`. Of several at one place the last counts.
 fn hides(mounts: &str) -> bool {
     let at_proc = |line: &&str| line.split(' ').nth(1) == Some("/proc");
-    let options = mounts.lines().filter(at_proc).next_back().and_then(|line| line.split(' ').nth(3));
+    let options = mounts.lines().rfind(at_proc).and_then(|line| line.split(' ').nth(3));
     options.is_none_or(|options| {
         options.split(',').any(|one| one.strip_prefix("hidepid=").is_some_and(|how| !matches!(how, "0" | "off")))
     })
