@@ -1,7 +1,5 @@
 //! Here-documents of which shells and the grammar may not agree where they end.
 
-use std::borrow::Cow;
-
 /// The longest word that may end a here-document, in bytes.
 const LONGEST_END: usize = 256;
 
@@ -40,50 +38,6 @@ pub(super) fn may_end_elsewhere(text: &str) -> bool {
         }
     }
     !words.is_empty() && ends_in_joined_lines(text, &words)
-}
-
-/// `text` without the bodies of documents in which nothing lives, where everybody agrees what they are: their words are quoted, and no
-/// line around them, up to the last, holds anything but plain words.
-pub(super) fn without_bodies(text: &str) -> Cow<'_, str> {
-    if !text.contains("<<") {
-        return Cow::Borrowed(text);
-    }
-    let (mut left, mut rest) = (String::new(), text);
-    while let Some((line, behind)) = rest.split_once('\n') {
-        let Some(end) = plain_line(line) else { break };
-        left.push_str(line);
-        left.push('\n');
-        rest = behind;
-        let Some(end) = end else { continue };
-        let Some(body) = length_up_to(rest, end) else { break };
-        rest = &rest[body..];
-    }
-    Cow::Owned(left + rest)
-}
-
-/// The quoted word that a line of plain words begins a document with, if it does. None for any other line.
-fn plain_line(line: &str) -> Option<Option<&str>> {
-    let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || " _./,:=@%+~-".contains(c));
-    let is_around = |text: &str| is_plain(&text.replace(['>', '|', ';', '&'], " "));
-    let Some((before, behind)) = line.split_once("<<") else { return is_around(line).then_some(None) };
-    let behind = behind.trim_start_matches(' ');
-    let quote = behind.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
-    let (word, rest) = behind[1..].split_once(quote)?;
-    let is_word = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    let ends = rest.is_empty() || rest.starts_with([' ', ';', '|', '&', '>']);
-    (is_word && ends && is_around(before) && is_around(rest)).then_some(Some(word))
-}
-
-/// How long the lines are up to the one that is `end` alone.
-fn length_up_to(text: &str, end: &str) -> Option<usize> {
-    let mut at = 0;
-    for line in text.split_inclusive('\n') {
-        if line.strip_suffix('\n').unwrap_or(line) == end {
-            return Some(at);
-        }
-        at += line.len();
-    }
-    None
 }
 
 /// How long the word is with which `text` begins, as long as that matters.
@@ -129,24 +83,7 @@ fn ends_in_joined_lines(text: &str, words: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{may_end_elsewhere, without_bodies};
-
-    #[test]
-    fn what_is_written_in_a_quoted_document_is_not_counted() {
-        for (text, want) in [
-            ("cat > a.md <<'E'\n$(x) `y`\nE\nls", "cat > a.md <<'E'\nE\nls"),
-            ("cd a && cat >b <<\"E\" | x\n${a.b}\nE\ncat <<'F'\n'\nF", "cd a && cat >b <<\"E\" | x\nE\ncat <<'F'\nF"),
-            ("cat <<E\n$(x)\nE", "cat <<E\n$(x)\nE"),
-            ("echo \"a\ncat <<'E'\n$(x)\nE", "echo \"a\ncat <<'E'\n$(x)\nE"),
-            ("(cat <<'E'\n$(x)\nE\n)", "(cat <<'E'\n$(x)\nE\n)"),
-            ("cat <<'E' <<'F'\n$(x)\nE\nF", "cat <<'E' <<'F'\n$(x)\nE\nF"),
-            ("cat <<'E'\n$(x)\nE x", "cat <<'E'\n$(x)\nE x"),
-            ("cat <<'E' \\\n$(x)\nE", "cat <<'E' \\\n$(x)\nE"),
-            ("cat <<<'E'\n$(x)\nE", "cat <<<'E'\n$(x)\nE"),
-        ] {
-            assert_eq!(without_bodies(text), want, "{text:?}");
-        }
-    }
+    use super::may_end_elsewhere;
 
     #[test]
     fn a_document_that_ends_in_joined_lines_is_told() {

@@ -44,7 +44,6 @@ pub(super) fn too_much(text: &str) -> Option<&'static str> {
     if text.contains(['\0', '\r', super::word::UNKNOWN, super::word::GLOB]) {
         return Some("holds characters that shells and people read differently");
     }
-    let text = &*here_documents::without_bodies(text);
     if expansions(text) > MOST_EXPANSIONS
         || long_redirection_number(text)
         || tangled_indices(text)
@@ -209,6 +208,14 @@ mod tests {
         ] {
             let line = judge(&text, &Place::default());
             assert!(!line.commands.is_empty(), "{text:.60}");
+        }
+    }
+
+    #[test]
+    fn a_document_that_nests_without_end_is_given_up() {
+        for unit in ["$[", "a[${", "a[$((", "a[$("] {
+            let text = format!("cat <<'E'\na[{}\nE", unit.repeat(64_000 / unit.len()));
+            assert!(judge(&text, &Place::default()).opaque.is_some(), "{unit}");
         }
     }
 

@@ -10,18 +10,6 @@ pub(super) fn settles(text: &str, clause: &ast::ForClauseCommand, values: &[Word
     clause.values.is_some() && values.iter().all(is_known) && mentions(text, &clause.variable_name) == Some(1)
 }
 
-/// Whether a loop over `value` leaves something in its variable that is more than a word where a later line of the same shell uses it, of
-/// which nobody can tell then what it holds.
-pub(super) fn leaves_behind(value: &Word) -> bool {
-    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let is_more = |text: &str| {
-        text.strip_prefix('-').is_some_and(|rest| !is_number(rest))
-            || text.starts_with(['(', '!'])
-            || matches!(text, ";" | "+" | "{}")
-    };
-    value.texts().any(|text| is_more(text) && !text.starts_with(UNKNOWN))
-}
-
 /// How often `text` mentions a variable other than to read it. Quotes do not hide it; none if something else may.
 fn mentions(text: &str, name: &str) -> Option<usize> {
     if text.contains("$'") {

@@ -97,6 +97,29 @@ impl Variables {
         self.before && !plain.is_empty() && !self.values.contains_key(plain) && !is_dangerous_variable(plain)
     }
 
+    /// Whether `name`, as it stands in braces, computes what is not followed here: another expansion in it, signs that quote, or parts of
+    /// what this line does not set.
+    pub(super) fn is_unfollowed(&self, name: &str) -> bool {
+        let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(name.len());
+        let (plain, operator) = name.split_at(end);
+        let is_set = self.values.contains_key(plain);
+        let at_home = ["${HOME}", "$HOME", "${PWD}", "$PWD"]
+            .iter()
+            .fold(operator.to_owned(), |text, folder| text.replace(folder, ""));
+        let expands = at_home.contains(['$', '`']);
+        let quotes = operator.contains(['\'', '"', '\\']);
+        match operator.as_bytes() {
+            [] | [b'[', ..] => false,
+            [b':', b'-' | b'=' | b'+' | b'?', ..] | [b'-' | b'=' | b'+' | b'?', ..] => expands,
+            // A part of what everybody knows can be anything that stands in it.
+            [b':', ..] => expands || quotes || !is_set && is_known_everywhere(plain),
+            [b'/', ..] if is_set => expands || quotes,
+            // What is put in is the line's own.
+            [b'/', ..] => operator.rsplit('/').next().is_some_and(|put| put.contains(TELLING)),
+            _ => is_set && (expands || quotes),
+        }
+    }
+
     /// Takes note that `name` may hold what `word` says.
     pub(super) fn set(&mut self, name: &str, word: &Word) {
         std::iter::once(&word.value).chain(&word.perhaps).for_each(|value| self.insert(name, value));
@@ -172,6 +195,17 @@ impl Variables {
             values.insert(value.replace(['*', '?', '['], &GLOB.to_string()));
         }
     }
+}
+
+/// Signs of options, paths and the ends of lists.
+const TELLING: [char; 11] = ['-', '+', '.', '$', '`', ';', '{', '(', '[', '~', '='];
+
+/// Variables of which anybody can tell what they say, or part of it.
+const KNOWN_EVERYWHERE: &str = "OSTYPE MACHTYPE HOSTTYPE BASH BASH_VERSION BASHOPTS SHELLOPTS PATH HOME PWD OLDPWD SHELL TERM LANG LC_ALL TZ \
+    USER LOGNAME HOSTNAME UID EUID IFS PS4 0";
+
+fn is_known_everywhere(name: &str) -> bool {
+    KNOWN_EVERYWHERE.split_ascii_whitespace().any(|known| known == name)
 }
 
 /// Whether the shell fills a variable by itself.

@@ -262,10 +262,6 @@ impl<'a> Walk<'a> {
                 for value in clause.values.iter().flatten() {
                     for word in self.words(&value.value) {
                         self.variables.set(&clause.variable_name, &word);
-                        if loops::leaves_behind(&word) {
-                            self.line
-                                .note_opaque("a loop that leaves an option, or what ends a command, in its variable");
-                        }
                         values.push(word);
                     }
                     self.expanded(value);
@@ -348,6 +344,9 @@ impl<'a> Walk<'a> {
             let is_told = |name: &String| self.settled.contains(name) && self.variables.is_told(name);
             // Where other signs may cut it, parts of it count.
             let is_whole = !word.splits || !may_set(self.command, "IFS");
+            if word.names.iter().any(|name| self.variables.is_unfollowed(name)) {
+                word.opaque = word.opaque.or(Some("a parameter expansion that is not followed"));
+            }
             if word.names.iter().any(|name| self.variables.may_be_left(name)) {
                 word.opaque = word.opaque.or(Some("a variable that an earlier line of this shell may have set"));
             }
