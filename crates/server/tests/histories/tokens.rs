@@ -64,7 +64,7 @@ fn who_showed_the_token_before_is_cut_off_also_where_it_is_not_known_whether_the
             pass(LONG).await;
             log.set_disk(Disk::Works);
             let is_through = async {
-                while setter.is_open() && heard.lock().unwrap().len() < 2 {
+                while heard.lock().unwrap().len() < 2 {
                     settle().await;
                 }
                 settle().await;
