@@ -237,7 +237,6 @@ fn sandbox(config: &Config) -> Check {
     }
 }
 
-/// Whether commands can be given a network of named hosts here; nothing where the configuration names none.
 /// Whether it can be told on this machine who answers.
 fn processes() -> Option<Check> {
     // The first process is somebody else's, and there always.
@@ -248,6 +247,7 @@ fn processes() -> Option<Check> {
     hides.then(|| Check::fix("processes", what, advice))
 }
 
+/// Whether commands can be given a network of named hosts here; nothing where the configuration names none.
 fn named_hosts(config: &Config) -> Option<Check> {
     let sandbox = checkup::sandbox(config);
     // What runs no command needs no network for it, as the check of the sandbox says.

@@ -445,7 +445,6 @@ fn host_of(url: &str) -> Option<&str> {
     Some(authority.rsplit_once(':').map_or(authority, |(host, _)| host))
 }
 
-/// Says what to do where an address is taken.
 /// Lets others through a folder that is closed to them, to what they know the name of.
 fn let_through(folder: &Path) -> std::io::Result<()> {
     let mode = std::fs::metadata(folder)?.permissions().mode();
@@ -455,6 +454,7 @@ fn let_through(folder: &Path) -> std::io::Result<()> {
     }
 }
 
+/// Says what to do where an address is taken.
 fn in_use(problem: std::io::Error, hint: &'static str) -> std::io::Error {
     match problem.kind() {
         std::io::ErrorKind::AddrInUse => std::io::Error::new(problem.kind(), hint),

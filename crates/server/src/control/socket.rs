@@ -229,13 +229,10 @@ async fn serve(stream: UnixStream, hall: &Arc<Hall>, levels: &Levels, caller: &C
 /// Answers whatever an agent's command asks.
 async fn refuse(stream: UnixStream) -> std::io::Result<()> {
     let (reading, mut writing) = stream.into_split();
-    let mut line = String::new();
-    // Whoever holds many such lines open is answered unread.
-    let Ok(_refusal) = REFUSALS.try_acquire() else {
-        return write(&mut writing, &Answered::Error(listen::peer::REFUSED_HERE.to_owned())).await;
-    };
-    // What it sent is read, or the end of the line would overtake the answer.
-    BufReader::new(reading).take(LONGEST).read_line(&mut line).await?;
+    // What it sent is read, or the end of the line would overtake the answer. Whoever holds many such lines open is answered unread.
+    if let Ok(_refusal) = REFUSALS.try_acquire() {
+        BufReader::new(reading).take(LONGEST).read_line(&mut String::new()).await?;
+    }
     write(&mut writing, &Answered::Error(listen::peer::REFUSED_HERE.to_owned())).await
 }
 

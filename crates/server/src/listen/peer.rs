@@ -185,8 +185,10 @@ fn has_open(place: &Path, wanted: &str) -> io::Result<bool> {
 }
 
 fn has_ended(place: &Path) -> bool {
-    let stat = fs::read_to_string(place.join("stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+    match fs::read_to_string(place.join("stat")) {
+        Ok(stat) => stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X'])),
+        Err(error) => has_gone(&error),
+    }
 }
 
 /// Whether a thread has, or had, the rights of `user`.
