@@ -180,18 +180,23 @@ fn what_a_wrapper_started_before_it_became_the_gateway_is_nobodys_command() {
 
 #[test]
 fn what_an_earlier_command_left_in_a_variable_is_asked_about() {
-    let scene = Scene::with("");
-    let allowed =
-        ["bash(echo*)", "bash(cat *)"].map(|pattern| format!("  - {{ pattern: '{pattern}', action: allow }}\n"));
-    scene.place.write("permissions.yaml", &format!("rules:\n{}", allowed.concat()));
-    let gateway = scene.start();
-    let left = provider::bash("c1", "for x in ../../config.yaml; do echo; done");
-    let taken = provider::bash("c2", "cat \"$x\"");
-    let done = provider::say("done");
-    scene.provider.script([provider::Reply::new(vec![left]), provider::Reply::new(vec![taken]), done]);
-    ask(&gateway.address, ("POST", "/api/v1/sessions"), &[], Some(&json!({ "message": "go" }))).unwrap();
-    let gate = scene.place.gate();
-    let shown = scene.place.people(&["gates", "show", &gate]).out;
-    assert!(shown.contains("an earlier line of this shell may have set"), "{shown}");
-    assert_eq!(scene.place.people(&["gates", "deny", &gate]).code, Some(0));
+    let left = || provider::bash("c1", "for x in ../../config.yaml; do echo; done");
+    let taken = || provider::bash("c2", "cat \"$x\"");
+    let apart = vec![vec![left()], vec![taken()]];
+    // Both are judged before either begins, and the second again when it does.
+    let together = vec![vec![left(), taken()]];
+    for messages in [apart, together] {
+        let scene = Scene::with("");
+        let allowed =
+            ["bash(echo*)", "bash(cat *)"].map(|pattern| format!("  - {{ pattern: '{pattern}', action: allow }}\n"));
+        scene.place.write("permissions.yaml", &format!("rules:\n{}", allowed.concat()));
+        let gateway = scene.start();
+        let replies = messages.into_iter().map(provider::Reply::new);
+        scene.provider.script(replies.chain([provider::say("done")]));
+        ask(&gateway.address, ("POST", "/api/v1/sessions"), &[], Some(&json!({ "message": "go" }))).unwrap();
+        let gate = scene.place.gate();
+        let shown = scene.place.people(&["gates", "show", &gate]).out;
+        assert!(shown.contains("an earlier line of this shell may have set"), "{shown}");
+        assert_eq!(scene.place.people(&["gates", "deny", &gate]).code, Some(0));
+    }
 }
