@@ -66,6 +66,9 @@ fn of_two_members_of_one_name_the_last_counts() {
         r#"{"type":"label","id":"a","parentId":null,"timestamp":"t","targetId":"x","label":"l","targetId":"y"}"#;
     let once = r#"{"type":"label","id":"a","parentId":null,"timestamp":"t","targetId":"y","label":"l"}"#;
     assert_eq!(Entry::parse(twice).unwrap(), Entry::parse(once).unwrap());
+    // One that does not count may be a number that no number of ours can hold.
+    let beyond = twice.replace(r#""targetId":"x""#, r#""targetId":1e999"#);
+    assert_eq!(Entry::parse(&beyond).unwrap(), Entry::parse(once).unwrap());
 }
 
 #[test]

@@ -2,7 +2,10 @@
 //!
 //! It must not know how entries make a tree, only that each names its parent.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Value, value::RawValue};
 
 use crate::json::{Extra, Json, Wire, mend};
 use crate::omp::message::{AgentMessage, Attribution, Content};
@@ -327,12 +330,18 @@ impl Entry {
             return Err(serde::de::Error::custom("an entry is an object"));
         }
         let Head { kind, id, parent_id, timestamp } = serde_json::from_str(&line)?;
-        // Of two members of one name the last counts, as in the original.
-        let once = || serde_json::from_str::<serde_json::Value>(&line).ok().map(|value| value.to_string());
-        let body = match read_body(&kind, &line).or_else(|| read_body(&kind, &once()?)) {
+        let body = match read_body(&kind, &line).or_else(|| read_once(&kind, &line)) {
             Some(body) => body,
             None => Body::Unknown(Json::parse(line.into_owned())?),
         };
         Ok(Self { id, parent_id, timestamp, body })
     }
+}
+
+/// Reads the body of a line that names a member twice. The last one counts, as in the original; the value of one that does not count may
+/// be anything, even a number that no number of ours can hold.
+fn read_once(kind: &str, line: &str) -> Option<Body> {
+    let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(line).ok()?;
+    let outer = serde_json::to_string(&members).ok()?;
+    read_body(kind, &outer).or_else(|| read_body(kind, &serde_json::from_str::<Value>(&outer).ok()?.to_string()))
 }
