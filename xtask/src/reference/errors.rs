@@ -3,7 +3,12 @@
 mod enums;
 mod replies;
 
-use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::Path,
+};
 
 use anyhow::{Context as _, ensure};
 
@@ -57,11 +62,19 @@ const DOORS: &[(&str, &str, &[Source])] = &[
             Source::Enum("protocol/src/gjc/bridge.rs", "Invalid"),
         ],
     ),
-    ("hermes", "`{\"error\": …}` with a status.", &[Source::Replies(&["server/src/hermes", "server/src/web"])]),
+    (
+        "hermes",
+        "`{\"error\": …}` with a status.",
+        &[Source::Replies(&["server/src/hermes", "server/src/web", "server/src/listen"])],
+    ),
     (
         "The interface for programs",
         "A problem document (`application/problem+json`) with a status; these are its `detail`.",
-        &[Source::Replies(&["server/src/api"])],
+        &[
+            Source::Replies(&["server/src/api", "server/src/web", "server/src/listen"]),
+            Source::Enum("core/src/gate/command.rs", "AnswerRefusal"),
+            Source::Enum("server/src/chats.rs", "ChatError"),
+        ],
     ),
 ];
 
@@ -102,14 +115,18 @@ fn rows(crates: &Path, source: &Source) -> anyhow::Result<Vec<Vec<String>>> {
             enums::variants(&read(&crates.join(file))?, name).with_context(|| format!("{name} in {file}"))?
         }
         Source::Replies(folders) => {
-            let mut found = BTreeSet::new();
+            let mut sources = Vec::new();
             for folder in *folders {
                 let folder = crates.join(folder);
                 let beside = folder.with_extension("rs");
                 for path in tidy::rust_files(&folder)?.into_iter().chain([beside]) {
-                    found.extend(replies::of(&read(&path)?));
+                    sources.push(read(&path)?);
                 }
             }
+            let named: BTreeMap<String, String> =
+                sources.iter().flat_map(|source| replies::constants(source)).collect();
+            let found: BTreeSet<(u16, String)> =
+                sources.iter().flat_map(|source| replies::of(source, &named)).collect();
             found.into_iter().map(|(status, text)| vec![status.to_string(), text]).collect()
         }
     };

@@ -46,8 +46,11 @@ pub(super) async fn admit(State(streams): State<Streams>, request: Request, next
         return response;
     }
     let Ok(permit) = Arc::clone(&streams.room).try_acquire_owned() else {
-        let why = format!("The gateway has {} streams open, its limit (rate_limit.max_connections)", streams.most);
-        let mut refused = Problem::new(StatusCode::SERVICE_UNAVAILABLE, why).reply(&path);
+        let mut refused = Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("The gateway has {} streams open, its limit (rate_limit.max_connections)", streams.most),
+        )
+        .reply(&path);
         refused.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(AGAIN));
         return refused;
     };

@@ -46,7 +46,7 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
             None => false,
         };
         if is_agents && guard.effect == Effect::Acts {
-            return refused(&parts, peer::REFUSED);
+            return refused(&parts, StatusCode::FORBIDDEN, peer::REFUSED);
         }
         from = guest.filter(|_| !is_agents).map(|guest| guest.from.ip());
     }
@@ -54,12 +54,14 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
         Ok(caller) => caller,
         Err(_) if guard.who == Who::Anybody => None,
         Err(NotLoggedIn::Wrong) => {
-            let why = "This token is not known here, or it is out of date";
-            return Problem::new(StatusCode::UNAUTHORIZED, why).reply(parts.uri.path());
+            return refused(&parts, StatusCode::UNAUTHORIZED, "This token is not known here, or it is out of date");
         }
         Err(NotLoggedIn::TooOften) => {
-            let why = "Too many wrong tokens or passwords came from this address. Wait a minute, then try again";
-            return Problem::new(StatusCode::TOO_MANY_REQUESTS, why).reply(parts.uri.path());
+            return refused(
+                &parts,
+                StatusCode::TOO_MANY_REQUESTS,
+                "Too many wrong tokens or passwords came from this address. Wait a minute, then try again",
+            );
         }
     };
     if guard.effect == Effect::Acts
@@ -71,10 +73,11 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
         (_, Who::Anybody) => {}
         (None, _) => return unknown(&parts),
         (Some(Caller { via: Via::Token { .. }, .. }), Who::Person) => {
-            return refused(&parts, "This is for people: a token is not enough");
+            return refused(&parts, StatusCode::FORBIDDEN, "This is for people: a token is not enough");
         }
         (Some(Caller { via: Via::Token { scopes }, .. }), Who::Scope(wanted)) if !scopes.contains(&wanted) => {
-            return refused(&parts, &format!("This token does not have the scope {}", wanted.word()));
+            let told = (StatusCode::FORBIDDEN, format!("This token does not have the scope {}", wanted.word()));
+            return refused(&parts, told.0, &told.1);
         }
         (Some(_), Who::Person | Who::Scope(_)) => {}
     }
@@ -91,8 +94,7 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
             None if is_form(&parts.headers) => {
                 let reading = tokio::time::timeout(PATIENCE, to_bytes(body, LARGEST_FORM));
                 let Ok(Ok(bytes)) = reading.await else {
-                    return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "The form is too large, or took too long")
-                        .reply(parts.uri.path());
+                    return refused(&parts, StatusCode::PAYLOAD_TOO_LARGE, "The form is too large, or took too long");
                 };
                 let found = serde_urlencoded::from_bytes::<Vec<(String, String)>>(&bytes).unwrap_or_default();
                 body = Body::from(bytes);
@@ -101,7 +103,7 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
             None => String::new(),
         };
         if !bool::from(subtle::ConstantTimeEq::ct_eq(given.as_bytes(), csrf.as_bytes())) {
-            return refused(&parts, "Session expired - reload the page");
+            return refused(&parts, StatusCode::FORBIDDEN, "Session expired - reload the page");
         }
     }
     // Whoever showed who they are keeps their connection, however many strangers come.
@@ -146,7 +148,7 @@ fn is_foreign(guard: &Guard, parts: &Parts) -> Option<Response> {
     // Of a page of another port of this machine, or of a neighbour of our name, that leaves out where it is from.
     let hides = from.is_none() && text(&parts.headers, "sec-fetch-site") == Some("same-site");
     if is_foreign || hides || text(&parts.headers, "sec-fetch-site") == Some("cross-site") {
-        return Some(refused(parts, CROSS_ORIGIN));
+        return Some(refused(parts, StatusCode::FORBIDDEN, CROSS_ORIGIN));
     }
     None
 }
@@ -164,8 +166,8 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).map(|value| value.to_str().unwrap_or("?"))
 }
 
-fn refused(parts: &Parts, why: &str) -> Response {
-    Problem::new(StatusCode::FORBIDDEN, why).reply(parts.uri.path())
+fn refused(parts: &Parts, status: StatusCode, why: &str) -> Response {
+    Problem::new(status, why).reply(parts.uri.path())
 }
 
 /// Nobody knows who this is: programs are told so, people are asked.
@@ -175,7 +177,7 @@ fn unknown(parts: &Parts) -> Response {
         || path == metrics::PATH
         || text(&parts.headers, "accept").is_some_and(|kind| kind.contains("event-stream"))
     {
-        return Problem::new(StatusCode::UNAUTHORIZED, "Authentication required").reply(path);
+        return refused(parts, StatusCode::UNAUTHORIZED, "Authentication required");
     }
     let wanted = parts.uri.path_and_query().map_or("/", |wanted| wanted.as_str());
     let next = percent_encoding::utf8_percent_encode(wanted, percent_encoding::NON_ALPHANUMERIC);

@@ -39,19 +39,23 @@ pub(super) fn codes(source: &str) -> Vec<Vec<String>> {
 
 /// What an enum is, from the comment above it, without links of its own.
 pub(super) fn about(source: &str, name: &str) -> String {
-    let before = source.split(&format!("pub enum {name} ")).next().unwrap_or_default();
-    let lines: Vec<&str> = before.lines().rev().skip_while(|line| line.starts_with("#[") || line.is_empty()).collect();
+    let before = source.split(&format!("enum {name} ")).next().unwrap_or_default();
+    let is_between =
+        |line: &&str| line.starts_with("#[") || line.is_empty() || line.trim() == "pub" || line.trim() == "pub(crate)";
+    let lines: Vec<&str> = before.lines().rev().skip_while(is_between).collect();
     let told: Vec<&str> = lines.iter().map_while(|line| line.strip_prefix("///")).map(str::trim).collect();
     told.iter().rev().copied().collect::<Vec<_>>().join(" ").replace("[`", "`").replace("`]", "`")
 }
 
 /// Code, text and meaning of each variant of an enum.
 pub(super) fn variants(source: &str, name: &str) -> anyhow::Result<Vec<Vec<String>>> {
-    let body = block(source, &format!("pub enum {name} ")).context("there is no such enum")?;
+    let body = block(source, &format!("enum {name} ")).context("there is no such enum")?;
     let of = block(source, &format!("impl {name} ")).unwrap_or_default();
     let (status, code) = (arms(of, "fn status"), arms(of, "fn code"));
     let told_as = arms(of, "fn body");
-    let is_snake = source[..source.find(&format!("pub enum {name} ")).unwrap_or(0)].ends_with("\"snake_case\")]\n");
+    let is_snake = source[..source.find(&format!("enum {name} ")).unwrap_or(0)]
+        .trim_end_matches("pub ")
+        .ends_with("\"snake_case\")]\n");
     let (mut rows, mut told, mut text) = (Vec::new(), String::new(), String::new());
     let mut depth = 0_usize;
     for line in body.lines().map(str::trim) {

@@ -1,5 +1,7 @@
 //! Reads replies over HTTP that tell of an error: a status and, behind it, the text.
 
+use std::collections::BTreeMap;
+
 use super::enums::blanks;
 
 const STATUSES: [(&str, u16); 14] = [
@@ -19,31 +21,68 @@ const STATUSES: [(&str, u16); 14] = [
     ("INSUFFICIENT_STORAGE", 507),
 ];
 
-/// Status and text of each, tests aside.
-pub(super) fn of(source: &str) -> Vec<(u16, String)> {
+/// The texts of the constants of a source, by name.
+pub(super) fn constants(source: &str) -> BTreeMap<String, String> {
+    let named = |behind: &str| {
+        let (name, value) = behind.split_once(": &str = \"")?;
+        let is_name = name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_');
+        is_name.then(|| Some((name.to_owned(), joined(value.split("\";").next()?))))?
+    };
+    source.split("const ").skip(1).filter_map(named).collect()
+}
+
+/// Status and text of each, tests aside. A text may be one of the `constants`.
+pub(super) fn of(source: &str, constants: &BTreeMap<String, String>) -> Vec<(u16, String)> {
     let source = source.split("#[cfg(test)]").next().unwrap_or(source);
+    let text = |rest: &str| {
+        let rest = rest.trim_start();
+        let rest = rest.strip_prefix("Some(").unwrap_or(rest);
+        let rest = rest.strip_prefix("format!(").unwrap_or(rest).trim_start();
+        let Some(text) = rest.strip_prefix('"') else {
+            let path: String =
+                rest.chars().take_while(|letter| letter.is_alphanumeric() || "_:".contains(*letter)).collect();
+            return constants.get(path.rsplit(':').next().unwrap_or_default()).cloned();
+        };
+        let text = blanks(&joined(text.split('"').next()?));
+        // The kind of a body is no error, and a text that is put together says nothing here.
+        let is_told = text.chars().any(char::is_alphabetic) && (text.contains(' ') || !text.contains('/'));
+        is_told.then_some(text)
+    };
     let told = |behind: &str| {
         let name: String = behind.chars().take_while(|letter| letter.is_ascii_uppercase() || *letter == '_').collect();
         let status = STATUSES.iter().find(|(known, _)| *known == name)?.1;
-        let rest = behind[name.len()..].strip_prefix(',')?.trim_start();
-        let text = rest.strip_prefix("format!(").unwrap_or(rest).trim_start().strip_prefix('"')?;
-        let text = blanks(text.split('"').next()?);
-        // The kind of a body is no error, and a text that is put together says nothing here.
-        let is_told = text.chars().any(char::is_alphabetic) && (text.contains(' ') || !text.contains('/'));
-        is_told.then_some((status, text))
+        let rest = &behind[name.len()..];
+        let rest = rest.strip_prefix(',').or_else(|| rest.strip_prefix(" => Some(").map(|_| &rest[4..]))?;
+        Some((status, text(rest)?))
     };
-    source.split("StatusCode::").skip(1).filter_map(told).collect()
+    let bad = |behind: &str| Some((400, text(behind)?));
+    let named = source.split("StatusCode::").skip(1).filter_map(told);
+    named.chain(source.split("Failure::bad(").skip(1).filter_map(bad)).collect()
+}
+
+/// A text as it is without the line breaks of its source, and without the one that it ends with.
+fn joined(text: &str) -> String {
+    text.trim_end_matches("\\n").split("\\\n").map(str::trim_start).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::of;
+    use super::{constants, of};
 
     #[test]
     fn a_status_and_its_text_are_an_error_and_a_computed_text_is_none() {
         let source = "problem(StatusCode::NOT_FOUND, \"not found\"); Problem::new(StatusCode::BAD_REQUEST,
             format!(\"Invalid choice: {word}\")); refused(StatusCode::CONFLICT, &told); plain(StatusCode::GONE, \"text/plain\"); ok(StatusCode::OK, \"fine\");
             #[cfg(test)] mod tests { StatusCode::GONE, \"never\" }";
-        assert_eq!(of(source), [(404, "not found".to_owned()), (400, "Invalid choice: …".to_owned())]);
+        assert_eq!(of(source, &constants("")), [(404, "not found".to_owned()), (400, "Invalid choice: …".to_owned())]);
+    }
+
+    #[test]
+    fn a_text_may_have_a_name_or_stand_behind_an_arrow_or_be_known_as_bad() {
+        let source = "pub(crate) const LATE: &str = \"too late \\\n        for this\";
+            Failure::new(StatusCode::GONE, peer::LATE); Failure::bad(\"lasts is a number\"); Failure::bad(told);
+            StatusCode::NOT_FOUND => Some(format!(\"nothing at {path}\")), StatusCode::OK => Some(1), refused(StatusCode::GONE, OTHER)";
+        let want = [(410, "too late for this"), (404, "nothing at …"), (400, "lasts is a number")];
+        assert_eq!(of(source, &constants(source)), want.map(|(status, text)| (status, text.to_owned())));
     }
 }
