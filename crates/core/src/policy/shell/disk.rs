@@ -1,13 +1,17 @@
 //! Whole-disk writes and switching the machine off.
 
-use super::{here::Here, options::is_short, roundabout::straight, word::shown};
+use super::{here::Here, options::is_short, roundabout::reached, word::shown};
 use crate::policy::path;
 
 /// Whether `path` leads to a device from where the shell may be.
 pub(super) fn is_device(here: &Here, path: &str) -> bool {
-    let straight = straight(path);
-    let path = straight.as_deref().unwrap_or(path);
-    here.dirs().any(|dir| path::is_device(&path::resolve(dir, path)))
+    here.dirs().flat_map(|dir| reached(here, dir, path)).any(|path| path::is_device(&path))
+}
+
+/// Whether a word, or the value of an option, is the folder in which the devices lie.
+fn is_folder_of_devices(here: &Here, word: &str) -> bool {
+    let folder = word.strip_prefix("-t").or_else(|| word.split_once('=').map(|(_, value)| value)).unwrap_or(word);
+    folder.contains("dev") && here.dirs().flat_map(|dir| reached(here, dir, folder)).any(|folder| folder == "/dev")
 }
 
 /// What `program` would do to a disk or the machine where the shell may be `here`, in words that follow "because it".
@@ -89,8 +93,12 @@ pub(super) fn harm(program: Option<&str>, here: &Here, arguments: &[&str]) -> Op
             };
             return joined.or_else(alone).filter(|_| !reads).map(writes_to);
         }
-        "sed" if arguments.iter().any(|word| word.starts_with("-i") || word.starts_with("--in-p")) => {
+        "sed" if arguments.iter().any(|word| is_short(word, "i") || word.starts_with("--in-p")) => {
             return arguments.iter().filter(|word| word.contains('/')).find(device).map(|device| writes_to(device));
+        }
+        // What goes into the folder of devices takes their names.
+        "cp" | "mv" | "install" | "ln" if arguments.iter().any(|word| is_folder_of_devices(here, word)) => {
+            "writes over devices".to_owned()
         }
         "shred" | "tee" | "truncate" | "cp" | "mv" | "install" | "ln" | "sponge" | "scrub" | "ddrescue" => {
             let mut operands = arguments.iter().filter(|word| !word.starts_with('-'));

@@ -25,9 +25,17 @@ pub(super) fn starts(arguments: &[Word]) -> Vec<&str> {
     if starts.is_empty() { vec!["."] } else { starts }
 }
 
-/// Whether what a `find` runs begins in the folder of what was found.
-pub(super) fn goes_there(argv: &[Word]) -> bool {
-    argv.iter().any(|word| matches!(word.value.as_str(), "-execdir" | "-okdir"))
+/// The folders in which what a `find` runs may begin, besides the one that it was started in: those of what was found.
+pub(super) fn goes_to(argv: &[Word]) -> Vec<String> {
+    if !argv.iter().any(|word| matches!(word.value.as_str(), "-execdir" | "-okdir")) {
+        return Vec::new();
+    }
+    // The start is found as well, in the folder that its name tells.
+    let around = |start: &str| match start.trim_end_matches('/').rsplit_once('/') {
+        Some((folder, _)) => format!("{folder}/"),
+        None => ".".to_owned(),
+    };
+    starts(&argv[1..]).iter().flat_map(|start| [(*start).to_owned(), around(start)]).collect()
 }
 
 /// Where the options end that stand before everything else.
@@ -83,7 +91,11 @@ pub(super) fn runs(argv: &[Word]) -> Runs {
     let starts = starts(arguments);
     let found: Vec<String> = match starts.len() * execs.len() > MOST_PAIRS {
         true => vec![UNKNOWN.to_string()],
-        false => starts.iter().map(|start| format!("{}/{GLOB}", start.trim_end_matches('/'))).collect(),
+        // What lies there, and the start itself.
+        false => starts
+            .iter()
+            .flat_map(|start| [format!("{}/{GLOB}", start.trim_end_matches('/')), (*start).to_owned()])
+            .collect(),
     };
     for exec in execs.iter().filter(|exec| exec.from < exec.end) {
         for found in &found {

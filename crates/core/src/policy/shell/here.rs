@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::word::{GLOB, UNKNOWN};
-use crate::policy::path;
+use super::{
+    roundabout::reached,
+    word::{GLOB, UNKNOWN},
+};
 
 /// The most folders that are kept.
 const MOST_FOLDERS: usize = 16;
@@ -50,7 +52,7 @@ impl Here {
     pub(super) fn go(&mut self, to: Option<&str>) {
         match to.filter(|to| !to.contains([UNKNOWN, GLOB]) && *to != "-") {
             Some(to) => {
-                for reached in self.dirs.iter().map(|dir| path::resolve(dir, to)).collect::<Vec<_>>() {
+                for reached in self.dirs.iter().flat_map(|dir| reached(self, dir, to)).collect::<Vec<_>>() {
                     match self.dirs.len() < MOST_FOLDERS {
                         true => drop(self.dirs.insert(reached)),
                         false => self.unknown |= !self.dirs.contains(&reached),

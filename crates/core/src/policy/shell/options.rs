@@ -35,6 +35,7 @@ const ANYWHERE: [&str; 15] = [
 
 /// True if `program` is told to run or write something else by one of `arguments`, in any spelling, or may be.
 pub(super) fn run_something(program: &str, arguments: &[Word]) -> bool {
+    let program = known_as(program);
     let before = &arguments[..end(program, arguments)];
     let options = || before.iter().flat_map(Word::texts);
     let texts = || arguments.iter().flat_map(Word::texts);
@@ -78,6 +79,35 @@ pub(super) fn run_something(program: &str, arguments: &[Word]) -> bool {
             operands::computes(program, arguments)
         }
         _ => false,
+    }
+}
+
+/// The name under which a program is known that goes by others too: compilers with their versions, and for other machines.
+fn known_as(program: &str) -> &str {
+    let name = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let name = name.strip_suffix('-').unwrap_or(program);
+    let is_known =
+        |known: &&&str| name == **known || name.strip_suffix(**known).is_some_and(|rest| rest.ends_with('-'));
+    const TOOLS: [&str; 15] = [
+        "g++",
+        "gcc",
+        "cc",
+        "c++",
+        "clang",
+        "clang++",
+        "gcc-ar",
+        "gcc-nm",
+        "gcc-ranlib",
+        "ld",
+        "ar",
+        "nm",
+        "as",
+        "strip",
+        "objcopy",
+    ];
+    match name {
+        "c89" | "c99" | "cpp" | "gfortran" | "gnat" | "gdc" => "gcc",
+        _ => TOOLS.iter().find(is_known).copied().unwrap_or(program),
     }
 }
 
@@ -244,6 +274,15 @@ mod tests {
             "read a[1]",
             "cargo build --config=build.rustc-wrapper",
             "go test -exec evil",
+            "gcc-12 -wrapper evil x.c",
+            "x86_64-linux-gnu-gcc-13 -fplugin=evil x.c",
+            "clang++-17 -B evil x.cc",
+            "c99 -wrapper evil x.c",
+            "cpp -fplugin=evil x.c",
+            "gcc -Wp,-fplugin=evil x.c",
+            "x86_64-linux-gnu-ld -plugin evil x.o",
+            "sqlite3 x.db select.EDIT.(x)",
+            "sqlite3 x.db fsdir",
             "sort $X",
             "tar cf o.tar *",
             "git ${X:--p} log",
@@ -278,6 +317,9 @@ mod tests {
             "cargo test --all",
             "export A=b",
             "split -l 10 x",
+            "gcc-12 -O2 -o x x.c",
+            "g++ -std=c++20 -Wall x.cc",
+            "sqlite3 x.db select.credit",
             "echo --exec",
         ] {
             assert!(!runs(line), "{line}");

@@ -1,8 +1,11 @@
 //! The gateway's own files: which words of a command lead there.
 
+mod addresses;
 mod counted;
 mod replaced;
 mod whole;
+
+use std::collections::BTreeSet;
 
 use super::{
     carried,
@@ -40,14 +43,14 @@ pub(super) fn note_written(line: &mut Line, place: &Place, here: &Here, argv: &[
         Some(Found::Alike(path)) => line.note_opaque(format!("a path that {}", may_change(&path))),
         None => {}
     }
-    if let Some(path) = replaced::replaced(place, here, argv) {
+    if let Some(path) = replaced::replaced(place, here, argv, line.carries) {
         line.note_floor(may_change(&path));
     }
 }
 
 /// Notes what the arguments of any command, or assignments, would give away.
 pub(super) fn note_read(line: &mut Line, place: &Place, here: &Here, words: &[Word]) {
-    note_from_root(line, place, words);
+    note_open(line, place, here, words);
     match find(place, &counted::from(here, words), &place.unreadable, words) {
         Some(Found::Surely(path)) => line.note_unreadable(path),
         Some(Found::Begun(path)) => line.note_floor(may_read(&path)),
@@ -73,7 +76,13 @@ pub(super) fn note_carried(line: &mut Line, place: &Place, here: &Here, words: &
         }
         Some(Found::Above(_) | Found::Namesake(_) | Found::Alike(_)) | None => None,
     };
-    if let Some(path) = leads(&place.protected).or_else(|| leads(&place.unreadable)) {
+    // Put behind another folder it leads there from that one.
+    let climbs = |root: &&String| {
+        let is_named = |text: &String| parts(text).last().is_some_and(|name| root.rsplit('/').next() == Some(name));
+        texts.iter().any(|text| text.contains("..") && is_named(text))
+    };
+    let climbing = || place.protected.iter().chain(&place.unreadable).find(climbs).cloned();
+    if let Some(path) = leads(&place.protected).or_else(|| leads(&place.unreadable)).or_else(climbing) {
         line.note_opaque(format!("a word that another command may take for {path}, which belongs to the gateway"));
     }
 }
@@ -98,14 +107,27 @@ pub(super) fn note_said(line: &mut Line, place: &Place, here: &Here, words: &[Wo
     }
 }
 
-/// Notes paths from the root of which nothing else is known, where words of the line may be what is behind it.
-fn note_from_root(line: &mut Line, place: &Place, words: &[Word]) {
-    let is_open = |text: &str| {
-        text.strip_prefix('/').is_some_and(|rest| rest.trim_start_matches(['/', '.']).starts_with(UNKNOWN))
-    };
+/// Notes paths of which only a beginning is known that leads out of the working folder, where words of the line may be what is behind it.
+fn note_open(line: &mut Line, place: &Place, here: &Here, words: &[Word]) {
     let has_roots = !place.protected.is_empty() || !place.unreadable.is_empty();
-    if line.carries && has_roots && words.iter().any(|word| is_open(&word.value)) {
-        line.note_opaque("a path from the root that is only known when the line runs");
+    if !line.carries || !has_roots {
+        return;
+    }
+    let leads_out = |text: &str| {
+        let Some((known, _)) = text.split_once(UNKNOWN) else { return false };
+        let cut = known.rfind('/').map_or(0, |at| at + 1);
+        // Behind dots a slash may follow.
+        let is_dots = matches!(&known[cut..], "." | "..");
+        let folder = if is_dots { known } else { &known[..cut] };
+        let is_above = |dir: &str| {
+            path::is_within(&path::resolve(dir, folder), &place.cwd) && path::resolve(dir, folder) != place.cwd
+        };
+        // What begins with a slash and goes on is a pattern or an address as often as a path.
+        let is_path = folder != "/" || known[cut..].is_empty();
+        is_dots || !folder.is_empty() && is_path && here.dirs().any(is_above)
+    };
+    if words.iter().flat_map(whole).any(leads_out) {
+        line.note_opaque("a path out of the working folder that is only known when the line runs");
     }
 }
 
@@ -114,8 +136,10 @@ pub(super) fn note_whole(line: &mut Line, place: &Place, here: &Here, argv: &[Wo
     let here = counted::from(here, argv);
     let longer = match find(place, &here, &place.protected, &whole::lengthened(argv)) {
         Some(Found::Surely(path) | Found::Begun(path)) => Some(path),
-        Some(Found::Above(path)) => Some(path).filter(|path| !path::is_within(&place.cwd, path)),
-        Some(Found::Namesake(_) | Found::Alike(_)) | None => None,
+        Some(Found::Above(path) | Found::Namesake(path)) => {
+            Some(path).filter(|path| !path::is_within(&place.cwd, path))
+        }
+        Some(Found::Alike(_)) | None => None,
     };
     if let Some(path) = longer.or_else(|| whole::met(place, &here, argv, line.carries)) {
         line.note_opaque(format!("a command over a folder that holds {path}, which belongs to the gateway"));
@@ -177,7 +201,14 @@ fn find(place: &Place, here: &Here, roots: &[String], words: &[Word]) -> Option<
     if roots.is_empty() {
         return None;
     }
-    find_in(place, here, roots, words.iter().flat_map(|word| whole(word).flat_map(pieces)))
+    let addressed: Vec<String> = words.iter().flat_map(whole).filter_map(addresses::path).collect();
+    // An address is a path even where nothing is known of it.
+    let is_any = |path: &String| path.trim_start_matches('/').starts_with(UNKNOWN);
+    let any = addressed.iter().any(is_any).then(|| Found::Above(roots[0].clone()));
+    let addressed = addressed.iter().map(String::as_str);
+    let found =
+        find_in(place, here, roots, words.iter().flat_map(|word| whole(word).flat_map(pieces)).chain(addressed));
+    found.max(any)
 }
 
 fn find_in<'a>(place: &Place, here: &Here, roots: &[String], texts: impl Iterator<Item = &'a str>) -> Option<Found> {
@@ -217,8 +248,9 @@ fn found(place: &Place, here: &Here, roots: &[String], text: &str) -> Option<Fou
     // The shell expands `~` behind an equals sign too.
     let at_home = text.strip_prefix("~/").zip(place.home.as_ref()).map(|(rest, home)| format!("{home}/{rest}"));
     let text = at_home.as_deref().unwrap_or(text);
-    if let Some(text) = straight(text) {
-        return found(place, here, roots, &text);
+    let ways: BTreeSet<String> = here.dirs().filter_map(|dir| straight(here, dir, text)).collect();
+    if !ways.is_empty() {
+        return ways.iter().filter_map(|way| found(place, here, roots, way)).max();
     }
     let cut = text.split_once(UNKNOWN);
     // Where nothing is known of a variable, it may hold nothing.
@@ -273,9 +305,16 @@ fn begins(dir: &str, known: &str, root: &str, here: &Here) -> Option<Found> {
     if matches_into(&folder, root, here) {
         return Some(Found::Surely(root.to_owned()));
     }
-    let mut wanted = parts(root);
-    let is_above = parts(&folder).all(|part| wanted.next().is_some_and(|wanted| matches_part(part, wanted, here)));
-    let next = wanted.next().filter(|_| is_above)?;
+    let next_below = |folder: &str| {
+        let mut wanted = parts(root);
+        let is_above = parts(folder).all(|part| wanted.next().is_some_and(|wanted| matches_part(part, wanted, here)));
+        wanted.next().filter(|_| is_above)
+    };
+    // Behind dots a slash may follow.
+    if begun == ".." && next_below(&path::resolve(&folder, begun)).is_some() {
+        return Some(Found::Above(root.to_owned()));
+    }
+    let next = next_below(&folder)?;
     match begun {
         // What begins with a slash and is not known behind it is a pattern or an address as often as a path.
         "" if folder == "/" => None,
@@ -294,7 +333,8 @@ fn parts(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !part.is_empty())
 }
 
-fn matches_part(part: &str, wanted: &str, here: &Here) -> bool {
+/// Whether a part of a path, perhaps with wildcards, may be `wanted`.
+pub(super) fn matches_part(part: &str, wanted: &str, here: &Here) -> bool {
     let Some(first) = part.find(GLOB) else { return part == wanted };
     if first == 0 && wanted.starts_with('.') && !here.matches_hidden() || !wanted.starts_with(&part[..first]) {
         return false;

@@ -59,11 +59,12 @@ pub(super) fn rustc(words: &[Word]) -> bool {
     joined || behind
 }
 
-/// Whether a compiler's word hands the linker more than it links.
+/// Whether a compiler's word hands the linker more than it links, or another of its programs what that one alone knows.
 pub(super) fn links_with_more(text: &str) -> bool {
     let plugs =
         |part: &str| part.starts_with('@') || part.trim_start_matches('-').starts_with("pl") && part.starts_with('-');
     text.strip_prefix("-Wl,").is_some_and(|rest| rest.split(',').any(plugs))
+        || ["-Wp,", "-Wa,"].iter().any(|hands_on| text.starts_with(hands_on))
 }
 
 /// How many operands a program has whose second one is written; none of its options' values among them.
@@ -98,7 +99,7 @@ pub(super) fn leaves_database(text: &str) -> bool {
 /// Whether a word of `sqlite3` may run a program, or read or write another file.
 pub(in crate::policy::shell) fn sqlite(text: &str) -> bool {
     const TELLS: &str = ".tables .schema .dump .headers .mode .indexes .databases .width .stats .timer .fullschema";
-    const CALLS: [&str; 5] = ["load_extension", "writefile", "readfile", "edit(", "tokenizer"];
+    const CALLS: [&str; 7] = ["load_extension", "writefile", "readfile", "tokenizer", "fsdir", "zipfile", "sqlar"];
     let does = |line: &str| {
         let command = line.split_ascii_whitespace().next().unwrap_or_default();
         command.starts_with('.')
@@ -111,6 +112,7 @@ pub(in crate::policy::shell) fn sqlite(text: &str) -> bool {
     is_option
         || text.lines().any(does)
         || CALLS.iter().any(|call| lower.contains(call))
+        || lower.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|name| name == "edit")
         || lower.contains("attach")
         || lower.contains("vacuum") && lower.contains("into")
 }

@@ -9,7 +9,8 @@ use crate::policy::{
         here::Here,
         line::Place,
         programs::base_name,
-        word::{UNKNOWN, Word},
+        roundabout::reached,
+        word::{GLOB, UNKNOWN, Word},
     },
 };
 
@@ -17,7 +18,9 @@ use crate::policy::{
 const PROGRAMS: [&str; 6] = ["cp", "mv", "rsync", "install", "ln", "scp"];
 
 /// The path of the gateway that a copy or a move of whole folders may write over.
-pub(super) fn replaced(place: &Place, here: &Here, argv: &[Word]) -> Option<String> {
+///
+/// Where the line `carries` words from one command to another, a folder that is only known when it runs may be any.
+pub(super) fn replaced(place: &Place, here: &Here, argv: &[Word], carries: bool) -> Option<String> {
     let (program, arguments) = argv.split_first()?;
     if !PROGRAMS.contains(&base_name(&program.value)) {
         return None;
@@ -28,23 +31,33 @@ pub(super) fn replaced(place: &Place, here: &Here, argv: &[Word]) -> Option<Stri
         arguments.iter().map(one).collect()
     };
     let mut ways = std::iter::once(None).chain((0..most).map(Some)).map(tried);
-    ways.find_map(|words| of_words(place, here, base_name(&program.value), &words))
+    ways.find_map(|words| of_words(place, here, base_name(&program.value), &words, carries))
 }
 
-fn of_words(place: &Place, here: &Here, program: &str, words: &[String]) -> Option<String> {
+fn of_words(place: &Place, here: &Here, program: &str, words: &[String], carries: bool) -> Option<String> {
     let given = Given::read(words, program);
     let takes_folders = match program {
         "cp" | "rsync" => given.is_recursive || given.keeps_paths,
         "mv" => true,
         _ => false,
     };
+    let is_open = |into: &str| into.contains(UNKNOWN) || into.contains(GLOB);
+    if carries && given.into.is_none_or(is_open) {
+        let own = |root: &&String| root.rsplit('/').next().unwrap_or_default().to_owned();
+        let is_named =
+            |source: &&&str, root: &&String| name(source).is_some_and(|name| matches_part(name, &own(root), here));
+        let mut roots =
+            place.protected.iter().filter(|root| given.sources.iter().any(|source| is_named(&source, root)));
+        if let Some(root) = roots.next() {
+            return Some(root.clone());
+        }
+    }
     // What is linked alone gets its name where the shell is.
     let into = given.into.or_else(|| (program == "ln" && given.sources.len() == 1).then_some("."))?;
     let at_home =
         into.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')).zip(place.home.as_ref());
     let into = at_home.map_or_else(|| into.to_owned(), |(rest, home)| format!("{home}{rest}"));
-    let of_dir = |dir: &str| {
-        let into = path::resolve(dir, &into);
+    let of_folder = |into: String| {
         let holds_only = |source: &str| given.is_onto || (program == "rsync" && source.ends_with('/'));
         let mut written = given.sources.iter().map(|source| match name(source).filter(|_| !holds_only(source)) {
             Some(_) if given.keeps_paths => path::resolve(&into, source.trim_start_matches('/')),
@@ -68,7 +81,7 @@ fn of_words(place: &Place, here: &Here, program: &str, words: &[String]) -> Opti
         }
         written.find_map(|target| place.protected.iter().find(|root| meets(&target, root)).cloned())
     };
-    here.dirs().find_map(of_dir)
+    here.dirs().flat_map(|dir| reached(here, dir, &into)).find_map(of_folder)
 }
 
 struct Given<'a> {

@@ -17,6 +17,7 @@ fn judged(command: &str) -> Line {
 
 #[test]
 fn no_roundabout_way_to_the_gateways_files_is_covered() {
+    let mut covered = Vec::new();
     for command in [
         // A folder above, and the source's own name.
         "cp permissions.yaml ../../..",
@@ -92,6 +93,65 @@ fn no_roundabout_way_to_the_gateways_files_is_covered() {
         "cat /proc/$$/cwd/../../../config.yaml",
         "cat /proc/self/root/g/config.yaml",
         "cat /dev/fd/9/config.yaml",
+        "cat /usr/../proc/self/cwd/../../../config.yaml",
+        "cat < /usr/../proc/self/cwd/../../../config.yaml",
+        "cat /pro[c]/self/cwd/../../../config.yaml",
+        "cat /proc/self/c[w]d/../../../config.yaml",
+        "cat ../../../../../../proc/self/cwd/../../../config.yaml",
+        "cd -P /proc/self/cwd/../../..; cat config.yaml",
+        "cd -P /proc/self/cwd/..; cd ../..; cat config.yaml",
+        "cd /proc/self; cat cwd/../../../config.yaml",
+        "cp -t /proc/self/cwd/../../.. permissions.yaml",
+        "cp permissions.yaml /proc/self/cwd/../../..",
+        "cp -r /proc/self/cwd/../../.. x",
+        "rm -rf /proc/self/cwd/../../..",
+        // Programs that show whole trees.
+        "grep -r key ../../..",
+        "grep key -r ../../../../g",
+        "grep -rh key ../../.. --include=config.yaml",
+        "grep -d recurse key ../../..",
+        "grep -drecurse key ../../../",
+        "grep --directories=recurse key ../../..",
+        "grep --recursive key ../../..",
+        "cd ../../..; grep -r key",
+        "grep -re key /",
+        "grep -r key /",
+        "rg key ../../..",
+        "rg key /",
+        "diff -rN ../../.. .",
+        "diff --recursive --new-file ../../.. .",
+        "git diff --no-index . ../../..",
+        "tar czf x.tgz /",
+        "chmod -R a+r ../../..",
+        // Names that find makes.
+        "find ../../../data -maxdepth 0 -execdir cat config.yaml ;",
+        "find . -maxdepth 0 -exec cat {}/../../../config.yaml \\;",
+        "find . -maxdepth 0 -exec cp permissions.yaml {}/../../.. \\;",
+        "find . -maxdepth 0 -exec cp evil.yaml {}/../../../permissions.yaml \\;",
+        "find ../../.. -maxdepth 1 -type f -exec cat {} +",
+        "find ../../.. -maxdepth 1 -type f | xargs cat",
+        // Put together of what is read and of the line's own text.
+        "read -r x <<< /../../config.yaml; cat \"..$x\"",
+        "read -r x <<< /../../permissions.yaml; cp evil.yaml \"..$x\"",
+        "echo ../../.. | xargs cp permissions.yaml",
+        "echo ../.. | xargs -I{} cp permissions.yaml {}/..",
+        "read -r a <<< ../..; cat \"$a/../config.yaml\"",
+        "read -r a <<< '../../..'; cp permissions.yaml \"$a\"",
+        // Other names.
+        "ln -s ../../.. l; cat l/config.yaml",
+        "ln -s ../.. l; cat l/../config.yaml",
+        "ln -s / l; cat l\"$PWD\"/../../../config.yaml",
+        "cp x.gz ../../../permissions.yaml.gz; gunzip -f ../../../permissions.yaml.gz",
+        "gzip -d ../../../permissions.yaml.gz",
+        "curl file://localhost/g/config.yaml",
+        "curl \"FILE://127.0.0.1$PWD/../../../config.yaml\"",
+        "curl file:///g/c%6fnfig.yaml",
+        "curl 'file:///g/{config}.yaml'",
+        "curl 'file:///{g,h}/config.yaml'",
+        "curl \"file://$PWD/{../../../config.yaml}\"",
+        "curl 'file:///x/{../..}/y' -o '#1/permissions.yaml'",
+        "curl 'http://h/{..}/x' -o '#1/../../permissions.yaml'",
+        "curl -T x file:///g/permissions%2eyaml",
         "cd $X; cat *",
         "cd \"$OLDPWD\"; cat *",
         "read -r x <<< ../../..; cd \"$x\"; cat *",
@@ -99,12 +159,14 @@ fn no_roundabout_way_to_the_gateways_files_is_covered() {
         let line = judged(command);
         let is_held =
             line.opaque.is_some() || line.floor.is_some() || line.protected.is_some() || line.unreadable.is_some();
-        assert!(is_held, "{command}");
+        covered.extend((!is_held).then_some(command));
     }
+    assert!(covered.is_empty(), "{covered:#?}");
 }
 
 #[test]
 fn everyday_work_in_the_folder_is_left_alone() {
+    let mut wrong = Vec::new();
     for command in [
         "cp a b/",
         "cp permissions.yaml b/",
@@ -120,6 +182,9 @@ fn everyday_work_in_the_folder_is_left_alone() {
         "git -C ../other add -A",
         "ls ../../..",
         "cat \"$x/config.yaml.example\"",
+        "while read -r f; do cat \"src/$f\"; done < names",
+        "ls | xargs -I{} cp {} out/",
+        "echo ../README.md | xargs cat",
         "grep -rn \"/$name\" src",
         "while read -r f; do cat \"$f\"; done < names",
         "echo a b | xargs -n1 cat",
@@ -135,9 +200,28 @@ fn everyday_work_in_the_folder_is_left_alone() {
         "git -C ../../.. status",
         "sed -i.bak s/a/b/ x",
         "split -l 10 x out/part-",
+        "grep -rn key .",
+        "grep -rn '..' src",
+        "rg -n '/' src",
+        "rg key",
+        "diff -r a b",
+        "diff -ru ../other .",
+        "ln -s ../other/lib lib",
+        "ln -s a b",
+        "chmod -R u+w out",
+        "gunzip x.gz",
+        "find . -name '*.rs' -exec grep -n x {} +",
+        "find .. -maxdepth 1 -name x",
+        "cat \"..$x\" | head",
+        "curl https://h/{a,b}",
+        "sqlite3 x.db 'select credit from t'",
+        "gcc-12 -O2 -o x x.c",
     ] {
         let line = judged(command);
         let held = [&line.opaque, &line.floor, &line.protected, &line.unreadable];
-        assert!(held.iter().all(|why| why.is_none()), "{command}: {held:?}");
+        if held.iter().any(|why| why.is_some()) {
+            wrong.push(format!("{command}: {held:?}"));
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

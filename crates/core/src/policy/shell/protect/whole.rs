@@ -11,12 +11,35 @@ use crate::policy::{
         here::Here,
         line::Place,
         programs::base_name,
+        roundabout::reached,
         word::{GLOB, UNKNOWN, Word},
     },
 };
 
 /// Programs that name what lies in a folder, for another command of the line to use.
 const LISTERS: [&str; 9] = ["find", "fd", "fdfind", "ls", "tree", "du", "rg", "grep", "dir"];
+
+/// Programs that show what matches a pattern.
+const SEARCHERS: [&str; 10] = ["grep", "egrep", "fgrep", "zgrep", "rgrep", "rg", "ag", "ack", "ug", "ugrep"];
+
+/// Programs that put what they unpack where the packed file lies.
+const UNPACKERS: [&str; 15] = [
+    "gunzip",
+    "gzip",
+    "bunzip2",
+    "bzip2",
+    "unxz",
+    "xz",
+    "unlzma",
+    "lzma",
+    "unzstd",
+    "zstd",
+    "unlz4",
+    "lz4",
+    "uncompress",
+    "lzip",
+    "pigz",
+];
 
 /// How a command treats the folders among its words.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,6 +48,8 @@ enum Takes {
     Trees,
     /// Only a file that lies right in it counts: names that come from elsewhere are put there.
     Names,
+    /// Makes other names for them, behind which a path leads from there on: above the working folder too.
+    Links,
 }
 
 /// The path of the gateway that `argv` may take away or write over, without naming it.
@@ -32,18 +57,37 @@ pub(super) fn met(place: &Place, here: &Here, argv: &[Word], carries: bool) -> O
     let (program, arguments) = argv.split_first()?;
     let takes = takes(base_name(program.as_literal()?), arguments)
         .or_else(|| (carries && LISTERS.contains(&base_name(&program.value))).then_some(Takes::Trees))?;
-    let folders = arguments.iter().flat_map(whole).flat_map(pieces).filter(|piece| !piece.contains([UNKNOWN, GLOB]));
-    let named = folders.flat_map(|folder| here.dirs().map(move |dir| path::resolve(dir, folder)));
+    let arguments = without_pattern(base_name(&program.value), arguments);
+    let texts = || arguments.iter().flat_map(whole).filter(|text| !text.contains([UNKNOWN, GLOB]));
+    let lead = |text: &str| here.dirs().flat_map(|dir| reached(here, dir, text)).collect::<Vec<_>>();
+    // A slash among other letters is seldom the root.
+    let in_words = texts().flat_map(pieces).flat_map(lead).filter(|folder| folder != "/");
+    let roots_of_all =
+        texts().filter(|text| text.starts_with(['/', '.'])).flat_map(lead).filter(|folder| folder == "/");
     let gone_to = here.dirs().filter(|dir| *dir != place.cwd).map(str::to_owned);
     let holds = |folder: &str, root: &String| {
         let is_there = match takes {
             Takes::Trees => path::is_within(folder, root),
             Takes::Names => root.rsplit_once('/').is_some_and(|(parent, _)| parent == folder),
+            Takes::Links => path::is_within(folder, root) || path::is_within(folder, &place.cwd) && folder != place.cwd,
         };
-        is_there && !path::is_within(&place.cwd, root) && folder != "/"
+        is_there && !path::is_within(&place.cwd, root)
     };
     let roots = || place.protected.iter().chain(&place.unreadable);
-    named.chain(gone_to).find_map(|folder| roots().find(|root| holds(&folder, root)).cloned())
+    in_words.chain(roots_of_all).chain(gone_to).find_map(|folder| roots().find(|root| holds(&folder, root)).cloned())
+}
+
+/// `arguments` without the pattern of a program that looks for one, which is no path.
+fn without_pattern(program: &str, arguments: &[Word]) -> Vec<Word> {
+    let is_elsewhere = |word: &Word| {
+        let says = |text: &str| ["--reg", "--fi"].iter().any(|option| text.starts_with(option));
+        let in_group = |text: &str| text.starts_with('-') && !text.starts_with("--") && text.contains(['e', 'f']);
+        word.texts().any(|text| says(text) || in_group(text))
+    };
+    let looks = SEARCHERS.contains(&program) && !arguments.iter().any(is_elsewhere);
+    let pattern = arguments.iter().position(|word| looks && !word.value.starts_with('-'));
+    let kept = arguments.iter().enumerate().filter(|(at, _)| Some(*at) != pattern);
+    kept.map(|(_, word)| word.clone()).collect()
 }
 
 /// What `argv` writes under longer names than it says, or others: pieces that are counted, suffixes, what an address says.
@@ -60,6 +104,11 @@ pub(super) fn lengthened(argv: &[Word]) -> Vec<Word> {
     match program.as_literal().map(base_name) {
         Some("split" | "csplit") => texts.map(longer).collect(),
         Some("cp" | "mv" | "ln" | "install") if has_suffix() => texts.map(longer).collect(),
+        // What it makes of a file has its name without the ending.
+        Some(program) if UNPACKERS.contains(&program) => {
+            let shorter = |text: &str| text.rsplit_once('.').map(|(name, _)| Word::said(name));
+            texts.filter_map(shorter).collect()
+        }
         Some("curl") => {
             let numbers = ('1'..='9').map(|digit| format!("#{digit}"));
             let open =
@@ -82,6 +131,20 @@ fn takes(program: &str, arguments: &[Word]) -> Option<Takes> {
             Some(Takes::Trees)
         }
         "git" if !only_looks(arguments) => Some(Takes::Trees),
+        // What they find there they show.
+        "git" if begins("--no-index") => Some(Takes::Trees),
+        "grep" | "egrep" | "fgrep" | "zgrep" | "ugrep"
+            if letter('r') || letter('R') || letter('d') || begins("--r") || begins("--d") =>
+        {
+            Some(Takes::Trees)
+        }
+        _ if SEARCHERS.contains(&program) && !program.ends_with("grep") || program == "rgrep" => Some(Takes::Trees),
+        "diff" | "colordiff" if letter('r') || letter('N') || begins("--r") || begins("--n") => Some(Takes::Trees),
+        "zip" if letter('r') || letter('R') || letter('@') || begins("--r") => Some(Takes::Trees),
+        "chmod" | "chown" | "chgrp" | "setfacl" | "chattr" if letter('R') || begins("--r") => Some(Takes::Trees),
+        // Behind the name that it makes no path can be followed any more.
+        "ln" if letter('s') || begins("--s") => Some(Takes::Links),
+        "mount" | "bindfs" => Some(Takes::Trees),
         "cp" | "scp" if letter('r') || letter('R') || letter('a') || begins("--r") || begins("--a") => {
             Some(Takes::Trees)
         }
@@ -93,7 +156,8 @@ fn takes(program: &str, arguments: &[Word]) -> Option<Takes> {
 
 /// Whether git is asked what there is, and neither takes nor puts files.
 fn only_looks(arguments: &[Word]) -> bool {
-    const LOOKS: &str = "status log diff rev-parse ls-files blame describe branch remote tag config";
+    const LOOKS: &str = "status log diff show shortlog rev-parse rev-list ls-files ls-tree cat-file merge-base blame describe branch remote tag \
+        config fetch";
     let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
     let looks =
         |at: &usize| values.get(*at).is_some_and(|word| LOOKS.split_ascii_whitespace().any(|known| known == *word));

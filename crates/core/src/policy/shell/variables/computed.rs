@@ -15,7 +15,7 @@ const LONGEST_TO_REPLACE: usize = 64;
 
 /// What `operator`, as it stands behind a name in braces, may make of `values`. None if that cannot be told.
 pub(super) fn computed(operator: &str, values: &[String]) -> Option<Vec<String>> {
-    if values.iter().any(|value| value.len() > LONGEST) {
+    if values.is_empty() || values.iter().any(|value| value.len() > LONGEST) {
         return None;
     }
     let of_each = |make: &dyn Fn(&str) -> Vec<String>| values.iter().flat_map(|value| make(value)).collect();

@@ -124,9 +124,7 @@ impl Walk<'_> {
             }
             Runs::Beside(inner) => {
                 let here = self.here.clone();
-                if find::goes_there(argv) {
-                    find::starts(&argv[1..]).iter().for_each(|start| self.here.go(Some(start)));
-                }
+                find::goes_to(argv).iter().for_each(|folder| self.here.go(Some(folder)));
                 for inner in &inner {
                     self.invoke(assignments, inner, cover, wrapped + 1);
                 }
