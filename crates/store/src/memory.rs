@@ -130,6 +130,11 @@ impl MemoryLog {
         self.storage().set_disk(disk);
     }
 
+    /// In what state the pretended disk is now.
+    pub fn disk(&self) -> Disk {
+        self.storage().disk()
+    }
+
     /// Ready once a crash happened to this handle.
     pub async fn crashed(&self) {
         let mut life = self.life.subscribe();

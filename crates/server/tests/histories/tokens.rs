@@ -55,9 +55,13 @@ fn who_showed_the_token_before_is_cut_off_also_where_it_is_not_known_whether_the
             log.fail_after(0, Fault::Breaks(became));
             let set = json!({ "path": "auth.token", "value": NEXT });
             setter.send(json!({ "type": "req", "id": "set", "method": "config.set", "params": set }));
-            for _ in 0..100 {
-                settle().await;
-            }
+            // Who asks is looked at first, on another thread.
+            let is_broken = async {
+                while log.disk() != Disk::Broken {
+                    settle().await;
+                }
+            };
+            patient(is_broken).await.unwrap();
             // Nobody is told anything until the disk works, or it takes too long.
             assert_eq!(heard.lock().unwrap().len(), 1);
             assert!(bystander.is_open());

@@ -52,6 +52,10 @@ impl Storage {
         self.faults[appends] = Some(fault);
     }
 
+    pub(super) const fn disk(&self) -> Disk {
+        self.disk
+    }
+
     pub(super) fn set_disk(&mut self, disk: Disk) {
         self.disk = disk;
     }

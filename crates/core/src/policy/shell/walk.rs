@@ -26,7 +26,7 @@ const MOST_COMMANDS: usize = 4_000;
 
 /// The most that is judged of one line, in bytes: of its texts, and of its commands with what their words may be. Wrappers in wrappers
 /// may hand on as much as they like.
-const MOST_JUDGED: usize = 2 << 20;
+const MOST_JUDGED: usize = 1 << 20;
 
 /// The most words that braces may make in one line.
 const MOST_MADE: usize = 4_000;

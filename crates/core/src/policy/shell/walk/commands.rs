@@ -81,7 +81,7 @@ impl Walk<'_> {
         let most = argv.iter().map(|word| word.perhaps.len()).max().unwrap_or(0) + 1;
         let bytes: usize = assignments.iter().chain(argv).map(|word| word.raw.len() + word.value.len() + 64).sum();
         // Each folder that the shell may be in is looked at for each of them.
-        let folders = 1 + self.here.dirs().count() / 4;
+        let folders = self.here.dirs().count().max(1);
         let is_spent = self.is_spent_by(bytes.saturating_mul(most).saturating_mul(folders));
         if is_spent || self.line.commands.len() >= MOST_COMMANDS || wrapped > MOST_TEXTS_DEEP {
             return self.beyond("is too involved to be judged");
