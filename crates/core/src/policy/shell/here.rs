@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    roundabout::reached,
+    roundabout::{Way, reached, straight},
     word::{GLOB, UNKNOWN},
 };
 
@@ -52,6 +52,9 @@ impl Here {
     pub(super) fn go(&mut self, to: Option<&str>) {
         match to.filter(|to| !to.contains([UNKNOWN, GLOB]) && *to != "-") {
             Some(to) => {
+                // A descriptor may be a folder's.
+                let within = format!("{to}/x");
+                self.unknown |= self.dirs.iter().any(|dir| straight(self, dir, &within) == Some(Way::Anywhere));
                 for reached in self.dirs.iter().flat_map(|dir| reached(self, dir, to)).collect::<Vec<_>>() {
                     match self.dirs.len() < MOST_FOLDERS {
                         true => drop(self.dirs.insert(reached)),

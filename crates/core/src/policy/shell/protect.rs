@@ -11,7 +11,7 @@ use super::{
     carried,
     here::Here,
     line::{Line, Place},
-    roundabout::straight,
+    roundabout::{Way, reached, straight},
     word::{GLOB, UNKNOWN, Word},
 };
 use crate::policy::{fnmatch::Pattern, path};
@@ -166,6 +166,15 @@ pub(super) fn note_redirected_into(line: &mut Line, place: &Place, here: &Here, 
 
 /// Notes what a redirection from `target` would give away.
 pub(super) fn note_redirected_from(line: &mut Line, place: &Place, here: &Here, target: &Word) {
+    // Behind the descriptor of a folder paths go on.
+    let is_above =
+        |folder: &String| place.unreadable.iter().chain(&place.protected).any(|root| path::is_within(folder, root));
+    if whole(target)
+        .flat_map(|text| here.dirs().flat_map(move |dir| reached(here, dir, text)))
+        .any(|folder| is_above(&folder))
+    {
+        line.note_opaque("a redirection from a folder that holds files of the gateway");
+    }
     match find_in(place, here, &place.unreadable, whole(target)) {
         Some(Found::Surely(path) | Found::Begun(path)) => line.note_unreadable(path),
         Some(Found::Above(path)) => line.note_floor(may_read(&path)),
@@ -248,7 +257,12 @@ fn found(place: &Place, here: &Here, roots: &[String], text: &str) -> Option<Fou
     // The shell expands `~` behind an equals sign too.
     let at_home = text.strip_prefix("~/").zip(place.home.as_ref()).map(|(rest, home)| format!("{home}/{rest}"));
     let text = at_home.as_deref().unwrap_or(text);
-    let ways: BTreeSet<String> = here.dirs().filter_map(|dir| straight(here, dir, text)).collect();
+    let ways: Vec<Way> = here.dirs().filter_map(|dir| straight(here, dir, text)).collect();
+    if ways.contains(&Way::Anywhere) {
+        let root = roots.iter().find(|root| !path::is_within(&place.cwd, root)).unwrap_or(&roots[0]);
+        return Some(Found::Above(root.clone()));
+    }
+    let ways: BTreeSet<&str> = ways.iter().filter_map(Way::to).collect();
     if !ways.is_empty() {
         return ways.iter().filter_map(|way| found(place, here, roots, way)).max();
     }

@@ -1,4 +1,4 @@
-//! Paths that lead through what the kernel tells of processes, back to where the shell is.
+//! Paths that go through names which lead elsewhere on every machine: what the kernel tells of processes, and folders that moved.
 
 use super::{
     here::Here,
@@ -7,31 +7,60 @@ use super::{
 };
 use crate::policy::path;
 
-/// Where `text` leads from `dir` if it goes through what the kernel tells of a process: behind the working folder of one it counts
-/// from `dir` again, behind its root from the root, and behind a descriptor nobody can tell. None if it goes no such way.
-pub(super) fn straight(here: &Here, dir: &str, text: &str) -> Option<String> {
+/// Where a path leads that goes through such a name.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// To this path, which has fewer parts.
+    To(String),
+    /// Nobody can tell: into the folder of another process, or through a descriptor.
+    Anywhere,
+}
+
+impl Way {
+    /// The path, if it is known.
+    pub(super) fn to(&self) -> Option<&str> {
+        match self {
+            Self::To(text) => Some(text),
+            Self::Anywhere => None,
+        }
+    }
+}
+
+/// The way that `text` takes from `dir` if it goes through such a name. `dir` is where the shell really is.
+pub(super) fn straight(here: &Here, dir: &str, text: &str) -> Option<Way> {
+    const NAMES: [&str; 3] = ["proc", "dev", "var"];
     let base = if text.starts_with('/') { "" } else { dir };
-    let may_pass = |text: &str| ["proc", "dev"].iter().any(|name| text.contains(name)) || text.contains(GLOB);
+    let may_pass = |text: &str| NAMES.iter().any(|name| text.contains(name)) || text.contains(GLOB);
     if !may_pass(text) && !may_pass(base) {
         return None;
     }
     let is = |part: &str, wanted: &str| part == wanted || part.contains(GLOB) && matches_part(part, wanted, here);
-    let mut way: Vec<&str> = Vec::new();
-    let mut left = base.split('/').chain(text.split('/')).filter(|part| !matches!(*part, "" | "."));
+    let is_any_link =
+        |part: &str| part.contains(UNKNOWN) || part.contains(GLOB) && (is(part, "cwd") || is(part, "root"));
+    let is_real = |part: &&str| !matches!(*part, "" | ".");
+    let mut way: Vec<&str> = base.split('/').filter(is_real).collect();
+    let mut left = text.split('/').filter(is_real);
     while let Some(part) = left.next() {
         if part == ".." {
             way.pop();
             continue;
         }
         way.push(part);
-        let start = match way.as_slice() {
-            [first, _, .., link] if is(first, "proc") && is(link, "cwd") => ".".to_owned(),
-            [first, _, .., link] if is(first, "proc") && is(link, "root") => String::new(),
-            [first, _, .., link, _] if is(first, "proc") && is(link, "fd") => UNKNOWN.to_string(),
-            [first, link, _] if is(first, "dev") && is(link, "fd") => UNKNOWN.to_string(),
+        let rest: Vec<&str> = left.clone().collect();
+        let goes_on = !rest.is_empty();
+        let (start, is_sure) = match way.as_slice() {
+            [first, "self" | "thread-self", .., "cwd"] if is(first, "proc") => (".", true),
+            [first, _, .., "root"] if is(first, "proc") => ("", true),
+            [first, _, .., "cwd"] if is(first, "proc") => ("", false),
+            [first, who, .., "fd", _] if is(first, "proc") && (goes_on || *who != "self") => ("", false),
+            [first, _, .., link] if is(first, "proc") && goes_on && is_any_link(link) => ("", false),
+            [first, link, _] if is(first, "dev") && is(link, "fd") && goes_on => ("", false),
+            [first, link] if is(first, "dev") && goes_on && link.starts_with("std") => ("", false),
+            ["var", "run"] if goes_on => ("/run", true),
+            ["var", "lock"] if goes_on => ("/run/lock", true),
             _ => continue,
         };
-        return Some(format!("{start}/{}", left.collect::<Vec<_>>().join("/")));
+        return Some(if is_sure { Way::To(format!("{start}/{}", rest.join("/"))) } else { Way::Anywhere });
     }
     None
 }
@@ -40,7 +69,7 @@ pub(super) fn straight(here: &Here, dir: &str, text: &str) -> Option<String> {
 pub(super) fn reached(here: &Here, dir: &str, text: &str) -> Vec<String> {
     let mut reached = vec![path::resolve(dir, text)];
     let mut way = straight(here, dir, text);
-    while let Some(text) = way.filter(|text| !text.contains(UNKNOWN)) {
+    while let Some(Way::To(text)) = way {
         reached.push(path::resolve(dir, &text));
         way = straight(here, dir, &text);
     }
@@ -49,31 +78,54 @@ pub(super) fn reached(here: &Here, dir: &str, text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Here, UNKNOWN, reached, straight};
+    use super::{Here, Way, reached, straight};
 
     #[test]
     fn a_way_through_processes_leads_back() {
-        let unknown = format!("{UNKNOWN}/x");
         for (dir, text, want) in [
             ("/w", "/proc/self/cwd/../x", Some("./../x")),
-            ("/w", "/proc/12/task/12/cwd/x", Some("./x")),
+            ("/w", "/proc/self/task/12/cwd/x", Some("./x")),
             ("/w", "//proc/./self/root/etc/x", Some("/etc/x")),
+            ("/w", "/proc/12/root/etc/x", Some("/etc/x")),
             ("/w", "/usr/../proc/self/cwd/x", Some("./x")),
             ("/w/a", "../../proc/self/cwd/../x", Some("./../x")),
-            ("/proc/self", "cwd/../x", Some("./../x")),
             ("/w", "/proc/self/cwd", Some("./")),
-            ("/w", "/proc/self/fd/7/x", Some(unknown.as_str())),
-            ("/w", "/dev/fd/7/x", Some(unknown.as_str())),
+            ("/w", "/var/run/../x", Some("/run/../x")),
+            ("/w", "/proc/12/cwd/x", Some("anywhere")),
+            ("/w", "/proc/*/cwd/x", Some("anywhere")),
+            ("/w", "/proc/self/c[w]d/x", Some("anywhere")),
+            ("/w", "/proc/self/fd/7/x", Some("anywhere")),
+            ("/w", "/proc/12/fd/7", Some("anywhere")),
+            ("/w", "/dev/fd/7/x", Some("anywhere")),
+            ("/w", "/dev/stdin/x", Some("anywhere")),
             ("/w", "/proc/self/../cpuinfo", None),
+            ("/w", "/proc/self/fd/7", None),
+            ("/w", "/dev/stdin", None),
             ("/w", "/proc/cpuinfo", None),
             ("/w", "/home/ana", None),
             ("/w", "proc/self/cwd/x", None),
         ] {
-            assert_eq!(straight(&Here::at(dir, false), dir, text).as_deref(), want, "{dir} {text}");
+            let text_of = |way: Way| match way {
+                Way::To(text) => text,
+                Way::Anywhere => "anywhere".to_owned(),
+            };
+            let text = text.replace('*', &super::GLOB.to_string()).replace('[', &super::GLOB.to_string());
+            assert_eq!(straight(&Here::at(dir, false), dir, &text).map(text_of).as_deref(), want, "{dir} {text}");
         }
         let here = Here::at("/w/a", false);
         let found = reached(&here, "/w/a", "/proc/self/cwd/../proc/self/cwd/x");
         assert_eq!(found, ["/proc/self/proc/self/cwd/x", "/w/proc/self/cwd/x"]);
         assert_eq!(reached(&here, "/w/a", "../b"), ["/w/b"]);
+    }
+
+    #[test]
+    fn a_folder_that_is_such_a_name_is_gone_on_from_as_it_is() {
+        for dir in ["/proc/self/cwd", "/proc/self/cwd/sub", "/proc/self/fd/3", "/dev/fd/3", "/var/run"] {
+            let here = Here::at(dir, false);
+            for text in ["../x", "a", "."] {
+                assert_eq!(straight(&here, dir, text), None, "{dir} {text}");
+                assert_eq!(reached(&here, dir, text).len(), 1, "{dir} {text}");
+            }
+        }
     }
 }

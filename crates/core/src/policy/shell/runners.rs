@@ -72,8 +72,9 @@ pub(super) fn handed_on(argv: &[Word]) -> HandedOn {
         "jobs" => commands(behind(&|text| is_short(text, 'x'))),
         "compgen" => text(behind(&|text| is_short(text, 'C') || is_short(text, 'W'))),
         "fd" | "fdfind" => {
-            commands(behind(&|text| is_short(text, 'x') || is_short(text, 'X') || text.starts_with("--exec")))
+            lengthened(behind(&|text| is_short(text, 'x') || is_short(text, 'X') || text.starts_with("--exec")))
         }
+        "parallel" => lengthened(arguments),
         "nix-shell" => text(behind(&|text| matches!(text, "--run" | "--command"))),
         "sg" => text(behind(&|text| text == "-c")),
         "hyperfine" => HandedOn { commands: Vec::new(), texts: arguments.iter().map(Word::approximate).collect() },
@@ -84,6 +85,12 @@ pub(super) fn handed_on(argv: &[Word]) -> HandedOn {
         }
         _ => HandedOn::default(),
     }
+}
+
+/// The same of commands that get words from elsewhere behind their own.
+fn lengthened(words: &[Word]) -> HandedOn {
+    let longer = |words: Vec<Word>| [words.as_slice(), &[Word::unknown()]].concat();
+    HandedOn { commands: tails(words).into_iter().map(longer).collect(), texts: Vec::new() }
 }
 
 /// The first words that may be a program, each with what stands behind it.
