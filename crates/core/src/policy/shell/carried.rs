@@ -11,18 +11,40 @@ use super::{
 const READERS: [&str; 9] = ["xargs", "parallel", "read", "mapfile", "readarray", "getopts", "select", "cpio", "pax"];
 
 /// Options that have others do it.
-const OPTIONS: [&str; 7] =
-    ["files0-from", "files-from", "--stdin", "-from-file", "stdin-paths", "--batch", "--input-file"];
+const OPTIONS: [&str; 9] =
+    ["files0", "files-from", "--files=", " -@", "--stdin", "-from-file", "stdin-paths", "--batch", "--input-file"];
 
 /// Variables that the shell fills with words of the line.
 const FILLED: [&str; 6] = ["$_", "${_", "BASH_REMATCH", "BASH_COMMAND", "BASH_EXECUTION_STRING", "OPTARG"];
 
+/// Programs that say what they read in other words.
+const REWRITERS: &str =
+    "tr sed cut awk gawk mawk rev base64 base32 basenc xxd openssl uudecode zcat gunzip fold paste join expand column";
+
 /// Whether a command in `text` may read words that stand elsewhere in it. Quotes do not hide it.
 pub(super) fn is_carrying(text: &str) -> bool {
-    let text: String = text.chars().filter(|c| !matches!(c, '\\' | '\'' | '"')).collect();
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    text.split(|c| !is_name(c)).any(|word| READERS.contains(&word))
-        || FILLED.iter().chain(&OPTIONS).any(|sign| text.contains(sign))
+    let text = without_quotes(text);
+    names(&text).any(|word| READERS.contains(&word)) || FILLED.iter().chain(&OPTIONS).any(|sign| text.contains(sign))
+}
+
+/// Whether a command in `text` may say what it reads in other words.
+pub(super) fn is_rewriting(text: &str) -> bool {
+    names(&without_quotes(text)).any(|word| REWRITERS.split_ascii_whitespace().any(|known| known == word))
+}
+
+/// Whether a command in `text` may make a link.
+pub(super) fn is_linking(text: &str) -> bool {
+    names(&without_quotes(text)).any(|word| word == "ln")
+}
+
+fn without_quotes(text: &str) -> String {
+    text.chars().filter(|c| !matches!(c, '\\' | '\'' | '"')).collect()
+}
+
+/// The words of `text` that may be a command's name: not those before or behind a dot, as of `read.rs`.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "_.".contains(c);
+    text.split(move |c| !is_name(c))
 }
 
 /// Whether a command does nothing but say its words, or take note of them.

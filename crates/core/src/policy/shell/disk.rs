@@ -8,9 +8,26 @@ pub(super) fn is_device(here: &Here, path: &str) -> bool {
     here.dirs().flat_map(|dir| reached(here, dir, path)).any(|path| path::is_device(&path))
 }
 
-/// Whether a word, or the value of an option, is the folder in which the devices lie.
-fn is_folder_of_devices(here: &Here, word: &str) -> bool {
-    let folder = word.strip_prefix("-t").or_else(|| word.split_once('=').map(|(_, value)| value)).unwrap_or(word);
+/// Whether a word of `sed` has it write what it reads. Behind some letters the rest is their value.
+fn edits_in_place(word: &str) -> bool {
+    let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+    let own = letters.map(|letters| letters.split(['e', 'f', 'l']).next().unwrap_or(letters));
+    own.is_some_and(|letters| letters.contains('i')) || word.starts_with("--in-p")
+}
+
+/// The words that may say where a copy goes: the last one, and what stands behind the options for it.
+fn targets<'w>(arguments: &'w [&'w str]) -> impl Iterator<Item = &'w str> {
+    let behind =
+        arguments.windows(2).filter(|pair| is_short(pair[0], "t") || pair[0].starts_with("--t")).map(|pair| pair[1]);
+    let joined = arguments.iter().filter_map(|word| {
+        let long = word.strip_prefix("--t").and_then(|rest| rest.split_once('=')).map(|(_, value)| value);
+        long.or_else(|| word.strip_prefix('-')?.split_once('t').map(|(_, value)| value))
+    });
+    arguments.last().copied().into_iter().chain(behind).chain(joined)
+}
+
+/// Whether a folder is that in which the devices lie.
+fn is_folder_of_devices(here: &Here, folder: &str) -> bool {
     folder.contains("dev") && here.dirs().flat_map(|dir| reached(here, dir, folder)).any(|folder| folder == "/dev")
 }
 
@@ -93,11 +110,11 @@ pub(super) fn harm(program: Option<&str>, here: &Here, arguments: &[&str]) -> Op
             };
             return joined.or_else(alone).filter(|_| !reads).map(writes_to);
         }
-        "sed" if arguments.iter().any(|word| is_short(word, "i") || word.starts_with("--in-p")) => {
+        "sed" if arguments.iter().any(|word| edits_in_place(word)) => {
             return arguments.iter().filter(|word| word.contains('/')).find(device).map(|device| writes_to(device));
         }
         // What goes into the folder of devices takes their names.
-        "cp" | "mv" | "install" | "ln" if arguments.iter().any(|word| is_folder_of_devices(here, word)) => {
+        "cp" | "mv" | "install" | "ln" if targets(arguments).any(|word| is_folder_of_devices(here, word)) => {
             "writes over devices".to_owned()
         }
         "shred" | "tee" | "truncate" | "cp" | "mv" | "install" | "ln" | "sponge" | "scrub" | "ddrescue" => {

@@ -25,7 +25,8 @@ pub(super) fn starts(arguments: &[Word]) -> Vec<&str> {
     if starts.is_empty() { vec!["."] } else { starts }
 }
 
-/// The folders in which what a `find` runs may begin, besides the one that it was started in: those of what was found.
+/// The folders in which what a `find` runs may begin, besides the one that it was started in: its starts and those around them. What lies
+/// deeper only matters to a path that goes up.
 pub(super) fn goes_to(argv: &[Word]) -> Vec<String> {
     if !argv.iter().any(|word| matches!(word.value.as_str(), "-execdir" | "-okdir")) {
         return Vec::new();
@@ -91,14 +92,20 @@ pub(super) fn runs(argv: &[Word]) -> Runs {
     let starts = starts(arguments);
     let found: Vec<String> = match starts.len() * execs.len() > MOST_PAIRS {
         true => vec![UNKNOWN.to_string()],
-        // What lies there, and the start itself.
-        false => starts
-            .iter()
-            .flat_map(|start| [format!("{}/{GLOB}", start.trim_end_matches('/')), (*start).to_owned()])
-            .collect(),
+        false => starts.iter().map(|start| format!("{}/{GLOB}", start.trim_end_matches('/'))).collect(),
     };
     for exec in execs.iter().filter(|exec| exec.from < exec.end) {
-        for found in &found {
+        // Where a path goes up from what was found, it counts how deep that lies: there, or anywhere below.
+        let goes_up =
+            arguments[exec.from..exec.end].iter().any(|word| word.value.contains("{}/") && word.value.contains(".."));
+        let deeper: Vec<String> = match goes_up {
+            true => starts
+                .iter()
+                .flat_map(|start| [(*start).to_owned(), format!("{}/{UNKNOWN}", start.trim_end_matches('/'))])
+                .collect(),
+            false => Vec::new(),
+        };
+        for found in found.iter().chain(&deeper) {
             let mut one = arguments[exec.from..exec.end].to_vec();
             one.iter_mut().for_each(|word| replace(word, "{}", found));
             beside.push(one);

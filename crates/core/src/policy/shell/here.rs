@@ -6,6 +6,7 @@ use super::{
     roundabout::{Way, reached, straight},
     word::{GLOB, UNKNOWN},
 };
+use crate::policy::path;
 
 /// The most folders that are kept.
 const MOST_FOLDERS: usize = 16;
@@ -36,6 +37,11 @@ impl Here {
     /// Every folder that it may be in, as far as known.
     pub(super) fn dirs(&self) -> impl Iterator<Item = &str> {
         self.dirs.iter().map(String::as_str)
+    }
+
+    /// True if it may be in the folder that `text` leads to, or below that.
+    pub(super) fn is_within(&self, text: &str) -> bool {
+        self.dirs.iter().any(|dir| self.dirs.iter().any(|here| path::is_within(&path::resolve(dir, text), here)))
     }
 
     /// True if it may be anywhere.

@@ -107,6 +107,10 @@ pub(crate) struct Line {
     pub(crate) classes: BTreeSet<Class>,
     /// True if a command of it may read words that stand elsewhere in it, so that whatever it says may be a path that another uses.
     pub(super) carries: bool,
+    /// True if words that it says may be others before another command has them.
+    pub(super) rewrites: bool,
+    /// True if it makes names for folders: behind one of them `..` leads nobody knows where.
+    pub(super) links: bool,
     /// The commands' words without quoting and wrappers, joined unambiguously with what stands between them.
     pub(crate) plain: Vec<String>,
 }

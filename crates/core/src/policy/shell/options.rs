@@ -84,31 +84,19 @@ pub(super) fn run_something(program: &str, arguments: &[Word]) -> bool {
 
 /// The name under which a program is known that goes by others too: compilers with their versions, and for other machines.
 fn known_as(program: &str) -> &str {
-    let name = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let name = name.strip_suffix('-').unwrap_or(program);
-    let is_known =
-        |known: &&&str| name == **known || name.strip_suffix(**known).is_some_and(|rest| rest.ends_with('-'));
-    const TOOLS: [&str; 15] = [
-        "g++",
-        "gcc",
-        "cc",
-        "c++",
-        "clang",
-        "clang++",
-        "gcc-ar",
-        "gcc-nm",
-        "gcc-ranlib",
-        "ld",
-        "ar",
-        "nm",
-        "as",
-        "strip",
-        "objcopy",
-    ];
-    match name {
-        "c89" | "c99" | "cpp" | "gfortran" | "gnat" | "gdc" => "gcc",
-        _ => TOOLS.iter().find(is_known).copied().unwrap_or(program),
-    }
+    const AS_GCC: [&str; 8] = ["c89", "c99", "cpp", "gfortran", "f77", "f95", "gnat", "gdc"];
+    const AS_LD: [&str; 3] = ["ld.bfd", "ld.gold", "ld.lld"];
+    const TOOLS: &str = "gcc g++ cc c++ clang clang++ gcc-ar gcc-nm gcc-ranlib ld ar nm as strip objcopy objdump";
+    let unversioned = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let unversioned = unversioned.strip_suffix('-').unwrap_or(program);
+    // The machine stands before it, in several parts.
+    let mut tails = std::iter::successors(Some(unversioned), |name| name.split_once('-').map(|(_, tail)| tail));
+    let known = |name: &str| match name {
+        _ if AS_GCC.contains(&name) => Some("gcc"),
+        _ if AS_LD.contains(&name) => Some("ld"),
+        _ => TOOLS.split_ascii_whitespace().find(|known| *known == name),
+    };
+    tails.find_map(known).unwrap_or(program)
 }
 
 /// How many of `arguments` stand before a `--` that ends the options. Behind an option it may be that one's value.
@@ -280,8 +268,15 @@ mod tests {
             "c99 -wrapper evil x.c",
             "cpp -fplugin=evil x.c",
             "gcc -Wp,-fplugin=evil x.c",
+            "x86_64-linux-gnu-cpp-12 -B./ x.c",
+            "gcc-ar -B./ x",
+            "x86_64-linux-gnu-gcc-nm-12 -B./ x",
+            "x86_64-linux-gnu-ld.gold --plugin evil x.o",
+            "x86_64-linux-gnu-objdump --plugin=evil x.o",
+            "f95 -wrapper evil x.f",
             "x86_64-linux-gnu-ld -plugin evil x.o",
-            "sqlite3 x.db select.EDIT.(x)",
+            "sqlite3 x.db select(EDIT(x))",
+            "sqlite3 x.db select([edit](x))",
             "sqlite3 x.db fsdir",
             "sort $X",
             "tar cf o.tar *",
@@ -320,6 +315,10 @@ mod tests {
             "gcc-12 -O2 -o x x.c",
             "g++ -std=c++20 -Wall x.cc",
             "sqlite3 x.db select.credit",
+            "sqlite3 x.db select.edit",
+            "gcc -Wl,--as-needed -Wp,-D_FORTIFY_SOURCE=2 x.c",
+            "gcc -Wp,-MD,x.d -c x.c",
+            "gcc -Wa,--noexecstack -c x.S",
             "echo --exec",
         ] {
             assert!(!runs(line), "{line}");

@@ -104,10 +104,9 @@ pub(super) fn is_dangerous_variable(name: &str) -> bool {
         AR AS LD NM RANLIB LINKER PERLLIB PHPRC PHP_INI_SCAN_DIR VIMINIT EXINIT GVIMINIT MYVIMRC INPUTRC CLASSPATH JAVA_HOME \
         TF_CLI_CONFIG_FILE QT_PLUGIN_PATH GTK_MODULES GTK_PATH GTK_IM_MODULE_FILE R_HOME R_LIBS R_PROFILE R_ENVIRON \
         R_PROFILE_USER R_ENVIRON_USER R_LIBS_USER SIMPLE_BACKUP_SUFFIX MAKESHELL NODE_EXTRA_CA_CERTS TERMINFO \
-        PYENV_ROOT COMPOSER_HOME MAVEN_ARGS M2_HOME MAVEN_HOME ZDOTDIR NODE_REPL_EXTERNAL_MODULE XZ_OPT XZ_DEFAULTS UNZIP BZIP \
-        BZIP2 ZIP GZIP MAGIC MYPYPATH JULIA_LOAD_PATH JULIA_DEPOT_PATH ERL_LIBS TCLLIBPATH HELM_PLUGINS SBT_HOME CPATH \
-        C_INCLUDE_PATH CPLUS_INCLUDE_PATH OBJC_INCLUDE_PATH LIBRARY_PATH OBJC CPP YACC LEX FC STRIP OBJCOPY \
-        RM CO GET MAKEINFO TEX TEXI2DVI WEAVE CWEAVE TANGLE CTANGLE M2C PC LINT";
+        PYENV_ROOT COMPOSER_HOME MAVEN_ARGS M2_HOME MAVEN_HOME ZDOTDIR NODE_REPL_EXTERNAL_MODULE XZ_OPT XZ_DEFAULTS MYPYPATH \
+        JULIA_LOAD_PATH JULIA_DEPOT_PATH ERL_LIBS TCLLIBPATH HELM_PLUGINS SBT_HOME CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH \
+        OBJC_INCLUDE_PATH LIBRARY_PATH OBJC CPP YACC";
     // What is assigned to them the shell computes, and computing runs commands.
     const COMPUTED: &str =
         "RANDOM SRANDOM SECONDS HISTCMD OPTIND LINENO EPOCHSECONDS EPOCHREALTIME BASHPID PPID UID EUID";
@@ -165,6 +164,13 @@ pub(super) fn is_dangerous_variable(name: &str) -> bool {
         || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || ENDS.iter().any(|end| name.ends_with(end))
         || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Names that other programs read as well, and that people give to variables of their own: they matter where programs get them.
+pub(super) fn is_dangerous_in_environment(name: &str) -> bool {
+    const NAMES: &str = "UNZIP BZIP BZIP2 ZIP GZIP MAGIC LEX FC STRIP OBJCOPY RM CO GET MAKEINFO TEX TEXI2DVI WEAVE CWEAVE TANGLE CTANGLE \
+        M2C PC LINT";
+    is_dangerous_variable(name) || listed(NAMES, name)
 }
 
 /// The interpreter or wrapper that an allow pattern would grant whole.

@@ -11,6 +11,7 @@ use super::{
     carried,
     here::Here,
     line::{Line, Place},
+    programs::base_name,
     roundabout::{Way, reached, straight},
     word::{GLOB, UNKNOWN, Word},
 };
@@ -50,7 +51,7 @@ pub(super) fn note_written(line: &mut Line, place: &Place, here: &Here, argv: &[
 
 /// Notes what the arguments of any command, or assignments, would give away.
 pub(super) fn note_read(line: &mut Line, place: &Place, here: &Here, words: &[Word]) {
-    note_open(line, place, here, words);
+    note_open(line, place, words);
     match find(place, &counted::from(here, words), &place.unreadable, words) {
         Some(Found::Surely(path)) => line.note_unreadable(path),
         Some(Found::Begun(path)) => line.note_floor(may_read(&path)),
@@ -78,8 +79,8 @@ pub(super) fn note_carried(line: &mut Line, place: &Place, here: &Here, words: &
     };
     // Put behind another folder it leads there from that one.
     let climbs = |root: &&String| {
-        let is_named = |text: &String| parts(text).last().is_some_and(|name| root.rsplit('/').next() == Some(name));
-        texts.iter().any(|text| text.contains("..") && is_named(text))
+        let is_begun = |name: &str| root.rsplit('/').next().is_some_and(|own| name != ".." && own.starts_with(name));
+        texts.iter().any(|text| text.contains("..") && parts(text).last().is_some_and(is_begun))
     };
     let climbing = || place.protected.iter().chain(&place.unreadable).find(climbs).cloned();
     if let Some(path) = leads(&place.protected).or_else(|| leads(&place.unreadable)).or_else(climbing) {
@@ -93,8 +94,17 @@ pub(super) fn note_said(line: &mut Line, place: &Place, here: &Here, words: &[Wo
     if !line.carries {
         return;
     }
-    let texts: Vec<String> =
-        words.iter().flat_map(carried::texts).filter(|text| !text.contains([UNKNOWN, GLOB])).collect();
+    let all: Vec<String> = words.iter().flat_map(carried::texts).collect();
+    let has_roots = !place.protected.is_empty() || !place.unreadable.is_empty();
+    // Several of them make a way up, and with a slash before it a name leads from the root.
+    let is_step = |text: &String| text == "/" || text.contains("..") && text.chars().all(|c| matches!(c, '.' | '/'));
+    let is_outside = |text: &String| {
+        text.contains("..") || text.starts_with('/') && !path::is_within(&place.cwd, &path::resolve("/", text))
+    };
+    if has_roots && (all.iter().any(is_step) || line.rewrites && all.iter().any(is_outside)) {
+        line.note_opaque("a piece of a path that another command may go on from");
+    }
+    let texts: Vec<String> = all.into_iter().filter(|text| !text.contains([UNKNOWN, GLOB])).collect();
     let roots = || place.protected.iter().chain(&place.unreadable).filter(|root| !path::is_within(&place.cwd, root));
     let above = texts.iter().flat_map(|text| here.dirs().map(move |dir| path::resolve(dir, text))).find_map(|folder| {
         let holds = |root: &&String| folder != "/" && folder != place.cwd && path::is_within(&folder, root);
@@ -108,23 +118,16 @@ pub(super) fn note_said(line: &mut Line, place: &Place, here: &Here, words: &[Wo
 }
 
 /// Notes paths of which only a beginning is known that leads out of the working folder, where words of the line may be what is behind it.
-fn note_open(line: &mut Line, place: &Place, here: &Here, words: &[Word]) {
+fn note_open(line: &mut Line, place: &Place, words: &[Word]) {
     let has_roots = !place.protected.is_empty() || !place.unreadable.is_empty();
     if !line.carries || !has_roots {
         return;
     }
     let leads_out = |text: &str| {
         let Some((known, _)) = text.split_once(UNKNOWN) else { return false };
-        let cut = known.rfind('/').map_or(0, |at| at + 1);
-        // Behind dots a slash may follow.
-        let is_dots = matches!(&known[cut..], "." | "..");
-        let folder = if is_dots { known } else { &known[..cut] };
-        let is_above = |dir: &str| {
-            path::is_within(&path::resolve(dir, folder), &place.cwd) && path::resolve(dir, folder) != place.cwd
-        };
-        // What begins with a slash and goes on is a pattern or an address as often as a path.
-        let is_path = folder != "/" || known[cut..].is_empty();
-        is_dots || !folder.is_empty() && is_path && here.dirs().any(is_above)
+        // Behind dots a slash may follow. What begins with a slash and goes on is a pattern or an address as often as a path.
+        matches!(known.rsplit('/').next(), Some("." | ".."))
+            || known.starts_with('/') && known.trim_start_matches(['/', '.']).is_empty()
     };
     if words.iter().flat_map(whole).any(leads_out) {
         line.note_opaque("a path out of the working folder that is only known when the line runs");
@@ -141,8 +144,38 @@ pub(super) fn note_whole(line: &mut Line, place: &Place, here: &Here, argv: &[Wo
         }
         Some(Found::Alike(_)) | None => None,
     };
+    note_addresses(line, place, argv);
+    note_behind_links(line, place, argv);
     if let Some(path) = longer.or_else(|| whole::met(place, &here, argv, line.carries)) {
         line.note_opaque(format!("a command over a folder that holds {path}, which belongs to the gateway"));
+    }
+}
+
+/// Notes addresses of which `curl` makes others, or takes them for files.
+fn note_addresses(line: &mut Line, place: &Place, argv: &[Word]) {
+    let has_roots = !place.protected.is_empty() || !place.unreadable.is_empty();
+    let is_curl = argv.first().is_some_and(|program| base_name(&program.value) == "curl");
+    let mut texts = argv.iter().skip(1).flat_map(Word::texts);
+    if is_curl && has_roots && texts.any(|text| text.starts_with("--proto-d") || addresses::may_lead_anywhere(text)) {
+        line.note_opaque("an address that curl makes others of");
+    }
+}
+
+/// Notes paths that go up in a line that makes links: what is above the folder that a link leads to nobody can tell.
+fn note_behind_links(line: &mut Line, place: &Place, argv: &[Word]) {
+    let Some((program, arguments)) = argv.split_first().filter(|_| line.links) else { return };
+    let goes_up = |text: &str| {
+        let mut parts = parts(text).skip_while(|part| *part == "..");
+        // From where it is `cd` goes up as the shell counts it.
+        if base_name(&program.value) == "cd" {
+            parts.any(|part| part == "..")
+        } else {
+            self::parts(text).any(|part| part == "..")
+        }
+    };
+    let has_roots = !place.protected.is_empty() || !place.unreadable.is_empty();
+    if has_roots && base_name(&program.value) != "ln" && arguments.iter().flat_map(whole).any(goes_up) {
+        line.note_opaque("a path that goes up, in a line that makes links");
     }
 }
 
@@ -186,9 +219,14 @@ pub(super) fn note_redirected_from(line: &mut Line, place: &Place, here: &Here, 
 }
 
 /// Notes that a command which `find` runs may come across files of the gateway: `find` sees hidden names, a wildcard does not.
-pub(super) fn note_come_across(line: &mut Line, place: &Place, here: &Here, start: &str) {
-    let meets = |start: &str| place.protected.iter().any(|root| path::is_within(start, root));
-    if here.dirs().any(|dir| meets(&path::resolve(dir, start))) {
+///
+/// What only reads gives away keys and rules. In the working folder such files are named by whoever means them.
+pub(super) fn note_come_across(line: &mut Line, place: &Place, here: &Here, start: &str, does_more: bool) {
+    let changed = place.protected.iter().filter(|_| does_more);
+    let read = place.unreadable.iter().filter(|root| !path::is_within(&place.cwd, root));
+    let roots: Vec<&String> = changed.chain(read).collect();
+    let meets = |start: &str| roots.iter().any(|root| holds(start, root, here));
+    if here.dirs().flat_map(|dir| reached(here, dir, start)).any(|start| meets(&start)) {
         line.note_opaque("a find that may hand files of the gateway to what it runs");
     }
 }
@@ -239,7 +277,8 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let letters =
         option.map_or(0, |rest| rest.chars().take(MOST_LETTERS).take_while(char::is_ascii_alphanumeric).count());
     let behind_letters = (1..=letters).filter_map(move |at| option.and_then(|rest| rest.get(at..)));
-    let cut = text.contains(['=', '@', ':', ',']).then(|| text.split(['=', '@', ':', ',']));
+    const SIGNS: [char; 7] = ['=', '@', ':', ',', '<', ';', '"'];
+    let cut = text.contains(SIGNS).then(|| text.split(SIGNS));
     let behind_equals = text.split_once('=').map(|(_, rest)| rest);
     [Some(text), behind_slash, behind_equals]
         .into_iter()
@@ -278,7 +317,10 @@ fn found(place: &Place, here: &Here, roots: &[String], text: &str) -> Option<Fou
             let found = match (&target, cut) {
                 (Some(target), _) => matches_into(target, root, here).then(|| Found::Surely(root.clone())),
                 (None, Some((known, _))) => {
-                    let leads = !without.is_empty() && matches_into(&path::resolve(dir, &without), root, here);
+                    let leads = !without.is_empty()
+                        && (matches_into(&path::resolve(dir, &without), root, here)
+                            // It may be no more than the slash at the root.
+                            || text.starts_with(UNKNOWN) && matches_into(&path::resolve("/", &without), root, here));
                     begins(dir, known, root, here).max(leads.then(|| Found::Begun(root.clone())))
                 }
                 (None, None) => None,
@@ -295,8 +337,9 @@ fn found(place: &Place, here: &Here, roots: &[String], text: &str) -> Option<Fou
     let name = |root: &String| root.rsplit('/').next().map(str::to_owned);
     let same = |root: &&String| name(root).is_some_and(|name| parts(rest).any(|part| part == name));
     let alike = |root: &&String| name(root).is_some_and(|name| parts(rest).any(|part| matches_part(part, &name, here)));
-    best.or_else(|| roots.iter().find(same).map(|root| Found::Namesake(root.clone())))
-        .or_else(|| roots.iter().find(alike).filter(|_| cut.is_none()).map(|root| Found::Alike(root.clone())))
+    best.or_else(|| roots.iter().find(same).map(|root| Found::Namesake(root.clone()))).or_else(|| {
+        roots.iter().find(alike).filter(|_| cut.is_none() || rest.contains("..")).map(|root| Found::Alike(root.clone()))
+    })
 }
 
 /// Whether a text is worth a closer look. Most are plain names, which lead to a root only if they hold its own, or if the shell may be
@@ -341,6 +384,12 @@ fn begins(dir: &str, known: &str, root: &str, here: &Here) -> Option<Found> {
 fn matches_into(target: &str, root: &str, here: &Here) -> bool {
     let mut given = parts(target);
     parts(root).all(|wanted| given.next().is_some_and(|part| matches_part(part, wanted, here)))
+}
+
+/// Whether a path, perhaps with wildcards, is `root` or a folder above it.
+fn holds(target: &str, root: &str, here: &Here) -> bool {
+    let mut wanted = parts(root);
+    parts(target).all(|part| wanted.next().is_some_and(|wanted| matches_part(part, wanted, here)))
 }
 
 fn parts(path: &str) -> impl Iterator<Item = &str> {

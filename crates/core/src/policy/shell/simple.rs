@@ -5,7 +5,9 @@ use super::{
     here::Here,
     line::{Line, Place, Simple},
     options,
-    programs::{base_name, changes_meaning, is_dangerous_variable, is_interpreter, only_reads},
+    programs::{
+        base_name, changes_meaning, is_dangerous_in_environment, is_dangerous_variable, is_interpreter, only_reads,
+    },
     protect,
     wild::Wild,
     word::{GLOB, UNKNOWN, Word},
@@ -83,8 +85,10 @@ fn note_words(line: &mut Line, assignments: &[Word], argv: &[Word], program: Opt
         }
     }
     let assigned = assignments.iter().map(|word| declared::name(&word.value)).filter(|name| !is_of_read(name, program));
+    let is_own = argv.is_empty() || program == Some("read");
     for name in assigned.chain(declared::names(program, argv.get(1..).unwrap_or_default())) {
-        if !name.is_empty() && is_dangerous_variable(name) {
+        let is_dangerous = if is_own { is_dangerous_variable(name) } else { is_dangerous_in_environment(name) };
+        if !name.is_empty() && is_dangerous {
             line.note_opaque(declared::why(name));
             line.classes.insert(Class::BashMutating);
         }

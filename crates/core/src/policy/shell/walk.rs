@@ -75,7 +75,12 @@ impl<'a> Walk<'a> {
         }
         let mut walk = Self {
             place,
-            line: Line { carries: carried::is_carrying(command), ..Line::default() },
+            line: Line {
+                carries: carried::is_carrying(command),
+                rewrites: carried::is_rewriting(command),
+                links: carried::is_linking(command),
+                ..Line::default()
+            },
             here,
             depth: 0,
             made: 0,

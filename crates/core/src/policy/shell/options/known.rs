@@ -95,11 +95,9 @@ pub(super) const KNOWN: &[Options] = &[
         long: &["--plugin", "-plugin", "-load", "--load-pass-plugin"],
         ..NONE
     },
-    Options {
-        programs: &["ar", "nm", "ranlib", "strip", "objcopy", "objdump", "size", "gcc-ar", "gcc-nm", "gcc-ranlib"],
-        long: &["--plugin"],
-        ..NONE
-    },
+    Options { programs: &["ar", "nm", "ranlib", "strip", "objcopy", "objdump", "size"], long: &["--plugin"], ..NONE },
+    // These look for the program that they run where `-B` says.
+    Options { programs: &["gcc-ar", "gcc-nm", "gcc-ranlib"], long: &["--plugin", "-B"], ..NONE },
     Options { programs: &["shuf"], long: &["--output"], letters: "o", words: &[] },
     Options {
         programs: &["svn"],

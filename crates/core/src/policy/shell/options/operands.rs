@@ -61,10 +61,15 @@ pub(super) fn rustc(words: &[Word]) -> bool {
 
 /// Whether a compiler's word hands the linker more than it links, or another of its programs what that one alone knows.
 pub(super) fn links_with_more(text: &str) -> bool {
+    const LOADS: [&str; 6] = ["@", "-fplugin", "-iplugindir", "-plugin", "--plugin", "-load"];
+    let loads = |part: &str| LOADS.iter().any(|option| part.starts_with(option));
     let plugs =
         |part: &str| part.starts_with('@') || part.trim_start_matches('-').starts_with("pl") && part.starts_with('-');
     text.strip_prefix("-Wl,").is_some_and(|rest| rest.split(',').any(plugs))
-        || ["-Wp,", "-Wa,"].iter().any(|hands_on| text.starts_with(hands_on))
+        || ["-Wp,", "-Wa,"]
+            .iter()
+            .filter_map(|hands_on| text.strip_prefix(hands_on))
+            .any(|rest| rest.split(',').any(loads))
 }
 
 /// How many operands a program has whose second one is written; none of its options' values among them.
@@ -99,7 +104,7 @@ pub(super) fn leaves_database(text: &str) -> bool {
 /// Whether a word of `sqlite3` may run a program, or read or write another file.
 pub(in crate::policy::shell) fn sqlite(text: &str) -> bool {
     const TELLS: &str = ".tables .schema .dump .headers .mode .indexes .databases .width .stats .timer .fullschema";
-    const CALLS: [&str; 7] = ["load_extension", "writefile", "readfile", "tokenizer", "fsdir", "zipfile", "sqlar"];
+    const CALLS: [&str; 5] = ["load_extension", "writefile", "readfile", "tokenizer", "fsdir"];
     let does = |line: &str| {
         let command = line.split_ascii_whitespace().next().unwrap_or_default();
         command.starts_with('.')
@@ -112,9 +117,20 @@ pub(in crate::policy::shell) fn sqlite(text: &str) -> bool {
     is_option
         || text.lines().any(does)
         || CALLS.iter().any(|call| lower.contains(call))
-        || lower.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|name| name == "edit")
+        || calls(&lower, "edit")
+        || calls(&lower, "zipfile")
         || lower.contains("attach")
         || lower.contains("vacuum") && lower.contains("into")
+}
+
+/// Whether a text of SQL calls `function`: its name, perhaps quoted, and a parenthesis, perhaps with a comment between them.
+fn calls(text: &str, function: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices(function).any(|(at, _)| {
+        let behind = &text[at + function.len()..];
+        let next = behind.trim_start_matches(|c: char| c.is_whitespace() || "\"'`]".contains(c));
+        !text[..at].ends_with(is_name) && next.starts_with(['(', '/', '-'])
+    })
 }
 
 /// Whether a builtin computes the index of what it sets, or what it sets.

@@ -20,6 +20,22 @@ pub(super) fn path(text: &str) -> Option<String> {
     }
 }
 
+/// Whether `curl` may make an address of `text` that leads where it does not say: from what stands in braces and brackets it chooses, of the
+/// scheme too.
+pub(super) fn may_lead_anywhere(text: &str) -> bool {
+    let is_json = || serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+    if !text.contains(['{', '[']) || text.contains(char::is_whitespace) || is_json() {
+        return false;
+    }
+    let groups = text.split(['{', '[']).skip(1).map(|group| group.split(['}', ']']).next().unwrap_or(group));
+    let in_scheme =
+        text.split("://").next().is_some_and(|scheme| scheme.len() < text.len() && scheme.contains(['{', '[']));
+    let is_path = !text.contains("://") && text.contains("..");
+    in_scheme
+        || is_path
+        || groups.into_iter().any(|group| decoded(group).contains('/') || decoded(group).contains(".."))
+}
+
 /// `text` with what stands there as `%` and two digits.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());

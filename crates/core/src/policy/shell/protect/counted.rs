@@ -11,34 +11,50 @@ const SHORTEST: usize = 4;
 /// `here`, with every folder that the words of `argv` may count from.
 pub(super) fn from(here: &Here, argv: &[Word]) -> Here {
     let mut here = here.clone();
+    for (_, targets) in options(argv) {
+        targets.iter().for_each(|target| here.go(Some(target)));
+    }
+    here
+}
+
+/// The places of the words that name such folders: they do not count from there themselves.
+pub(super) fn places(argv: &[Word]) -> Vec<usize> {
+    options(argv).into_iter().map(|(at, _)| at).collect()
+}
+
+/// The places of words that name folders, and what they name.
+fn options(argv: &[Word]) -> Vec<(usize, Vec<String>)> {
+    let mut options = Vec::new();
+    let texts = |word: &Word| word.texts().filter(|text| !text.is_empty()).map(str::to_owned).collect::<Vec<_>>();
     for (at, word) in argv.iter().enumerate() {
         let text = word.value.as_str();
-        let next = || argv.get(at + 1);
-        let (joined, apart): (Option<&str>, Vec<&Word>) = match (text.strip_prefix("--"), text.strip_prefix('-')) {
+        let (joined, apart) = match (text.strip_prefix("--"), text.strip_prefix('-')) {
             (Some(_), _) => {
                 let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
                 let is_known = name.len() >= SHORTEST && FOLDERS.iter().any(|known| known.starts_with(name));
-                match (is_known, value) {
-                    (true, None) => (None, next().into_iter().collect()),
-                    (true, value) => (value, Vec::new()),
-                    (false, _) => (None, Vec::new()),
-                }
+                (value.filter(|_| is_known), is_known && value.is_none())
             }
             (None, Some(letters)) => match letters.split_once(folder_letter(argv)) {
-                Some((_, "")) => (None, next().into_iter().collect()),
-                Some((_, folder)) => (Some(folder), Vec::new()),
-                None => (None, Vec::new()),
+                Some((_, "")) => (None, true),
+                Some((_, folder)) => (Some(folder), false),
+                None => (None, false),
             },
             // The letters of old of `tar`: their values stand behind them, one by one.
             (None, None) if at == 1 && text.contains('C') && is_tar(argv) => {
-                (None, argv.iter().skip(2).take(text.len()).collect())
+                let values = argv.iter().skip(2).take(text.len()).flat_map(texts).collect();
+                options.push((usize::MAX, values));
+                (None, false)
             }
-            (None, None) => (None, Vec::new()),
+            (None, None) => (None, false),
         };
-        let targets = joined.into_iter().chain(apart.iter().flat_map(|word| word.texts()));
-        targets.filter(|target| !target.is_empty()).for_each(|target| here.go(Some(target)));
+        if let Some(folder) = joined.filter(|folder| !folder.is_empty()) {
+            options.push((at, vec![folder.to_owned()]));
+        }
+        if let Some(next) = argv.get(at + 1).filter(|_| apart) {
+            options.push((at + 1, texts(next)));
+        }
     }
-    here
+    options
 }
 
 /// The letter behind which a folder stands.

@@ -2,7 +2,7 @@
 //!
 //! It must not know what is on the disk: what a folder holds that is copied is whatever would do harm.
 
-use super::{matches_into, matches_part, parts};
+use super::{holds, matches_into, matches_part, parts};
 use crate::policy::{
     path,
     shell::{
@@ -142,10 +142,4 @@ fn name(source: &str) -> Option<&str> {
     let source = source.trim_end_matches('/');
     let name = source.rsplit(['/', ':']).next().unwrap_or(source);
     (!matches!(name, "" | "." | "..") && !name.contains(UNKNOWN)).then_some(name)
-}
-
-/// Whether a path, perhaps with wildcards, is `root` or a folder above it.
-fn holds(target: &str, root: &str, here: &Here) -> bool {
-    let mut wanted = parts(root);
-    parts(target).all(|part| wanted.next().is_some_and(|wanted| matches_part(part, wanted, here)))
 }

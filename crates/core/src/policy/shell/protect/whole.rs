@@ -1,9 +1,9 @@
-//! Commands that take whole folders away, or fill them with names that come from elsewhere, over a folder that holds files of the
-//! gateway.
+//! Commands that read, pack, link or take away whole folders, or fill them with names that come from elsewhere, over a folder that holds
+//! files of the gateway.
 //!
 //! It must not know what is on the disk, in an archive or at an address: whatever would do harm may be there.
 
-use super::{pieces, whole};
+use super::{counted, holds, parts, pieces, whole};
 use crate::policy::{
     path,
     shell::{
@@ -12,7 +12,7 @@ use crate::policy::{
         line::Place,
         programs::base_name,
         roundabout::reached,
-        word::{GLOB, UNKNOWN, Word},
+        word::{UNKNOWN, Word},
     },
 };
 
@@ -52,29 +52,45 @@ enum Takes {
     Links,
 }
 
-/// The path of the gateway that `argv` may take away or write over, without naming it.
+/// The path of the gateway that `argv` may read, take away or write over without naming it. The words of it count from `here`, where the
+/// folders are that its options name.
 pub(super) fn met(place: &Place, here: &Here, argv: &[Word], carries: bool) -> Option<String> {
     let (program, arguments) = argv.split_first()?;
+    let name = base_name(&program.value);
     let takes = takes(base_name(program.as_literal()?), arguments)
-        .or_else(|| (carries && LISTERS.contains(&base_name(&program.value))).then_some(Takes::Trees))?;
-    let arguments = without_pattern(base_name(&program.value), arguments);
-    let texts = || arguments.iter().flat_map(whole).filter(|text| !text.contains([UNKNOWN, GLOB]));
+        .or_else(|| (carries && LISTERS.contains(&name)).then_some(Takes::Trees))?;
+    let options = counted::places(argv);
+    let kept = argv.iter().enumerate().skip(1).filter(|(at, _)| !options.contains(at)).map(|(_, word)| word.clone());
+    let arguments = operands(name, &kept.collect::<Vec<_>>());
+    let texts = || arguments.iter().flat_map(whole).filter(|text| !text.contains(UNKNOWN));
     let lead = |text: &str| here.dirs().flat_map(|dir| reached(here, dir, text)).collect::<Vec<_>>();
     // A slash among other letters is seldom the root.
     let in_words = texts().flat_map(pieces).flat_map(lead).filter(|folder| folder != "/");
     let roots_of_all =
         texts().filter(|text| text.starts_with(['/', '.'])).flat_map(lead).filter(|folder| folder == "/");
-    let gone_to = here.dirs().filter(|dir| *dir != place.cwd).map(str::to_owned);
-    let holds = |folder: &str, root: &String| {
+    // What it links it names.
+    let gone_to = here.dirs().filter(|dir| takes != Takes::Links && *dir != place.cwd).map(str::to_owned);
+    let meets = |folder: &str, root: &String| {
         let is_there = match takes {
-            Takes::Trees => path::is_within(folder, root),
-            Takes::Names => root.rsplit_once('/').is_some_and(|(parent, _)| parent == folder),
-            Takes::Links => path::is_within(folder, root) || path::is_within(folder, &place.cwd) && folder != place.cwd,
+            Takes::Trees => holds(folder, root, here),
+            Takes::Names => root.rsplit_once('/').is_some_and(|(parent, _)| {
+                parts(folder).count() == parts(parent).count() && holds(folder, parent, here)
+            }),
+            Takes::Links => holds(folder, root, here) || holds(folder, &place.cwd, here) && folder != place.cwd,
         };
         is_there && !path::is_within(&place.cwd, root)
     };
     let roots = || place.protected.iter().chain(&place.unreadable);
-    in_words.chain(roots_of_all).chain(gone_to).find_map(|folder| roots().find(|root| holds(&folder, root)).cloned())
+    in_words.chain(roots_of_all).chain(gone_to).find_map(|folder| roots().find(|root| meets(&folder, root)).cloned())
+}
+
+/// The words of `arguments` that may be paths: without the pattern of a program that looks for one, and of git those behind `diff`.
+fn operands(program: &str, arguments: &[Word]) -> Vec<Word> {
+    if program == "git" && only_looks(arguments) {
+        let behind = arguments.iter().position(|word| word.value == "diff").map_or(arguments.len(), |at| at + 1);
+        return arguments[behind..].to_vec();
+    }
+    without_pattern(program, arguments)
 }
 
 /// `arguments` without the pattern of a program that looks for one, which is no path.
@@ -131,15 +147,17 @@ fn takes(program: &str, arguments: &[Word]) -> Option<Takes> {
             Some(Takes::Trees)
         }
         "git" if !only_looks(arguments) => Some(Takes::Trees),
-        // What they find there they show.
-        "git" if begins("--no-index") => Some(Takes::Trees),
+        // Outside a repository it compares what lies in folders.
+        "git" if arguments.iter().any(|word| word.value == "diff") => Some(Takes::Trees),
         "grep" | "egrep" | "fgrep" | "zgrep" | "ugrep"
             if letter('r') || letter('R') || letter('d') || begins("--r") || begins("--d") =>
         {
             Some(Takes::Trees)
         }
         _ if SEARCHERS.contains(&program) && !program.ends_with("grep") || program == "rgrep" => Some(Takes::Trees),
-        "diff" | "colordiff" if letter('r') || letter('N') || begins("--r") || begins("--n") => Some(Takes::Trees),
+        // Of a folder and a file it compares the file of that name.
+        "diff" | "sdiff" | "colordiff" | "vimdiff" | "icdiff" => Some(Takes::Trees),
+        _ if UNPACKERS.contains(&program) && (letter('r') || begins("--r")) => Some(Takes::Trees),
         "zip" if letter('r') || letter('R') || letter('@') || begins("--r") => Some(Takes::Trees),
         "chmod" | "chown" | "chgrp" | "setfacl" | "chattr" if letter('R') || begins("--r") => Some(Takes::Trees),
         // Behind the name that it makes no path can be followed any more.

@@ -124,15 +124,19 @@ impl Walk<'_> {
             }
             Runs::Beside(inner) => {
                 let here = self.here.clone();
-                find::goes_to(argv).iter().for_each(|folder| self.here.go(Some(folder)));
+                let folders = find::goes_to(argv);
+                folders.iter().for_each(|folder| self.here.go(Some(folder)));
+                // How deep what was found lies nobody can tell.
+                if !folders.is_empty() && inner.iter().flatten().any(|word| word.value.contains("..")) {
+                    self.here.lose();
+                }
                 for inner in &inner {
                     self.invoke(assignments, inner, cover, wrapped + 1);
                 }
                 self.here = here;
-                if inner.iter().any(|inner| !simple::reads(inner)) {
-                    for start in find::starts(&argv[1..]) {
-                        protect::note_come_across(&mut self.line, self.place, &self.here, start);
-                    }
+                let does_more = inner.iter().any(|inner| !simple::reads(inner));
+                for start in find::starts(&argv[1..]) {
+                    protect::note_come_across(&mut self.line, self.place, &self.here, start, does_more);
                 }
             }
             Runs::Text(text) => {
@@ -180,6 +184,10 @@ impl Walk<'_> {
 
     fn change_folder(&mut self, argv: &[Word]) {
         let program = argv.first().and_then(Word::as_literal).map(base_name);
+        // Whoever stands in a folder that is moved stands elsewhere then.
+        if program == Some("mv") && argv[1..].iter().flat_map(Word::texts).any(|text| self.here.is_within(text)) {
+            self.here.lose();
+        }
         if matches!(program, Some("cd" | "pushd" | "popd")) {
             let is_option = |text: &str| {
                 text.len() > 1
