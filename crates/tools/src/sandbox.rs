@@ -8,6 +8,7 @@ pub(crate) mod bounds;
 mod calls;
 pub(crate) mod hosts;
 mod kernel;
+mod rights;
 mod trees;
 
 use std::{

@@ -17,7 +17,7 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Network, calls, trees};
+use super::{Network, calls, rights, trees};
 
 /// What may be done in a folder that may be written to. No devices are made.
 const WRITE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
@@ -70,6 +70,8 @@ pub(crate) enum BoundsError {
     NotHeld,
     #[error("seccomp: {0}")]
     Seccomp(#[from] seccompiler::Error),
+    #[error("the superuser's rights cannot be given up: {0}")]
+    Rights(#[from] std::io::Error),
 }
 
 impl Bounds {
@@ -78,6 +80,7 @@ impl Bounds {
     /// # Errors
     /// [`BoundsError`], after which nothing may be started.
     pub(crate) fn put_on(&self) -> Result<(), BoundsError> {
+        rights::give_up()?;
         let held = self.files()?;
         if self.must_hold && !held {
             return Err(BoundsError::NotHeld);

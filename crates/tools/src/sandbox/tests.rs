@@ -86,6 +86,10 @@ const PROBES: &[(&str, &str)] = &[
     ("reading the rules", "cat $at/own/rules"),
     ("a pipe", "echo a | cat | grep -q a && cat <(echo a) && echo a >/dev/null"),
     ("another's memory", "exec 3<>/proc/$PPID/../1/mem"),
+    ("another's environment", "cat /proc/1/environ"),
+    ("the gateway's environment", "cat /proc/$(sed -n 's/PPid:[^0-9]*//p' /proc/$PPID/status)/environ"),
+    ("where another has its memory", "cat /proc/1/maps"),
+    ("a right that reads memory", "grep -q '^CapEff:.*000000000[0-9a-f]\\{5\\}$' /proc/self/status && exit 1; true"),
     ("the gateway by a signal", "kill -0 $(sed -n 's/PPid:[^0-9]*//p' /proc/$PPID/status)"),
 ];
 
