@@ -4,7 +4,8 @@ use countersign_server::{
     config::Logging,
     logging::{Form, Levels},
 };
-use tracing_subscriber::{EnvFilter, reload};
+use tracing::{Level, Metadata};
+use tracing_subscriber::{EnvFilter, filter::FilterFn, layer::SubscriberExt as _, reload, util::SubscriberInitExt as _};
 
 /// What is logged where nobody says anything.
 const USUAL: &str = "warn";
@@ -26,16 +27,25 @@ pub(crate) fn start_with(settings: &Logging) -> Levels {
         Form::Text => {
             let lines = lines.with_filter_reloading();
             let handle = lines.reload_handle();
-            let _ = lines.try_init();
+            let _ = lines.finish().with(own_alone()).try_init();
             levels(handle)
         }
         Form::Json => {
             let lines = lines.json().flatten_event(true).with_filter_reloading();
             let handle = lines.reload_handle();
-            let _ = lines.try_init();
+            let _ = lines.finish().with(own_alone()).try_init();
             levels(handle)
         }
     }
+}
+
+/// Keeps back what libraries tell of their work, whatever level is asked for: parsers and connections tell what passes through them, and
+/// that may be anybody's words, commands and keys.
+pub(crate) fn own_alone() -> FilterFn {
+    fn is_told(metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("countersign") || *metadata.level() <= Level::WARN
+    }
+    FilterFn::new(is_told)
 }
 
 fn levels<S: 'static>(handle: reload::Handle<EnvFilter, S>) -> Levels {

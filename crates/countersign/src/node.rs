@@ -208,7 +208,7 @@ fn log(form: Form, data: &Data) -> anyhow::Result<()> {
         }
         Form::Json => fmt::layer().json().with_writer(std::io::stderr).with_filter(filter()).boxed(),
     };
-    tracing_subscriber::registry().with(shown).with(kept).try_init()?;
+    tracing_subscriber::registry().with(shown).with(kept).with(crate::logging::own_alone()).try_init()?;
     Ok(())
 }
 

@@ -182,7 +182,7 @@ fn everything(scene: &Scene, gateway: &Gateway) -> Vec<String> {
     client.ok("config.get", json!({ "path": "apiKeys.anthropic" }));
     scene
         .provider
-        .script([Reply::new(vec![bash("c1", "env; cat /proc/self/environ /proc/$PPID/environ; set")]), say("done")]);
+        .script([Reply::new(vec![bash("c1", "env; cat /proc/self/environ /proc/$PPID/environ; set; : words-of-a-command")]), say("done")]);
     let http = Http::new(&gateway.address);
     let login = http.post("/api/auth/login", &json!({ "password": PASSWORD }));
     assert_eq!(login.status, 200);
@@ -237,8 +237,10 @@ fn no_credential_is_told_by_anything_that_a_gateway_writes_or_says() {
     let known = [AGENT, KITCHEN, TOKEN, PASSWORD, SECRET, TELEGRAM, WEBHOOK, API_KEY, WRONG];
     let secrets: Vec<&str> = known.iter().copied().chain(made.iter().map(String::as_str)).collect();
     let said = gateway.said();
-    assert!(said.contains("TRACE"), "the log is not at its most detailed");
+    assert!(said.contains("DEBUG"), "the log is not at its most detailed");
     is_clean("the log", said.as_bytes(), &secrets);
+    // Nor is a command in it, which a library reads word by word.
+    is_clean("the log", said.as_bytes(), &["words-of-a-command"]);
     // A cookie is told once, to whoever logged in.
     let cookie = made[1].as_str();
     let heard = String::from_utf8_lossy(&tap.heard()).into_owned();

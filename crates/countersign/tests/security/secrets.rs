@@ -67,7 +67,7 @@ fn nothing_tells(scene: &Scene, mut gateway: Gateway, tap: &Tap, meant: &[&str],
     gateway.stop();
     let said = gateway.said();
     // Who asks a model has much to say.
-    assert!(said.contains("TRACE") || scene.provider.count() == 0, "the log is not at its most detailed");
+    assert!(said.contains("DEBUG") || scene.provider.count() == 0, "the log is not at its most detailed");
     is_clean("the log", said.as_bytes(), secrets);
     is_clean("what clients heard", &tap.heard(), secrets);
     files_are_clean(&scene.place.folder, &[&["HOUSE", "DEPLOY"], meant].concat(), secrets);

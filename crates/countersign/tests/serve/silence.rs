@@ -77,7 +77,7 @@ providers:
     gateway.says("answered");
     gateway.stop();
     let said = gateway.said();
-    assert!(said.contains("TRACE"), "it was at its most detailed");
+    assert!(said.contains("DEBUG"), "it was at its most detailed");
     let cookie = cookie.split_once('=').unwrap().1.to_owned();
     let secrets = [TOKEN, KITCHEN, SECRET, PASSWORD, USERS, CLIENTS, KEY, HEADER, BOT, &token, &cookie];
     for secret in secrets.into_iter().chain(["tok-wrong-1111", "pass-wrong-2222"]) {
