@@ -5,7 +5,9 @@ use countersign_server::{
     logging::{Form, Levels},
 };
 use tracing::{Level, Metadata};
-use tracing_subscriber::{EnvFilter, filter::FilterFn, layer::SubscriberExt as _, reload, util::SubscriberInitExt as _};
+use tracing_subscriber::{
+    EnvFilter, filter::FilterFn, layer::SubscriberExt as _, reload, util::SubscriberInitExt as _,
+};
 
 /// What is logged where nobody says anything.
 const USUAL: &str = "warn";

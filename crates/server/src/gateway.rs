@@ -173,8 +173,7 @@ pub async fn serve(
     })?;
     let bound = port.address().map_err(|source| io("the port", source))?;
     let log = record(&config, views())?;
-    std::fs::create_dir_all(&config.agents_dir)
-        .map_err(|problem| io(&config.agents_dir.display().to_string(), problem))?;
+    make_workspaces(&config).map_err(|problem| io(&config.agents_dir.display().to_string(), problem))?;
     let models = Arc::new(Models::of(&config));
     let sandbox = checkup::sandbox(&config);
     let rooms = Arc::new(Workrooms::new(&program, sandbox, secrets, &config.agents_dir, clock.clone()));
@@ -452,6 +451,18 @@ fn let_through(folder: &Path) -> std::io::Result<()> {
         0o011 => Ok(()),
         _ => std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode | 0o011)),
     }
+}
+
+/// Makes the folder in which agents have theirs. In a data directory that others may pass through it is closed to them.
+fn make_workspaces(config: &Config) -> std::io::Result<()> {
+    let folder = &config.agents_dir;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let is_passed = std::fs::metadata(&config.storage.folder)?.permissions().mode() & 0o011 != 0;
+    let mode = std::fs::metadata(folder)?.permissions().mode();
+    if is_passed && folder.starts_with(&config.storage.folder) && mode & 0o077 != 0 {
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode & !0o077))?;
+    }
+    Ok(())
 }
 
 /// Says what to do where an address is taken.

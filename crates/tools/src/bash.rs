@@ -115,7 +115,7 @@ impl Bash {
             properties.insert(
                 "needs".to_owned(),
                 json!({"type": "object", "additionalProperties": false, "description": "Only for a command that the sandbox made fail: exactly what it needs beyond. A person is asked; it then runs in a shell of its own, in the same folder", "properties": {
-                    "write": {"type": "array", "items": {"type": "string"}, "description": "Files or folders to write"},
+                    "write": {"type": "array", "items": {"type": "string"}, "description": "Files or folders to write. A file that is not there is made, empty"},
                     "hosts": {"type": "array", "items": {"type": "string"}, "description": "Hosts to reach, each such as crates.io or api.example.com:8443; without a port 80 and 443 are meant"},
                     "network": {"type": "boolean", "description": "Reach every other machine; ask for hosts instead where they are known"},
                 }}),
@@ -176,9 +176,9 @@ impl Tool for Bash {
 
     fn check(&self, arguments: &Value) -> Result<Map<String, Value>, Failure> {
         let arguments = crate::validate(&self.spec, arguments)?;
-        if let Some(needs) = arguments.get("needs") {
-            self.sandbox.check(needs).map_err(Failure::Invalid)?;
-        }
+        self.sandbox.check(arguments.get("needs")).map_err(Failure::Invalid)?;
+        let names = arguments.get("env").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+        names.map(String::as_str).try_for_each(check_variable)?;
         match arguments.get("env").map(|variables| self.secrets.check(variables)) {
             Some(Err(problem)) => Err(Failure::Invalid(format!("env: {problem}"))),
             Some(Ok(())) | None => Ok(arguments),

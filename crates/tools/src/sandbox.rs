@@ -196,6 +196,14 @@ pub enum SandboxError {
         "no command is run here: the settings ask for a sandbox (sandbox.on_missing: refuse) and {0}. Tell the person; `countersign doctor` says what to do"
     )]
     Missing(String),
+    /// A file was asked for that cannot be made.
+    #[error("needs.write: {} is not there and cannot be made ({why}): name a folder that is there", .path.display())]
+    Absent {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        why: std::io::ErrorKind,
+    },
     /// Something was asked for that is never given.
     #[error("{} is the gateway's own: no command may write to it", .0.display())]
     Reserved(PathBuf),
@@ -254,12 +262,22 @@ impl Sandbox {
         self.0.settings.unlisted
     }
 
-    /// Looks at what a call says that it needs, before anybody is asked about it.
+    /// Looks at what a call says that it needs, before anybody is asked about it: whether it can be given, as far as that can be told.
     ///
     /// # Errors
     /// What is wrong, for the model.
-    pub(crate) fn check(&self, needs: &Value) -> Result<(), String> {
-        let Some(named) = needs.get("hosts") else { return Ok(()) };
+    pub(crate) fn check(&self, needs: Option<&Value>) -> Result<(), String> {
+        if let Some(lacks) = self.lacks().filter(|_| self.is_on() && self.0.settings.on_missing == OnMissing::Refuse) {
+            return Err(SandboxError::Missing(lacks).to_string());
+        }
+        let written = needs.and_then(|needs| needs.get("write")).and_then(Value::as_array).into_iter().flatten();
+        for path in written.filter_map(Value::as_str).map(Path::new).filter(|path| path.is_absolute()) {
+            let path = trees::real(path);
+            if self.is_on() && self.0.protected.iter().any(|own| path.starts_with(trees::real(own))) {
+                return Err(SandboxError::Reserved(path).to_string());
+            }
+        }
+        let Some(named) = needs.and_then(|needs| needs.get("hosts")) else { return Ok(()) };
         let hosts: Vec<String> =
             Vec::deserialize(named).map_err(|_| format!("needs.hosts: expected a list, each {}", Host::EXPECTED))?;
         let needs = Needs { hosts, ..Needs::default() };
@@ -304,6 +322,7 @@ impl Sandbox {
             if is_own(&path) {
                 return Err(SandboxError::Reserved(path));
             }
+            make(&path)?;
             extra.push(path);
         }
         let write = match settings.mode {
@@ -402,6 +421,17 @@ impl Sandbox {
         let more = self.0.settings.write.iter().map(|path| path.display().to_string());
         let named: Vec<String> = std::iter::once(cwd.display().to_string()).chain(more).collect();
         format!("{} and folders for temporary files", named.join(", "))
+    }
+}
+
+/// Makes the file at `path`, which is real, where there is nothing yet: the kernel lets nobody write what is not there without the folder
+/// around it, and that was not asked for.
+fn make(path: &Path) -> Result<(), SandboxError> {
+    match std::fs::File::create_new(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(SandboxError::Absent { path: path.to_owned(), why: error.kind() })
+        }
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

@@ -180,9 +180,10 @@ fn everything(scene: &Scene, gateway: &Gateway) -> Vec<String> {
     client.fails("config.set", json!({ "path": "apiKeys.anthropic", "value": { "deep": API_KEY } }));
     client.ok("config.get", json!({}));
     client.ok("config.get", json!({ "path": "apiKeys.anthropic" }));
-    scene
-        .provider
-        .script([Reply::new(vec![bash("c1", "env; cat /proc/self/environ /proc/$PPID/environ; set; : words-of-a-command")]), say("done")]);
+    scene.provider.script([
+        Reply::new(vec![bash("c1", "env; cat /proc/self/environ /proc/$PPID/environ; set; : words-of-a-command")]),
+        say("done"),
+    ]);
     let http = Http::new(&gateway.address);
     let login = http.post("/api/auth/login", &json!({ "password": PASSWORD }));
     assert_eq!(login.status, 200);

@@ -31,6 +31,10 @@ pub enum Exposure {
     Tokens,
     /// Others can read what is recorded in it.
     Record,
+    /// Others can read a secret that agents use by its name.
+    Secret,
+    /// Others can read what agents work at.
+    Workspaces,
     /// Others can change it, and with it what agents may do.
     Changeable,
     /// It is needed and not there.
@@ -46,7 +50,8 @@ impl Finding {
                 format!("put the credentials into variables and write ${{NAME}}, or: {}", self.shut())
             }
             Exposure::PrivateKey => self.shut(),
-            Exposure::Tokens => format!("chmod 600 {path}"),
+            Exposure::Tokens | Exposure::Secret => format!("chmod 600 {path}"),
+            Exposure::Workspaces => format!("chmod 700 {path}"),
             Exposure::Record => format!("chmod go= {path}"),
             Exposure::Changeable => format!("chmod go-w {path}"),
             Exposure::Absent => format!("create {path}, or correct its name in the configuration"),
@@ -72,6 +77,8 @@ impl fmt::Display for Finding {
             Exposure::PrivateKey => "is a private key that others can read",
             Exposure::Tokens => "holds the digests of tokens, and others can read it",
             Exposure::Record => "is a record that others can read",
+            Exposure::Secret => "is a secret that others could read, so it is given to nothing",
+            Exposure::Workspaces => "holds the workspaces of agents, and others can read them",
             Exposure::Changeable => "can be changed by others, and with it what agents may do",
             Exposure::Absent => "is not there",
         };
@@ -102,6 +109,15 @@ impl Config {
         check(&tokens, 0o044, Exposure::Tokens);
         // Whoever can add one may do everything.
         check(&tokens, 0o022, Exposure::Changeable);
+        let secrets = std::fs::read_dir(self.storage.folder.join(countersign_runtime::tools::secrets::FOLDER));
+        for secret in secrets.into_iter().flatten().flatten() {
+            check(&secret.path(), 0o077, Exposure::Secret);
+        }
+        // What lies in a folder that is closed is closed.
+        let is_closed = mode(&self.storage.folder).is_some_and(|mode| mode & 0o011 == 0);
+        if !is_closed || !self.agents_dir.starts_with(&self.storage.folder) {
+            check(&self.agents_dir, 0o055, Exposure::Workspaces);
+        }
         for file in self.gateway.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]) {
             if mode(file).is_none() {
                 findings.push(Finding { path: file.clone(), what: Exposure::Absent });

@@ -10,7 +10,10 @@ use crate::{
     Shells,
     bash::Bash,
     exec::{Launcher, tests::AS_CHILD},
-    tool::testing::{Case, failure, text},
+    tool::{
+        Tool as _,
+        testing::{Case, failure, text},
+    },
     write::Write,
 };
 
@@ -264,6 +267,16 @@ async fn what_one_call_was_granted_holds_for_that_call_alone() {
             .await;
         assert!(failure(&result).contains("is the gateway's own"), "{own}");
     }
+    // A file that is not there is made for whoever was allowed to write it, and nothing beside it.
+    let new = world.at("outside/made-now");
+    let command =
+        json!({"command": format!("echo c >>{0}; echo d >{0}-too", new.display()), "needs": {"write": [new]}});
+    assert!(world.run(command).await.contains("Permission denied"));
+    assert_eq!(fs::read_to_string(&new).unwrap(), "c\n");
+    assert!(!world.at("outside/made-now-too").exists());
+    let nowhere = json!({"command": "true", "needs": {"write": [world.at("nowhere/new")]}});
+    let result = world.case.run(&Bash::default().in_sandbox(world.case.cx.shells.sandbox()), nowhere).await;
+    assert!(failure(&result).contains("is not there and cannot be made"), "{}", failure(&result));
     // All around it is not it.
     let around = world.run(json!({"command": format!("echo allow >{}", world.at("own/rules").display()), "needs": {"write": [world.beside.path()]}})).await;
     assert!(around.contains("Permission denied"), "{around}");
@@ -279,6 +292,23 @@ async fn a_command_that_the_sandbox_made_fail_says_how_to_ask() {
     assert!(said.contains("it may write only in") && said.contains("call again with needs"), "{said}");
     let other = world.says("echo unrelated; false").await;
     assert_eq!(other, "unrelated\n\nCommand exited with code 1");
+}
+
+#[test]
+fn what_can_never_be_given_is_refused_before_anybody_is_asked() {
+    let world = World::new(workspace(), None);
+    let bash = Bash::default().in_sandbox(world.case.cx.shells.sandbox());
+    let own = world.at("own/rules").display().to_string();
+    for (arguments, want) in [
+        (json!({"command": "x", "needs": {"write": [own]}}), "is the gateway's own"),
+        (json!({"command": "x", "env": {"BASH_ENV": "{{secret:KEY}}"}}), "BASH_ENV may not be set here"),
+    ] {
+        let told = format!("{:?}", bash.check(&arguments).unwrap_err());
+        assert!(told.contains(want) || Kernel::here().lacks().is_some(), "{told}");
+    }
+    let world = World::new(workspace(), Some(Kernel::NONE));
+    let bash = Bash::default().in_sandbox(world.case.cx.shells.sandbox());
+    assert!(format!("{:?}", bash.check(&json!({"command": "x"})).unwrap_err()).contains("no command is run here"));
 }
 
 #[tokio::test]

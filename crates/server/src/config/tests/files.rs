@@ -322,6 +322,22 @@ fn files_that_others_can_read_or_change_are_found() {
         assert_eq!(found(&scene), [want]);
         scene.mode(name, 0o600);
     }
+    std::fs::create_dir_all(scene.path().join("secrets")).unwrap();
+    std::fs::create_dir_all(scene.path().join("agents")).unwrap();
+    for (name, mode, want) in [
+        ("secrets/KEY", 0o644, "secrets/KEY is a secret that others could read, so it is given to nothing"),
+        ("agents", 0o755, "agents holds the workspaces of agents, and others can read them"),
+    ] {
+        if mode == 0o644 {
+            scene.write(name, "");
+        }
+        scene.mode("", 0o711);
+        scene.mode("agents", 0o700);
+        scene.mode(name, mode);
+        assert_eq!(found(&scene), [want]);
+        scene.mode(name, 0o700 & mode);
+        assert_eq!(found(&scene), Vec::<String>::new());
+    }
     // Root's, and given to the group of a service.
     let give = |name: &str| std::os::unix::fs::chown(scene.path().join(name), Some(0), Some(4712));
     if give("config.yaml").and_then(|()| give("key.pem")).is_ok() {
