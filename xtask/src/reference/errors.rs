@@ -69,7 +69,8 @@ const DOORS: &[(&str, &str, &[Source])] = &[
     ),
     (
         "The interface for programs",
-        "A problem document (`application/problem+json`) with a status; these are its `detail`.",
+        "A problem document (`application/problem+json`) with a status; these are its `detail`. What is wrong with a time, an id or \
+         another value is said in words of its own behind the name of the parameter, with status 400.",
         &[
             Source::Replies(&["server/src/api", "server/src/web", "server/src/listen"]),
             Source::Enum("core/src/gate/command.rs", "AnswerRefusal"),

@@ -117,16 +117,19 @@ fn allows(hosts: &Hosts, is_tls: bool, host: Option<&str>, origin: Option<&str>)
 }
 
 /// What is told over HTTP: with the name, where it is one, and with what would make it the gateway's.
-fn told(why: &str, host: Option<&str>) -> String {
+fn refused(why: &str, host: Option<&str>) -> (StatusCode, String) {
     let is_name = |host: &&str| {
         !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte))
     };
     if why != UNNAMED {
-        return why.to_owned();
+        return (StatusCode::FORBIDDEN, why.to_owned());
     }
     let name = host.map(host_of).filter(is_name).map_or_else(String::new, |name| format!(": {name}"));
-    format!(
-        "The gateway does not answer to this name{name}. Its names are those of gateway.public_url and gateway.allowed_hosts.\n"
+    (
+        StatusCode::FORBIDDEN,
+        format!(
+            "The gateway does not answer to this name{name}. Its names are those of gateway.public_url and gateway.allowed_hosts.\n"
+        ),
     )
 }
 
@@ -134,19 +137,19 @@ pub(super) async fn check(State((doors, is_tls)): State<(Arc<Doors>, bool)>, req
     match doors.hosts.check(&request, is_tls) {
         Ok(()) => next.run(request).await,
         Err(why) => {
-            let told = told(why, host(&request));
+            let (status, told) = refused(why, host(&request));
             if !request.uri().path().starts_with("/api/") {
-                return (StatusCode::FORBIDDEN, told).into_response();
+                return (status, told).into_response();
             }
             let told = if why == FOREIGN { CROSS_ORIGIN } else { told.trim_end() };
-            Problem::new(StatusCode::FORBIDDEN, told).reply(request.uri().path())
+            Problem::new(status, told).reply(request.uri().path())
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FOREIGN, Hosts, UNNAMED, allows, told};
+    use super::{FOREIGN, Hosts, UNNAMED, allows, refused};
 
     #[test]
     fn a_page_of_another_program_of_this_machine_is_not_our_own() {
@@ -168,9 +171,9 @@ mod tests {
     fn whoever_is_not_answered_is_told_the_name_and_the_keys() {
         for (host, name) in [(Some("gate.example.org:8443"), ": gate.example.org"), (Some("<b>"), ""), (None, "")] {
             let want = "Its names are those of gateway.public_url and gateway.allowed_hosts.\n";
-            assert_eq!(told(UNNAMED, host), format!("The gateway does not answer to this name{name}. {want}"));
+            assert_eq!(refused(UNNAMED, host).1, format!("The gateway does not answer to this name{name}. {want}"));
         }
-        assert_eq!(told(FOREIGN, Some("a.b")), FOREIGN);
+        assert_eq!(refused(FOREIGN, Some("a.b")).1, FOREIGN);
     }
 
     #[test]

@@ -83,8 +83,10 @@ pub(crate) fn is_over_limit(error: &axum::Error) -> bool {
 fn read(bytes: &[u8], is_form: bool) -> Result<Map<String, Value>, (StatusCode, String)> {
     // What curl calls a form by itself, and is none.
     if is_form && bytes.trim_ascii_start().starts_with(b"{") {
-        let told = "The body looks like JSON and is called a form: send Content-Type: application/json";
-        return Err((StatusCode::BAD_REQUEST, told.to_owned()));
+        return Err((
+            StatusCode::BAD_REQUEST,
+            "The body looks like JSON and is called a form: send Content-Type: application/json".to_owned(),
+        ));
     }
     if is_form {
         let pairs = serde_urlencoded::from_bytes::<Vec<(String, String)>>(bytes)

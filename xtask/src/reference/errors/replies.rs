@@ -24,7 +24,8 @@ const STATUSES: [(&str, u16); 14] = [
 /// The texts of the constants of a source, by name.
 pub(super) fn constants(source: &str) -> BTreeMap<String, String> {
     let named = |behind: &str| {
-        let (name, value) = behind.split_once(": &str = \"")?;
+        let (name, value) = behind.split_once(": &str =")?;
+        let value = value.trim_start().strip_prefix('"')?;
         let is_name = name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_');
         is_name.then(|| Some((name.to_owned(), joined(value.split("\";").next()?))))?
     };
@@ -79,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_text_may_have_a_name_or_stand_behind_an_arrow_or_be_known_as_bad() {
-        let source = "pub(crate) const LATE: &str = \"too late \\\n        for this\";
+        let source = "pub(crate) const LATE: &str =\n    \"too late \\\n        for this\";
             Failure::new(StatusCode::GONE, peer::LATE); Failure::bad(\"lasts is a number\"); Failure::bad(told);
             StatusCode::NOT_FOUND => Some(format!(\"nothing at {path}\")), StatusCode::OK => Some(1), refused(StatusCode::GONE, OTHER)";
         let want = [(410, "too late for this"), (404, "nothing at …"), (400, "lasts is a number")];
