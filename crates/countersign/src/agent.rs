@@ -11,7 +11,7 @@ use tokio_tungstenite::{
     tungstenite::{Error, Message, http::Uri, protocol::WebSocketConfig},
 };
 
-use crate::unreached;
+use crate::{unreached, words};
 
 /// How long connecting and authenticating may take.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -157,7 +157,7 @@ async fn connect(url: &str, token: &str) -> Result<Line, Failed> {
 fn unreached(url: &str, error: &Error) -> String {
     match error {
         Error::Io(refused) if refused.kind() == std::io::ErrorKind::ConnectionRefused => {
-            format!("{url}: {error}: no gateway runs there; `countersign serve` starts one")
+            format!("{url}: no gateway runs there; `countersign serve` starts one")
         }
         Error::Http(answer) => {
             let said = answer.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
@@ -179,7 +179,14 @@ fn unreached(url: &str, error: &Error) -> String {
 impl Line {
     /// Sends a request and waits for its answer.
     async fn ask(&mut self, request: &Value) -> Result<Value, Failed> {
-        let gone = |error: Error| failed(UNREACHABLE, format!("the connection broke: {error}"));
+        // What was asked for may wait for a person all the same, or be done.
+        let gone = |error: Error| {
+            let why = words::without_numbers(&error.to_string());
+            failed(
+                UNREACHABLE,
+                format!("the connection broke: {why}; `countersign pending` tells what became of the request"),
+            )
+        };
         self.0.send(Message::text(request.to_string())).await.map_err(gone)?;
         loop {
             let text = match self.0.next().await {

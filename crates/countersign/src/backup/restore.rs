@@ -108,7 +108,7 @@ pub(crate) fn restore(place: &Place, options: &Options, form: Form) -> anyhow::R
     if !manifest.secrets {
         writeln!(
             out,
-            "secrets   none were in the backup: who was logged in logs in again, secrets of the gsv door are set again"
+            "secrets   none were in the backup: who was logged in logs in again; those that agents use by name (`countersign secret`) and those of the gsv door are set again"
         )?;
     }
     Ok(ExitCode::SUCCESS)

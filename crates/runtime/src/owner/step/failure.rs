@@ -1,6 +1,6 @@
 //! What an owner does when a batch could not be recorded, or its state has to be made again.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use countersign_core::engine::Recorded;
 use countersign_store::AppendError;
@@ -17,6 +17,9 @@ use crate::{
         open::{self, OpenError},
     },
 };
+
+/// How long a log that cannot be read is waited for, when the state has to be made from it again.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Owner {
     /// Makes the state again from the log and from what is decided but not written.
@@ -42,12 +45,8 @@ impl Owner {
         error!(error = %why, "a batch was not recorded");
         let fatal = matches!(failed, AppendError::Fenced { .. } | AppendError::Closed | AppendError::ReadOnly);
         self.coming = None;
-        if let Err(failed) = self.rebuild(&[]).await {
-            error!(error = %failed, "the state could not be rebuilt");
-            return Next::End;
-        }
-        self.contents.forget_after(self.engine.state().head());
-        // What was decided behind a fact that is gone now may rest on it.
+        // Whoever waits is told first: to make the state again may take a while, and may fail. What was decided behind a fact that is gone
+        // now may rest on it.
         let mut is_behind = false;
         for release in releases {
             match release {
@@ -64,6 +63,11 @@ impl Owner {
             }
         }
         self.ring.publish();
+        if let Err(failed) = self.rebuild_patiently().await {
+            error!(error = %failed, "the state could not be rebuilt");
+            return Next::End;
+        }
+        self.contents.forget_after(self.engine.state().head());
         // In each line, what was held stands behind what was taken before it.
         self.inbox.put_back(taken.into_iter().chain(std::mem::take(&mut self.held)).collect());
         if fatal {
@@ -71,6 +75,21 @@ impl Owner {
         }
         self.degrade(&why);
         Next::Work
+    }
+
+    /// The same as [`Self::rebuild`] with nothing behind the log, tried again for a while where the log cannot be read: it may have been
+    /// moved away, and be put back.
+    async fn rebuild_patiently(&mut self) -> Result<(), OpenError> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.rebuild(&[]).await {
+                Err(failed @ OpenError::Read(_)) if Instant::now() < until => {
+                    error!(error = %failed, "the state cannot be rebuilt; it is tried again");
+                    tokio::time::sleep(PROBE_EVERY).await;
+                }
+                done => return done,
+            }
+        }
     }
 
     pub(super) fn degrade(&mut self, why: &str) {
