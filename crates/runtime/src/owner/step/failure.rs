@@ -78,12 +78,12 @@ impl Owner {
     }
 
     /// The same as [`Self::rebuild`] with nothing behind the log, tried again for a while where the log cannot be read: it may have been
-    /// moved away, and be put back.
+    /// moved away, and be put back. Whoever closes the owner meanwhile waits a second at most.
     async fn rebuild_patiently(&mut self) -> Result<(), OpenError> {
         let until = Instant::now() + PATIENCE;
         loop {
             match self.rebuild(&[]).await {
-                Err(failed @ OpenError::Read(_)) if Instant::now() < until => {
+                Err(failed @ OpenError::Read(_)) if Instant::now() < until && !self.inbox.is_closed() => {
                     error!(error = %failed, "the state cannot be rebuilt; it is tried again");
                     tokio::time::sleep(PROBE_EVERY).await;
                 }
