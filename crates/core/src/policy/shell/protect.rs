@@ -269,6 +269,13 @@ fn whole(word: &Word) -> impl Iterator<Item = &str> {
         .chain(word.perhaps.iter().flat_map(|text| std::iter::once(text.as_str()).chain(text.split_whitespace())))
 }
 
+/// In how many more ways than one a word is looked at whose end is only known when the line runs: each letter of a group may be the option
+/// that the rest is a value of.
+pub(super) fn ways_to_read(text: &str) -> usize {
+    let letters = text.strip_prefix('-').filter(|rest| rest.contains([UNKNOWN, GLOB])).unwrap_or_default();
+    letters.chars().take(MOST_LETTERS).take_while(char::is_ascii_alphanumeric).count()
+}
+
 /// The parts of an argument that may be a path: `--out=x`, `-ox`, `@x`, `a:x`, `file://x`.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let option = text.strip_prefix('-');
@@ -312,18 +319,20 @@ fn found(place: &Place, here: &Here, roots: &[String], text: &str) -> Option<Fou
     // From the root it is the same path wherever the shell is.
     let is_same = text.starts_with('/');
     for dir in here.dirs().take(if is_same { 1 } else { usize::MAX }) {
-        let target = cut.is_none().then(|| path::resolve(dir, text));
+        // Once for all roots, of which there are many.
+        let target = path::resolve(dir, if cut.is_some() { &without } else { text });
+        let beginning = cut.map(|(known, _)| Beginning::of(dir, known));
+        // It may be no more than the slash at the root.
+        let from_root = text.starts_with(UNKNOWN).then(|| path::resolve("/", &without));
         for root in roots {
-            let found = match (&target, cut) {
-                (Some(target), _) => matches_into(target, root, here).then(|| Found::Surely(root.clone())),
-                (None, Some((known, _))) => {
+            let found = match &beginning {
+                None => matches_into(&target, root, here).then(|| Found::Surely(root.clone())),
+                Some(beginning) => {
                     let leads = !without.is_empty()
-                        && (matches_into(&path::resolve(dir, &without), root, here)
-                            // It may be no more than the slash at the root.
-                            || text.starts_with(UNKNOWN) && matches_into(&path::resolve("/", &without), root, here));
-                    begins(dir, known, root, here).max(leads.then(|| Found::Begun(root.clone())))
+                        && (matches_into(&target, root, here)
+                            || from_root.as_ref().is_some_and(|target| matches_into(target, root, here)));
+                    beginning.leads(root, here).max(leads.then(|| Found::Begun(root.clone())))
                 }
-                (None, None) => None,
             };
             best = best.max(found);
         }
@@ -352,31 +361,47 @@ fn may_lead(here: &Here, roots: &[String], text: &str) -> bool {
         || here.dirs().any(|dir| roots.iter().any(|root| path::is_within(root, dir)))
 }
 
-/// The way in which a text leads to `root` of which only the beginning is known.
-fn begins(dir: &str, known: &str, root: &str, here: &Here) -> Option<Found> {
-    if known.is_empty() {
-        return None;
+/// What is known of a path whose end is not: a folder, and the beginning of a name in it.
+struct Beginning<'t> {
+    is_empty: bool,
+    folder: String,
+    begun: &'t str,
+    /// The folder above, where the name may go on behind dots with a slash.
+    above: Option<String>,
+}
+
+impl<'t> Beginning<'t> {
+    fn of(dir: &str, known: &'t str) -> Self {
+        let cut = known.rfind('/').map_or(0, |at| at + 1);
+        let (folder, begun) = (path::resolve(dir, &known[..cut]), &known[cut..]);
+        let above = (begun == "..").then(|| path::resolve(&folder, begun));
+        Self { is_empty: known.is_empty(), folder, begun, above }
     }
-    let cut = known.rfind('/').map_or(0, |at| at + 1);
-    let (folder, begun) = (path::resolve(dir, &known[..cut]), &known[cut..]);
-    if matches_into(&folder, root, here) {
-        return Some(Found::Surely(root.to_owned()));
-    }
-    let next_below = |folder: &str| {
-        let mut wanted = parts(root);
-        let is_above = parts(folder).all(|part| wanted.next().is_some_and(|wanted| matches_part(part, wanted, here)));
-        wanted.next().filter(|_| is_above)
-    };
-    // Behind dots a slash may follow.
-    if begun == ".." && next_below(&path::resolve(&folder, begun)).is_some() {
-        return Some(Found::Above(root.to_owned()));
-    }
-    let next = next_below(&folder)?;
-    match begun {
-        // What begins with a slash and is not known behind it is a pattern or an address as often as a path.
-        "" if folder == "/" => None,
-        "" => Some(Found::Above(root.to_owned())),
-        _ => matches_part(&format!("{begun}{GLOB}"), next, here).then(|| Found::Begun(root.to_owned())),
+
+    /// The way in which it leads to `root`.
+    fn leads(&self, root: &str, here: &Here) -> Option<Found> {
+        if self.is_empty {
+            return None;
+        }
+        if matches_into(&self.folder, root, here) {
+            return Some(Found::Surely(root.to_owned()));
+        }
+        let next_below = |folder: &str| {
+            let mut wanted = parts(root);
+            let is_above =
+                parts(folder).all(|part| wanted.next().is_some_and(|wanted| matches_part(part, wanted, here)));
+            wanted.next().filter(|_| is_above)
+        };
+        if self.above.as_ref().is_some_and(|above| next_below(above).is_some()) {
+            return Some(Found::Above(root.to_owned()));
+        }
+        let next = next_below(&self.folder)?;
+        match self.begun {
+            // What begins with a slash and is not known behind it is a pattern or an address as often as a path.
+            "" if self.folder == "/" => None,
+            "" => Some(Found::Above(root.to_owned())),
+            begun => matches_part(&format!("{begun}{GLOB}"), next, here).then(|| Found::Begun(root.to_owned())),
+        }
     }
 }
 

@@ -328,3 +328,13 @@ fn everyday_work_in_the_folder_is_left_alone() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+#[test]
+fn what_would_have_to_be_looked_at_in_too_many_ways_is_given_up() {
+    let folders: String = (0..8).map(|at| format!("cd d{at}; ")).collect();
+    let words = " -abcdefghijklmnop$v".repeat(300);
+    let given_up = |command: &str| judged(command).floor.is_some_and(|why| why.contains("too involved"));
+    assert!(given_up(&format!("{folders}touch{words}")));
+    assert!(!given_up(&format!("touch{}", " -abcdefghijklmnop".repeat(300))));
+    assert!(!given_up(&format!("{folders}touch{}", " src/name.rs".repeat(300))));
+}

@@ -79,7 +79,8 @@ impl Walk<'_> {
 
     fn invoke(&mut self, assignments: &[Word], argv: &[Word], cover: Cover, wrapped: usize) {
         let most = argv.iter().map(|word| word.perhaps.len()).max().unwrap_or(0) + 1;
-        let bytes: usize = assignments.iter().chain(argv).map(|word| word.raw.len() + word.value.len() + 64).sum();
+        let cost = |word: &Word| word.raw.len() + word.value.len() + 64 * (1 + protect::ways_to_read(&word.value));
+        let bytes: usize = assignments.iter().chain(argv).map(cost).sum();
         // Each folder that the shell may be in is looked at for each of them.
         let folders = self.here.dirs().count().max(1);
         let is_spent = self.is_spent_by(bytes.saturating_mul(most).saturating_mul(folders));
