@@ -146,6 +146,9 @@ fn a_plan_that_waits_outlives_a_kill_with_its_id_and_the_run_goes_on() {
     let from = host.prompt("hi");
     host.dialog(from);
     let before = pending(&mut host);
+    // The file follows the record.
+    let name = before[0]["gate_id"].as_str().unwrap();
+    file(&place, &session, |file| file["gates"][name].is_object());
     host.kill();
     std::fs::remove_dir_all(place.work.join(".gjc")).unwrap();
     let mut again = start(&place, &[&UI[..], &["--continue"]].concat());
@@ -154,7 +157,6 @@ fn a_plan_that_waits_outlives_a_kill_with_its_id_and_the_run_goes_on() {
     again.reply(&dialog, json!({"value": "approve"}));
     event(&again, 0, "agent_end");
     assert_eq!(place.provider.last().result("k2").unwrap(), "The plan is approved.");
-    let name = before[0]["gate_id"].as_str().unwrap();
     let file = file(&place, &session, |file| file["gates"][name]["advanced"] == true);
     assert_eq!(file["gates"][name]["answer"], json!({"decision": "approve"}));
     assert_eq!(pending(&mut again), json!([]));

@@ -113,9 +113,10 @@ impl Config {
         for secret in secrets.into_iter().flatten().flatten() {
             check(&secret.path(), 0o077, Exposure::Secret);
         }
-        // What lies in a folder that is closed is closed.
-        let is_closed = mode(&self.storage.folder).is_some_and(|mode| mode & 0o011 == 0);
-        if !is_closed || !self.agents_dir.starts_with(&self.storage.folder) {
+        // Where the folder around it may be passed through alone, as the gateway makes it for people of other users: what lies in a closed one
+        // is closed, and one that others may read somebody opened.
+        let is_passed = mode(&self.storage.folder).is_some_and(|mode| mode & 0o011 != 0 && mode & 0o044 == 0);
+        if is_passed && self.agents_dir.starts_with(&self.storage.folder) {
             check(&self.agents_dir, 0o055, Exposure::Workspaces);
         }
         for file in self.gateway.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]) {
