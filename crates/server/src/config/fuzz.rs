@@ -15,7 +15,8 @@ const SECRET: &str = "hunter2-of-the-fuzz-loop";
 /// # Panics
 /// Where that does not hold: a finding.
 pub fn settings(bytes: &[u8]) {
-    let text = String::from_utf8_lossy(bytes);
+    // It comes in by its variable alone: as a name it would be shown.
+    let text = String::from_utf8_lossy(bytes).replace(SECRET, "SECRET");
     let environment = |name: &str| match name {
         "SECRET" => Some(SECRET.to_owned()),
         "NUMBER" => Some("8443".to_owned()),

@@ -277,6 +277,14 @@ async fn what_one_call_was_granted_holds_for_that_call_alone() {
     let nowhere = json!({"command": "true", "needs": {"write": [world.at("nowhere/new")]}});
     let result = world.case.run(&Bash::default().in_sandbox(world.case.cx.shells.sandbox()), nowhere).await;
     assert!(failure(&result).contains("is not there and cannot be made"), "{}", failure(&result));
+    // Nor behind a link, which nobody saw who allowed it, nor where a folder is meant.
+    std::os::unix::fs::symlink(world.at("outside"), world.case.cx.cwd.join("link")).unwrap();
+    for asked in ["link/behind".to_owned(), format!("{}/", world.at("outside/folder").display())] {
+        let call = json!({"command": "true", "needs": {"write": [asked]}});
+        let result = world.case.run(&Bash::default().in_sandbox(world.case.cx.shells.sandbox()), call).await;
+        assert!(failure(&result).contains("cannot be made"), "{}", failure(&result));
+    }
+    assert!(!world.at("outside/behind").exists() && !world.at("outside/folder").exists());
     // All around it is not it.
     let around = world.run(json!({"command": format!("echo allow >{}", world.at("own/rules").display()), "needs": {"write": [world.beside.path()]}})).await;
     assert!(around.contains("Permission denied"), "{around}");

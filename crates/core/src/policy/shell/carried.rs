@@ -32,9 +32,28 @@ pub(super) fn is_rewriting(text: &str) -> bool {
     names(&without_quotes(text)).any(|word| REWRITERS.split_ascii_whitespace().any(|known| known == word))
 }
 
-/// Whether a command in `text` may make a link.
+/// Whether a command in `text` may say what nobody can read before it is decoded.
+pub(super) fn is_decoding(text: &str) -> bool {
+    const DECODERS: &str = "base64 base32 basenc xxd rev openssl uudecode";
+    let text = without_quotes(text);
+    names(&text).any(|word| DECODERS.split_ascii_whitespace().any(|known| known == word)) || text.contains("%b")
+}
+
+/// Whether a command in `text` may make a link: `ln` where a command begins, or behind a word that runs others.
 pub(super) fn is_linking(text: &str) -> bool {
-    names(&without_quotes(text)).any(|word| word == "ln")
+    const RUNNERS: [&str; 9] = ["then", "do", "else", "sudo", "xargs", "exec", "command", "env", "nice"];
+    let text = without_quotes(text);
+    text.match_indices("ln").any(|(at, name)| {
+        let (before, behind) = (text[..at].trim_end_matches([' ', '\t']), &text[at + name.len()..]);
+        let begins = before.is_empty() || before.ends_with(|c: char| ";|&({!`\n/".contains(c));
+        let is_run = before.split_whitespace().last().is_some_and(|word| RUNNERS.contains(&word));
+        (begins || is_run) && behind.starts_with(char::is_whitespace)
+    })
+}
+
+/// Whether a command in `text` may go to another folder.
+pub(super) fn is_going(text: &str) -> bool {
+    names(&without_quotes(text)).any(|word| matches!(word, "cd" | "pushd" | "popd" | "chdir"))
 }
 
 fn without_quotes(text: &str) -> String {

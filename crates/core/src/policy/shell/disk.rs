@@ -12,10 +12,10 @@ pub(super) fn is_device(here: &Here, path: &str) -> bool {
 fn edits_in_place(word: &str) -> bool {
     let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
     let own = letters.map(|letters| letters.split(['e', 'f', 'l']).next().unwrap_or(letters));
-    own.is_some_and(|letters| letters.contains('i')) || word.starts_with("--in-p")
+    own.is_some_and(|letters| letters.contains('i')) || word.starts_with("--i")
 }
 
-/// The words that may say where a copy goes: the last one, and what stands behind the options for it.
+/// The words that may say where a copy goes: those behind the first, and what stands behind the options for it.
 fn targets<'w>(arguments: &'w [&'w str]) -> impl Iterator<Item = &'w str> {
     let behind =
         arguments.windows(2).filter(|pair| is_short(pair[0], "t") || pair[0].starts_with("--t")).map(|pair| pair[1]);
@@ -23,7 +23,9 @@ fn targets<'w>(arguments: &'w [&'w str]) -> impl Iterator<Item = &'w str> {
         let long = word.strip_prefix("--t").and_then(|rest| rest.split_once('=')).map(|(_, value)| value);
         long.or_else(|| word.strip_prefix('-')?.split_once('t').map(|(_, value)| value))
     });
-    arguments.last().copied().into_iter().chain(behind).chain(joined)
+    // The first is only read.
+    let operands = arguments.iter().copied().filter(|word| !word.starts_with('-')).skip(1);
+    operands.chain(behind).chain(joined)
 }
 
 /// Whether a folder is that in which the devices lie.

@@ -109,6 +109,10 @@ pub(crate) struct Line {
     pub(super) carries: bool,
     /// True if words that it says may be others before another command has them.
     pub(super) rewrites: bool,
+    /// True if what it says may be decoded before another command has it.
+    pub(super) decodes: bool,
+    /// True if it goes to other folders.
+    pub(super) goes: bool,
     /// True if it makes names for folders: behind one of them `..` leads nobody knows where.
     pub(super) links: bool,
     /// The commands' words without quoting and wrappers, joined unambiguously with what stands between them.

@@ -12,7 +12,7 @@ use super::{
     here::Here,
     line::{Line, Place},
     programs::base_name,
-    roundabout::{Way, reached, straight},
+    roundabout::{MOST_WAYS, Way, reached, straight},
     word::{GLOB, UNKNOWN, Word},
 };
 use crate::policy::{fnmatch::Pattern, path};
@@ -101,7 +101,8 @@ pub(super) fn note_said(line: &mut Line, place: &Place, here: &Here, words: &[Wo
     let is_outside = |text: &String| {
         text.contains("..") || text.starts_with('/') && !path::is_within(&place.cwd, &path::resolve("/", text))
     };
-    if has_roots && (all.iter().any(is_step) || line.rewrites && all.iter().any(is_outside)) {
+    let says = all.iter().any(|text| !text.starts_with(UNKNOWN));
+    if has_roots && (all.iter().any(is_step) || line.rewrites && all.iter().any(is_outside) || line.decodes && says) {
         line.note_opaque("a piece of a path that another command may go on from");
     }
     let texts: Vec<String> = all.into_iter().filter(|text| !text.contains([UNKNOWN, GLOB])).collect();
@@ -155,8 +156,22 @@ pub(super) fn note_whole(line: &mut Line, place: &Place, here: &Here, argv: &[Wo
 fn note_addresses(line: &mut Line, place: &Place, argv: &[Word]) {
     let has_roots = !place.protected.is_empty() || !place.unreadable.is_empty();
     let is_curl = argv.first().is_some_and(|program| base_name(&program.value) == "curl");
-    let mut texts = argv.iter().skip(1).flat_map(Word::texts);
-    if is_curl && has_roots && texts.any(|text| text.starts_with("--proto-d") || addresses::may_lead_anywhere(text)) {
+    if !is_curl || !has_roots {
+        return;
+    }
+    // What stands behind these is no address.
+    const VALUED: &str =
+        "-d --data --data-raw --data-binary --data-urlencode --json -w --write-out -H --header -A -e -b -u";
+    let is_value = |at: usize| VALUED.split_ascii_whitespace().any(|option| argv[at - 1].value == option);
+    let names_parts = argv.iter().any(|word| word.value.contains('#'));
+    let is_web = |text: &str| text.starts_with("http://") || text.starts_with("https://");
+    let mut texts = (1..argv.len()).filter(|at| !is_value(*at)).flat_map(|at| argv[at].texts());
+    let is_open = |text: &str| {
+        let is_known = is_web(text) && !names_parts;
+        let puts_together = ["--proto-d", "--variable", "--expand"].iter().any(|option| text.starts_with(option));
+        puts_together || !is_known && addresses::may_lead_anywhere(text)
+    };
+    if texts.any(is_open) {
         line.note_opaque("an address that curl makes others of");
     }
 }
@@ -164,14 +179,11 @@ fn note_addresses(line: &mut Line, place: &Place, argv: &[Word]) {
 /// Notes paths that go up in a line that makes links: what is above the folder that a link leads to nobody can tell.
 fn note_behind_links(line: &mut Line, place: &Place, argv: &[Word]) {
     let Some((program, arguments)) = argv.split_first().filter(|_| line.links) else { return };
-    let goes_up = |text: &str| {
-        let mut parts = parts(text).skip_while(|part| *part == "..");
-        // From where it is `cd` goes up as the shell counts it.
-        if base_name(&program.value) == "cd" {
-            parts.any(|part| part == "..")
-        } else {
-            self::parts(text).any(|part| part == "..")
-        }
+    // From where it is known to be, the shell goes up as its text says; behind a link, and from there, nobody can tell.
+    let is_plain = !line.goes || base_name(&program.value) == "cd";
+    let goes_up = |text: &str| match is_plain {
+        true => parts(text).skip_while(|part| *part == "..").any(|part| part == ".."),
+        false => parts(text).any(|part| part == ".."),
     };
     let has_roots = !place.protected.is_empty() || !place.unreadable.is_empty();
     if has_roots && base_name(&program.value) != "ln" && arguments.iter().flat_map(whole).any(goes_up) {
@@ -225,7 +237,8 @@ pub(super) fn note_come_across(line: &mut Line, place: &Place, here: &Here, star
     let changed = place.protected.iter().filter(|_| does_more);
     let read = place.unreadable.iter().filter(|root| !path::is_within(&place.cwd, root));
     let roots: Vec<&String> = changed.chain(read).collect();
-    let meets = |start: &str| roots.iter().any(|root| holds(start, root, here));
+    let is_of_processes = |start: &str| path::is_within("/proc", start);
+    let meets = |start: &str| roots.iter().any(|root| holds(start, root, here) || is_of_processes(start));
     if here.dirs().flat_map(|dir| reached(here, dir, start)).any(|start| meets(&start)) {
         line.note_opaque("a find that may hand files of the gateway to what it runs");
     }
@@ -302,16 +315,29 @@ fn found(place: &Place, here: &Here, roots: &[String], text: &str) -> Option<Fou
     }
     // The shell expands `~` behind an equals sign too.
     let at_home = text.strip_prefix("~/").zip(place.home.as_ref()).map(|(rest, home)| format!("{home}/{rest}"));
-    let text = at_home.as_deref().unwrap_or(text);
-    let ways: Vec<Way> = here.dirs().filter_map(|dir| straight(here, dir, text)).collect();
-    if ways.contains(&Way::Anywhere) {
-        let root = roots.iter().find(|root| !path::is_within(&place.cwd, root)).unwrap_or(&roots[0]);
-        return Some(Found::Above(root.clone()));
+    let mut best = None;
+    let mut seen = BTreeSet::new();
+    let mut left = vec![at_home.unwrap_or_else(|| text.to_owned())];
+    while let Some(text) = left.pop() {
+        if seen.contains(&text) {
+            continue;
+        }
+        let ways: Vec<Way> = here.dirs().filter_map(|dir| straight(here, dir, &text)).collect();
+        if ways.contains(&Way::Anywhere) || seen.len() > MOST_WAYS {
+            let root = roots.iter().find(|root| !path::is_within(&place.cwd, root)).unwrap_or(&roots[0]);
+            return Some(Found::Above(root.clone()));
+        }
+        match ways.is_empty() {
+            true => best = best.max(found_at(here, roots, &text)),
+            false => left.extend(ways.iter().filter_map(Way::to).map(str::to_owned)),
+        }
+        seen.insert(text);
     }
-    let ways: BTreeSet<&str> = ways.iter().filter_map(Way::to).collect();
-    if !ways.is_empty() {
-        return ways.iter().filter_map(|way| found(place, here, roots, way)).max();
-    }
+    best
+}
+
+/// The same of a text that goes no roundabout way.
+fn found_at(here: &Here, roots: &[String], text: &str) -> Option<Found> {
     let cut = text.split_once(UNKNOWN);
     // Where nothing is known of a variable, it may hold nothing.
     let without = text.replace(UNKNOWN, "");

@@ -7,6 +7,9 @@ use super::{
 };
 use crate::policy::path;
 
+/// The most such names that are followed in one path.
+pub(super) const MOST_WAYS: usize = 8;
+
 /// Where a path leads that goes through such a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Way {
@@ -46,8 +49,7 @@ pub(super) fn straight(here: &Here, dir: &str, text: &str) -> Option<Way> {
             continue;
         }
         way.push(part);
-        let rest: Vec<&str> = left.clone().collect();
-        let goes_on = !rest.is_empty();
+        let goes_on = left.clone().next().is_some();
         let (start, is_sure) = match way.as_slice() {
             [first, "self" | "thread-self", .., "cwd"] if is(first, "proc") => (".", true),
             [first, _, .., "root"] if is(first, "proc") => ("", true),
@@ -60,7 +62,8 @@ pub(super) fn straight(here: &Here, dir: &str, text: &str) -> Option<Way> {
             ["var", "lock"] if goes_on => ("/run/lock", true),
             _ => continue,
         };
-        return Some(if is_sure { Way::To(format!("{start}/{}", rest.join("/"))) } else { Way::Anywhere });
+        let rest = || left.clone().collect::<Vec<_>>().join("/");
+        return Some(if is_sure { Way::To(format!("{start}/{}", rest())) } else { Way::Anywhere });
     }
     None
 }
@@ -69,7 +72,7 @@ pub(super) fn straight(here: &Here, dir: &str, text: &str) -> Option<Way> {
 pub(super) fn reached(here: &Here, dir: &str, text: &str) -> Vec<String> {
     let mut reached = vec![path::resolve(dir, text)];
     let mut way = straight(here, dir, text);
-    while let Some(Way::To(text)) = way {
+    while let Some(Way::To(text)) = way.filter(|_| reached.len() < MOST_WAYS) {
         reached.push(path::resolve(dir, &text));
         way = straight(here, dir, &text);
     }

@@ -78,7 +78,9 @@ impl<'a> Walk<'a> {
             line: Line {
                 carries: carried::is_carrying(command),
                 rewrites: carried::is_rewriting(command),
+                decodes: carried::is_decoding(command),
                 links: carried::is_linking(command),
+                goes: carried::is_going(command),
                 ..Line::default()
             },
             here,

@@ -13,7 +13,7 @@ use crate::{
     meters::FAILED_COMMITS,
     owner::{
         handle::NotRecorded,
-        inbox::Waiting,
+        inbox::{Item, Waiting},
         open::{self, OpenError},
     },
 };
@@ -63,7 +63,8 @@ impl Owner {
             }
         }
         self.ring.publish();
-        if let Err(failed) = self.rebuild_patiently().await {
+        let rebuilt = if fatal { self.rebuild(&[]).await } else { self.rebuild_patiently(&why).await };
+        if let Err(failed) = rebuilt {
             error!(error = %failed, "the state could not be rebuilt");
             return Next::End;
         }
@@ -78,13 +79,19 @@ impl Owner {
     }
 
     /// The same as [`Self::rebuild`] with nothing behind the log, tried again for a while where the log cannot be read: it may have been
-    /// moved away, and be put back. Whoever closes the owner meanwhile waits a second at most.
-    async fn rebuild_patiently(&mut self) -> Result<(), OpenError> {
+    /// moved away, and be put back. Whoever asks for something meanwhile is told that it is not recorded, and whoever closes the owner waits a
+    /// second at most.
+    async fn rebuild_patiently(&mut self, why: &Arc<str>) -> Result<(), OpenError> {
         let until = Instant::now() + PATIENCE;
         loop {
             match self.rebuild(&[]).await {
                 Err(failed @ OpenError::Read(_)) if Instant::now() < until && !self.inbox.is_closed() => {
                     error!(error = %failed, "the state cannot be rebuilt; it is tried again");
+                    for waiting in self.inbox.take_asked() {
+                        if let Item::Command(_, Some(reply)) = waiting.item {
+                            let _ = reply.send(Err(NotRecorded(Arc::clone(why)).into()));
+                        }
+                    }
                     tokio::time::sleep(PROBE_EVERY).await;
                 }
                 done => return done,

@@ -29,7 +29,7 @@ pub(super) fn may_lead_anywhere(text: &str) -> bool {
     }
     let groups = text.split(['{', '[']).skip(1).map(|group| group.split(['}', ']']).next().unwrap_or(group));
     let in_scheme =
-        text.split("://").next().is_some_and(|scheme| scheme.len() < text.len() && scheme.contains(['{', '[']));
+        text.split(":/").next().is_some_and(|scheme| scheme.len() < text.len() && scheme.contains(['{', '[']));
     let is_path = !text.contains("://") && text.contains("..");
     in_scheme
         || is_path

@@ -61,6 +61,8 @@ fn options(argv: &[Word]) -> Vec<(usize, Vec<String>)> {
 fn folder_letter(argv: &[Word]) -> char {
     match argv.first().and_then(Word::as_literal).map(base_name) {
         Some("wget") => 'P',
+        Some(program) if ["gcc", "g++", "cc", "c++", "clang", "clang++", "cpp", "as"].contains(&program) => 'I',
+        Some("ld") => 'L',
         Some("unzip" | "patch") => 'd',
         Some(_) | None => 'C',
     }

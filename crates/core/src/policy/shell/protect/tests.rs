@@ -165,6 +165,21 @@ fn no_roundabout_way_to_the_gateways_files_is_covered() {
         "curl 'http://h/{..}/x' -o '#1/../../permissions.yaml'",
         "curl -T x file:///g/permissions%2eyaml",
         // Deeper, in pieces, and by other programs.
+        "grep -rv -- -zz ../../..",
+        "grep -rhv - ../../..",
+        "grep -rh -- -*x* ../../..",
+        "ln -s /proc/self l; cat l/root/g/config.yaml",
+        "cp -P /proc/self/root l; cat l/g/config.yaml",
+        "cp -rs /proc/self l; cat l/root/g/conf*",
+        "find -L /proc/self -maxdepth 7 -name config.yaml -exec cat {} +",
+        "grep -R key /proc/self --include=config.yaml",
+        "tar chf - -C /proc/self .",
+        "curl 'fi{le,le}:/g/%63onfig.yaml'",
+        "curl --variable a=fi --variable 'b=le:/g/%63onfig.yaml' --expand-url '{{a}}{{b}}'",
+        "echo Li4v | base64 -d | xargs cat",
+        "echo 2e2e | xxd -r -p | xargs cat",
+        "printf '%b' '\\056\\056' | xargs cat",
+        "gcc -E -x c -I../../.. -include config.yaml x",
         "find ../../../.. -maxdepth 2 -name config.yaml -exec cat {} +",
         "find ../../../.. -maxdepth 2 -name config.yaml -exec grep -n key {} +",
         "find ../../../.. -maxdepth 2 -name config.yaml -execdir cat {} +",
@@ -303,6 +318,16 @@ fn everyday_work_in_the_folder_is_left_alone() {
         "printf 'a/b\\n' | tr a-z A-Z",
         "echo src/a.rs | sed s/a/b/ | xargs cat",
         "cat \"$dir\"/*.txt",
+        "git log --grep=ln ../x",
+        "cat docs/ln ../x",
+        "ln -sf ../config/dev.env .env && cat ../config/dev.env",
+        "ln -sfn releases/1 current; ls ../",
+        "curl -d 'a[]=1&b[]=../x' https://e.com",
+        "curl -d '{a:\"../b\"}' https://e.com",
+        "curl -w '%{url_effective}/..' https://e.com",
+        "curl 'https://e.com/{a/b,c}'",
+        "gcc -Iinclude -c x.c",
+        "cp -d a b",
         "grep -rn key .",
         "grep -rn '..' src",
         "rg -n '/' src",
@@ -337,4 +362,15 @@ fn what_would_have_to_be_looked_at_in_too_many_ways_is_given_up() {
     assert!(given_up(&format!("{folders}touch{words}")));
     assert!(!given_up(&format!("touch{}", " -abcdefghijklmnop".repeat(300))));
     assert!(!given_up(&format!("{folders}touch{}", " src/name.rs".repeat(300))));
+}
+
+#[test]
+fn a_path_that_goes_round_and_round_is_looked_at_once() {
+    let round = "../../../../../../../proc/self/cwd/".repeat(30);
+    for command in
+        [format!("cd src; cat {round}x"), format!("git -C src log {round}x"), format!("cd a; cd b/c; ls {round}")]
+    {
+        let line = judged(&command);
+        assert!(line.opaque.is_some(), "{command}");
+    }
 }

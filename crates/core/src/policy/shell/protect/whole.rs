@@ -78,7 +78,9 @@ pub(super) fn met(place: &Place, here: &Here, argv: &[Word], carries: bool) -> O
             }),
             Takes::Links => holds(folder, root, here) || holds(folder, &place.cwd, here) && folder != place.cwd,
         };
-        is_there && !path::is_within(&place.cwd, root)
+        // What lies in there leads to every folder that a process is in.
+        let is_of_processes = takes != Takes::Names && path::is_within("/proc", folder);
+        (is_there || is_of_processes) && !path::is_within(&place.cwd, root)
     };
     let roots = || place.protected.iter().chain(&place.unreadable);
     in_words.chain(roots_of_all).chain(gone_to).find_map(|folder| roots().find(|root| meets(&folder, root)).cloned())
@@ -96,12 +98,15 @@ fn operands(program: &str, arguments: &[Word]) -> Vec<Word> {
 /// `arguments` without the pattern of a program that looks for one, which is no path.
 fn without_pattern(program: &str, arguments: &[Word]) -> Vec<Word> {
     let is_elsewhere = |word: &Word| {
-        let says = |text: &str| ["--reg", "--fi"].iter().any(|option| text.starts_with(option));
+        let says = |text: &str| ["--reg", "--fi", "--mat"].iter().any(|option| text.starts_with(option));
         let in_group = |text: &str| text.starts_with('-') && !text.starts_with("--") && text.contains(['e', 'f']);
         word.texts().any(|text| says(text) || in_group(text))
     };
     let looks = SEARCHERS.contains(&program) && !arguments.iter().any(is_elsewhere);
-    let pattern = arguments.iter().position(|word| looks && !word.value.starts_with('-'));
+    let is_pattern = |word: &Word| !word.value.starts_with('-') || word.value == "-";
+    let ended = arguments.iter().position(|word| word.value == "--");
+    let first = arguments.iter().position(is_pattern).into_iter().chain(ended.map(|at| at + 1)).min();
+    let pattern = first.filter(|_| looks);
     let kept = arguments.iter().enumerate().filter(|(at, _)| Some(*at) != pattern);
     kept.map(|(_, word)| word.clone()).collect()
 }
@@ -163,6 +168,8 @@ fn takes(program: &str, arguments: &[Word]) -> Option<Takes> {
         // Behind the name that it makes no path can be followed any more.
         "ln" if letter('s') || begins("--s") => Some(Takes::Links),
         "mount" | "bindfs" => Some(Takes::Trees),
+        // Links are copied as they are, or made.
+        "cp" if "sPdLH".chars().any(letter) || begins("--s") || begins("--d") || begins("--no-d") => Some(Takes::Trees),
         "cp" | "scp" if letter('r') || letter('R') || letter('a') || begins("--r") || begins("--a") => {
             Some(Takes::Trees)
         }
