@@ -24,7 +24,7 @@ const REWRITERS: &str =
 /// Whether a command in `text` may read words that stand elsewhere in it. Quotes do not hide it.
 pub(super) fn is_carrying(text: &str) -> bool {
     let text = without_quotes(text);
-    names(&text).any(|word| READERS.contains(&word)) || FILLED.iter().chain(&OPTIONS).any(|sign| text.contains(sign))
+    names(&text).any(is_reader) || FILLED.iter().chain(&OPTIONS).any(|sign| text.contains(sign))
 }
 
 /// Whether a command in `text` may say what it reads in other words.
@@ -56,8 +56,14 @@ pub(super) fn is_going(text: &str) -> bool {
     names(&without_quotes(text)).any(|word| matches!(word, "cd" | "pushd" | "popd" | "chdir"))
 }
 
+/// Whether a program makes words of what it reads.
+pub(super) fn is_reader(program: &str) -> bool {
+    READERS.contains(&program)
+}
+
 fn without_quotes(text: &str) -> String {
-    text.chars().filter(|c| !matches!(c, '\\' | '\'' | '"')).collect()
+    // Behind a backslash a line goes on.
+    text.replace("\\\n", "").chars().filter(|c| !matches!(c, '\\' | '\'' | '"')).collect()
 }
 
 /// The words of `text` that may be a command's name: not those before or behind a dot, as of `read.rs`.

@@ -107,6 +107,8 @@ pub(crate) struct Line {
     pub(crate) classes: BTreeSet<Class>,
     /// True if a command of it may read words that stand elsewhere in it, so that whatever it says may be a path that another uses.
     pub(super) carries: bool,
+    /// True if such a command was met, however it is spelled.
+    pub(super) has_reader: bool,
     /// True if words that it says may be others before another command has them.
     pub(super) rewrites: bool,
     /// True if what it says may be decoded before another command has it.

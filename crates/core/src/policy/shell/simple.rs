@@ -43,6 +43,7 @@ pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[W
     if cover == Cover::Needed {
         note_program(line, argv, program, &arguments);
     }
+    line.has_reader |= program.is_some_and(carried::is_reader);
     let reads = reads(argv);
     if !reads {
         protect::note_written(line, place, here, argv);

@@ -59,11 +59,16 @@ impl<'a> Walk<'a> {
     pub(super) fn judge(command: &'a str, place: &'a Place) -> Line {
         let mut variables = Variables::new(place);
         let before = variables.clone();
-        let line = Self::walk(command, place, &mut variables);
-        if variables == before { line } else { Self::walk(command, place, &mut variables) }
+        let carries = carried::is_carrying(command);
+        let mut line = Self::walk(command, place, &mut variables, carries);
+        if variables != before {
+            line = Self::walk(command, place, &mut variables, carries);
+        }
+        // Braces may spell what its text does not show.
+        if line.has_reader && !carries { Self::walk(command, place, &mut variables, true) } else { line }
     }
 
-    fn walk(command: &'a str, place: &'a Place, variables: &mut Variables) -> Line {
+    fn walk(command: &'a str, place: &'a Place, variables: &mut Variables, carries: bool) -> Line {
         let sets = |name: &str| may_set(command, name) || place.environment.iter().any(|(given, _)| given == name);
         let matches_hidden = ["shopt", "dotglob", "GLOBIGNORE"].into_iter().any(sets);
         let mut here = match &place.start {
@@ -76,7 +81,7 @@ impl<'a> Walk<'a> {
         let mut walk = Self {
             place,
             line: Line {
-                carries: carried::is_carrying(command),
+                carries,
                 rewrites: carried::is_rewriting(command),
                 decodes: carried::is_decoding(command),
                 links: carried::is_linking(command),

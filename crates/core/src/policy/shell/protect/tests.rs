@@ -164,6 +164,10 @@ fn no_roundabout_way_to_the_gateways_files_is_covered() {
         "curl 'file:///x/{../..}/y' -o '#1/permissions.yaml'",
         "curl 'http://h/{..}/x' -o '#1/../../permissions.yaml'",
         "curl -T x file:///g/permissions%2eyaml",
+        // Spelled otherwise.
+        "echo ../../.. | xa\\\nrgs cp permissions.yaml",
+        "echo ../../.. | xarg{s,s} cp permissions.yaml",
+        "echo ../../.. | x{a,a}rgs cp permissions.yaml",
         // Deeper, in pieces, and by other programs.
         "grep -rv -- -zz ../../..",
         "grep -rhv - ../../..",
