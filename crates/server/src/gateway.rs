@@ -457,9 +457,8 @@ fn let_through(folder: &Path) -> std::io::Result<()> {
 fn make_workspaces(config: &Config) -> std::io::Result<()> {
     let folder = &config.agents_dir;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let is_passed = std::fs::metadata(&config.storage.folder)?.permissions().mode() & 0o011 != 0;
     let mode = std::fs::metadata(folder)?.permissions().mode();
-    if is_passed && folder.starts_with(&config.storage.folder) && mode & 0o077 != 0 {
+    if config.passes_to_workspaces() && mode & 0o077 != 0 {
         std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode & !0o077))?;
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! A run that one process began and the next one takes up: what a host hears that was not there from the start.
 
-use std::fs;
+use std::{fs, path::PathBuf};
 
 use serde_json::{Value, json};
 
@@ -25,6 +25,18 @@ fn left(place: &Place, replies: Vec<Reply>) {
     let from = host.prompt("two");
     host.dialog(from);
     host.kill();
+}
+
+/// The same of one call, with the file of the session once the call stands in it: the file follows the record, and one without the call has
+/// no place for its gate.
+fn left_in_its_file(place: &Place) -> PathBuf {
+    let mut host = begun(place, vec![Reply::new(vec![bash("k1", "touch ran")]), say("after it")]);
+    let from = host.prompt("two");
+    host.dialog(from);
+    let path = host.file();
+    lines_with(&path, "k1");
+    host.kill();
+    path
 }
 
 /// What a client gathers that waits for the end of a run: all up to it, answering every dialog.
@@ -175,13 +187,7 @@ fn a_run_that_is_denied_or_stopped_after_a_restart_ends_with_all_that_it_added()
 #[test]
 fn a_run_is_told_as_it_is_after_its_prompt_was_edited() {
     let place = Place::asking();
-    let mut host = begun(&place, vec![Reply::new(vec![bash("k1", "touch ran")]), say("after it")]);
-    let from = host.prompt("two");
-    host.dialog(from);
-    let path = host.file();
-    // The file follows the record. One that was edited before the call stood in it would have no place for its gate.
-    lines_with(&path, "k1");
-    host.kill();
+    let path = left_in_its_file(&place);
     let edited = fs::read_to_string(&path).unwrap().replace("\"two\"", "\"twain\"").replace("\"one\"", "\"once\"");
     fs::write(&path, edited).unwrap();
     let mut again = place.resume();
@@ -193,12 +199,7 @@ fn a_run_is_told_as_it_is_after_its_prompt_was_edited() {
 #[test]
 fn a_session_that_is_switched_to_tells_of_its_run_behind_the_answer() {
     let place = Place::asking();
-    let mut host = begun(&place, vec![Reply::new(vec![bash("k1", "touch ran")]), say("after it")]);
-    let from = host.prompt("two");
-    host.dialog(from);
-    let path = host.file();
-    lines_with(&path, "k1");
-    host.kill();
+    let path = left_in_its_file(&place);
     let mut other = place.start(&[]);
     let from = other.mark();
     other.done(json!({ "type": "switch_session", "sessionPath": path }));

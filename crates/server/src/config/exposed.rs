@@ -113,10 +113,7 @@ impl Config {
         for secret in secrets.into_iter().flatten().flatten() {
             check(&secret.path(), 0o077, Exposure::Secret);
         }
-        // Where the folder around it may be passed through alone, as the gateway makes it for people of other users: what lies in a closed one
-        // is closed, and one that others may read somebody opened.
-        let is_passed = mode(&self.storage.folder).is_some_and(|mode| mode & 0o011 != 0 && mode & 0o044 == 0);
-        if is_passed && self.agents_dir.starts_with(&self.storage.folder) {
+        if self.passes_to_workspaces() {
             check(&self.agents_dir, 0o055, Exposure::Workspaces);
         }
         for file in self.gateway.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]) {
@@ -125,6 +122,15 @@ impl Config {
             }
         }
         findings
+    }
+}
+
+impl Config {
+    /// Whether other users come to the folder of workspaces through a data directory that they may pass and not read, as the gateway makes it
+    /// for people of theirs: what lies in a closed one is closed, and one that others may read somebody opened.
+    pub(crate) fn passes_to_workspaces(&self) -> bool {
+        let is_passed = mode(&self.storage.folder).is_some_and(|mode| mode & 0o011 != 0 && mode & 0o044 == 0);
+        is_passed && self.agents_dir.starts_with(&self.storage.folder)
     }
 }
 
