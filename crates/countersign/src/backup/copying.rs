@@ -27,6 +27,9 @@ const DEPTH: usize = 128;
 /// whoever made them wants.
 const HOLES: u64 = 16 << 30;
 
+/// Why a pipe, a socket or a device has no copy.
+const NO_FILE: &str = "it is no file, folder or link";
+
 /// What was and is to be copied.
 pub(super) struct Copying {
     /// Device and number of files that are not to be in it, wherever they lie.
@@ -69,8 +72,8 @@ impl Copying {
         Self { leave: Vec::new(), missed: Vec::new(), holes: u64::MAX }
     }
 
-    /// Copies a file, a link or a folder with all that is in it. What is none of these, such as a socket, is left out, and so is what
-    /// goes away meanwhile: the folder may be in use.
+    /// Copies a file, a link or a folder with all that is in it. What is none of these, such as a socket, is left out and named in
+    /// [`Copying::missed`]; what goes away meanwhile is left out too: the folder may be in use.
     pub(super) fn copy(&mut self, from: Source<'_>, to: &Folder, name: &OsStr, need: Need) -> anyhow::Result<()> {
         self.copy_at(from, to, name, need, 0)
     }
@@ -126,7 +129,7 @@ impl Copying {
                     copy_file(&file, to, name)?;
                 }
             }
-            Entry::Other => {}
+            Entry::Other => self.missed.push(format!("{}: {NO_FILE}", shown(&from.path))),
         }
         Ok(None)
     }

@@ -98,6 +98,18 @@ fn what_becomes_a_link_or_a_pipe_while_it_is_copied_leads_nowhere_and_ends_nothi
     assert_eq!(restore(&place, "kept-3", "again", &[]).code, Some(0));
 }
 
+#[test]
+fn what_is_no_file_is_named() {
+    let place = Place::new();
+    used(&place);
+    mkfifo(&workspace(&place).join("pipe"), NixMode::S_IRWXU).unwrap();
+    let made = backup(&place, "kept", &["--json"]);
+    let missed = not_copied(&made);
+    assert!(made.code == Some(0) && missed.len() == 1, "{made:?}");
+    assert!(missed[0].ends_with("agents/kitchen/pipe: it is no file, folder or link"), "{missed:?}");
+    assert!(made.err.contains(&format!("not copied {}", missed[0])), "{made:?}");
+}
+
 /// How much room a file takes.
 fn room(path: &Path) -> u64 {
     fs::metadata(path).unwrap().blocks() * 512
