@@ -5,7 +5,12 @@
 mod record;
 mod sockets;
 
-use std::{io::Write as _, path::Path, process::ExitCode, time::Duration};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use countersign_runtime::{
     Clock,
@@ -140,6 +145,7 @@ fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<
     }
     checks.push(rules(config));
     checks.push(sandbox(config));
+    checks.extend(crowded(config));
     checks.extend(processes());
     checks.extend(named_hosts(config));
     checks.extend(sockets::check(config));
@@ -235,6 +241,16 @@ fn sandbox(config: &Config) -> Check {
             Check::note("sandbox", format!("{what}; but {lacks}, so that commands are held by less than that"))
         }
     }
+}
+
+/// Folders that commands would expect to make files in and cannot, one for each.
+fn crowded(config: &Config) -> Vec<Check> {
+    let told = |(tree, own): (PathBuf, PathBuf)| {
+        let (tree, own) = (tree.display(), own.display());
+        let what = format!("commands make nothing new in {tree}, since {own} lies in it: keep that elsewhere");
+        Check::note("sandbox", what)
+    };
+    checkup::sandbox(config).crowded().into_iter().map(told).collect()
 }
 
 /// Whether it can be told on this machine who answers.

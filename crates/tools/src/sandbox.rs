@@ -8,8 +8,10 @@ pub(crate) mod bounds;
 mod calls;
 pub(crate) mod hosts;
 mod kernel;
+mod making;
 mod rights;
 mod trees;
+mod words;
 
 use std::{
     path::{Path, PathBuf},
@@ -23,6 +25,7 @@ use crate::environment::Environment;
 pub(crate) use bounds::Bounds;
 pub use hosts::{Host, HostError};
 pub use kernel::Kernel;
+use making::{expanded, make};
 
 /// How far commands are held back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -368,121 +371,12 @@ impl Sandbox {
         Some(format!("it lies outside of what the sandbox lets tools write: {}", self.shown(cwd)))
     }
 
-    /// What a model is told behind a command that failed, if the sandbox may be why.
-    pub(crate) fn hint(&self, output: &str, cwd: &Path) -> Option<String> {
-        let settings = &self.0.settings;
-        let says = |words: &[&str]| words.iter().any(|word| output.contains(word));
-        let refused =
-            says(&["ermission denied", "not permitted", "EACCES", "EPERM", "ead-only file system", "cross-device"]);
-        let network = settings.network != Network::On
-            && says(&["resolve", "ame resolution", "unreachable", "EAI_AGAIN", "ENOTFOUND", "onnect", "ocket"]);
-        if !self.is_on() || !(refused || network) {
-            return None;
-        }
-        let write = match settings.mode {
-            Mode::Workspace => format!("it may write only in {}", self.shown(cwd)),
-            Mode::Off | Mode::Guard => "it may write everywhere but to what is the gateway's own".to_owned(),
-        };
-        let network = match settings.network {
-            Network::Off => ", and reaches no other machine",
-            Network::Hosts(_) => ", and reaches named hosts alone, through the proxy that http_proxy names",
-            Network::On => "",
-        };
-        Some(format!(
-            "[This ran in a sandbox: {write}{network}. If that is why it failed, ask for exactly what it needs: call again with needs, such as {{\"write\": [\"/path\"], \"hosts\": [\"example.org:443\"]}}. A person decides, for that call alone.]"
-        ))
-    }
-
-    /// One line for people who look after the machine.
-    pub fn summary(&self) -> String {
-        let settings = &self.0.settings;
-        let mode = match settings.mode {
-            Mode::Off => return "off: commands have the rights of the user".to_owned(),
-            Mode::Guard => "guard: commands write everywhere but to the gateway's own files",
-            Mode::Workspace => "workspace: commands write in their working folder and temporary folders",
-        };
-        let more: Vec<String> = settings.write.iter().map(|path| path.display().to_string()).collect();
-        let more = if more.is_empty() { String::new() } else { format!(", and in {}", more.join(", ")) };
-        let network = match &settings.network {
-            Network::Off => "off".to_owned(),
-            Network::On => "on".to_owned(),
-            Network::Hosts(hosts) => {
-                let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-                format!("of named hosts ({})", hosts.join(", "))
-            }
-        };
-        format!("{mode}{more}; network {network}")
-    }
-
     /// Folders for temporary files.
-    fn temporary(&self, environment: &Environment) -> impl Iterator<Item = PathBuf> {
+    fn temporary(&self, environment: &Environment) -> impl Iterator<Item = PathBuf> + use<> {
         let own = || environment.get("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute());
         let usual = || own().into_iter().chain(["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from)).collect();
         self.0.settings.temporary.clone().unwrap_or_else(usual).into_iter().map(|path| trees::real(&path))
     }
-
-    fn shown(&self, cwd: &Path) -> String {
-        let more = self.0.settings.write.iter().map(|path| path.display().to_string());
-        let named: Vec<String> = std::iter::once(cwd.display().to_string()).chain(more).collect();
-        format!("{} and folders for temporary files", named.join(", "))
-    }
-}
-
-/// Makes the file that is asked for as `path`, where there is nothing yet: the kernel lets nobody write what is not there without the folder
-/// around it, and that was not asked for. None is made behind a link, which a person did not see, nor where a folder is meant.
-fn make(path: &Path, home: Option<&Path>) -> Result<(), SandboxError> {
-    use nix::{
-        errno::Errno,
-        fcntl::{OFlag, open, openat, readlink},
-        sys::stat::Mode as Bits,
-    };
-    let real = expanded(path, home);
-    if real.symlink_metadata().is_ok() {
-        return Ok(());
-    }
-    let absent = |why: Errno| SandboxError::Absent { path: real.clone(), why: std::io::Error::from(why).kind() };
-    let is_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
-    let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else { return Err(absent(Errno::ENOENT)) };
-    if is_folder || plain(path, home) != real {
-        return Err(absent(Errno::ENOTDIR));
-    }
-    let folder = open(parent, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Bits::empty()).map_err(absent)?;
-    // Who swapped it for a link meanwhile has another one here.
-    let at =
-        readlink(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&folder)).as_str()).map_err(absent)?;
-    if Path::new(&at) != parent {
-        return Err(absent(Errno::ENOTDIR));
-    }
-    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    match openat(&folder, name, flags, Bits::from_bits_truncate(0o666)) {
-        Ok(_) | Err(Errno::EEXIST) => Ok(()),
-        Err(why) => Err(absent(why)),
-    }
-}
-
-/// `path` as it is written, without dots, with the home folder in place of `~`.
-fn plain(path: &Path, home: Option<&Path>) -> PathBuf {
-    let text = path.to_string_lossy();
-    let at_home = text.find("/~/").map(|at| &text[at + 3..]).zip(home).map(|(rest, home)| trees::real(home).join(rest));
-    let mut plain = PathBuf::new();
-    for part in at_home.as_deref().unwrap_or(path).components() {
-        match part {
-            std::path::Component::CurDir => {}
-            std::path::Component::ParentDir => drop(plain.pop()),
-            part => plain.push(part),
-        }
-    }
-    plain
-}
-
-fn expanded(path: &Path, home: Option<&Path>) -> PathBuf {
-    // A path that was joined to a folder holds its `~` further in.
-    let text = path.to_string_lossy();
-    let rest = text.find("/~/").map(|at| &text[at + 3..]).or_else(|| text.strip_prefix("~/"));
-    trees::real(&match (rest, home) {
-        (Some(rest), Some(home)) => home.join(rest),
-        (Some(_), None) | (None, _) => path.to_owned(),
-    })
 }
 
 #[cfg(test)]

@@ -144,6 +144,22 @@ fn the_sandbox_of_commands_is_told_and_what_the_kernel_lacks() {
 }
 
 #[test]
+fn a_folder_in_which_commands_make_nothing_since_the_gateway_lies_in_it_is_told() {
+    let place = Place::new();
+    let config = fs::read_to_string(place.folder.join("config.yaml")).unwrap();
+    let beside = tempfile::tempdir().unwrap();
+    for (write, is_told) in [(&place.folder, true), (&beside.path().to_owned(), false)] {
+        let section = format!("sandbox: {{ temporary: [], write: [\"{}\"] }}\n", write.display());
+        fs::write(place.folder.join("config.yaml"), format!("{config}{section}")).unwrap();
+        let (code, told) = doctor(&place);
+        let what = format!("commands make nothing new in {}, since ", write.canonicalize().unwrap().display());
+        let checks = told["checks"].as_array().unwrap();
+        let found = checks.iter().filter(|check| check["what"].as_str().unwrap().starts_with(&what)).count();
+        assert_eq!((code, found), (Some(0), usize::from(is_told)), "{told:#}");
+    }
+}
+
+#[test]
 fn whoever_has_a_record_of_a_newer_program_is_told_to_use_that() {
     let place = Place::new();
     let _ = Gateway::start(&place).stop();

@@ -1,0 +1,75 @@
+//! What a sandbox says of itself: to models whose command it may have made fail, and to people who look after the machine.
+//!
+//! It must not decide anything.
+
+use std::path::{Path, PathBuf};
+
+use super::{Mode, Network, Sandbox, trees};
+use crate::environment::Environment;
+
+impl Sandbox {
+    /// What a model is told behind a command that failed, if the sandbox may be why.
+    pub(crate) fn hint(&self, output: &str, cwd: &Path) -> Option<String> {
+        let settings = &self.0.settings;
+        let says = |words: &[&str]| words.iter().any(|word| output.contains(word));
+        let refused =
+            says(&["ermission denied", "not permitted", "EACCES", "EPERM", "ead-only file system", "cross-device"]);
+        let network = settings.network != Network::On
+            && says(&["resolve", "ame resolution", "unreachable", "EAI_AGAIN", "ENOTFOUND", "onnect", "ocket"]);
+        if !self.is_on() || !(refused || network) {
+            return None;
+        }
+        let write = match settings.mode {
+            Mode::Workspace => format!("it may write only in {}", self.shown(cwd)),
+            Mode::Off | Mode::Guard => "it may write everywhere but to what is the gateway's own".to_owned(),
+        };
+        let network = match settings.network {
+            Network::Off => ", and reaches no other machine",
+            Network::Hosts(_) => ", and reaches named hosts alone, through the proxy that http_proxy names",
+            Network::On => "",
+        };
+        Some(format!(
+            "[This ran in a sandbox: {write}{network}. If that is why it failed, ask for exactly what it needs: call again with needs, such as {{\"write\": [\"/path\"], \"hosts\": [\"example.org:443\"]}}. A person decides, for that call alone.]"
+        ))
+    }
+
+    /// One line for people who look after the machine.
+    pub fn summary(&self) -> String {
+        let settings = &self.0.settings;
+        let mode = match settings.mode {
+            Mode::Off => return "off: commands have the rights of the user".to_owned(),
+            Mode::Guard => "guard: commands write everywhere but to the gateway's own files",
+            Mode::Workspace => "workspace: commands write in their working folder and temporary folders",
+        };
+        let more: Vec<String> = settings.write.iter().map(|path| path.display().to_string()).collect();
+        let more = if more.is_empty() { String::new() } else { format!(", and in {}", more.join(", ")) };
+        let network = match &settings.network {
+            Network::Off => "off".to_owned(),
+            Network::On => "on".to_owned(),
+            Network::Hosts(hosts) => {
+                let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+                format!("of named hosts ({})", hosts.join(", "))
+            }
+        };
+        format!("{mode}{more}; network {network}")
+    }
+
+    /// Folders in which commands may make nothing new, although they are for writing, because what is the gateway's own lies somewhere
+    /// below them; with one that does.
+    pub fn crowded(&self) -> Vec<(PathBuf, PathBuf)> {
+        if self.0.settings.mode != Mode::Workspace {
+            return Vec::new();
+        }
+        let own: Vec<PathBuf> = self.0.protected.iter().map(|path| trees::real(path)).collect();
+        let open =
+            self.temporary(&Environment::clean([])).chain(self.0.settings.write.iter().map(|path| trees::real(path)));
+        open.filter_map(|tree| own.iter().find(|path| path.starts_with(&tree)).map(|path| (tree, path.clone())))
+            .collect()
+    }
+
+    pub(super) fn shown(&self, cwd: &Path) -> String {
+        let more = self.0.settings.write.iter().map(|path| path.display().to_string());
+        let named: Vec<String> = std::iter::once(cwd.display().to_string()).chain(more).collect();
+        format!("{} and folders for temporary files", named.join(", "))
+    }
+}
