@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Programs that make words, or names of files, of what they read.
-const READERS: [&str; 9] = ["xargs", "parallel", "read", "mapfile", "readarray", "getopts", "select", "cpio", "pax"];
+const READERS: &str = "xargs parallel read mapfile readarray getopts select cpio pax";
 
 /// Options that have others do it.
 const OPTIONS: [&str; 9] =
@@ -21,44 +21,72 @@ const FILLED: [&str; 6] = ["$_", "${_", "BASH_REMATCH", "BASH_COMMAND", "BASH_EX
 const REWRITERS: &str =
     "tr sed cut awk gawk mawk rev base64 base32 basenc xxd openssl uudecode zcat gunzip fold paste join expand column";
 
-/// Whether a command in `text` may read words that stand elsewhere in it. Quotes do not hide it.
-pub(super) fn is_carrying(text: &str) -> bool {
-    let text = without_quotes(text);
-    names(&text).any(is_reader) || FILLED.iter().chain(&OPTIONS).any(|sign| text.contains(sign))
+/// Programs that say what nobody can read before it is decoded.
+const DECODERS: &str = "base64 base32 basenc xxd rev openssl uudecode";
+
+/// What the commands of a line may do with each other's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Signs {
+    /// One may read words that stand elsewhere in the line, so that whatever it says may be a path that another uses.
+    pub(super) carries: bool,
+    /// Words may be others before another command has them.
+    pub(super) rewrites: bool,
+    /// What the line says may be decoded before another command has it.
+    pub(super) decodes: bool,
+    /// It goes to other folders.
+    pub(super) goes: bool,
+    /// It makes names for folders: behind one of them `..` leads nobody knows where.
+    pub(super) links: bool,
 }
 
-/// Whether a command in `text` may say what it reads in other words.
-pub(super) fn is_rewriting(text: &str) -> bool {
-    names(&without_quotes(text)).any(|word| REWRITERS.split_ascii_whitespace().any(|known| known == word))
-}
+impl Signs {
+    /// Those of a text. Quotes do not hide them.
+    pub(super) fn of(text: &str) -> Self {
+        let text = without_quotes(text);
+        let all =
+            names(&text).fold(Self::default(), |all, name| all.and(Self { links: false, ..Self::of_program(name) }));
+        all.and(Self {
+            carries: FILLED.iter().chain(&OPTIONS).any(|sign| text.contains(sign)),
+            decodes: text.contains("%b"),
+            links: is_linking(&text),
+            ..Self::default()
+        })
+    }
 
-/// Whether a command in `text` may say what nobody can read before it is decoded.
-pub(super) fn is_decoding(text: &str) -> bool {
-    const DECODERS: &str = "base64 base32 basenc xxd rev openssl uudecode";
-    let text = without_quotes(text);
-    names(&text).any(|word| DECODERS.split_ascii_whitespace().any(|known| known == word)) || text.contains("%b")
+    /// Those of a program that is run.
+    pub(super) fn of_program(name: &str) -> Self {
+        let is_one_of = |known: &str| known.split_ascii_whitespace().any(|known| known == name);
+        Self {
+            carries: is_one_of(READERS),
+            rewrites: is_one_of(REWRITERS),
+            decodes: is_one_of(DECODERS),
+            goes: matches!(name, "cd" | "pushd" | "popd" | "chdir"),
+            links: name == "ln",
+        }
+    }
+
+    /// Both.
+    #[must_use]
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self {
+            carries: self.carries || other.carries,
+            rewrites: self.rewrites || other.rewrites,
+            decodes: self.decodes || other.decodes,
+            goes: self.goes || other.goes,
+            links: self.links || other.links,
+        }
+    }
 }
 
 /// Whether a command in `text` may make a link: `ln` where a command begins, or behind a word that runs others.
-pub(super) fn is_linking(text: &str) -> bool {
+fn is_linking(text: &str) -> bool {
     const RUNNERS: [&str; 9] = ["then", "do", "else", "sudo", "xargs", "exec", "command", "env", "nice"];
-    let text = without_quotes(text);
     text.match_indices("ln").any(|(at, name)| {
         let (before, behind) = (text[..at].trim_end_matches([' ', '\t']), &text[at + name.len()..]);
         let begins = before.is_empty() || before.ends_with(|c: char| ";|&({!`\n/".contains(c));
         let is_run = before.split_whitespace().last().is_some_and(|word| RUNNERS.contains(&word));
         (begins || is_run) && behind.starts_with(char::is_whitespace)
     })
-}
-
-/// Whether a command in `text` may go to another folder.
-pub(super) fn is_going(text: &str) -> bool {
-    names(&without_quotes(text)).any(|word| matches!(word, "cd" | "pushd" | "popd" | "chdir"))
-}
-
-/// Whether a program makes words of what it reads.
-pub(super) fn is_reader(program: &str) -> bool {
-    READERS.contains(&program)
 }
 
 fn without_quotes(text: &str) -> String {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{elsewhere, wild::Wild};
+use super::{carried::Signs, elsewhere, wild::Wild};
 use crate::{
     policy::{contract::Class, evaluate::Surroundings, path, subject::Subject},
     tool::{Machine, Shell},
@@ -105,18 +105,10 @@ pub(crate) struct Line {
     pub(crate) unreadable: Option<String>,
     /// The classes of an unattended contract that it needs.
     pub(crate) classes: BTreeSet<Class>,
-    /// True if a command of it may read words that stand elsewhere in it, so that whatever it says may be a path that another uses.
-    pub(super) carries: bool,
-    /// True if such a command was met, however it is spelled.
-    pub(super) has_reader: bool,
-    /// True if words that it says may be others before another command has them.
-    pub(super) rewrites: bool,
-    /// True if what it says may be decoded before another command has it.
-    pub(super) decodes: bool,
-    /// True if it goes to other folders.
-    pub(super) goes: bool,
-    /// True if it makes names for folders: behind one of them `..` leads nobody knows where.
-    pub(super) links: bool,
+    /// What its commands may do with each other's words.
+    pub(super) signs: Signs,
+    /// The same as far as its commands show it, however they are spelled.
+    pub(super) met: Signs,
     /// The commands' words without quoting and wrappers, joined unambiguously with what stands between them.
     pub(crate) plain: Vec<String>,
 }

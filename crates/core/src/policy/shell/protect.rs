@@ -44,7 +44,7 @@ pub(super) fn note_written(line: &mut Line, place: &Place, here: &Here, argv: &[
         Some(Found::Alike(path)) => line.note_opaque(format!("a path that {}", may_change(&path))),
         None => {}
     }
-    if let Some(path) = replaced::replaced(place, here, argv, line.carries) {
+    if let Some(path) = replaced::replaced(place, here, argv, line.signs.carries) {
         line.note_floor(may_change(&path));
     }
 }
@@ -65,7 +65,7 @@ pub(super) fn note_read(line: &mut Line, place: &Place, here: &Here, words: &[Wo
 
 /// Notes what `words` say where another command of the line may use that as a path, or as a part of one.
 pub(super) fn note_carried(line: &mut Line, place: &Place, here: &Here, words: &[Word]) {
-    if !line.carries {
+    if !line.signs.carries {
         return;
     }
     let texts: Vec<String> = words.iter().flat_map(carried::texts).collect();
@@ -91,7 +91,7 @@ pub(super) fn note_carried(line: &mut Line, place: &Place, here: &Here, words: &
 /// Notes the folders among words that are said for another command to use: it may put a name behind them.
 pub(super) fn note_said(line: &mut Line, place: &Place, here: &Here, words: &[Word]) {
     note_carried(line, place, here, words);
-    if !line.carries {
+    if !line.signs.carries {
         return;
     }
     let all: Vec<String> = words.iter().flat_map(carried::texts).collect();
@@ -102,7 +102,9 @@ pub(super) fn note_said(line: &mut Line, place: &Place, here: &Here, words: &[Wo
         text.contains("..") || text.starts_with('/') && !path::is_within(&place.cwd, &path::resolve("/", text))
     };
     let says = all.iter().any(|text| !text.starts_with(UNKNOWN));
-    if has_roots && (all.iter().any(is_step) || line.rewrites && all.iter().any(is_outside) || line.decodes && says) {
+    if has_roots
+        && (all.iter().any(is_step) || line.signs.rewrites && all.iter().any(is_outside) || line.signs.decodes && says)
+    {
         line.note_opaque("a piece of a path that another command may go on from");
     }
     let texts: Vec<String> = all.into_iter().filter(|text| !text.contains([UNKNOWN, GLOB])).collect();
@@ -121,7 +123,7 @@ pub(super) fn note_said(line: &mut Line, place: &Place, here: &Here, words: &[Wo
 /// Notes paths of which only a beginning is known that leads out of the working folder, where words of the line may be what is behind it.
 fn note_open(line: &mut Line, place: &Place, words: &[Word]) {
     let has_roots = !place.protected.is_empty() || !place.unreadable.is_empty();
-    if !line.carries || !has_roots {
+    if !line.signs.carries || !has_roots {
         return;
     }
     let leads_out = |text: &str| {
@@ -147,7 +149,7 @@ pub(super) fn note_whole(line: &mut Line, place: &Place, here: &Here, argv: &[Wo
     };
     note_addresses(line, place, argv);
     note_behind_links(line, place, argv);
-    if let Some(path) = longer.or_else(|| whole::met(place, &here, argv, line.carries)) {
+    if let Some(path) = longer.or_else(|| whole::met(place, &here, argv, line.signs.carries)) {
         line.note_opaque(format!("a command over a folder that holds {path}, which belongs to the gateway"));
     }
 }
@@ -178,9 +180,9 @@ fn note_addresses(line: &mut Line, place: &Place, argv: &[Word]) {
 
 /// Notes paths that go up in a line that makes links: what is above the folder that a link leads to nobody can tell.
 fn note_behind_links(line: &mut Line, place: &Place, argv: &[Word]) {
-    let Some((program, arguments)) = argv.split_first().filter(|_| line.links) else { return };
+    let Some((program, arguments)) = argv.split_first().filter(|_| line.signs.links) else { return };
     // From where it is known to be, the shell goes up as its text says; behind a link, and from there, nobody can tell.
-    let is_plain = !line.goes || base_name(&program.value) == "cd";
+    let is_plain = !line.signs.goes || base_name(&program.value) == "cd";
     let goes_up = |text: &str| match is_plain {
         true => parts(text).skip_while(|part| *part == "..").any(|part| part == ".."),
         false => parts(text).any(|part| part == ".."),

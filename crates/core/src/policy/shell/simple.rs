@@ -1,7 +1,8 @@
 //! One simple command: the texts that rules see, and what it would harm.
 
 use super::{
-    carried, declared, delete, disk, git,
+    carried::{self, Signs},
+    declared, delete, disk, git,
     here::Here,
     line::{Line, Place, Simple},
     options,
@@ -43,7 +44,7 @@ pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[W
     if cover == Cover::Needed {
         note_program(line, argv, program, &arguments);
     }
-    line.has_reader |= program.is_some_and(carried::is_reader);
+    line.met = line.met.and(program.map(Signs::of_program).unwrap_or_default());
     let reads = reads(argv);
     if !reads {
         protect::note_written(line, place, here, argv);

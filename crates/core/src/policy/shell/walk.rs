@@ -4,7 +4,8 @@ use brush_parser::{Parser, Token, ast};
 
 use super::{
     calls::Calls,
-    carried, classes, cut, declared, descriptors, feed,
+    carried::Signs,
+    classes, cut, declared, descriptors, feed,
     here::Here,
     limits,
     line::{Line, Place, Start},
@@ -59,16 +60,17 @@ impl<'a> Walk<'a> {
     pub(super) fn judge(command: &'a str, place: &'a Place) -> Line {
         let mut variables = Variables::new(place);
         let before = variables.clone();
-        let carries = carried::is_carrying(command);
-        let mut line = Self::walk(command, place, &mut variables, carries);
+        let signs = Signs::of(command);
+        let mut line = Self::walk(command, place, &mut variables, signs);
         if variables != before {
-            line = Self::walk(command, place, &mut variables, carries);
+            line = Self::walk(command, place, &mut variables, signs);
         }
         // Braces may spell what its text does not show.
-        if line.has_reader && !carries { Self::walk(command, place, &mut variables, true) } else { line }
+        let all = signs.and(line.met);
+        if all == signs { line } else { Self::walk(command, place, &mut variables, all) }
     }
 
-    fn walk(command: &'a str, place: &'a Place, variables: &mut Variables, carries: bool) -> Line {
+    fn walk(command: &'a str, place: &'a Place, variables: &mut Variables, signs: Signs) -> Line {
         let sets = |name: &str| may_set(command, name) || place.environment.iter().any(|(given, _)| given == name);
         let matches_hidden = ["shopt", "dotglob", "GLOBIGNORE"].into_iter().any(sets);
         let mut here = match &place.start {
@@ -80,14 +82,7 @@ impl<'a> Walk<'a> {
         }
         let mut walk = Self {
             place,
-            line: Line {
-                carries,
-                rewrites: carried::is_rewriting(command),
-                decodes: carried::is_decoding(command),
-                links: carried::is_linking(command),
-                goes: carried::is_going(command),
-                ..Line::default()
-            },
+            line: Line { signs, ..Line::default() },
             here,
             depth: 0,
             made: 0,

@@ -168,6 +168,11 @@ fn no_roundabout_way_to_the_gateways_files_is_covered() {
         "echo ../../.. | xa\\\nrgs cp permissions.yaml",
         "echo ../../.. | xarg{s,s} cp permissions.yaml",
         "echo ../../.. | x{a,a}rgs cp permissions.yaml",
+        "echo Li4v | $'base\\x364' -d | xargs cat",
+        "echo ../../../conf_ig.yaml | $'t\\x72' -d _ | xarg{s,s} cat",
+        "mkdir -p a/b; $'\\x6cn' -s a/b l; cat l/../../../../../config.yaml",
+        "mkdir -p a/b; {ln,-s} a/b l; cat l/../../../../../config.yaml",
+        "mkdir -p a/b; {ln,-s} a/b l; {cd,l}; cat ../../../../../config.yaml",
         // Deeper, in pieces, and by other programs.
         "grep -rv -- -zz ../../..",
         "grep -rhv - ../../..",
