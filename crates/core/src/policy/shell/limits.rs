@@ -211,6 +211,28 @@ mod tests {
         }
     }
 
+    /// A few dozen of them would be more than any machine holds.
+    #[test]
+    fn variables_that_double_without_end_are_asked_about() {
+        let chain: String = (0..40).map(|at| format!("A{}=$A{at}$A{at}; ", at + 1)).collect();
+        for text in [
+            format!("A=a; {}cat $A", "A=\"$A $A\"; ".repeat(40)),
+            format!("A=a; {}cat $A", "A=$A$A; ".repeat(40)),
+            format!("A=a; {}cat $A", "A+=$A; ".repeat(40)),
+            format!("A=a; {}cat $A", "export A=$A$A; ".repeat(40)),
+            format!("A=a; {}cat $A", "B=$A; A=$B$B; ".repeat(40)),
+            format!("A0=aa; {chain}cat $A40"),
+        ] {
+            let line = judge(&text, &Place::default());
+            assert!(line.opaque.is_some() || line.floor.is_some(), "{text:.60}");
+        }
+        let body = format!("BODY='{}'", "{\"name\": \"value\"}, ".repeat(500));
+        for text in ["A=some; A=\"$A more\"; echo $A".to_owned(), format!("{body}; echo \"$BODY\"")] {
+            let line = judge(&text, &Place::default());
+            assert!(line.opaque.is_none() && line.floor.is_none(), "{text:.60}: {:?} {:?}", line.opaque, line.floor);
+        }
+    }
+
     #[test]
     fn a_document_that_nests_without_end_is_given_up() {
         for unit in ["$[", "a[${", "a[$((", "a[$("] {

@@ -16,8 +16,14 @@ use crate::secret;
 /// The most values of one word that are tried.
 const MOST_CHOICES: usize = 64;
 
-/// The most values that are tried in one line.
+/// The most values that are tried in one line; where it is put in, a long one counts once more for each [`LONG`] bytes.
 const MOST_TRIED: usize = 4_096;
+
+/// What a value counts as long by, in bytes.
+const LONG: usize = 256;
+
+/// How much longer than the word that sets it a value may be, in bytes: each of a few words may double it.
+const MOST_LONGER: usize = 4_096;
 
 /// Variables that the shell fills by itself, with words of the line among other things.
 const BY_SHELL: &str = "_ REPLY OPTARG BASH_REMATCH BASH_COMMAND BASH_EXECUTION_STRING BASH_ARGV MAPFILE DIRSTACK FUNCNAME COMP_LINE \
@@ -31,6 +37,8 @@ pub(super) struct TooMany;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Variables {
     values: BTreeMap<String, BTreeSet<String>>,
+    /// Those that may hold more than anybody wants to look at.
+    endless: BTreeSet<String>,
     /// True if the line may set any of them: by a name that is put together, or in a text that is not judged.
     any: bool,
     /// True if a line before may have set whatever this one does not set.
@@ -40,7 +48,7 @@ pub(super) struct Variables {
 
 impl PartialEq for Variables {
     fn eq(&self, other: &Self) -> bool {
-        self.values == other.values && self.any == other.any
+        self.values == other.values && self.endless == other.endless && self.any == other.any
     }
 }
 
@@ -62,13 +70,14 @@ impl Variables {
             let at_home = value.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'));
             let at_home = at_home.zip(place.home.as_ref()).map(|(rest, home)| format!("{home}{rest}"));
             let value = at_home.as_deref().unwrap_or(value);
+            let most = word.value.len() + MOST_LONGER;
             match name.strip_suffix('+') {
                 Some(name) => {
                     let before: Vec<String> = self.values.get(name).into_iter().flatten().cloned().collect();
-                    before.iter().for_each(|before| self.insert(name, &format!("{before}{value}")));
-                    self.insert(name, value);
+                    before.iter().for_each(|before| self.insert_short(name, &format!("{before}{value}"), most));
+                    self.insert_short(name, value, most);
                 }
-                None => self.insert(name, value),
+                None => self.insert_short(name, value, most),
             }
         }
     }
@@ -92,16 +101,14 @@ impl Variables {
     /// Whether a line before may have left something in `name`, as it stands in braces, that this line does not set. Of some every
     /// setting asks.
     pub(super) fn may_be_left(&self, name: &str) -> bool {
-        let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(name.len());
-        let plain = &name[..end];
+        let (plain, _) = plain(name);
         self.before && !plain.is_empty() && !self.values.contains_key(plain) && !is_dangerous_variable(plain)
     }
 
     /// Whether `name`, as it stands in braces, computes what is not followed here: another expansion in it, signs that quote, or parts of
     /// what this line does not set.
     pub(super) fn is_unfollowed(&self, name: &str) -> bool {
-        let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(name.len());
-        let (plain, operator) = name.split_at(end);
+        let (plain, operator) = plain(name);
         let is_set = self.values.contains_key(plain);
         let at_home = ["${HOME}", "$HOME", "${PWD}", "$PWD"]
             .iter()
@@ -122,7 +129,8 @@ impl Variables {
 
     /// Takes note that `name` may hold what `word` says.
     pub(super) fn set(&mut self, name: &str, word: &Word) {
-        std::iter::once(&word.value).chain(&word.perhaps).for_each(|value| self.insert(name, value));
+        let most = word.value.len() + MOST_LONGER;
+        std::iter::once(&word.value).chain(&word.perhaps).for_each(|value| self.insert_short(name, value, most));
     }
 
     /// Every way in which `names` may be filled in; `folders` are values that the shell itself gives.
@@ -136,7 +144,7 @@ impl Variables {
     ) -> Result<Vec<Vec<(String, String)>>, TooMany> {
         let mut choices = vec![Vec::new()];
         for name in names.iter().collect::<BTreeSet<_>>() {
-            if self.tried > MOST_TRIED {
+            if self.tried > MOST_TRIED || self.endless.contains(plain(name).0) {
                 return Err(TooMany);
             }
             let values = self.held(name, folders);
@@ -158,14 +166,15 @@ impl Variables {
                 .collect();
         }
         choices.retain(|choice| !choice.is_empty());
-        self.tried += choices.len();
+        let bytes = |(of, value): &(String, String)| names.iter().filter(|name| *name == of).count() * value.len();
+        let tries = |choice: &Vec<(String, String)>| 1 + choice.iter().map(bytes).sum::<usize>() / LONG;
+        self.tried += choices.iter().map(tries).sum::<usize>();
         Ok(choices)
     }
 
     /// What `name`, or `name:-text` as it stands in braces, may hold.
     fn held(&self, name: &str, folders: &[(&str, String)]) -> Vec<String> {
-        let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(name.len());
-        let (plain, operator) = name.split_at(end);
+        let (plain, operator) = plain(name);
         let mut values: Vec<String> = self.values.get(plain).into_iter().flatten().cloned().collect();
         values.extend(folders.iter().filter(|(known, _)| *known == plain).map(|(_, value)| value.clone()));
         let otherwise = [":-", ":=", ":+", "-", "=", "+"].iter().find_map(|sign| operator.strip_prefix(sign));
@@ -186,6 +195,15 @@ impl Variables {
         values
     }
 
+    /// The same of what expansions made, unless they made more than `most` bytes of it.
+    fn insert_short(&mut self, name: &str, value: &str, most: usize) {
+        if value.len() > most {
+            self.endless.insert(name.to_owned());
+        } else {
+            self.insert(name, value);
+        }
+    }
+
     fn insert(&mut self, name: &str, value: &str) {
         let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let values = if is_name { self.values.entry(name.to_owned()).or_default() } else { return };
@@ -195,6 +213,11 @@ impl Variables {
             values.insert(value.replace(['*', '?', '['], &GLOB.to_string()));
         }
     }
+}
+
+/// A variable's name, and the operator that stands behind it in braces.
+fn plain(name: &str) -> (&str, &str) {
+    name.split_at(name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(name.len()))
 }
 
 /// Signs of options, paths and the ends of lists.
