@@ -162,14 +162,17 @@ fn note_addresses(line: &mut Line, place: &Place, argv: &[Word]) {
         return;
     }
     // What stands behind these is no address.
-    const VALUED: &str =
-        "-d --data --data-raw --data-binary --data-urlencode --json -w --write-out -H --header -A -e -b -u";
+    const VALUED: &str = "-d --data --data-raw --data-binary --data-urlencode --json -F --form --form-string -w --write-out -H --header -A -e -b -u";
     let is_value = |at: usize| VALUED.split_ascii_whitespace().any(|option| argv[at - 1].value == option);
     let names_parts = argv.iter().any(|word| word.value.contains('#'));
     let is_web = |text: &str| text.starts_with("http://") || text.starts_with("https://");
     let mut texts = (1..argv.len()).filter(|at| !is_value(*at)).flat_map(|at| argv[at].texts());
     let is_open = |text: &str| {
-        let is_known = is_web(text) && !names_parts;
+        let is_joined = VALUED.split_ascii_whitespace().any(|option| match text.strip_prefix(option) {
+            Some(value) => !option.starts_with("--") || value.starts_with('='),
+            None => false,
+        });
+        let is_known = (is_web(text) || is_joined) && !names_parts;
         let puts_together = ["--proto-d", "--variable", "--expand"].iter().any(|option| text.starts_with(option));
         puts_together || !is_known && addresses::may_lead_anywhere(text)
     };
