@@ -26,7 +26,7 @@ use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
@@ -98,6 +98,8 @@ struct Shared {
     made: AtomicBool,
     /// Whether a commit failed in a way that a restart might still find it.
     unsettled: AtomicBool,
+    /// Which file is written, once there is one.
+    place: OnceLock<file::Place>,
 }
 
 enum Phase {
@@ -146,6 +148,7 @@ impl SqliteLog {
             error => Err(error),
         })?;
         let shared = Shared::new(path.clone(), options, true);
+        shared.writes_to(file.place);
         let phase = Phase::run(&shared, Some(file))
             .map_err(|error| OpenError::Io { path: path.clone(), cause: Cause::at(&path, error) })?;
         Ok(Self::with(shared, phase))
@@ -240,11 +243,28 @@ impl fmt::Debug for SqliteLog {
 impl Shared {
     fn new(path: PathBuf, options: Options, made: bool) -> Arc<Self> {
         let readers = Readers::new(options.readers);
-        Arc::new(Self { path, options, readers, made: AtomicBool::new(made), unsettled: AtomicBool::new(false) })
+        Arc::new(Self {
+            path,
+            options,
+            readers,
+            made: AtomicBool::new(made),
+            unsettled: AtomicBool::new(false),
+            place: OnceLock::new(),
+        })
     }
 
     fn cause(&self, error: impl std::error::Error + Send + Sync + 'static) -> Cause {
         Cause::at(&self.path, error)
+    }
+
+    /// Takes note of the file that is written.
+    fn writes_to(&self, place: file::Place) {
+        let _ = self.place.set(place);
+    }
+
+    /// Fails if a connection that was opened now may be to another file than the one that is written.
+    fn check_place(&self) -> io::Result<()> {
+        self.place.get().map_or(Ok(()), |place| place.check(&self.path))
     }
 
     fn writer_gone(&self) -> Cause {

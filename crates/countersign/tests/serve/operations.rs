@@ -1,6 +1,6 @@
 //! What whoever keeps a gateway running sees: figures, whether it is ready, and what it logs.
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::{Value, json};
 
@@ -105,6 +105,41 @@ fn it_is_ready_only_while_its_record_can_be_written() {
     gateway.says("not ready: the record cannot be written");
     fs::rename(&away, place.log()).unwrap();
     soon("ready again", || Some(gateway.get("/readyz")).filter(|(status, _)| *status == 200));
+}
+
+/// Puts the files of a record elsewhere, by `how`.
+fn take(place: &Place, to: &Path, how: impl Fn(&Path, &Path) -> std::io::Result<()>) {
+    fs::create_dir_all(to).unwrap();
+    for name in ["countersign.db", "countersign.db-wal", "countersign.db-shm"] {
+        how(&place.data().join(name), &to.join(name)).unwrap();
+    }
+}
+
+#[test]
+fn an_older_record_in_the_place_of_the_record_is_not_believed() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.call(1, "turn", json!({ "thing": "lamp" }))["status"], "executed");
+    let [older, away] = ["older", "away"].map(|name| place.folder.join(name));
+    take(&place, &older, |from, to| fs::copy(from, to).map(drop));
+    agent.request(2, "turn", json!({ "thing": "door" }));
+    let gate = place.gate();
+    take(&place, &away, |from, to| fs::rename(from, to));
+    let refused = agent.call(3, "turn", json!({ "thing": "lamp" }));
+    assert!(refused["message"].as_str().unwrap_or_default().contains("not recorded"), "{refused}");
+    take(&place, &older, |from, to| fs::copy(to, from).map(drop));
+    // It is looked at twice.
+    let looked = || gateway.said().matches("it is tried again").count();
+    let before = looked();
+    soon("the older record is looked at", || (looked() >= before + 2).then_some(()));
+    take(&place, &away, |from, to| fs::rename(to, from));
+    soon("ready again", || (gateway.get("/readyz").0 == 200).then_some(()));
+    assert_eq!(place.gate(), gate, "what the record says is so again");
+    soon("it is written again", || (place.people(&["gates", "allow", &gate]).code == Some(0)).then_some(()));
+    let told = agent.reply(&json!(2));
+    assert_eq!(told["result"]["status"], "executed", "{told}");
+    assert_eq!((place.service.count("/turn/lamp"), place.service.count("/turn/door")), (1, 1));
 }
 
 #[test]

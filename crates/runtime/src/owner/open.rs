@@ -21,6 +21,14 @@ pub enum OpenError {
     /// It could not be read.
     #[error("the log cannot be read")]
     Read(#[from] ReadError),
+    /// It ends elsewhere than where it was written to: it is another one.
+    #[error("the log ends at record {found}, and was written up to record {written}")]
+    Other {
+        /// Where it ends.
+        found: Lsn,
+        /// What is known to be in it.
+        written: Lsn,
+    },
     /// It holds what this version does not know. It was left as it is.
     #[error("record {lsn} cannot be used")]
     Decode {

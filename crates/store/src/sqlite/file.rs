@@ -28,7 +28,7 @@ pub(super) const BUSY: Duration = Duration::from_secs(5);
 /// The lock is given back last: fields are dropped in this order.
 pub(super) struct LogFile {
     pub(super) connection: Connection,
-    place: (u64, u64),
+    pub(super) place: Place,
     _lock: Lock,
 }
 
@@ -77,13 +77,28 @@ impl LogFile {
         if left_open || identity == Identity::Blank {
             sync_folders(path).map_err(refused_io)?;
         }
-        let place = place(path).map_err(refused_io)?;
+        let place = Place::of(path).map_err(refused_io)?;
         Ok(Self { connection, place, _lock: lock })
     }
 
     /// Fails if the file was removed or replaced: what is written would be gone with this process.
     pub(super) fn check(&self, path: &Path) -> io::Result<()> {
-        if place(path)? == self.place {
+        self.place.check(path)
+    }
+}
+
+/// Device and number: what tells a file from another one at the same path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(u64, u64);
+
+impl Place {
+    fn of(path: &Path) -> io::Result<Self> {
+        path.metadata().map(|metadata| Self(metadata.dev(), metadata.ino()))
+    }
+
+    /// Fails if another file lies at `path` now, or none.
+    pub(super) fn check(self, path: &Path) -> io::Result<()> {
+        if Self::of(path)? == self {
             Ok(())
         } else {
             Err(io::Error::other("the file was replaced while it was in use"))
@@ -118,11 +133,6 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     PathBuf::from(name)
-}
-
-/// What tells a file from another one at the same path.
-fn place(path: &Path) -> io::Result<(u64, u64)> {
-    path.metadata().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 /// Makes sure that the way to a new file survives a power cut. A folder that may not be read was not made by us.

@@ -67,7 +67,12 @@ impl Readers {
         };
         let mut connection = match self.take()? {
             Some(connection) => connection,
-            None => file::connect_to_read(&shared.path).map_err(failed)?,
+            None => {
+                let connection = file::connect_to_read(&shared.path).map_err(failed)?;
+                // What another file says was never written here.
+                shared.check_place().map_err(|error| ReadError::Io(shared.cause(error)))?;
+                connection
+            }
         };
         let transaction = connection.transaction().map_err(failed)?;
         let answer = query(&transaction).map_err(failed)?;

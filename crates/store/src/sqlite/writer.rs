@@ -109,7 +109,9 @@ impl Writer {
         if made.as_ref().is_err_and(OpenError::is_full) {
             self.ballast.free();
         }
-        self.file = Some(made?);
+        let made = made?;
+        self.shared.writes_to(made.place);
+        self.file = Some(made);
         self.shared.made.store(true, Ordering::Release);
         info!(path = %self.shared.path.display(), "log made");
         Ok(())

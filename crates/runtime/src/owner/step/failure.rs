@@ -22,11 +22,16 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Owner {
-    /// Makes the state again from the log and from what is decided but not written.
+    /// Makes the state again from the log and from what is decided but not written. A log that ends elsewhere than where it was written to
+    /// says nothing of it: an older one would have done again what was done.
     pub(super) async fn rebuild(&mut self, batch: &[Recorded]) -> Result<(), OpenError> {
         // Not the engine's own: it takes rules before anybody has recorded that they are in force.
         let rules = self.coming.as_ref().unwrap_or(&self.rules).clone();
         let mut engine = open::replay(&self.log, rules).await?.in_place_of(&self.engine);
+        let (found, written) = (engine.state().head(), self.durable);
+        if found != written {
+            return Err(OpenError::Other { found, written });
+        }
         for recorded in self.deferred.iter().chain(batch) {
             engine.replay(&recorded.fact.event, &recorded.meta);
         }
@@ -85,7 +90,9 @@ impl Owner {
         let until = Instant::now() + PATIENCE;
         loop {
             match self.rebuild(&[]).await {
-                Err(failed @ OpenError::Read(_)) if Instant::now() < until && !self.inbox.is_closed() => {
+                Err(failed @ (OpenError::Read(_) | OpenError::Other { .. }))
+                    if Instant::now() < until && !self.inbox.is_closed() =>
+                {
                     error!(error = %failed, "the state cannot be rebuilt; it is tried again");
                     for waiting in self.inbox.take_asked() {
                         if let Item::Command(_, Some(reply)) = waiting.item {
