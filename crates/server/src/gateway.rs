@@ -453,13 +453,12 @@ fn let_through(folder: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Makes the folder in which agents have theirs. In a data directory that others may pass through it is closed to them.
+/// Makes the folder in which agents have theirs, closed to others. One that is there is left as somebody made it.
 fn make_workspaces(config: &Config) -> std::io::Result<()> {
     let folder = &config.agents_dir;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let mode = std::fs::metadata(folder)?.permissions().mode();
-    if config.passes_to_workspaces() && mode & 0o077 != 0 {
-        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode & !0o077))?;
+    if let Some(finding) = config.open_workspaces() {
+        tracing::warn!("{finding}: {}", finding.advice());
     }
     Ok(())
 }

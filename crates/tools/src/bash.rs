@@ -185,16 +185,22 @@ impl Tool for Bash {
         }
     }
 
-    fn pins<'a>(&'a self, arguments: &'a Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Option<Pins>> {
+    fn look<'a>(
+        &'a self,
+        arguments: &'a Map<String, Value>,
+        cx: &'a Context,
+    ) -> BoxFuture<'a, Result<Option<Pins>, Failure>> {
         Box::pin(async move {
-            let arguments: Arguments = arguments::parse(&self.spec.name, arguments.clone()).ok()?;
+            let arguments: Arguments = arguments::parse(&self.spec.name, arguments.clone())?;
             let at = cx.pinned.clone().or_else(|| cx.shells.folder()).unwrap_or_else(|| cx.cwd.clone());
             let folder = match arguments.cwd.as_deref().map(|cwd| cx.roots.resolve(&at, Path::new(cwd))) {
                 None => at.clone(),
                 Some(Ok(place)) => place.path().to_owned(),
                 // It is refused when it is to run.
-                Some(Err(_)) => return None,
+                Some(Err(_)) => return Ok(None),
             };
+            let written = self.sandbox.check_written(&folder, &cx.environment, &arguments.needs);
+            written.map_err(|refused| Failure::Invalid(refused.to_string()))?;
             let is_apart = arguments.env.values().any(|value| secret::is_asked_for(value))
                 || cx.shells.sandbox().is_on() && !arguments.needs.is_empty();
             let given = |name: &str| cx.environment.get(name).and_then(|value| value.to_str()).map(str::to_owned);
@@ -211,7 +217,7 @@ impl Tool for Bash {
                 })
             };
             // Where it broke off nothing is left that could be approved.
-            Some(tokio::task::spawn_blocking(look).await.unwrap_or(nothing))
+            Ok(Some(tokio::task::spawn_blocking(look).await.unwrap_or(nothing)))
         })
     }
 

@@ -4,11 +4,11 @@
 //! under landlock and seccomp before they run anything. Landlock only allows, so a tree that is kept out of a writable
 //! one leaves a rule for each of its neighbours: what is new beside it, or on the way to it, cannot be made.
 
+mod asked;
 pub(crate) mod bounds;
 mod calls;
 pub(crate) mod hosts;
 mod kernel;
-mod making;
 mod rights;
 mod trees;
 mod words;
@@ -22,10 +22,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::environment::Environment;
+use asked::{Asked, Gap};
 pub(crate) use bounds::Bounds;
 pub use hosts::{Host, HostError};
 pub use kernel::Kernel;
-use making::{expanded, make};
+use trees::expanded;
 
 /// How far commands are held back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -207,6 +208,14 @@ pub enum SandboxError {
         /// Why not.
         why: std::io::ErrorKind,
     },
+    /// What was asked for leads elsewhere, which nobody saw who would allow it.
+    #[error("needs.write: {} leads through a link to {}: ask for that, if it is what the command needs", .path.display(), .real.display())]
+    Link {
+        /// As it was asked for.
+        path: PathBuf,
+        /// Where that leads.
+        real: PathBuf,
+    },
     /// Something was asked for that is never given.
     #[error("{} is the gateway's own: no command may write to it", .0.display())]
     Reserved(PathBuf),
@@ -273,13 +282,6 @@ impl Sandbox {
         if let Some(lacks) = self.lacks().filter(|_| self.is_on() && self.0.settings.on_missing == OnMissing::Refuse) {
             return Err(SandboxError::Missing(lacks).to_string());
         }
-        let written = needs.and_then(|needs| needs.get("write")).and_then(Value::as_array).into_iter().flatten();
-        for path in written.filter_map(Value::as_str).map(Path::new).filter(|path| path.is_absolute()) {
-            let path = trees::real(path);
-            if self.is_on() && self.0.protected.iter().any(|own| path.starts_with(trees::real(own))) {
-                return Err(SandboxError::Reserved(path).to_string());
-            }
-        }
         let Some(named) = needs.and_then(|needs| needs.get("hosts")) else { return Ok(()) };
         let hosts: Vec<String> =
             Vec::deserialize(named).map_err(|_| format!("needs.hosts: expected a list, each {}", Host::EXPECTED))?;
@@ -291,6 +293,35 @@ impl Sandbox {
             );
         }
         Ok(())
+    }
+
+    /// Looks at the paths that a call asks to write, named from the folder `from`.
+    ///
+    /// # Errors
+    /// What is wrong, for the model.
+    pub(crate) fn check_written(
+        &self,
+        from: &Path,
+        environment: &Environment,
+        needs: &Needs,
+    ) -> Result<(), SandboxError> {
+        if self.is_on() { self.asked(from, environment, needs).map(drop) } else { Ok(()) }
+    }
+
+    fn asked(&self, from: &Path, environment: &Environment, needs: &Needs) -> Result<Vec<Asked>, SandboxError> {
+        let home = environment.get("HOME").map(PathBuf::from);
+        let asked: Vec<Asked> =
+            needs.write.iter().map(|path| Asked::new(Path::new(path), from, home.as_deref())).collect();
+        let protected: Vec<PathBuf> = self.0.protected.iter().map(|path| trees::real(path)).collect();
+        for one in &asked {
+            if protected.iter().any(|own| one.real().starts_with(own)) {
+                return Err(SandboxError::Reserved(one.real().to_owned()));
+            }
+            if self.0.settings.mode == Mode::Workspace {
+                one.check()?;
+            }
+        }
+        Ok(asked)
     }
 
     /// What holds a command for which `needs` was granted, named from the folder `from`; `None` where nothing does.
@@ -320,18 +351,13 @@ impl Sandbox {
         let is_own = |path: &PathBuf| protected.iter().any(|own| path.starts_with(own));
         let mut extra: Vec<PathBuf> = settings.write.iter().map(|path| expanded(path, home.as_deref())).collect();
         extra.retain(|path| !is_own(path));
-        for path in &needs.write {
-            let path = expanded(&from.join(path), home.as_deref());
-            if is_own(&path) {
-                return Err(SandboxError::Reserved(path));
-            }
-            extra.push(path);
-        }
+        let asked = self.asked(from, environment, needs)?;
         // All of them were looked at, and only here the kernel needs them to be there.
         if settings.mode == Mode::Workspace {
-            let from = trees::real(from);
-            needs.write.iter().try_for_each(|path| make(&from.join(path), home.as_deref()))?;
+            let gaps = asked.iter().map(Asked::gap).collect::<Result<Vec<_>, _>>()?;
+            gaps.iter().flatten().try_for_each(Gap::fill)?;
         }
+        extra.extend(asked.iter().map(|asked| asked.real().to_owned()));
         let write = match settings.mode {
             Mode::Off | Mode::Guard => vec![PathBuf::from("/")],
             Mode::Workspace => self.temporary(environment).chain(extra).collect(),

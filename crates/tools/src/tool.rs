@@ -105,8 +105,15 @@ pub trait Tool: Send + Sync {
     }
 
     /// Looks at what a call with these arguments would run from disk, before it is judged. None for a tool that runs nothing.
-    fn pins<'a>(&'a self, _arguments: &'a Map<String, Value>, _cx: &'a Context) -> BoxFuture<'a, Option<Pins>> {
-        Box::pin(std::future::ready(None))
+    ///
+    /// # Errors
+    /// Why it cannot be done whoever allows it, so that nobody is asked.
+    fn look<'a>(
+        &'a self,
+        _arguments: &'a Map<String, Value>,
+        _cx: &'a Context,
+    ) -> BoxFuture<'a, Result<Option<Pins>, Failure>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
 
     /// Does it, with arguments that [`Tool::check`] let through and that are [routed](Tool::route) here.

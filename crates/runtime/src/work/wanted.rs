@@ -45,9 +45,12 @@ impl Place<'_> {
                 cx.pinned = Some(self.folder.into());
                 cx
             });
-            let looked = tool.pins(&call.arguments, cx);
+            let looked = tool.look(&call.arguments, cx);
             tokio::select! {
-                pins = looked => call.pins = pins.map(Box::new),
+                looked = looked => match looked {
+                    Ok(pins) => call.pins = pins.map(Box::new),
+                    Err(refused) => call.problem = Some(refused.to_string().into()),
+                },
                 () = cancel.cancelled(), if !is_stopping => call.problem = Some(NOT_LOOKED_AT.into()),
             }
         }

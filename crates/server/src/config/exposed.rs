@@ -4,7 +4,7 @@
 
 use std::{
     fmt,
-    fs::Metadata,
+    fs::{DirEntry, Metadata},
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
@@ -110,27 +110,31 @@ impl Config {
         // Whoever can add one may do everything.
         check(&tokens, 0o022, Exposure::Changeable);
         let secrets = std::fs::read_dir(self.storage.folder.join(countersign_runtime::tools::secrets::FOLDER));
-        for secret in secrets.into_iter().flatten().flatten() {
+        let is_file = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
+        for secret in secrets.into_iter().flatten().flatten().filter(is_file) {
             check(&secret.path(), 0o077, Exposure::Secret);
-        }
-        if self.passes_to_workspaces() {
-            check(&self.agents_dir, 0o055, Exposure::Workspaces);
         }
         for file in self.gateway.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]) {
             if mode(file).is_none() {
                 findings.push(Finding { path: file.clone(), what: Exposure::Absent });
             }
         }
+        findings.extend(self.open_workspaces());
         findings
     }
 }
 
 impl Config {
-    /// Whether other users come to the folder of workspaces through a data directory that they may pass and not read, as the gateway makes it
-    /// for people of theirs: what lies in a closed one is closed, and one that others may read somebody opened.
-    pub(crate) fn passes_to_workspaces(&self) -> bool {
-        let is_passed = mode(&self.storage.folder).is_some_and(|mode| mode & 0o011 != 0 && mode & 0o044 == 0);
-        is_passed && self.agents_dir.starts_with(&self.storage.folder)
+    /// Whether other users may read the folder of workspaces. They come to it through a data directory that they may pass and not read, as
+    /// the gateway makes it for people of theirs: what lies in a closed one is closed, and one that others may read somebody opened.
+    pub(crate) fn open_workspaces(&self) -> Option<Finding> {
+        let [folder, data] = [&self.agents_dir, &self.storage.folder].map(|path| path.canonicalize().ok());
+        let (folder, data) = folder.zip(data)?;
+        let is_passed = mode(&data).is_some_and(|mode| mode & 0o011 != 0 && mode & 0o044 == 0);
+        let is_open = mode(&folder).is_some_and(|mode| mode & 0o055 != 0);
+        let is_below = folder != data && folder.starts_with(&data);
+        (is_passed && is_below && is_open)
+            .then(|| Finding { path: self.agents_dir.clone(), what: Exposure::Workspaces })
     }
 }
 

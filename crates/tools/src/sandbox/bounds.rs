@@ -3,7 +3,7 @@
 //! It must not know settings.
 
 use std::{
-    os::fd::OwnedFd,
+    os::fd::{AsRawFd as _, OwnedFd},
     path::{Path, PathBuf},
 };
 
@@ -12,7 +12,7 @@ use landlock::{
     RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, make_bitflags,
 };
 use nix::{
-    fcntl::{OFlag, open},
+    fcntl::{OFlag, open, readlink},
     sys::stat::Mode,
 };
 use serde::{Deserialize, Serialize};
@@ -164,10 +164,11 @@ impl Rules {
     }
 }
 
-/// Opens what is at `path` without following a link that was put there meanwhile.
+/// Opens what is at `path`, which is real, without following a link that was put there, or in the place of a folder above it, meanwhile.
 fn beneath(path: &Path) -> Option<OwnedFd> {
     let found = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW, Mode::empty()).ok()?;
     let is_link =
         nix::sys::stat::fstat(&found).is_ok_and(|stat| stat.st_mode & nix::libc::S_IFMT == nix::libc::S_IFLNK);
-    (!is_link).then_some(found)
+    let at = readlink(format!("/proc/self/fd/{}", found.as_raw_fd()).as_str()).ok()?;
+    (!is_link && Path::new(&at) == path).then_some(found)
 }

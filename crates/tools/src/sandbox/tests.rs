@@ -277,17 +277,47 @@ async fn what_one_call_was_granted_holds_for_that_call_alone() {
     let nowhere = json!({"command": "true", "needs": {"write": [world.at("nowhere/new")]}});
     let result = world.case.run(&Bash::default().in_sandbox(world.case.cx.shells.sandbox()), nowhere).await;
     assert!(failure(&result).contains("is not there and cannot be made"), "{}", failure(&result));
-    // Nor behind a link, which nobody saw who allowed it, nor where a folder is meant.
-    std::os::unix::fs::symlink(world.at("outside"), world.case.cx.cwd.join("link")).unwrap();
-    for asked in ["link/behind".to_owned(), format!("{}/", world.at("outside/folder").display())] {
-        let call = json!({"command": "true", "needs": {"write": [asked]}});
+    // Nor where a folder is meant, nor beside one that cannot be.
+    let folder = format!("{}/", world.at("outside/folder").display());
+    for asked in [vec![folder], vec!["first".to_owned(), world.at("nowhere/second").display().to_string()]] {
+        let call = json!({"command": "true", "needs": {"write": asked}});
         let result = world.case.run(&Bash::default().in_sandbox(world.case.cx.shells.sandbox()), call).await;
         assert!(failure(&result).contains("cannot be made"), "{}", failure(&result));
     }
-    assert!(!world.at("outside/behind").exists() && !world.at("outside/folder").exists());
+    assert!(!world.at("outside/folder").exists() && !world.case.cx.cwd.join("first").exists());
     // All around it is not it.
     let around = world.run(json!({"command": format!("echo allow >{}", world.at("own/rules").display()), "needs": {"write": [world.beside.path()]}})).await;
     assert!(around.contains("Permission denied"), "{around}");
+}
+
+#[tokio::test]
+async fn what_leads_elsewhere_is_not_given_by_the_name_that_a_person_saw() {
+    let world = World::new(workspace(), None);
+    let (bash, cx) = (Bash::default().in_sandbox(world.case.cx.shells.sandbox()), &world.case.cx);
+    let (outside, home) = (world.at("outside"), PathBuf::from(cx.environment.get("HOME").unwrap()));
+    fs::write(outside.join("there"), "").unwrap();
+    fs::create_dir(cx.cwd.join("plain")).unwrap();
+    for (link, to) in [("build", Path::new("/")), ("link", &outside), ("file", &outside.join("there"))] {
+        std::os::unix::fs::symlink(to, cx.cwd.join(link)).unwrap();
+    }
+    for (asked, real) in [
+        ("build", PathBuf::from("/")),
+        ("./plain/../build", PathBuf::from("/")),
+        ("link/there", outside.join("there")),
+        ("link/new", outside.join("new")),
+        ("file", outside.join("there")),
+    ] {
+        let call = json!({"command": "true", "needs": {"write": [asked]}});
+        let told = bash.look(call.as_object().unwrap(), cx).await.unwrap_err().to_string();
+        assert!(told.contains(&format!("leads through a link to {}", real.display())), "{asked}: {told}");
+        // Where it became a link after a person saw it, too.
+        let run = world.case.run(&bash, call).await;
+        assert!(failure(&run).contains("leads through a link") || Kernel::here().lacks().is_some(), "{asked}");
+    }
+    for asked in [cx.cwd.join("plain"), PathBuf::from("plain/../new"), PathBuf::from("~"), outside, home] {
+        let call = json!({"command": "true", "needs": {"write": [asked]}});
+        assert!(bash.look(call.as_object().unwrap(), cx).await.is_ok(), "{asked:?}");
+    }
 }
 
 #[tokio::test]
@@ -302,17 +332,22 @@ async fn a_command_that_the_sandbox_made_fail_says_how_to_ask() {
     assert_eq!(other, "unrelated\n\nCommand exited with code 1");
 }
 
-#[test]
-fn what_can_never_be_given_is_refused_before_anybody_is_asked() {
+#[tokio::test]
+async fn what_can_never_be_given_is_refused_before_anybody_is_asked() {
     let world = World::new(workspace(), None);
     let bash = Bash::default().in_sandbox(world.case.cx.shells.sandbox());
-    let own = world.at("own/rules").display().to_string();
-    for (arguments, want) in [
-        (json!({"command": "x", "needs": {"write": [own]}}), "is the gateway's own"),
-        (json!({"command": "x", "env": {"BASH_ENV": "{{secret:KEY}}"}}), "BASH_ENV may not be set here"),
-    ] {
-        let told = format!("{:?}", bash.check(&arguments).unwrap_err());
-        assert!(told.contains(want) || Kernel::here().lacks().is_some(), "{told}");
+    let unset = json!({"command": "x", "env": {"BASH_ENV": "{{secret:KEY}}"}});
+    let told = format!("{:?}", bash.check(&unset).unwrap_err());
+    assert!(told.contains("BASH_ENV may not be set here") || Kernel::here().lacks().is_some(), "{told}");
+    let (own, cx) = (world.at("own/rules"), &world.case.cx);
+    // From the working folder, and whatever a link calls it.
+    let up: PathBuf = cx.cwd.components().skip(1).map(|_| "..").collect();
+    let beside = up.join(own.strip_prefix("/").unwrap());
+    std::os::unix::fs::symlink(own.parent().unwrap(), cx.cwd.join("link")).unwrap();
+    for asked in [own.clone(), beside, PathBuf::from("link/rules"), PathBuf::from("link/new")] {
+        let arguments = json!({"command": "x", "needs": {"write": [asked]}});
+        let told = format!("{:?}", bash.look(arguments.as_object().unwrap(), cx).await.unwrap_err());
+        assert!(told.contains("is the gateway's own"), "{asked:?}: {told}");
     }
     let world = World::new(workspace(), Some(Kernel::NONE));
     let bash = Bash::default().in_sandbox(world.case.cx.shells.sandbox());

@@ -24,6 +24,14 @@ pub(super) fn real(path: &Path) -> PathBuf {
     }
 }
 
+/// The same, with the home folder in place of `~`.
+pub(super) fn expanded(path: &Path, home: Option<&Path>) -> PathBuf {
+    match (path.strip_prefix("~"), home) {
+        (Ok(rest), Some(home)) => real(&home.join(rest)),
+        (Ok(_), None) | (Err(_), _) => real(path),
+    }
+}
+
 /// The largest trees of `root` that hold nothing of `without`. All are real paths; what is a link is left out.
 pub(super) fn less(root: &Path, without: &[PathBuf]) -> Vec<PathBuf> {
     if without.iter().any(|tree| root.starts_with(tree)) {

@@ -1,0 +1,109 @@
+//! Paths that a call asks to write beyond the sandbox.
+//!
+//! It must not know who allows it. Whoever does sees the text alone, so it has to say where it leads.
+
+use std::{
+    ffi::OsStr,
+    os::fd::{AsRawFd as _, OwnedFd},
+    path::{Component, Path, PathBuf},
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{OFlag, open, openat, readlink},
+    sys::stat::Mode as Bits,
+};
+
+use super::{SandboxError, trees};
+
+/// A path that is asked for, from the folder that the command runs in.
+pub(super) struct Asked {
+    /// As it is written, without dots.
+    plain: PathBuf,
+    /// With every link followed.
+    real: PathBuf,
+    is_folder: bool,
+}
+
+impl Asked {
+    /// The path that `given` names from the folder `from`; `~` is `home`.
+    pub(super) fn new(given: &Path, from: &Path, home: Option<&Path>) -> Self {
+        let path = match (given.strip_prefix("~"), home) {
+            (Ok(rest), Some(home)) => trees::real(home).join(rest),
+            (Ok(_), None) | (Err(_), _) => trees::real(from).join(given),
+        };
+        let mut plain = PathBuf::new();
+        for part in path.components() {
+            match part {
+                Component::CurDir => {}
+                Component::ParentDir => drop(plain.pop()),
+                part => plain.push(part),
+            }
+        }
+        Self { plain, real: trees::real(&path), is_folder: given.as_os_str().as_encoded_bytes().ends_with(b"/") }
+    }
+
+    /// Where it leads.
+    pub(super) fn real(&self) -> &Path {
+        &self.real
+    }
+
+    /// Fails where it does not lead to where it says: through a link of the agent's own it would be anywhere.
+    pub(super) fn check(&self) -> Result<(), SandboxError> {
+        if self.plain == self.real {
+            return Ok(());
+        }
+        Err(SandboxError::Link { path: self.plain.clone(), real: self.real.clone() })
+    }
+
+    /// Where the file has to be made, if there is nothing yet: the kernel lets nobody write what is not there without the folder around it,
+    /// and that was not asked for.
+    ///
+    /// # Errors
+    /// [`SandboxError::Absent`] where it cannot be, or a folder is meant.
+    pub(super) fn gap(&self) -> Result<Option<Gap<'_>>, SandboxError> {
+        let path = self.plain.as_path();
+        if path.symlink_metadata().is_ok() {
+            return Ok(None);
+        }
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(absent(path, Errno::ENOENT));
+        };
+        if self.is_folder {
+            return Err(absent(path, Errno::EISDIR));
+        }
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let folder = open(parent, flags, Bits::empty()).map_err(|why| absent(path, why))?;
+        // Who swapped it for a link meanwhile has another one here.
+        let at = readlink(format!("/proc/self/fd/{}", folder.as_raw_fd()).as_str()).map_err(|why| absent(path, why))?;
+        if Path::new(&at) != parent {
+            return Err(absent(path, Errno::ENOTDIR));
+        }
+        Ok(Some(Gap { folder, name, path }))
+    }
+}
+
+/// The place of a file that is not there.
+pub(super) struct Gap<'a> {
+    folder: OwnedFd,
+    name: &'a OsStr,
+    path: &'a Path,
+}
+
+impl Gap<'_> {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// [`SandboxError::Absent`].
+    pub(super) fn fill(&self) -> Result<(), SandboxError> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        match openat(&self.folder, self.name, flags, Bits::from_bits_truncate(0o666)) {
+            Ok(_) | Err(Errno::EEXIST) => Ok(()),
+            Err(why) => Err(absent(self.path, why)),
+        }
+    }
+}
+
+fn absent(path: &Path, why: Errno) -> SandboxError {
+    SandboxError::Absent { path: path.to_owned(), why: std::io::Error::from(why).kind() }
+}
