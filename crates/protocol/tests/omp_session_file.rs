@@ -69,6 +69,11 @@ fn of_two_members_of_one_name_the_last_counts() {
     // One that does not count may be a number that no number of ours can hold.
     let beyond = twice.replace(r#""targetId":"x""#, r#""targetId":1e999"#);
     assert_eq!(Entry::parse(&beyond).unwrap(), Entry::parse(once).unwrap());
+    // Those that every entry has, too.
+    for more in [r#""id":"z","#, r#""parentId":"z","#, r#""type":"message","#, r#""timestamp":7,"#, r#""id":1e999,"#] {
+        let line = format!("{{{more}{}", &once[1..]);
+        assert_eq!(Entry::parse(&line).unwrap(), Entry::parse(once).unwrap(), "{line}");
+    }
 }
 
 #[test]

@@ -329,7 +329,11 @@ impl Entry {
         if !line.trim_start().starts_with('{') {
             return Err(serde::de::Error::custom("an entry is an object"));
         }
-        let Head { kind, id, parent_id, timestamp } = serde_json::from_str(&line)?;
+        let head = serde_json::from_str(&line).or_else(|error| match once(&line) {
+            Some(once) => serde_json::from_str(&once),
+            None => Err(error),
+        });
+        let Head { kind, id, parent_id, timestamp } = head?;
         let body = match read_body(&kind, &line).or_else(|| read_once(&kind, &line)) {
             Some(body) => body,
             None => Body::Unknown(Json::parse(line.into_owned())?),
@@ -338,10 +342,15 @@ impl Entry {
     }
 }
 
-/// Reads the body of a line that names a member twice. The last one counts, as in the original; the value of one that does not count may
-/// be anything, even a number that no number of ours can hold.
+/// Reads the body of a line that names a member twice.
 fn read_once(kind: &str, line: &str) -> Option<Body> {
-    let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(line).ok()?;
-    let outer = serde_json::to_string(&members).ok()?;
+    let outer = once(line)?;
     read_body(kind, &outer).or_else(|| read_body(kind, &serde_json::from_str::<Value>(&outer).ok()?.to_string()))
+}
+
+/// A line with each member once. The last one counts, as in the original; the value of one that does not count may be anything, even a
+/// number that no number of ours can hold.
+fn once(line: &str) -> Option<String> {
+    let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(line).ok()?;
+    serde_json::to_string(&members).ok()
 }
