@@ -199,7 +199,8 @@ impl Tool for Bash {
                 // It is refused when it is to run.
                 Some(Err(_)) => return Ok(None),
             };
-            let written = self.sandbox.check_written(&folder, &cx.environment, &arguments.needs);
+            let named = arguments.cwd.as_deref().map_or_else(|| at.clone(), |cwd| at.join(cwd));
+            let written = self.sandbox.check_written(&named, &cx.environment, &arguments.needs);
             written.map_err(|refused| Failure::Invalid(refused.to_string()))?;
             let is_apart = arguments.env.values().any(|value| secret::is_asked_for(value))
                 || cx.shells.sandbox().is_on() && !arguments.needs.is_empty();
@@ -228,6 +229,11 @@ impl Tool for Bash {
                 check_variable(name)?;
             }
             let cwd = arguments.cwd.as_deref().map(|cwd| folder(cwd, cx)).transpose()?;
+            if let Some((given, real)) = arguments.cwd.as_deref().zip(cwd.as_deref()) {
+                let named = cx.pinned.as_deref().unwrap_or(&cx.cwd).join(given);
+                let seen = self.sandbox.check_folder(&named, real, &arguments.needs);
+                seen.map_err(|refused| Failure::NotBegun(refused.to_string()))?;
+            }
             let timeout =
                 arguments.timeout.map_or(cx.bash_timeout, |seconds| Duration::from_secs(seconds.clamp(1, 3600)));
             let (env, uses_secrets) = variables(arguments.env, &cx.secrets)?;

@@ -308,6 +308,15 @@ impl Sandbox {
         if self.is_on() { self.asked(from, environment, needs).map(drop) } else { Ok(()) }
     }
 
+    /// Looks at the folder that a call with `needs` named as `given` and that led to `real`, from which its paths are named.
+    ///
+    /// # Errors
+    /// [`SandboxError::Link`].
+    pub(crate) fn check_folder(&self, given: &Path, real: &Path, needs: &Needs) -> Result<(), SandboxError> {
+        let is_named_from = self.0.settings.mode == Mode::Workspace && !needs.write.is_empty();
+        if is_named_from { asked::leads(given, real) } else { Ok(()) }
+    }
+
     fn asked(&self, from: &Path, environment: &Environment, needs: &Needs) -> Result<Vec<Asked>, SandboxError> {
         let home = environment.get("HOME").map(PathBuf::from);
         let asked: Vec<Asked> =

@@ -26,21 +26,17 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// The path that `given` names from the folder `from`; `~` is `home`.
+    /// The path that `given` names from the folder `from`, which may be a link by now; `~` is `home`.
     pub(super) fn new(given: &Path, from: &Path, home: Option<&Path>) -> Self {
         let path = match (given.strip_prefix("~"), home) {
             (Ok(rest), Some(home)) => trees::real(home).join(rest),
-            (Ok(_), None) | (Err(_), _) => trees::real(from).join(given),
+            (Ok(_), None) | (Err(_), _) => from.join(given),
         };
-        let mut plain = PathBuf::new();
-        for part in path.components() {
-            match part {
-                Component::CurDir => {}
-                Component::ParentDir => drop(plain.pop()),
-                part => plain.push(part),
-            }
+        Self {
+            plain: plain(&path),
+            real: trees::real(&path),
+            is_folder: given.as_os_str().as_encoded_bytes().ends_with(b"/"),
         }
-        Self { plain, real: trees::real(&path), is_folder: given.as_os_str().as_encoded_bytes().ends_with(b"/") }
     }
 
     /// Where it leads.
@@ -50,10 +46,7 @@ impl Asked {
 
     /// Fails where it does not lead to where it says: through a link of the agent's own it would be anywhere.
     pub(super) fn check(&self) -> Result<(), SandboxError> {
-        if self.plain == self.real {
-            return Ok(());
-        }
-        Err(SandboxError::Link { path: self.plain.clone(), real: self.real.clone() })
+        leads(&self.plain, &self.real)
     }
 
     /// Where the file has to be made, if there is nothing yet: the kernel lets nobody write what is not there without the folder around it,
@@ -81,6 +74,25 @@ impl Asked {
         }
         Ok(Some(Gap { folder, name, path }))
     }
+}
+
+/// Fails where `path` is not `real`, where it led.
+pub(super) fn leads(path: &Path, real: &Path) -> Result<(), SandboxError> {
+    let plain = plain(path);
+    if plain == real { Ok(()) } else { Err(SandboxError::Link { path: plain, real: real.to_owned() }) }
+}
+
+/// `path` as it is written, without dots.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 /// The place of a file that is not there.

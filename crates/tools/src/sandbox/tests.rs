@@ -314,6 +314,21 @@ async fn what_leads_elsewhere_is_not_given_by_the_name_that_a_person_saw() {
         let run = world.case.run(&bash, call).await;
         assert!(failure(&run).contains("leads through a link") || Kernel::here().lacks().is_some(), "{asked}");
     }
+    // A folder of the agent's own, from which the command would run, and that it put a link in the place of.
+    let call = json!({"command": "true", "cwd": "plain", "needs": {"write": ["there"]}});
+    assert!(bash.look(call.as_object().unwrap(), cx).await.is_ok());
+    std::os::unix::fs::symlink("plain", cx.cwd.join("other")).unwrap();
+    let call = json!({"command": "true", "cwd": "other", "needs": {"write": ["there"]}});
+    assert!(
+        bash.look(call.as_object().unwrap(), cx).await.unwrap_err().to_string().contains("leads through a link to")
+    );
+    let run = world.case.run(&bash, call).await;
+    assert!(failure(&run).contains("leads through a link to"), "{run:?}");
+    let mut moved = cx.clone();
+    moved.pinned = Some(cx.cwd.join("link"));
+    let call = json!({"command": "true", "needs": {"write": ["there"]}});
+    let told = bash.look(call.as_object().unwrap(), &moved).await.unwrap_err().to_string();
+    assert!(told.contains("leads through a link to"), "{told}");
     for asked in [cx.cwd.join("plain"), PathBuf::from("plain/../new"), PathBuf::from("~"), outside, home] {
         let call = json!({"command": "true", "needs": {"write": [asked]}});
         assert!(bash.look(call.as_object().unwrap(), cx).await.is_ok(), "{asked:?}");
