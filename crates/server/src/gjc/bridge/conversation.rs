@@ -128,8 +128,8 @@ impl Conversation {
                 (payload, Some(id))
             }
             About::Permission { call, dialog } => {
-                self.waiting.lock().asked(call.clone(), Prompt::Permission(dialog));
-                (payload, Some(call))
+                let id = self.waiting.lock().asked_for(call, dialog);
+                (payload, Some(id))
             }
             About::DialogEnds(id) => {
                 self.waiting.lock().taken_away(&id);

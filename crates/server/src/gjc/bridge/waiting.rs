@@ -49,6 +49,19 @@ impl Waiting {
         self.prompts.insert(id, prompt);
     }
 
+    /// Somebody must allow `call`, whose dialog the door calls `dialog`; gives the id under which that is answered. Models give an id to
+    /// several calls, and an answer to one of them must never be one to another: the first has the call's id, the rest that of the dialog.
+    pub(super) fn asked_for(&mut self, call: String, dialog: String) -> String {
+        let prompt = Prompt::Permission(dialog.clone());
+        let is_free = match self.prompts.get(&call) {
+            Some(shown) => *shown == prompt,
+            None => !self.resolved.contains(&call),
+        };
+        let id = if is_free { call } else { dialog };
+        self.asked(id.clone(), prompt);
+        id
+    }
+
     /// What is asked under `id`, left as it is.
     pub(super) fn shows(&self, id: &str) -> Option<&Prompt> {
         self.prompts.get(id)
@@ -127,6 +140,20 @@ mod tests {
 
     fn dialog(id: &str) -> Prompt {
         Prompt::Dialog(id.to_owned())
+    }
+
+    #[test]
+    fn an_answer_to_a_call_is_none_to_another_of_its_name() {
+        let mut waiting = Waiting::default();
+        let permission = |dialog: &str| Prompt::Permission(dialog.to_owned());
+        assert_eq!(waiting.asked_for("call_0".into(), "d1".into()), "call_0");
+        assert_eq!(waiting.asked_for("call_0".into(), "d1".into()), "call_0", "it is told again");
+        assert_eq!(waiting.asked_for("call_0".into(), "d2".into()), "d2");
+        assert_eq!(waiting.take("call_0"), Ok(permission("d1")));
+        assert_eq!(waiting.asked_for("call_0".into(), "d3".into()), "d3");
+        assert_eq!(waiting.take("call_0"), Err(NotWaiting::Resolved));
+        waiting.taken_away("d3");
+        assert_eq!((waiting.take("d3"), waiting.take("d2")), (Err(NotWaiting::Resolved), Ok(permission("d2"))));
     }
 
     #[test]
