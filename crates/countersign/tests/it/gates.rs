@@ -88,6 +88,30 @@ fn an_answer_for_the_session_holds_in_it_after_a_kill_too_and_not_elsewhere() {
 }
 
 #[test]
+fn a_session_is_the_same_by_every_name_of_its_file() {
+    let place = Place::asking();
+    let mut host = place.start(&[]);
+    answered(&mut host, &place, "echo ran >> count", json!({ "value": "Allow for this session" }));
+    let (file, id) = (host.file(), host.state()["sessionId"].clone());
+    host.kill();
+    let folder = file.parent().unwrap();
+    let link = place.home.join("link");
+    std::os::unix::fs::symlink(folder, &link).unwrap();
+    let name = file.file_name().unwrap();
+    for other in [link.join(name), folder.join("..").join(folder.file_name().unwrap()).join(name)] {
+        let mut again = place.start(&["--resume", other.to_str().unwrap()]);
+        assert_eq!(again.state()["sessionId"], id, "{}", other.display());
+        assert_eq!(want(&mut again, &place, "echo ran >> count").1, None, "what a person allowed in it holds");
+        again.kill();
+    }
+    // A copy is another one, in which nobody allowed anything.
+    let copy = place.home.join("copy.jsonl");
+    std::fs::copy(&file, &copy).unwrap();
+    let mut forked = place.start(&["--resume", copy.to_str().unwrap()]);
+    assert!(want(&mut forked, &place, "echo ran >> count").1.is_some());
+}
+
+#[test]
 fn an_answer_for_always_holds_in_other_processes() {
     let place = Place::asking();
     let mut host = place.start(&[]);

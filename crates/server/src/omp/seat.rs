@@ -413,7 +413,12 @@ async fn is_copy(handle: &Handle, id: &SessionId, opened: &session_file::Opened)
     let wanted = id.clone();
     let requests = handle.source(Lane::Request);
     let read = requests.read(move |engine| Some(PathBuf::from(engine.state().session(&wanted)?.file()?.0)));
-    matches!(read.await, Some((Some(path), _)) if path != opened.path && path.exists())
+    // One file has many names: by a link, by dots.
+    let is_other = |path: &Path| match (path.canonicalize(), opened.path.canonicalize()) {
+        (Ok(path), Ok(opened)) => path != opened,
+        (path, _) => path.is_ok(),
+    };
+    matches!(read.await, Some((Some(path), _)) if path != opened.path && is_other(&path))
 }
 
 /// Records what the file is now, where that is not known already: so the next process sees what others changed.

@@ -50,11 +50,17 @@ pub(crate) async fn of_id(shelf: &Shelf, wanted: &str) -> Option<PathBuf> {
 pub(crate) async fn of_path(shelf: &Shelf, path: &Path) -> Option<SessionId> {
     shelf.folder.as_ref()?;
     for (log, _) in logs(shelf).into_iter().take(LOOKED_AT) {
-        if let Some((_, id)) = planned(&log).await.filter(|(planned, _)| planned == path) {
+        if let Some((_, id)) = planned(&log).await.filter(|(planned, _)| real(planned) == real(path)) {
             return Some(id);
         }
     }
     None
+}
+
+/// A path to what is not there, by the folder's own name.
+fn real(path: &Path) -> PathBuf {
+    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+    folder.zip(path.file_name()).map_or_else(|| path.to_owned(), |(folder, name)| folder.join(name))
 }
 
 /// The logs of the agent directory and the files that name those elsewhere, the one written to last first.
