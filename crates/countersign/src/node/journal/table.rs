@@ -24,6 +24,8 @@ use super::{Broken, Waiting};
 const VERSION: i64 = 1;
 /// How long the end of a call is kept, in milliseconds.
 const KEPT: i64 = 24 * 60 * 60 * 1000;
+/// The same of one that the gateway has not taken.
+const LONGEST_KEPT: i64 = 90 * KEPT;
 /// The most bytes that results have which the gateway has taken.
 const RESULTS: i64 = 256 << 20;
 
@@ -206,7 +208,9 @@ impl Noting<'_> {
 
     /// Forgets calls that ended long ago, and the oldest of the results that were taken where they are more than is kept.
     pub(super) fn prune(&self) -> rusqlite::Result<()> {
-        self.0.execute("DELETE FROM calls WHERE ended_at < ?1", [now() - KEPT])?;
+        // Of what the gateway has not taken it will ask, however long it was away.
+        let sql = "DELETE FROM calls WHERE ended_at < ?1 AND received = 1 OR ended_at < ?2";
+        self.0.execute(sql, [now() - KEPT, now() - LONGEST_KEPT])?;
         let why = "Its result was taken long ago and is not kept any more";
         self.0.execute(
             "UPDATE calls SET state = 'unknown', result = NULL, error = ?2 WHERE id IN (

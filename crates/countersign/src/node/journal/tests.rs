@@ -106,6 +106,30 @@ async fn what_another_process_left_is_settled() {
 }
 
 #[tokio::test]
+async fn what_the_gateway_has_not_taken_is_kept_while_it_is_away() {
+    let case = Case::new();
+    let (journal, _) = case.open();
+    for call in ["taken", "left"] {
+        journal.begin(call, "Bash").await.unwrap();
+        journal.end(done(call)).await.unwrap();
+    }
+    journal.received("taken".to_owned());
+    // It is noted behind that.
+    journal.begin("last", "Bash").await.unwrap();
+    drop(journal);
+    let hours = |hours: i64| case.change(&format!("UPDATE calls SET ended_at = ended_at - {hours} * 3600000"));
+    hours(25);
+    let (journal, _) = case.open();
+    let fate = |known: Known| if let Known::Over(outcome) = known { outcome.fate } else { panic!("{known:?}") };
+    assert_eq!(fate(journal.resume("taken").await.unwrap()), Some(Fate::NotBegun));
+    assert_eq!(journal.resume("left").await.unwrap(), Known::Over(done("left")));
+    drop(journal);
+    hours(91 * 24);
+    let (journal, _) = case.open();
+    assert_eq!(fate(journal.resume("left").await.unwrap()), Some(Fate::NotBegun), "in the end it has to go");
+}
+
+#[tokio::test]
 async fn where_the_disk_refuses_nothing_begins_and_what_happened_is_kept() {
     let case = Case::new();
     let (journal, _) = case.open();
@@ -138,7 +162,7 @@ async fn what_ended_long_ago_is_forgotten() {
         journal.end(done(call)).await.unwrap();
     }
     drop(journal);
-    case.change("UPDATE calls SET ended_at = ended_at - 24 * 60 * 60 * 1000 - 1 WHERE id = 'old'");
+    case.change("UPDATE calls SET received = 1, ended_at = ended_at - 24 * 60 * 60 * 1000 - 1 WHERE id = 'old'");
     let (journal, _) = case.open();
     assert_eq!(journal.resume("new").await.unwrap(), Known::Over(done("new")));
     let Known::Over(outcome) = journal.resume("old").await.unwrap() else { panic!() };

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
     channel::{self, Heard},
+    digest::Digest,
     engine::{Command, Event, Refusal},
     id::{PrincipalId, SessionId},
     run,
@@ -174,13 +175,20 @@ pub(super) struct Renewed {
     pub(super) media_deleted: usize,
 }
 
+/// How long the readable part of a folder's name may be.
+const LONGEST_NAME: usize = 160;
+
 /// Where what came with messages of a session lies in the store.
 pub(in crate::gsv) fn media_folder(key: &str) -> String {
     let plain = |c: char| {
         let is_plain = c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '-' | '@' | '+');
         if is_plain { c } else { '_' }
     };
-    format!("media/{}", key.chars().map(plain).collect::<String>())
+    let name: String = key.chars().map(plain).take(LONGEST_NAME).collect();
+    // No two have one folder: what goes with one session must not go with another.
+    let is_whole = name == key;
+    let rest = if is_whole { String::new() } else { format!(".{:.16}", Digest::of(key.as_bytes()).to_string()) };
+    format!("media/{name}{rest}")
 }
 
 /// Has a session begin anew: what works in it is stopped, what waits is dropped, and what was said is put away first.
@@ -342,5 +350,31 @@ async fn something_ended(subscriber: &mut Subscriber, id: &SessionId) -> Option<
         if is_end && recorded.meta.session.as_ref() == Some(id) {
             return Some(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::media_folder;
+
+    #[test]
+    fn no_two_sessions_keep_what_came_with_messages_in_one_folder() {
+        let long = |end: &str| format!("agent:main:wx:group:{}{end}", "a".repeat(400));
+        let keys = [
+            "agent:main:wx:group:team.a",
+            "agent:main:wx:group:team_a",
+            "agent:main:wx:group:team/a",
+            "a",
+            "a.",
+            "ä",
+            "_",
+        ];
+        let keys: Vec<String> = keys.map(str::to_owned).into_iter().chain([long("a"), long("b")]).collect();
+        let folders: BTreeSet<String> = keys.iter().map(|key| media_folder(key)).collect();
+        assert_eq!(folders.len(), keys.len(), "{folders:?}");
+        assert!(folders.iter().all(|folder| folder.len() < 255 && folder.matches('/').count() == 1), "{folders:?}");
+        assert_eq!(media_folder("agent:main:wx:dm:+1"), "media/agent:main:wx:dm:+1");
     }
 }
