@@ -38,7 +38,7 @@ fn what_waits_to_be_said_is_shown_and_taken_back_and_stop_takes_it_back_too() {
         assert!(at.contains("?back="), "{at}");
         let shown = visitor.get(&gateway, at.split('#').next().unwrap()).text;
         let message = message.replace('<', "&lt;").replace('>', "&gt;");
-        assert!(shown.contains(&format!("required>{message}</textarea>")), "{shown}");
+        assert!(shown.contains(&format!("required>\n{message}</textarea>")), "{shown}");
         assert!(!shown.contains("Waits to be said"), "{shown}");
     }
     soon("the end of the run", || (!visitor.get(&gateway, &page).text.contains(">working<")).then_some(()));

@@ -96,7 +96,7 @@ fn what_outlives_a_token_takes_the_scope_admin() {
 }
 
 #[test]
-fn wrong_tokens_count_with_wrong_passwords_and_a_right_one_is_heard_all_the_same() {
+fn wrong_tokens_are_counted_and_keep_neither_a_right_one_nor_a_password_out() {
     let place = Place::with(MORE, RULES);
     let gateway = Gateway::start(&place);
     let good = program(&place, &gateway, "good", "read");
@@ -109,7 +109,7 @@ fn wrong_tokens_count_with_wrong_passwords_and_a_right_one_is_heard_all_the_same
         let body = json!({ "password": password });
         ask(&gateway.address, ("POST", "/api/auth/login"), &[], Some(&body)).unwrap().status
     };
-    assert_eq!(log_in("correct-horse"), 429);
+    assert_eq!(log_in("correct-horse"), 200);
     assert_eq!(good.get("/api/v1/gates").status, 200);
 }
 

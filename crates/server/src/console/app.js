@@ -278,6 +278,8 @@
       if (to) location.href = to;
       return;
     }
+    // A key that is held must not go on to what comes next.
+    if (event.repeat && event.key !== "j" && event.key !== "k") return;
     switch (event.key) {
       case "j": step(1); break;
       case "k": step(-1); break;

@@ -261,7 +261,7 @@ impl Asked {
                 div.what.cut {
                     @let text = card.text();
                     p.note { "This is too long to be shown among others: " (text.chars().count()) " characters. It can be allowed where it is shown whole. It begins:" }
-                    pre { (words::marked(&text.chars().take(1200).collect::<String>())) }
+                    pre { "\n" (words::marked(&text.chars().take(1200).collect::<String>())) }
                     p { a.button href=(page) { "Show all of it" } }
                 }
             }
@@ -293,9 +293,9 @@ impl Asked {
     }
 }
 
-/// One argument: in the line of its name where it is short, below where it is long.
+/// One argument: in the line of its name where it is short, below where it is long. The first line end behind `<pre>` is not shown by browsers.
 pub(super) fn piece(label: &str, text: &Markup, is_long: bool) -> Markup {
     html! {
-        div.piece.long[is_long] { span.label { (label) } pre { (text) } }
+        div.piece.long[is_long] { span.label { (label) } pre { "\n" (text) } }
     }
 }

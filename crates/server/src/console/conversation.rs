@@ -108,7 +108,7 @@ impl Console {
                     (csrf)
                     input type="hidden" name="key" value=(fresh_key());
                     label for="message" { @if about.run.is_some() { "Steer it: it reads this on its way" } @else { "Message" } }
-                    textarea #message name="message" rows="3" required { (written) }
+                    textarea #message name="message" rows="3" required { "\n" (written) }
                     div.act { button.primary type="submit" { @if about.run.is_some() { "Steer" } @else { "Send" } } }
                 }
                 div.row {
@@ -178,7 +178,7 @@ fn waiting(transcript: &Transcript, look: &Look, at: &str) -> Markup {
             @if !transcript.waiting.is_empty() {
                 section.panel #queued aria-labelledby="queued-title" {
                     h2 #queued-title { "Waits to be said" }
-                    @for text in &transcript.waiting { pre.prose { (many(text)) } }
+                    @for text in &transcript.waiting { pre.prose { "\n" (many(text)) } }
                     @if !transcript.about.is_spoken_for {
                         form.act method="post" action={ (at) "/unsay" } {
                             input type="hidden" name="csrf" value=(look.caller.csrf());

@@ -74,7 +74,7 @@ pub(super) async fn show(
                 }
             }
         }
-        @if let Some(text) = &found.outcome { section.panel { h2 { "Outcome" } pre { (words::many(text)) } } }
+        @if let Some(text) = &found.outcome { section.panel { h2 { "Outcome" } pre { "\n" (words::many(text)) } } }
         @if call.is_some() && found.wanted.is_some() {
             p { a.button href={ "/console/try?of=" (id) } { "Make a rule of it" } }
         }

@@ -59,7 +59,7 @@ pub(super) fn form(console: &Console, wanted: &Wanted) -> Markup {
             input #tool name="tool" list="tools" value=(wanted.tool) required autocomplete="off" spellcheck="false";
             datalist #tools { @for tool in &own { option value=(tool) {} } }
             label for="arguments" { "Arguments: JSON, or one name=value a line" }
-            textarea #arguments name="arguments" rows="3" spellcheck="false" { (wanted.arguments) }
+            textarea #arguments name="arguments" rows="3" spellcheck="false" { "\n" (wanted.arguments) }
             button.primary type="submit" { "Explain" }
         }
     }

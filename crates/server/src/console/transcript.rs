@@ -285,7 +285,7 @@ impl Transcript {
                 said_by(&id, "Person's command", "user", entry.at, &body)
             }
             Message::CompactionSummary(summary) | Message::BranchSummary(summary) => {
-                let body = html! { details { summary { "Summary of what came before" } pre.prose { (many(&summary.summary)) } } };
+                let body = html! { details { summary { "Summary of what came before" } pre.prose { "\n" (many(&summary.summary)) } } };
                 said_by(&id, "Summary", "system", entry.at, &body)
             }
             Message::FileMention(mention) => {
@@ -302,9 +302,9 @@ impl Transcript {
     fn block(&self, block: &Block, people: &People) -> Markup {
         match block {
             Block::Text(text) if text.text.trim().is_empty() => html! {},
-            Block::Text(text) => html! { pre.prose { (many(&text.text)) } },
+            Block::Text(text) => html! { pre.prose { "\n" (many(&text.text)) } },
             Block::Thinking(thinking) => {
-                html! { details.thinking { summary { "Thinking" } pre.prose { (many(&thinking.thinking)) } } }
+                html! { details.thinking { summary { "Thinking" } pre.prose { "\n" (many(&thinking.thinking)) } } }
             }
             Block::RedactedThinking { .. } => html! { p.note { "Thinking that its provider sealed" } },
             Block::Image(image) => html! { p.note { "An image (" (plain(&image.mime_type)) ")" } },
@@ -348,7 +348,7 @@ fn said_by(id: &str, who: &str, class: &str, at: Millis, body: &Markup) -> Marku
 fn blocks(content: &[Block]) -> Markup {
     let images = content.iter().filter(|block| matches!(block, Block::Image(_))).count();
     html! {
-        pre.prose { (many(&text_of(content))) }
+        pre.prose { "\n" (many(&text_of(content))) }
         @if images > 0 { p.note { (words::counted(images as u64, "image")) } }
     }
 }
@@ -356,9 +356,9 @@ fn blocks(content: &[Block]) -> Markup {
 fn output(text: &str) -> Markup {
     let length = text.chars().count();
     html! {
-        @if length <= OUTPUT { pre.output { (many(text)) } }
+        @if length <= OUTPUT { pre.output { "\n" (many(text)) } }
         @else {
-            pre.output { (many(&text.chars().take(OUTPUT).collect::<String>())) }
+            pre.output { "\n" (many(&text.chars().take(OUTPUT).collect::<String>())) }
             p.note { "This is the beginning: " (length) " characters in all, which the record holds." }
         }
     }

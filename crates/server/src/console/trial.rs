@@ -40,7 +40,7 @@ pub(super) fn form(wanted: &Wanted) -> Markup {
     html! {
         form.stack.rule method="get" action="/console/try" {
             label for="pattern" { "A call like" }
-            @if wanted.pattern.contains('\n') { textarea #pattern name="pattern" rows="3" required spellcheck="false" { (wanted.pattern) } }
+            @if wanted.pattern.contains('\n') { textarea #pattern name="pattern" rows="3" required spellcheck="false" { "\n" (wanted.pattern) } }
             @else { input #pattern name="pattern" value=(wanted.pattern) placeholder="bash(git status*)" required autocomplete="off" spellcheck="false"; }
             label for="action" { "Is then" }
             select #action name="action" {

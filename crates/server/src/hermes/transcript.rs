@@ -156,11 +156,17 @@ fn known(engine: &Engine, id: &SessionId) -> Option<Known> {
 pub(super) async fn list(handle: &Handle) -> Option<Vec<hermes::Session>> {
     let source = handle.source(Lane::Request);
     let read = source.read(|engine| {
-        let waiting = engine.state().pending_gates().filter_map(|gate| gate.session().cloned());
         let awaited = engine.state().sessions().filter_map(|of| Some((of.id().clone(), of.awaited_run()?)));
         let running = engine.state().runs().map(|run| (run.session().clone(), run.id())).chain(awaited);
+        // Each session's approvals and questions.
+        let mut counts: BTreeMap<SessionId, (usize, usize)> = BTreeMap::new();
+        for gate in engine.state().pending_gates() {
+            let Some(session) = gate.session() else { continue };
+            let (approvals, questions) = counts.entry(session.clone()).or_default();
+            *if gate.kind().takes_words() { questions } else { approvals } += 1;
+        }
         let waiting: BTreeMap<SessionId, Option<Attention>> =
-            waiting.map(|id| (id.clone(), attention(engine, &id))).collect();
+            counts.into_iter().map(|(id, (approvals, questions))| (id, Attention::of(approvals, questions))).collect();
         let running: BTreeMap<SessionId, RunId> = running.collect();
         // Agents are no conversations, but what they wait for is answered here too.
         let agents = waiting.keys().filter(|id| sessions::is_agents(id)).filter_map(|id| known(engine, id));

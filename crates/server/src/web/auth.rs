@@ -19,7 +19,7 @@ use crate::{config::Web, limits::FailedAuth};
 pub(crate) const COOKIE: &str = "hermes_session";
 /// How long one is good.
 pub(crate) const LASTS: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How many wrong passwords one address may give in a minute.
+/// How many wrong passwords one address may give in a minute, and how many wrong tokens beside them.
 const MOST_WRONG: u32 = 5;
 /// What the record calls whoever has the shared password.
 const SHARED: &str = "web";
@@ -93,6 +93,8 @@ pub(crate) struct Auth {
     web: Web,
     clock: Clock,
     wrong: Mutex<FailedAuth>,
+    /// Counted by themselves: nobody guesses a token, and a program whose token is out of date must not keep people of its address out.
+    wrong_tokens: Mutex<FailedAuth>,
     revoked: Arc<Revoked>,
     tokens: Option<Box<dyn Tokens>>,
     /// Names under which pages of ours may be served beside that of the request: behind a proxy.
@@ -117,8 +119,8 @@ impl Auth {
     ) -> std::io::Result<Self> {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &key(&folder.join("web.key"))?);
         let revoked = Arc::new(Revoked::open(folder.join("web.revoked"), clock.now())?);
-        let wrong = Mutex::new(FailedAuth::new(MOST_WRONG));
-        Ok(Self { key, web, clock, wrong, revoked, tokens, names, is_tls, public: None })
+        let [wrong, wrong_tokens] = [(); 2].map(|()| Mutex::new(FailedAuth::new(MOST_WRONG)));
+        Ok(Self { key, web, clock, wrong, wrong_tokens, revoked, tokens, names, is_tls, public: None })
     }
 
     /// The same behind a proxy, perhaps, that serves it at `public_url`.
@@ -149,16 +151,16 @@ impl Auth {
     /// [`NotLoggedIn`] for a token that is not known. One that is known is heard however many were wrong.
     pub(crate) fn heard(&self, from: Option<IpAddr>, headers: &HeaderMap) -> Result<Option<Caller>, NotLoggedIn> {
         let caller = self.caller(headers);
-        if let Some(Caller { via: Via::Cookie { .. } | Via::Token { .. }, .. }) = &caller
-            && let Some(from) = from
-        {
-            self.wrong.lock().succeeded(from);
+        match (caller.as_ref().map(|caller| &caller.via), from) {
+            (Some(Via::Cookie { .. }), Some(from)) => self.wrong.lock().succeeded(from),
+            (Some(Via::Token { .. }), Some(from)) => self.wrong_tokens.lock().succeeded(from),
+            (Some(Via::Open) | None, _) | (_, None) => {}
         }
         if caller.is_some() || bearer(headers).is_none() {
             return Ok(caller);
         }
         let Some(from) = from else { return Err(NotLoggedIn::Wrong) };
-        let (now, mut wrong) = (self.clock.now(), self.wrong.lock());
+        let (now, mut wrong) = (self.clock.now(), self.wrong_tokens.lock());
         if wrong.is_limited(from, now) {
             return Err(NotLoggedIn::TooOften);
         }

@@ -60,7 +60,7 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
             return refused(
                 &parts,
                 StatusCode::TOO_MANY_REQUESTS,
-                "Too many wrong tokens or passwords came from this address. Wait a minute, then try again",
+                "Too many wrong tokens came from this address. Wait a minute, then try again",
             );
         }
     };

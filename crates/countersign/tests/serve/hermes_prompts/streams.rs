@@ -21,7 +21,7 @@ fn a_session_tells_of_turns_approvals_and_tools() {
     let session = http.session();
     let mut stream = Stream::of(&gateway, "session", &session);
     assert_eq!(stream.named("initial"), json!({ "session_id": session }));
-    talk.provider.script([Reply::new(vec![bash("c1", "echo hello")]), say("it said hello")]);
+    talk.provider.script([Reply::new(vec![bash("c1", "echo hello # there\ndate")]), say("it said hello")]);
     let turn = http.say(&session, "begin");
     let started = stream.named("turn_started");
     assert_eq!((&started["stream_id"], &started["session_id"]), (&json!(turn), &json!(session)));
@@ -31,7 +31,9 @@ fn a_session_tells_of_turns_approvals_and_tools() {
         (&required["pending_count"], &required["choices"]),
         (&json!(1), &json!(["once", "session", "always", "deny"]))
     );
-    assert!(required["description"].as_str().unwrap().contains("echo hello"), "{required}");
+    // A client puts it into one line: there too it says what is a line of its own, what runs it and where.
+    let shown = required["description"].as_str().unwrap();
+    assert!(shown.ends_with(": echo hello # there\\u{a}date") && shown.contains(" (bash in /"), "{required}");
     assert_eq!(required["route"], json!(format!("/session/{session}")));
     // Whoever comes now finds the turn and what waits in it.
     let mut late = Stream::of(&gateway, "session", &session);

@@ -140,7 +140,11 @@ impl Asked {
     /// As a notification shows it, which has room for little. What does not fit can only be denied there.
     pub(crate) fn notice(&self, told: &Value) -> Value {
         let text = |name: &str| told[name].as_str().unwrap_or_default();
-        let whole = format!("{}: {}", text("description"), text("command"));
+        // Clients put all of it in one line, in which what stood behind a line end would read on.
+        let place = told["cwd"].as_str().map(|folder| format!(" in {folder}")).unwrap_or_default();
+        let tool = told["tool"].as_str().map(|tool| format!(" ({tool}{place})")).unwrap_or_default();
+        let [why, command] = ["description", "command"].map(|name| escape(text(name), Lines::One));
+        let whole = format!("{why}{tool}: {command}");
         let (description, choices) = if whole.chars().count() <= NOTIFIED {
             (whole, told["choices"].clone())
         } else {
