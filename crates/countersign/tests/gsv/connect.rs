@@ -177,6 +177,16 @@ fn a_frame_that_is_too_large_closes_with_its_reason() {
 }
 
 #[test]
+fn of_who_has_not_connected_no_large_frame_is_read() {
+    let scene = Scene::new();
+    let gateway = scene.start();
+    let mut peer = Peer::line(&gateway);
+    let list = "{\"a\":0},".repeat(3 << 17);
+    peer.push(format!(r#"{{"type":"req","id":"1","method":"connect","params":{{"a":[{list}0]}}}}"#));
+    assert_eq!(peer.read(), Heard::Closed(1009, "a frame before connect is larger than 2 MiB".to_owned()));
+}
+
+#[test]
 fn a_newer_connection_of_the_same_peer_replaces_the_older() {
     let scene = Scene::new();
     let gateway = scene.start();

@@ -33,6 +33,8 @@ use crate::listen::{self, Guest, pulse::Pulse};
 
 /// How long a peer has to connect.
 const HANDSHAKE: Duration = Duration::from_secs(15);
+/// The largest frame that is read of somebody who has not connected, in bytes. The tools of a node have their place in it.
+const LARGEST_FIRST: usize = 2 << 20;
 /// How often a peer is asked whether it is there.
 const ALIVE: Duration = Duration::from_secs(30);
 /// How long a peer may take nothing of what is sent to it.
@@ -133,6 +135,11 @@ async fn handshake(
             () = closed(&mut closing) => return Err(End::close(close::RESTART, "restarting")),
         };
         let text = text.unwrap_or_else(|_| Err(End::close(close::LATE, "no connect in time")))?;
+        // Read, it takes many times the room, and nobody knows yet whose it is.
+        if text.len() > LARGEST_FIRST {
+            let why = format!("a frame before connect is larger than {} MiB", LARGEST_FIRST >> 20);
+            return Err(End::Close(close::TOO_LARGE, why));
+        }
         let told = match wire::receive(&text) {
             Incoming::Request { id, method, params } => match method::dispatch(&method, None) {
                 Err(fault) => frame::refusal(&id, &fault),
