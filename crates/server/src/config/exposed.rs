@@ -4,7 +4,7 @@
 
 use std::{
     fmt,
-    fs::{DirEntry, Metadata},
+    fs::Metadata,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
@@ -110,9 +110,9 @@ impl Config {
         // Whoever can add one may do everything.
         check(&tokens, 0o022, Exposure::Changeable);
         let secrets = std::fs::read_dir(self.storage.folder.join(countersign_runtime::tools::secrets::FOLDER));
-        let is_file = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
-        for secret in secrets.into_iter().flatten().flatten().filter(is_file) {
-            check(&secret.path(), 0o077, Exposure::Secret);
+        // Behind a link lies one too.
+        for secret in secrets.into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| path.is_file()) {
+            check(&secret, 0o077, Exposure::Secret);
         }
         for file in self.gateway.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]) {
             if mode(file).is_none() {
@@ -125,7 +125,7 @@ impl Config {
 }
 
 impl Config {
-    /// Whether other users may read the folder of workspaces. They come to it through a data directory that they may pass and not read, as
+    /// The finding where other users may read the folder of workspaces. They come to it through a data directory that they may pass and not read, as
     /// the gateway makes it for people of theirs: what lies in a closed one is closed, and one that others may read somebody opened.
     pub(crate) fn open_workspaces(&self) -> Option<Finding> {
         let [folder, data] = [&self.agents_dir, &self.storage.folder].map(|path| path.canonicalize().ok());

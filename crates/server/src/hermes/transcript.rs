@@ -56,7 +56,8 @@ struct Known {
 pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages) -> Option<hermes::Session> {
     let wanted = id.clone();
     let source = handle.source(Lane::Request);
-    let read = source.read_of(Scope::Session(id.clone()), move |engine| known(engine, &wanted));
+    let read =
+        source.read_of(Scope::Session(id.clone()), move |engine| known(engine, &wanted, attention(engine, &wanted)));
     let Known { mut session, mut places, pending } = read.await?.0?;
     if let Some(at) = pending {
         session.pending_user_message = contents(handle, &[at]).await.pop().flatten().and_then(|text| said(&text));
@@ -118,7 +119,7 @@ pub(super) fn count(engine: &Engine, id: &SessionId) -> usize {
     path.into_iter().filter(|entry| is_shown(entry)).count()
 }
 
-fn known(engine: &Engine, id: &SessionId) -> Option<Known> {
+fn known(engine: &Engine, id: &SessionId, attention: Option<Attention>) -> Option<Known> {
     let session = engine.state().session(id)?;
     let run = session.run().or_else(|| session.awaited_run());
     let pending = session.awaited_run().and_then(|_| session.awaited_prompt());
@@ -146,7 +147,7 @@ fn known(engine: &Engine, id: &SessionId) -> Option<Known> {
         is_streaming: run.is_some(),
         read_only: sessions::is_spoken_for(session),
         source: session.door().map(str::to_owned),
-        attention: attention(engine, id),
+        attention,
         ..hermes::Session::default()
     };
     Some(Known { session: told, places, pending: pending.map(|queued| queued.content) })
@@ -169,7 +170,8 @@ pub(super) async fn list(handle: &Handle) -> Option<Vec<hermes::Session>> {
             counts.into_iter().map(|(id, (approvals, questions))| (id, Attention::of(approvals, questions))).collect();
         let running: BTreeMap<SessionId, RunId> = running.collect();
         // Agents are no conversations, but what they wait for is answered here too.
-        let agents = waiting.keys().filter(|id| sessions::is_agents(id)).filter_map(|id| known(engine, id));
+        let agents = waiting.iter().filter(|(id, _)| sessions::is_agents(id));
+        let agents = agents.filter_map(|(id, attention)| known(engine, id, attention.clone()));
         let agents: Vec<hermes::Session> = agents.map(|known| known.session).collect();
         (waiting, running, agents)
     });

@@ -61,8 +61,9 @@ impl Sandbox {
             return Vec::new();
         }
         let own: Vec<PathBuf> = self.0.protected.iter().map(|path| trees::real(path)).collect();
-        let open =
-            self.temporary(&Environment::clean([])).chain(self.0.settings.write.iter().map(|path| trees::real(path)));
+        let home = std::env::home_dir();
+        let more = self.0.settings.write.iter().map(|path| trees::expanded(path, home.as_deref()));
+        let open = self.temporary(&Environment::clean([])).chain(more);
         open.filter_map(|tree| own.iter().find(|path| path.starts_with(&tree)).map(|path| (tree, path.clone())))
             .collect()
     }

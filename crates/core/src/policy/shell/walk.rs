@@ -65,7 +65,7 @@ impl<'a> Walk<'a> {
         if variables != before {
             line = Self::walk(command, place, &mut variables, signs);
         }
-        // Braces may spell what its text does not show.
+        // Braces and escapes may spell what its text does not show.
         let all = signs.and(line.met);
         if all == signs { line } else { Self::walk(command, place, &mut variables, all) }
     }
