@@ -23,15 +23,21 @@ pub enum Memory {
     /// What it has on a line is gone with the line.
     #[default]
     Forgets,
-    /// It notes what becomes of each call, and does none twice.
+    /// It notes what becomes of each call, and does none twice, but does not say where: only of peers older than that.
     Keeps,
+    /// The same, in the journal that has this number. Who notes in another one knows nothing of the calls in this.
+    Journal(u64),
 }
 
 impl Memory {
     /// Whether it forgets, which facts need not say.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it in so")]
     pub(crate) const fn is_none(&self) -> bool {
         matches!(self, Self::Forgets)
+    }
+
+    /// Whether somebody notes what becomes of calls.
+    pub(crate) const fn keeps(self) -> bool {
+        !matches!(self, Self::Forgets)
     }
 }
 

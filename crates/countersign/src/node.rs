@@ -140,6 +140,7 @@ async fn serve(ready: Ready, launcher: Launcher) -> anyhow::Result<()> {
         tracing::warn!("no token is given: only a gateway on this machine that has none itself will do");
     }
     let (journal, broken) = Journal::open(&data.journal())?;
+    let number = journal.id();
     if broken != journal::Broken::default() {
         let (calls, commands) = (broken.calls, broken.commands);
         tracing::warn!(
@@ -172,7 +173,7 @@ async fn serve(ready: Ready, launcher: Launcher) -> anyhow::Result<()> {
         // Somebody who does not want to know need not.
         let _ = writeln!(out, "countersign node {id} connected to {url}").and_then(|()| out.flush());
     };
-    Rounds { hello: Hello::new(&id, variables), id, address, token, desk, told, stop, ready }.run().await
+    Rounds { hello: Hello::new(&id, variables, number), id, address, token, desk, told, stop, ready }.run().await
 }
 
 /// What the gateway is told of something that happened to a command.

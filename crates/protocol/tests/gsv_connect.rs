@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use countersign_protocol::Json;
-use countersign_protocol::gsv::connect::{Client, Connect, ConnectParams, HelloOk, Mode, Peer, Token};
+use countersign_protocol::gsv::connect::{Client, Connect, ConnectParams, HelloOk, Journal, Mode, Peer, Token};
 use countersign_protocol::gsv::frame::{Id, answer, ask};
 use countersign_protocol::gsv::method::{Deadline, Scope, TABLE, dispatch};
 use countersign_protocol::gsv::{Fault, Method};
@@ -37,10 +37,27 @@ fn each_mode_connects_with_what_it_needs() {
     }
     // Newer nodes say only what they can do.
     let runtime = json!({"hostCapabilities": ["shell.exec"], "toolCapabilities": {"Bash": ["shell.exec"]}});
-    let Peer::Node { tools, runtime, keeps_journal: false } = connect(&node(runtime), true).unwrap().peer else {
+    let Peer::Node { tools, runtime: known, journal: None } = connect(&node(runtime.clone()), true).unwrap().peer else {
         panic!("not a node")
     };
-    assert_eq!((tools[0].name.as_str(), runtime.unwrap().host_role), ("Bash", None));
+    for (said, want) in [
+        (json!({"journal": true}), Ok(Some(Journal::Nameless))),
+        (json!({"journal": true, "journalId": "00000000000000ff"}), Ok(Some(Journal::Of(255)))),
+        (json!({"journalId": "00000000000000ff"}), Ok(None)),
+        (json!({"journal": true, "journalId": "ff"}), Err("Invalid journalId: it has 16 hexadecimal digits")),
+        (json!({"journal": true, "journalId": "+0000000000000ff"}), Err("Invalid journalId: it has 16 hexadecimal digits")),
+        (json!({"journal": true, "journalId": 1}), Err("journalId must be a string")),
+    ] {
+        let mut params = node(runtime.clone());
+        params.as_object_mut().unwrap().extend(said.as_object().unwrap().clone());
+        let got = match connect(&params, true) {
+            Ok(Connect { peer: Peer::Node { journal, .. }, .. }) => Ok(journal),
+            Ok(other) => panic!("{other:?}"),
+            Err(fault) => Err(fault.message),
+        };
+        assert_eq!(got, want.map_err(str::to_owned), "{said}");
+    }
+    assert_eq!((tools[0].name.as_str(), known.unwrap().host_role), ("Bash", None));
 }
 
 #[test]
@@ -54,6 +71,7 @@ fn a_connect_is_looked_at_in_order() {
         (hello(json!({"id": "x", "mode": "boss"})), (103, "Invalid client mode")),
         (hello(json!({"id": "x"})), (103, "Invalid client mode")),
         (hello(json!({"mode": "client"})), (103, "client.id required")),
+        (hello(json!({"id": "c".repeat(257), "mode": "client"})), (103, "Invalid client: id has at most 256 bytes")),
         (hello(json!("x")), (103, "client must be an object")),
         (hello(json!({"id": "x", "mode": "node"})), (103, "Node mode requires tools")),
         (hello(json!({"id": "x", "mode": "channel"})), (103, "Channel mode requires channel field")),
@@ -257,9 +275,10 @@ fn our_node_connects_as_others_do() {
         tools: Some(&[]),
         node_runtime: None,
         journal: Some(true),
+        journal_id: Some("00c0ffee00c0ffee"),
         auth: Some(Token { token: "secret" }),
     };
-    let want = r#"{"type":"req","id":"1","method":"connect","params":{"minProtocol":1,"maxProtocol":1,"client":{"id":"box","version":"0.1.0","platform":"linux","mode":"node"},"tools":[],"journal":true,"auth":{"token":"secret"}}}"#;
+    let want = r#"{"type":"req","id":"1","method":"connect","params":{"minProtocol":1,"maxProtocol":1,"client":{"id":"box","version":"0.1.0","platform":"linux","mode":"node"},"tools":[],"journal":true,"journalId":"00c0ffee00c0ffee","auth":{"token":"secret"}}}"#;
     assert_eq!(ask("1", Method::Connect, Some(&params)), want);
     assert!(!format!("{params:?}").contains("secret"));
 }

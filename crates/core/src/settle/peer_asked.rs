@@ -1,11 +1,10 @@
-//! A call whose line broke is asked for at its peer, once that is back and notes what becomes of calls. Asking does nothing a
-//! second time.
+//! A call whose line broke is asked for at its peer, once that is back with the journal in which it noted what becomes of
+//! calls. Asking does nothing a second time.
 
 use super::Docket;
 use crate::{
     call::{self, Call},
     engine::{Event, Fact},
-    peer::Memory,
 };
 
 pub(super) fn rule(docket: Docket<'_>) -> Option<Vec<Fact>> {
@@ -20,7 +19,7 @@ pub(super) fn of_acts(docket: Docket<'_>) -> Option<Vec<Fact>> {
 fn asked(docket: Docket<'_>, call: &Call) -> Option<Vec<Fact>> {
     let peer = call.peer().filter(|_| call.may_be_asked() && !docket.view.closing)?;
     let state = docket.view.state;
-    let line = state.line_of(peer).filter(|_| state.memory_of(peer) == Memory::Keeps)?;
+    let line = state.line_of(peer).filter(|_| call.memory.keeps() && state.memory_of(peer) == call.memory)?;
     let asked = call::Event::AskedAgain { call: call.id(), boot: state.boot(), line };
     Some(vec![docket.fact(Event::Call(asked))])
 }

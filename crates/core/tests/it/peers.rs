@@ -167,6 +167,20 @@ fn a_peer_that_notes_what_becomes_of_calls_is_asked_over_its_next_line() {
 }
 
 #[test]
+fn only_the_journal_in_which_a_call_is_noted_is_asked_about_it() {
+    let mut stage = thinking(open());
+    came_with(&mut stage, 1, Memory::Journal(7));
+    stage.want([away("a")]);
+    gone(&mut stage, 1);
+    assert_eq!(stage.end_with(0, left()).cell(), "Done: call in_doubt");
+    // Another machine by the same name, or the same one whose journal was thrown away.
+    for (line, other) in [(2, Memory::Journal(8)), (3, Memory::Keeps)] {
+        assert_eq!(came_with(&mut stage, line, other), "Done: peer came", "{other:?}");
+    }
+    assert_eq!(came_with(&mut stage, 4, Memory::Journal(7)), "Done: peer came, call asked_again");
+}
+
+#[test]
 fn a_call_of_which_its_peer_says_nothing_in_time_is_unknown() {
     for (case, mut stage) in [("gone", in_doubt()), ("after a restart", restarted())] {
         let until = stage.engine.state().next_deadline().unwrap();

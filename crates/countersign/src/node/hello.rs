@@ -17,11 +17,12 @@ pub(crate) struct Hello {
     id: String,
     tools: Vec<Definition>,
     runtime: RuntimeInfo,
+    journal: String,
 }
 
 impl Hello {
-    /// Of a node whose commands start with variables of these names.
-    pub(crate) fn new(id: &str, mut variables: Vec<String>) -> Self {
+    /// Of a node whose commands start with variables of these names, and whose journal has this number.
+    pub(crate) fn new(id: &str, mut variables: Vec<String>, journal: u64) -> Self {
         variables.sort();
         let tools = OFFERED.iter().map(definition).collect();
         let needs = |offer: &Offer| offer.needs.iter().map(|need| capability(*need)).collect::<Vec<_>>();
@@ -37,7 +38,7 @@ impl Hello {
             host_bin_status: BTreeMap::new(),
             host_bin_status_updated_at: None,
         };
-        Self { id: id.to_owned(), tools, runtime }
+        Self { id: id.to_owned(), tools, runtime, journal: format!("{journal:016x}") }
     }
 
     /// The parameters of `connect`.
@@ -54,6 +55,7 @@ impl Hello {
             tools: Some(&self.tools),
             node_runtime: Some(&self.runtime),
             journal: Some(true),
+            journal_id: Some(&self.journal),
             auth: token.map(|token| Token { token }),
         }
     }

@@ -28,6 +28,7 @@ pub(crate) struct Journal {
     orders: mpsc::UnboundedSender<Order>,
     waiting: Arc<AtomicUsize>,
     changed: watch::Receiver<u64>,
+    id: u64,
 }
 
 /// An event that the gateway has not taken.
@@ -67,6 +68,7 @@ impl Journal {
     pub(crate) fn open(path: &Path) -> Result<(Self, Broken), JournalError> {
         let refused = |error: rusqlite::Error| JournalError(format!("{} cannot be opened: {error}", path.display()));
         let mut table = Table::open(path).map_err(refused)?;
+        let id = table.id().map_err(refused)?;
         let broken = table.settle().map_err(refused)?;
         let waiting = Arc::new(AtomicUsize::new(table.waiting().map_err(refused)?));
         let (orders, given) = mpsc::unbounded_channel();
@@ -75,7 +77,7 @@ impl Journal {
         let writing = move || writer::run(table, given, &count, &change);
         let started = std::thread::Builder::new().name("journal".to_owned()).spawn(writing);
         started.map_err(|error| JournalError(format!("has no thread: {error}")))?;
-        Ok((Self { orders, waiting, changed }, broken))
+        Ok((Self { orders, waiting, changed, id }, broken))
     }
 
     async fn ask<T>(
@@ -121,6 +123,11 @@ impl Journal {
     /// Notes that the gateway has taken an event.
     pub(crate) async fn taken(&self, seq: i64) -> Result<(), JournalError> {
         self.ask(|reply| Order::Taken { seq, reply }).await
+    }
+
+    /// What tells this journal from every other.
+    pub(crate) const fn id(&self) -> u64 {
+        self.id
     }
 
     /// How many events wait for the gateway.

@@ -59,8 +59,9 @@ pub enum Peer {
         tools: Vec<Definition>,
         /// What the machine is like. Absent if it did not say.
         runtime: Option<RuntimeInfo>,
-        /// Whether it can be asked again about calls that it was given on an earlier connection (ours).
-        keeps_journal: bool,
+        /// Where it notes what becomes of calls, so that it can be asked again about those of an earlier connection (ours).
+        /// Absent if it does not.
+        journal: Option<Journal>,
     },
     /// A chat network.
     Channel {
@@ -69,6 +70,15 @@ pub enum Peer {
         /// Which account of it.
         account: String,
     },
+}
+
+/// The journal of a node's calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Journal {
+    /// One that cannot be told from another.
+    Nameless,
+    /// The one of this number.
+    Of(u64),
 }
 
 impl Connect {
@@ -106,6 +116,9 @@ impl Connect {
         let modes = [("client", Mode::Client), ("node", Mode::Node), ("channel", Mode::Channel)];
         let mode = client.word("mode", &modes).ok().flatten().ok_or_else(invalid_mode)?;
         let id = client.required("id", "client.id required").map_err(handshake)?;
+        if id.len() > LONGEST_ID {
+            return Err(Fault::new(code::HANDSHAKE, format!("Invalid client: id has at most {LONGEST_ID} bytes")));
+        }
         let peer = match mode {
             Mode::Client => Peer::Client,
             Mode::Node => node(&id, &mut fields)?,
@@ -130,13 +143,22 @@ fn node(id: &str, fields: &mut Fields) -> Result<Peer, Fault> {
     if let Some(twice) = tool::twice(&tools) {
         return Err(invalid_runtime(format!("{twice} is offered twice")));
     }
-    let keeps_journal = fields.flag("journal").map_err(handshake)?.unwrap_or(false);
+    let keeps = fields.flag("journal").map_err(handshake)?.unwrap_or(false);
+    let journal = journal(keeps, fields.text("journalId").map_err(handshake)?)?;
     let runtime = match fields.inner("nodeRuntime") {
         Ok(None) => None,
         Ok(Some(runtime)) => Some(RuntimeInfo::read(runtime, &tools).map_err(invalid_runtime)?),
         Err(fault) => return Err(invalid_runtime(fault.message)),
     };
-    Ok(Peer::Node { tools, runtime, keeps_journal })
+    Ok(Peer::Node { tools, runtime, journal })
+}
+
+fn journal(keeps: bool, id: Option<String>) -> Result<Option<Journal>, Fault> {
+    let Some(id) = id.filter(|_| keeps) else { return Ok(keeps.then_some(Journal::Nameless)) };
+    let is_whole = id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let id = u64::from_str_radix(&id, 16).ok().filter(|_| is_whole);
+    let id = id.ok_or_else(|| Fault::new(code::HANDSHAKE, "Invalid journalId: it has 16 hexadecimal digits"))?;
+    Ok(Some(Journal::Of(id)))
 }
 
 fn invalid_runtime(reason: String) -> Fault {
@@ -180,6 +202,9 @@ pub struct ConnectParams<'a> {
     /// Whether a node keeps a journal of its calls, so that it can be asked again about them (ours).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<bool>,
+    /// Which one, so that it is not asked about calls that are noted in another: 16 hexadecimal digits (ours).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub journal_id: Option<&'a str>,
     /// Its token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Token<'a>>,

@@ -46,6 +46,8 @@ pub(super) struct CallSeen {
     pub(super) again: usize,
     /// The line of the peer for which it was started last.
     pub(super) line: Option<Line>,
+    /// Where that peer noted it.
+    memory: Memory,
     gates: Vec<GateId>,
     is_gated: bool,
 }
@@ -321,6 +323,7 @@ impl Audit {
                 stage: Stage::Wanted,
                 again: 0,
                 line: None,
+                memory: Memory::Forgets,
                 gates: Vec::new(),
                 is_gated: false,
             };
@@ -371,7 +374,7 @@ impl Audit {
             (call::Event::Waits { .. }, Stage::Ready) => {
                 ensure(matches!(call.executor, Executor::Peer(_)), "a call waits for a peer that does not do it")
             }
-            (call::Event::Started { boot: by, line, .. }, Stage::Ready) => {
+            (call::Event::Started { boot: by, line, memory, .. }, Stage::Ready) => {
                 ensure(*by == boot, "a call is started by a process that is gone")?;
                 let has = match &call.executor {
                     Executor::Peer(peer) => Some(self.lines.get(peer).copied()),
@@ -380,6 +383,7 @@ impl Audit {
                 ensure(has.is_none_or(|has| has.is_some()), "a call is started for a peer that is away")?;
                 ensure(has.flatten() == *line, "a call is started for another line than its peer has")?;
                 call.line = *line;
+                call.memory = *memory;
                 let stop = call.run.and_then(|run| self.runs.get(&run)?.stop);
                 let is_whole = !matches!(stop, Some(StopReason::Error | StopReason::Aborted));
                 ensure(is_whole, "a call of a broken message is started")?;
@@ -392,10 +396,11 @@ impl Audit {
                 let Executor::Peer(peer) = &call.executor else {
                     return Err("a call is asked for that no peer does".to_owned());
                 };
-                let has = self.lines.get(peer).filter(|_| self.memories.get(peer) == Some(&Memory::Keeps));
+                let has = self.lines.get(peer).filter(|_| self.memories.get(peer) == Some(&call.memory));
+                ensure(call.memory != Memory::Forgets, "a call is asked for that nobody noted")?;
                 ensure(
                     has == Some(line),
-                    "a call is asked for over another line than its peer has, or of one that forgets",
+                    "a call is asked for over another line than its peer has, or in another journal than its own",
                 )?;
                 call.line = Some(*line);
                 call.stage = Stage::Started(boot);

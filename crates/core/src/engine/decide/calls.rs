@@ -225,7 +225,7 @@ fn may_ask_again(call: &call::Call, progress: &Progress) -> bool {
         Progress::Unsent { .. } => call.is_asking(),
         Progress::Returned(_) | Progress::NotBegun(_) | Progress::Broke => false,
     };
-    is_lost && call.memory == Memory::Keeps && !call.aborting && call.starts() < MOST_ASKED
+    is_lost && call.memory.keeps() && !call.aborting && call.starts() < MOST_ASKED
 }
 
 /// A call that its peer never saw may start again, over another line.

@@ -8,7 +8,6 @@ use crate::{
     engine::{Context, Decision, Event, Fact, Refusal, Reply, Resume, View, texts, tree::Branch},
     gate,
     id::CallId,
-    peer::Memory,
     policy,
     run::{self, End, Phase},
     session::{self, Kind, Queue, Session},
@@ -141,7 +140,7 @@ fn is_kept(branch: &mut Branch<'_>, call: &call::Call, context: &Context) -> boo
     if call.may_be_asked() {
         return true;
     }
-    let is_kept = call.memory == Memory::Keeps && !call.aborting && matches!(call.phase(), call::Phase::Started { .. });
+    let is_kept = call.memory.keeps() && !call.aborting && matches!(call.phase(), call::Phase::Started { .. });
     if is_kept {
         branch.push(in_doubt(call, Some(context.now + ASKED_WITHIN)));
     }

@@ -1,4 +1,4 @@
-//! The file of the journal: three tables of SQLite.
+//! The file of the journal: tables of SQLite.
 //!
 //! It must not decide when something is written.
 
@@ -24,7 +24,7 @@ use super::{Broken, Waiting};
 const VERSION: i64 = 1;
 /// How long the end of a call is kept, in milliseconds.
 const KEPT: i64 = 24 * 60 * 60 * 1000;
-/// The same of one that the gateway has not taken.
+/// The same of a result that the gateway has not taken. That the call began is kept for good.
 const LONGEST_KEPT: i64 = 90 * KEPT;
 /// The most bytes that results have which the gateway has taken.
 const RESULTS: i64 = 256 << 20;
@@ -43,6 +43,12 @@ CREATE TABLE calls (
 CREATE INDEX ended ON calls (ended_at);
 CREATE TABLE commands (session TEXT PRIMARY KEY, event TEXT NOT NULL) STRICT;
 CREATE TABLE outbox (seq INTEGER PRIMARY KEY AUTOINCREMENT, call TEXT, event TEXT NOT NULL) STRICT;
+";
+
+/// What journals did not have at first. A program that does not know it leaves it alone.
+const IDENTITY: &str = "
+CREATE TABLE IF NOT EXISTS identity (id INTEGER NOT NULL) STRICT;
+INSERT INTO identity SELECT random() WHERE NOT EXISTS (SELECT 1 FROM identity);
 ";
 
 /// What is known of a call.
@@ -82,7 +88,13 @@ impl Table {
                 return Err(rusqlite::Error::ToSqlConversionFailure(told.into()));
             }
         }
+        connection.execute_batch(&format!("BEGIN IMMEDIATE; {IDENTITY} COMMIT;"))?;
         Ok(Self(connection))
+    }
+
+    /// The number of this journal, which no other has.
+    pub(super) fn id(&self) -> rusqlite::Result<u64> {
+        self.0.query_row("SELECT id FROM identity", [], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned)
     }
 
     /// Does `work` as one transaction.
@@ -208,9 +220,11 @@ impl Noting<'_> {
 
     /// Forgets calls that ended long ago, and the oldest of the results that were taken where they are more than is kept.
     pub(super) fn prune(&self) -> rusqlite::Result<()> {
-        // Of what the gateway has not taken it will ask, however long it was away.
-        let sql = "DELETE FROM calls WHERE ended_at < ?1 AND received = 1 OR ended_at < ?2";
-        self.0.execute(sql, [now() - KEPT, now() - LONGEST_KEPT])?;
+        self.0.execute("DELETE FROM calls WHERE ended_at < ?1 AND received = 1", [now() - KEPT])?;
+        // Of what the gateway has not taken it will ask, however long it was away. That it began must not be forgotten then.
+        let why = "Its result was not taken for months and is not kept any more";
+        let sql = "UPDATE calls SET state = 'unknown', result = NULL, error = ?2 WHERE ended_at < ?1 AND state = 'done'";
+        self.0.execute(sql, params![now() - LONGEST_KEPT, why])?;
         let why = "Its result was taken long ago and is not kept any more";
         self.0.execute(
             "UPDATE calls SET state = 'unknown', result = NULL, error = ?2 WHERE id IN (

@@ -8,7 +8,10 @@ use countersign_core::{
 };
 use countersign_protocol::{
     Json,
-    gsv::{connect::Peer as Kind, node as wire, tool},
+    gsv::{
+        connect::{Journal, Peer as Kind},
+        node as wire, tool,
+    },
 };
 use countersign_runtime::{Errand, Lane, Link, Order, Words};
 use parking_lot::Mutex;
@@ -38,7 +41,7 @@ struct Seat {
 
 /// A node is connected: from now on it is given work.
 pub(in crate::gsv) async fn enter(door: &Arc<Door>, peer: &Arc<Peer>) {
-    let Kind::Node { tools, runtime, keeps_journal } = &peer.connect.peer else { return };
+    let Kind::Node { tools, runtime, journal } = &peer.connect.peer else { return };
     let node = &peer.connect.id;
     let seats = &door.nodes.seats;
     let _turn = seats.door.lock().await;
@@ -50,7 +53,7 @@ pub(in crate::gsv) async fn enter(door: &Arc<Door>, peer: &Arc<Peer>) {
         door.nodes.logs.replaced(node);
     }
     let source = door.site.handle.source(Lane::Result);
-    let registration = Registration::of(&peer.connect, tools, runtime.as_ref(), *keeps_journal);
+    let registration = Registration::of(&peer.connect, tools, runtime.as_ref(), journal.is_some());
     if register::find(door.site.handle.log(), node).await.is_none_or(|known| known.registration != registration) {
         let said = Json::of(&registration).text().into();
         let registered = source.ask(Command::Peer(peer::Command::Registered { peer: peer_of(node), said })).await;
@@ -59,7 +62,11 @@ pub(in crate::gsv) async fn enter(door: &Arc<Door>, peer: &Arc<Peer>) {
         }
     }
     door.toolbox.offer(node, tools, runtime.as_ref());
-    let memory = if *keeps_journal { Memory::Keeps } else { Memory::Forgets };
+    let memory = match journal {
+        None => Memory::Forgets,
+        Some(Journal::Nameless) => Memory::Keeps,
+        Some(Journal::Of(id)) => Memory::Journal(*id),
+    };
     let link = door.toolbox.peers().open_to(peer_of(node), memory, source.clone()).await;
     // Whoever is told that it is here can have it do something at once.
     source.read(|_| ()).await;

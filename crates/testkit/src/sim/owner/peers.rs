@@ -41,7 +41,7 @@ impl Owner {
             None => {
                 self.lines += 1;
                 self.world.line = Some(Line(self.lines));
-                let memory = self.dice.pick(&[Memory::Keeps, Memory::Forgets]);
+                let memory = self.dice.pick(&[Memory::Keeps, Memory::Journal(1), Memory::Journal(2), Memory::Forgets]);
                 peer::Command::Came { peer, line: Line(self.lines), memory }
             }
         })
