@@ -40,6 +40,9 @@ pub const SHORTEST: Duration = Duration::from_secs(1);
 /// correct a clock, and clocks are put back in autumn where a machine lives by local time. Further, it was wrong.
 const CORRECTED: Duration = Duration::from_secs(3 * 60 * 60);
 
+/// The anchor of steps that are counted from when they are planned.
+const NOT_COUNTED: Millis = Millis(u64::MAX);
+
 /// When something is due.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
@@ -89,6 +92,24 @@ impl Schedule {
             return Err(TooOften(every));
         }
         Ok(Self::Every { every, anchor })
+    }
+
+    /// Every `every` milliseconds from when it is planned. Only the planner's clock knows that instant: another one is a little
+    /// ahead of it or behind, and what is counted from a moment to come is due then.
+    ///
+    /// # Errors
+    /// [`TooOften`] below [`SHORTEST`].
+    pub fn every_from_now(every: u64) -> Result<Self, TooOften> {
+        Self::every(every, NOT_COUNTED)
+    }
+
+    /// Steps that are not counted from anywhere yet are counted from here.
+    pub(crate) fn count_from(&mut self, now: Millis) {
+        if let Self::Every { anchor, .. } = self
+            && *anchor == NOT_COUNTED
+        {
+            *anchor = now;
+        }
     }
 
     /// The first firing of something that was planned at `created`.

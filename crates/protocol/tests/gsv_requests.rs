@@ -459,6 +459,25 @@ fn what_is_missing_or_wrong_is_said_in_the_words_that_clients_know() {
 }
 
 #[test]
+fn what_stands_among_facts_has_a_length() {
+    let prompt = |prompt: String| json!({"sessionKey": "k", "settings": {"systemPrompt": prompt}});
+    let longest = 48 << 10;
+    assert!(read("session.patch", prompt("p".repeat(longest - 2))).is_ok());
+    for (params, why) in [
+        (prompt("p".repeat(longest - 1)), "settings.systemPrompt has 49153 bytes, at most 49152 are taken"),
+        // As JSON it is twice as long.
+        (prompt("\n".repeat(longest / 2)), "settings.systemPrompt has 49154 bytes, at most 49152 are taken"),
+        (json!({"sessionKey": "k", "label": "l".repeat(1023)}), "label has 1025 bytes, at most 1024 are taken"),
+        (
+            json!({"sessionKey": "k", "settings": {"model": {"id": "m".repeat(2000)}}}),
+            "settings.model.id has 2002 bytes, at most 1024 are taken",
+        ),
+    ] {
+        assert_eq!(read("session.patch", params).unwrap_err().message, why);
+    }
+}
+
+#[test]
 fn an_attachment_may_have_25_mb() {
     let inbound = |bytes: usize| {
         let data = "A".repeat(bytes / 3 * 4 + 4);

@@ -77,6 +77,20 @@ fn what_a_heartbeat_cannot_do_is_said() {
     assert_eq!(state(&mut peer)["lastHeartbeatSentAt"], Value::Null);
 }
 
+#[test]
+fn whoever_wants_a_heartbeat_of_an_agent_that_is_removed_is_told_so() {
+    let scene = Scene::new();
+    let (gateway, mut peer) = scene.client();
+    for _ in 0..20 {
+        set(&mut peer, "agents.list", json!([{ "id": "main" }, { "id": "x" }]));
+        let mut other = Peer::client(&gateway, "other");
+        let asked = other.post("heartbeat.trigger", json!({ "agentId": "x" }));
+        set(&mut peer, "agents.list", json!([{ "id": "main" }]));
+        let told = other.answer(&asked)["payload"]["message"].take();
+        assert!(told.as_str().is_some_and(|told| told.starts_with("Heartbeat ")), "{told}");
+    }
+}
+
 fn set(peer: &mut Peer, path: &str, value: impl Into<Value>) {
     peer.ok("config.set", json!({ "path": path, "value": value.into() }));
 }
@@ -169,7 +183,8 @@ fn the_runs_of_a_heartbeat_that_comes_back_are_not_those_of_before() {
     for _ in 0..2 {
         set(&mut peer, "agents.list", json!([{ "id": "night" }]));
         scene.provider.script([say("The door is open.")]);
-        assert_eq!(peer.ok("heartbeat.trigger", json!({ "agentId": "night" }))["ok"], true);
+        let told = peer.ok("heartbeat.trigger", json!({ "agentId": "night" }));
+        assert_eq!(told["ok"], true, "{told}");
         let key = "agent:night:heartbeat:system:internal";
         let last = peer.event("chat", &json!({ "sessionKey": key, "state": "final" }));
         runs.push(last["runId"].as_str().unwrap().to_owned());

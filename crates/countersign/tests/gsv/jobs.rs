@@ -320,6 +320,22 @@ fn a_job_that_is_not_due_does_not_run() {
 }
 
 #[test]
+fn a_job_that_is_removed_while_it_runs_runs_to_its_end() {
+    let scene = Scene::new();
+    let (gateway, mut peer) = scene.client();
+    let job = add(&mut peer, task("goes", "go"));
+    let latch = Latch::default();
+    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("done")])]);
+    let asked = peer.post("cron.run", json!({ "id": job["id"], "mode": "force" }));
+    scene.provider.asked(0);
+    let mut other = Peer::client(&gateway, "other");
+    assert_eq!(other.ok("cron.remove", json!({ "id": job["id"] }))["removed"], true);
+    latch.open();
+    let ran = peer.answer(&asked)["payload"].take();
+    assert_eq!((&ran["ran"], &ran["results"][0]["summary"]), (&json!(1), &json!("done")), "{ran}");
+}
+
+#[test]
 fn what_cannot_be_planned_is_refused_with_its_reason() {
     let scene = Scene::new();
     let (_gateway, mut peer) = scene.client();

@@ -216,6 +216,36 @@ fn a_request_is_sent_under_the_clients_id_and_nobody_waits() {
 }
 
 #[test]
+fn an_id_goes_to_one_of_those_who_ask_for_it_at_once() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    let mut other = Peer::client(&gateway, "other");
+    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    for round in 0..8 {
+        let wanted = json!({ "callId": format!("same{round}"), "tool": "box__Mute", "args": {}, "sessionKey": "main" });
+        let asked = [client.post("tool.request", wanted.clone()), other.post("tool.request", wanted)];
+        let told = [client.answer(&asked[0]), other.answer(&asked[1])];
+        let sent = told.iter().filter(|told| told["ok"] == true).count();
+        assert_eq!(sent, 1, "{told:?}");
+        assert_eq!(given(&mut node, "Mute")["callId"], format!("same{round}"));
+    }
+    assert_eq!(node.heard(), Vec::<Value>::new());
+}
+
+#[test]
+fn what_was_asked_for_is_done_whether_or_not_its_asker_stays() {
+    let scene = Scene::new();
+    let (gateway, _client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    for round in 0..20 {
+        let mut asker = Peer::client(&gateway, "asker");
+        asker.post("tool.invoke", json!({ "tool": "box__Mute", "args": { "round": round } }));
+        drop(asker);
+        assert_eq!(given(&mut node, "Mute")["args"], json!({ "round": round }));
+    }
+}
+
+#[test]
 fn a_node_that_keeps_a_journal_is_asked_what_became_of_a_clients_call() {
     let scene = Scene::new();
     let (gateway, mut client) = scene.client();

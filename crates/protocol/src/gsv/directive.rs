@@ -77,11 +77,14 @@ pub struct Model {
 /// How a model is named, as people are told.
 pub const MODEL_HINT: &str = "Use provider/id, or an id of the current provider.";
 
+/// How long the name of a model may be, in bytes.
+const LONGEST_MODEL: usize = 1024;
+
 impl Model {
     /// Reads `provider/id`, or an id of the session's provider.
     pub fn read(text: &str, provider: &str) -> Option<Self> {
         let text = text.trim();
-        if text.is_empty() || text.contains(char::is_whitespace) {
+        if text.is_empty() || text.len() > LONGEST_MODEL || text.contains(char::is_whitespace) {
             return None;
         }
         let (provider, id) = text.split_once('/').unwrap_or((provider, text));

@@ -53,6 +53,16 @@ impl Fields {
         }
     }
 
+    /// A text of at most so many bytes as JSON: it is recorded among facts, which have a limit.
+    pub(super) fn text_within(&mut self, name: &str, most: usize) -> Result<Option<String>, Fault> {
+        let text = self.text(name)?;
+        let size = text.as_ref().map_or(0, |text| Value::from(text.as_str()).to_string().len());
+        if size > most {
+            return Err(Fault::invalid(format!("{}{name} has {size} bytes, at most {most} are taken", self.within)));
+        }
+        Ok(text)
+    }
+
     /// A text that must be there and not be empty; `missing` is the error otherwise.
     pub(super) fn required(&mut self, name: &str, missing: &str) -> Result<String, Fault> {
         self.text(name)?.filter(|text| !text.is_empty()).ok_or_else(|| Fault::invalid(missing))

@@ -266,6 +266,11 @@ pub struct Patch {
     pub idle_minutes: Option<u32>,
 }
 
+/// How long a name in a session's settings may be, in bytes of JSON.
+const LONGEST_NAME: usize = 1024;
+/// The same of a system prompt of its own.
+const LONGEST_PROMPT: usize = 48 << 10;
+
 const LEVELS: [(&str, Level); 6] = [
     ("none", Level::None),
     ("minimal", Level::Minimal),
@@ -279,20 +284,20 @@ impl Patch {
     pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
         let mut patch = Self { session_key: session_key(&mut fields)?, ..Self::default() };
         let label_named = fields.has("label");
-        patch.label = change(label_named, fields.text("label")?);
+        patch.label = change(label_named, fields.text_within("label", LONGEST_NAME)?);
         if let Some(mut settings) = fields.inner("settings")? {
             let model_named = settings.has("model");
             match settings.inner("model")? {
                 Some(mut model) => {
-                    patch.provider = some(model.text("provider")?, "settings.model.provider must not be empty")?;
-                    patch.model = some(model.text("id")?, "settings.model.id must not be empty")?;
+                    patch.provider = some(model.text_within("provider", LONGEST_NAME)?, "settings.model.provider must not be empty")?;
+                    patch.model = some(model.text_within("id", LONGEST_NAME)?, "settings.model.id must not be empty")?;
                 }
                 None => patch.unset_model = model_named,
             }
             let named = settings.has("thinkingLevel");
             patch.thinking_level = change(named, settings.word("thinkingLevel", &LEVELS)?);
             let named = settings.has("systemPrompt");
-            patch.system_prompt = change(named, settings.text("systemPrompt")?);
+            patch.system_prompt = change(named, settings.text_within("systemPrompt", LONGEST_PROMPT)?);
             let named = settings.has("maxTokens");
             let tokens = settings.count("maxTokens")?;
             if tokens == Some(0) {

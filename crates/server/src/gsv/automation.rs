@@ -67,6 +67,8 @@ pub(super) struct Automation {
     is_beating: AtomicBool,
     /// One job is changed at a time: a change is made of what was there.
     changing: tokio::sync::Mutex<()>,
+    /// Heartbeats are planned by the settings of that moment, one plan after the other: the last is by the newest.
+    planning: tokio::sync::Mutex<()>,
 }
 
 /// Where the door is rung for firings. They wait until it is open.

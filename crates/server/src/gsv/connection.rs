@@ -15,7 +15,7 @@ use countersign_protocol::{
         frame, method,
     },
 };
-use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::{
     sync::{broadcast, mpsc, oneshot, watch},
     time::{Instant, timeout, timeout_at},
@@ -211,8 +211,6 @@ struct Connection<'a> {
     lane: Option<mpsc::UnboundedSender<Work>>,
     /// The requests that are not answered yet.
     load: Load,
-    /// What is answered when somebody else is done.
-    deferred: FuturesUnordered<Work>,
     /// Before that the peer is sent no event.
     listens_at: Instant,
     /// Who waits for the answer to which ping, in the order in which they were sent.
@@ -235,7 +233,6 @@ impl<'a> Connection<'a> {
             chats,
             lane: None,
             load: Load::default(),
-            deferred: FuturesUnordered::new(),
             listens_at: Instant::now(),
             proofs: VecDeque::new(),
             pings: 0,
@@ -260,7 +257,7 @@ impl<'a> Connection<'a> {
     async fn enter(&mut self, id: Id) -> Result<(), End> {
         let connection = connection_id();
         let hello = HelloOk::new(env!("CARGO_PKG_VERSION"), &connection);
-        let keeps_journal = matches!(self.peer.connect.peer, wire::connect::Peer::Node { keeps_journal: true, .. });
+        let keeps_journal = matches!(self.peer.connect.peer, wire::connect::Peer::Node { journal: Some(_), .. });
         let hello = frame::answer(&id, &if keeps_journal { hello.with_resume() } else { hello });
         self.door.roster.enter(&self.peer);
         automation::connected(self.door);
@@ -276,6 +273,7 @@ impl<'a> Connection<'a> {
 
     /// Takes the peer's place back, and says why.
     async fn leave(&mut self, end: End) {
+        self.outbox.over();
         if self.door.roster.leave(&self.peer) {
             channels::went(self.door, &self.peer);
         }
@@ -313,7 +311,6 @@ impl<'a> Connection<'a> {
                     }
                     self.write(Message::Ping(axum::body::Bytes::new())).await
                 }
-                Some(answer) = self.deferred.next() => self.send(answer).await,
                 message = self.socket.recv() => {
                     pulse.beats();
                     match message {
@@ -396,7 +393,9 @@ impl<'a> Connection<'a> {
             }
         };
         if method.row().deadline.is_deferred() {
-            self.deferred.push(work.boxed());
+            // It waits for somebody else and holds up nothing, and it is done whether or not the peer stays.
+            let outbox = self.outbox.clone();
+            tokio::spawn(async move { outbox.send(work.await) });
         } else {
             let lane = self.lane.get_or_insert_with(|| lane(self.outbox.clone()));
             // It ends only by a fault of ours; then no request would ever be answered.

@@ -86,6 +86,19 @@ impl Outbox {
         });
     }
 
+    /// Nobody takes any more of what is put here.
+    pub(super) fn over(&self) {
+        let mut line = self.0.line.lock();
+        line.is_over = true;
+        // Whoever waits for a proof is told so.
+        line.posts.clear();
+    }
+
+    /// Whether somebody takes what is put here.
+    pub(super) fn is_read(&self) -> bool {
+        !self.0.line.lock().is_over
+    }
+
     /// Puts something into a line that still goes on. One that is over needs no end.
     fn put(&self, put: impl FnOnce(&mut Line) -> bool) -> bool {
         let is_put = {
@@ -131,10 +144,7 @@ impl Line {
 
 impl Drop for Posts {
     fn drop(&mut self) {
-        let mut line = self.0.line.lock();
-        line.is_over = true;
-        // Whoever waits for a proof is told so.
-        line.posts.clear();
+        Outbox(Arc::clone(&self.0)).over();
     }
 }
 

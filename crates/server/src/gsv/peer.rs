@@ -90,6 +90,11 @@ impl Peer {
         }
     }
 
+    /// Whether it is there, as far as is known.
+    pub(super) fn is_here(&self) -> bool {
+        self.outbox.is_read()
+    }
+
     /// Closes it.
     pub(super) fn close(&self, code: u16, reason: &str) {
         self.outbox.close(code, reason);

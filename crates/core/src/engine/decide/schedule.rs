@@ -22,7 +22,8 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
         Command::Clocked { .. } => Ok(done(Vec::new())),
         Command::Limit(limits) if limits == state.limits() => Ok(done(Vec::new())),
         Command::Limit(limits) => Ok(done(vec![plain(Happened::Limited(limits))])),
-        Command::Add { job, plan, content } => {
+        Command::Add { job, mut plan, content } => {
+            plan.schedule.count_from(wall);
             if state.job(&job).is_some() || state.open().any(|(open, _)| *open.id() == job) {
                 return Err(Refused::Exists(job).into());
             }
@@ -35,7 +36,8 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
             let event = Event::Schedule(Happened::Added { job, plan, next });
             Ok(done(vec![Fact { event, session: None, content: Some(content) }]))
         }
-        Command::Change { job, plan, content } => {
+        Command::Change { job, mut plan, content } => {
+            plan.schedule.count_from(wall);
             let next = changed(find(view, &job)?, &plan, wall)?;
             let event = Event::Schedule(Happened::Changed { job, plan, next });
             Ok(done(vec![Fact { event, session: None, content: Some(content) }]))

@@ -111,6 +111,20 @@ pub(crate) fn planned() -> Stage {
 }
 
 #[test]
+fn steps_without_an_anchor_are_counted_from_when_they_are_planned() {
+    let mut stage = Stage::new(open());
+    let step = plan(Schedule::every_from_now(60_000).unwrap());
+    add(&mut stage, "j", step.clone());
+    let first = stage.now + Duration::from_secs(60);
+    assert_eq!(job(&stage, "j").next(), Some(first));
+    assert_eq!(job(&stage, "j").plan().schedule, Schedule::every(60_000, stage.now).unwrap());
+    stage.now = stage.now + Duration::from_secs(7);
+    let (job_id, content) = (id("j"), "{}".into());
+    tell(&mut stage, OfJobs::Change { job: job_id, plan: Box::new(step), content });
+    assert_eq!(job(&stage, "j").next(), Some(first + Duration::from_secs(7)));
+}
+
+#[test]
 fn a_firing_goes_from_its_time_to_the_end_of_its_run() {
     let mut stage = Stage::new(open());
     let created = stage.now;

@@ -34,11 +34,11 @@ impl Definition {
         serde_json::to_string(self).unwrap_or_default().into()
     }
 
-    /// What a job with it is as the engine plans it, with its schedule read at `now`.
+    /// What a job with it is as the engine plans it.
     ///
     /// # Errors
     /// 500 for a schedule that cannot be, or a model that is none.
-    pub(super) fn plan(&self, door: &Door, agent: String, enabled: bool, now: Millis) -> Result<Plan, Fault> {
+    pub(super) fn plan(&self, door: &Door, agent: String, enabled: bool) -> Result<Plan, Fault> {
         if self.content().len() > LONGEST {
             return Err(failed(format!("a cron job has at most {LONGEST} bytes")));
         }
@@ -47,18 +47,21 @@ impl Definition {
         {
             return Err(failed(Model::invalid(model)));
         }
-        let (schedule, follows_house) = schedule(&self.schedule, door.settings.zone(), now)?;
+        let (schedule, follows_house) = schedule(&self.schedule, door.settings.zone())?;
         let afterwards = if self.delete_after_run == Some(true) { Afterwards::Goes } else { Afterwards::Stays };
         Ok(Plan { agent, kind: Kind::Job, schedule, follows_house, enabled, afterwards })
     }
 }
 
 /// A schedule of the wire as the engine reads it, and whether its zone is that of the house.
-fn schedule(schedule: &cron::Schedule, house: Zone, now: Millis) -> Result<(Schedule, bool), Fault> {
+fn schedule(schedule: &cron::Schedule, house: Zone) -> Result<(Schedule, bool), Fault> {
     match schedule {
         cron::Schedule::At { at_ms } => Ok((Schedule::At { at: Millis(*at_ms) }, false)),
         cron::Schedule::Every { every_ms, anchor_ms } => {
-            let every = Schedule::every(*every_ms, anchor_ms.map_or(now, Millis));
+            let every = match anchor_ms {
+                Some(anchor) => Schedule::every(*every_ms, Millis(*anchor)),
+                None => Schedule::every_from_now(*every_ms),
+            };
             every.map(|every| (every, false)).map_err(|error| failed(format!("schedule.everyMs: {error}")))
         }
         cron::Schedule::Cron { expr, tz } => {

@@ -107,6 +107,7 @@ fn agents(door: &Door) -> BTreeSet<String> {
 /// # Errors
 /// 500 if that was not recorded.
 pub(super) async fn plan(door: &Arc<Door>, replan: Replan) -> Result<(), Fault> {
+    let _turn = door.automation.planning.lock().await;
     let beat = |agent: String| Beat { job: job_of(&agent), every: Rules::here(door, &agent).every, agent };
     let beats = agents(door).into_iter().map(beat).collect();
     ask(door, schedule::Command::Beats { beats, replan }).await.map(drop)
@@ -161,9 +162,8 @@ pub(super) async fn trigger(door: &Arc<Door>, agent: &str) -> Answer {
     if !agents(door).contains(&agent) {
         return Ok(Json::of(&Triggered::failed(&agent, "there is no such agent")));
     }
-    if !are_planned(door).await? {
-        plan(door, Replan::Changes).await?;
-    }
+    // Settings may be newer than what is planned by them.
+    plan(door, Replan::Changes).await?;
     let triggered = match fire(door, &agent).await {
         Ok(None) => Triggered::ran(&agent, &Keys::of_heartbeat(&agent)),
         Ok(Some((Status::Skipped, reason))) => Triggered::skipped(&agent, &reason),
@@ -180,6 +180,7 @@ async fn fire(door: &Arc<Door>, agent: &str) -> Result<Option<(Status, String)>,
         return Ok(None);
     };
     let is_it = |firing: &FiringId| fired.contains(firing);
+    let mut has_fired = false;
     loop {
         let Released::Fact(recorded) = subscriber.next().await.ok_or_else(closing)? else { continue };
         match &recorded.fact.event {
@@ -188,6 +189,13 @@ async fn fire(door: &Arc<Door>, agent: &str) -> Result<Option<(Status, String)>,
                 let content = recorded.fact.content.as_deref();
                 let outcome = content.and_then(|text| serde_json::from_str::<Outcome>(text).ok());
                 return Ok(Some((*status, outcome.and_then(|outcome| outcome.error).unwrap_or_default())));
+            }
+            Event::Schedule(schedule::Event::Fired { firing, .. }) if is_it(firing) => has_fired = true,
+            // What nobody has begun goes with its agent. The same name may have been that of one that is gone.
+            Event::Schedule(schedule::Event::Removed { job })
+                if has_fired && fired.iter().any(|firing| firing.job == *job) =>
+            {
+                return Ok(Some((Status::Failed, "the agent was removed".to_owned())));
             }
             _ => {}
         }

@@ -1,6 +1,6 @@
 //! The methods about jobs.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{cmp::Reverse, collections::{BTreeMap, HashSet}, sync::Arc};
 
 use countersign_core::{
     engine::{Command, Event, Refusal, Reply},
@@ -135,7 +135,7 @@ pub(super) async fn added(door: &Arc<Door>, create: cron::Create) -> Result<cron
         spec: create.spec,
         delete_after_run: create.delete_after_run,
     };
-    let plan = definition.plan(door, agent, create.enabled, door.site.clock.wall())?;
+    let plan = definition.plan(door, agent, create.enabled)?;
     let id = Uuid::new_v4().to_string();
     let (job, plan, content) = (JobId::new(id.as_str()), Box::new(plan), definition.content());
     ask(door, schedule::Command::Add { job, plan, content }).await?;
@@ -170,7 +170,7 @@ pub(super) async fn updated(door: &Arc<Door>, update: cron::Update) -> Result<cr
     };
     let agent = update.agent.as_deref().map_or_else(|| job.plan().agent.clone(), key::agent_id);
     let enabled = update.enabled.unwrap_or_else(|| job.plan().enabled);
-    let mut plan = definition.plan(door, agent, enabled, door.site.clock.wall())?;
+    let mut plan = definition.plan(door, agent, enabled)?;
     if !is_planned_anew {
         // Steps go on from where they were counted.
         plan.schedule = job.plan().schedule.clone();
@@ -210,8 +210,9 @@ pub(super) async fn ran(door: &Arc<Door>, run: cron::Run) -> Result<cron::Ran, F
         Err(skipped) => return Ok(cron::Ran { ok: true, ran: 0, results: vec![skipped] }),
     };
     let mut results = BTreeMap::new();
+    let mut spoke = HashSet::new();
     while results.len() < fired.len() {
-        let (job, result) = next_end(&mut subscriber).await.ok_or_else(closing)?;
+        let (job, result) = next_end(&mut subscriber, &mut spoke).await.ok_or_else(closing)?;
         if fired.iter().any(|fired| fired.job == job) {
             results.entry(job).or_insert(result);
         }
@@ -249,8 +250,8 @@ pub(super) async fn begin(door: &Arc<Door>, run: cron::Run) -> Answer {
     Ok(Json::from(begun))
 }
 
-/// The next end of a firing. One whose job goes before it began has ended, too.
-async fn next_end(subscriber: &mut Subscriber) -> Option<(JobId, cron::RunResult)> {
+/// The next end of a firing. One whose job goes before it began has ended, too; those that began are in `spoke`.
+async fn next_end(subscriber: &mut Subscriber, spoke: &mut HashSet<JobId>) -> Option<(JobId, cron::RunResult)> {
     loop {
         let Released::Fact(recorded) = subscriber.next().await? else { continue };
         let Event::Schedule(event) = &recorded.fact.event else { continue };
@@ -266,7 +267,10 @@ async fn next_end(subscriber: &mut Subscriber) -> Option<(JobId, cron::RunResult
                 };
                 return Some((firing.job.clone(), result));
             }
-            schedule::Event::Removed { job } => {
+            schedule::Event::Said { firing } => {
+                spoke.insert(firing.job.clone());
+            }
+            schedule::Event::Removed { job } if !spoke.contains(job) => {
                 let error = Some("it was removed".to_owned());
                 return Some((job.clone(), result(job, cron::Status::Skipped, error, None)));
             }
@@ -274,8 +278,8 @@ async fn next_end(subscriber: &mut Subscriber) -> Option<(JobId, cron::RunResult
             | schedule::Event::Clocked { .. }
             | schedule::Event::Added { .. }
             | schedule::Event::Changed { .. }
+            | schedule::Event::Removed { .. }
             | schedule::Event::Fired { .. }
-            | schedule::Event::Said { .. }
             | schedule::Event::Ran { .. } => {}
         }
     }

@@ -1,7 +1,7 @@
 //! The calls that nodes have in hand: which node was asked, over which connection, and what it may still say.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -66,6 +66,8 @@ struct Calls {
     /// By the id that the node knows.
     given: HashMap<Arc<str>, Given>,
     wires: HashMap<CallId, Arc<str>>,
+    /// Ids of calls that are about to be begun.
+    reserved: HashSet<Arc<str>>,
     open: usize,
     /// Those that are not open, the oldest first.
     past: VecDeque<Arc<str>>,
@@ -91,9 +93,24 @@ impl Hand {
         self.0.lock().open >= MOST
     }
 
-    /// Whether a call has this id.
-    pub(super) fn has(&self, wire: &str) -> bool {
-        self.0.lock().given.contains_key(wire)
+    /// Keeps an id for a call that is about to be begun, until it is given or released. False if another one has it.
+    pub(super) fn reserve(&self, wire: &Arc<str>, call: CallId) -> bool {
+        let mut calls = self.0.lock();
+        if calls.given.contains_key(wire) || !calls.reserved.insert(Arc::clone(wire)) {
+            return false;
+        }
+        calls.wires.insert(call, Arc::clone(wire));
+        true
+    }
+
+    /// The id that was kept for a call which is over, or never began, is free.
+    pub(super) fn release(&self, call: CallId) {
+        let mut calls = self.0.lock();
+        if let Some(wire) = calls.wires.get(&call).cloned()
+            && calls.reserved.remove(&wire)
+        {
+            calls.wires.remove(&call);
+        }
     }
 
     /// Notes that a node has a call now, over this connection.
@@ -101,6 +118,7 @@ impl Hand {
         let wire: Arc<str> = wire.into();
         let mut calls = self.0.lock();
         let call = exchange.call();
+        calls.reserved.remove(&wire);
         calls.wires.insert(call, Arc::clone(&wire));
         calls.open += 1;
         let given = Given { node: node.to_owned(), connection, purpose, call, stage: Stage::Open(exchange) };

@@ -46,10 +46,10 @@ fn acts_of(client: &str) -> SessionId {
 }
 
 /// `tool.invoke`: the client waits for what the node says.
-pub(super) async fn invoke(door: &Arc<Door>, peer: &Peer, wanted: Invoke) -> Answer {
+pub(super) async fn invoke(door: &Arc<Door>, peer: &Arc<Peer>, wanted: Invoke) -> Answer {
     let tool = find(door, &wanted.tool).await?;
     let call = fresh(door)?;
-    let mut client = door.nodes.waiting.client(call, tool.node());
+    let mut client = door.nodes.waiting.client(call, tool.node(), peer);
     begin(door, peer, &tool, wanted.args, Own { call, wire: None, intent: None }).await?;
     let outcome = client.told().await?;
     match (outcome.error, outcome.result) {
@@ -68,15 +68,16 @@ pub(super) async fn request(door: &Arc<Door>, peer: &Peer, wanted: Ask) -> Answe
         return Err(Fault::invalid(format!("callId has at most {LONGEST_CALL} bytes")));
     }
     // Ids of our own calls begin so.
-    if door.nodes.hand.has(&wanted.call_id) || wanted.call_id.starts_with("call_") {
-        return Err(Fault::invalid(format!("callId is taken: {}", wanted.call_id)));
+    let (call, wire) = (fresh(door)?, Arc::<str>::from(wanted.call_id));
+    if wire.starts_with("call_") || !door.nodes.hand.reserve(&wire, call) {
+        return Err(Fault::invalid(format!("callId is taken: {wire}")));
     }
-    let own = Own {
-        call: fresh(door)?,
-        wire: Some(wanted.call_id.into()),
-        intent: Some(format!("for {}", wanted.session_key).into()),
-    };
-    begin(door, peer, &tool, wanted.args, own).await?;
+    let own = Own { call, wire: Some(wire), intent: Some(format!("for {}", wanted.session_key).into()) };
+    let begun = begin(door, peer, &tool, wanted.args, own).await;
+    if begun.is_err() {
+        door.nodes.hand.release(call);
+    }
+    begun?;
     Ok(Json::of(&Asked::default()))
 }
 

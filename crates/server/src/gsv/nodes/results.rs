@@ -22,6 +22,9 @@ use super::{
 /// How much of a result stands in the record and is read by models, in bytes. A client is given all of it.
 const LONGEST: usize = 1 << 20;
 
+/// How long the name of an execution may be, in bytes. It stands among facts, which have a limit.
+const LONGEST_EXECUTION: usize = 1024;
+
 /// `tool.result`.
 pub(super) async fn result(door: &Arc<Door>, peer: &Peer, outcome: Outcome) -> Answer {
     let answered = match door.nodes.hand.answer(&outcome.call_id, &peer.connect.id) {
@@ -91,7 +94,8 @@ fn left_behind(outcome: &Outcome) -> Option<String> {
     // Most results are larger than that of a command which has only begun, and need not be looked through.
     let result: Value = outcome.result.as_ref().filter(|result| result.text().len() < LONGEST)?.read().ok()?;
     let is_running = outcome.error.is_none() && result["status"] == "running";
-    result["sessionId"].as_str().filter(|id| is_running && !id.is_empty()).map(str::to_owned)
+    let is_name = |id: &&str| !id.is_empty() && id.len() <= LONGEST_EXECUTION;
+    result["sessionId"].as_str().filter(is_name).filter(|_| is_running).map(str::to_owned)
 }
 
 /// What models are told of it, and the record holds.

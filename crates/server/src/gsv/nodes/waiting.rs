@@ -8,7 +8,7 @@ use countersign_runtime::{Released, Subscriber};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::super::Door;
+use super::super::{Door, peer::Peer};
 
 /// What a client is answered.
 pub(super) type Told = Result<Outcome, Fault>;
@@ -19,8 +19,15 @@ pub(super) struct Waiting(Mutex<Waiters>);
 
 #[derive(Default)]
 struct Waiters {
-    clients: HashMap<CallId, (String, oneshot::Sender<Told>)>,
+    clients: HashMap<CallId, Asker>,
     ends: HashMap<CallId, Vec<oneshot::Sender<()>>>,
+}
+
+/// Who asked for a call, and of which node.
+struct Asker {
+    node: String,
+    peer: Arc<Peer>,
+    told: oneshot::Sender<Told>,
 }
 
 /// A client that waits for what a node says. Dropped, it does not any more.
@@ -46,23 +53,25 @@ impl Drop for Client<'_> {
 
 impl Waiting {
     /// Notes that a client waits for a call at a node.
-    pub(super) fn client(&self, call: CallId, node: &str) -> Client<'_> {
+    pub(super) fn client(&self, call: CallId, node: &str, peer: &Arc<Peer>) -> Client<'_> {
         let (sender, told) = oneshot::channel();
-        self.0.lock().clients.insert(call, (node.to_owned(), sender));
+        let asker = Asker { node: node.to_owned(), peer: Arc::clone(peer), told: sender };
+        self.0.lock().clients.insert(call, asker);
         Client { waiting: self, call, told }
     }
 
     /// Takes the client that waits for a call, if one still does.
     pub(super) fn take(&self, call: CallId) -> Option<oneshot::Sender<Told>> {
-        self.0.lock().clients.remove(&call).map(|(_, sender)| sender)
+        let asker = self.0.lock().clients.remove(&call)?;
+        asker.peer.is_here().then_some(asker.told)
     }
 
     /// Tells every client that waits for a node that it is gone.
     pub(super) fn lose(&self, node: &str) {
         let mut waiters = self.0.lock();
-        for (_, (_, client)) in waiters.clients.extract_if(|_, (of, _)| of == node) {
+        for (_, asker) in waiters.clients.extract_if(|_, asker| asker.node == node) {
             // It may have gone as well.
-            let _ = client.send(Err(Fault::node_disconnected(node)));
+            let _ = asker.told.send(Err(Fault::node_disconnected(node)));
         }
     }
 
@@ -82,8 +91,8 @@ impl Waiting {
 
     /// A call is over, and nobody told its client what it came to: it never reached its node.
     fn given_up(&self, call: CallId) {
-        if let Some((node, client)) = self.0.lock().clients.remove(&call) {
-            let _ = client.send(Err(Fault::node_disconnected(&node)));
+        if let Some(asker) = self.0.lock().clients.remove(&call) {
+            let _ = asker.told.send(Err(Fault::node_disconnected(&asker.node)));
         }
     }
 }
@@ -97,6 +106,7 @@ pub(super) async fn follow(door: Arc<Door>, mut subscriber: Subscriber) {
             call::Event::Ended { call, .. } => {
                 door.nodes.waiting.ended(*call);
                 door.nodes.waiting.given_up(*call);
+                door.nodes.hand.release(*call);
             }
             // What became of it may be asked for once more, and whoever told of it need not wait for that.
             call::Event::InDoubt { call, .. } | call::Event::ResultDropped { call } => door.nodes.waiting.ended(*call),
