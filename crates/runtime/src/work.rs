@@ -100,6 +100,7 @@ pub(crate) fn size_of(command: &Command) -> usize {
 fn size_of_said(command: &SessionCommand) -> usize {
     match command {
         SessionCommand::Prompt { said, .. }
+        | SessionCommand::HandOff { said }
         | SessionCommand::Say { said, .. }
         | SessionCommand::Queue { said, .. }
         | SessionCommand::Steer { said } => said.content.len(),

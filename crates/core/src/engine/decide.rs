@@ -37,7 +37,7 @@ use crate::{
     id::{PrincipalId, SessionId},
     policy::{self, Grant, GrantId},
     run,
-    session::{Command as SessionCommand, Event as SessionEvent, Session},
+    session::{Command as SessionCommand, Event as SessionEvent, Session, WhenBusy},
     unattended,
 };
 
@@ -132,7 +132,11 @@ fn decide_session(
         return once::once(view, id, key, *command, context);
     }
     let session = find(view, &id)?;
-    if let SessionCommand::Prompt { .. } | SessionCommand::Say { .. } | SessionCommand::Compact { .. } = command {
+    if let SessionCommand::Prompt { .. }
+    | SessionCommand::HandOff { .. }
+    | SessionCommand::Say { .. }
+    | SessionCommand::Compact { .. } = command
+    {
         // Nothing that needs rules or a model is begun where neither is at hand.
         view.of(session).ok_or_else(|| Refusal::WaitsForHost(id.clone()))?;
     }
@@ -141,7 +145,13 @@ fn decide_session(
         SessionCommand::Import { entries, leaf } => session::import(session, entries, leaf),
         SessionCommand::Gather { part, entries } => session::gather(session, part, entries),
         SessionCommand::Replace { leaf } => session::replace(view, session, leaf),
-        SessionCommand::Prompt { said, with, when_busy } => session::prompt(session, said, with, when_busy, context),
+        SessionCommand::Prompt { said, with, when_busy } => {
+            session::prompt(session, said, with, when_busy, None, context)
+        }
+        SessionCommand::HandOff { said } => {
+            let marks = run::Marks { last: true, ..run::Marks::default() };
+            session::prompt(session, said, Vec::new(), WhenBusy::Refuse, Some(Box::new(marks)), context)
+        }
         SessionCommand::Say { said, marks } => renewal::say(view, session, said, marks, context),
         SessionCommand::Renew { by, owed } => renewal::renew(view, session, &by, owed),
         SessionCommand::Remembered { renewed } => Ok(renewal::remembered(session, renewed)),

@@ -28,6 +28,9 @@ pub struct Marks {
     /// Whether it goes before messages that wait and are not like it: what happened is told before what was said.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ahead: bool,
+    /// Whether nothing follows it by itself, neither a reminder of open tasks nor a summary of the context.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub last: bool,
 }
 
 impl Marks {

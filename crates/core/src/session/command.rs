@@ -142,6 +142,11 @@ pub enum Command {
         /// What becomes of it while a run works.
         when_busy: WhenBusy,
     },
+    /// Starts a run with the last message of a conversation: nothing follows it by itself. Refused while a run works.
+    HandOff {
+        /// The message.
+        said: Said,
+    },
     /// Starts a run of its own with a message: at once, or when what works and what was said before it is done.
     Say {
         /// The message.

@@ -119,6 +119,9 @@ fn failed(
 
 /// What follows a run that was done: a compaction, or a reminder of open tasks.
 fn goes_on(scene: Scene<'_>, branch: &mut Branch<'_>, context: &mut Context) {
+    if scene.run.marks().last {
+        return;
+    }
     let session = scene.session;
     if session.settings().sums == Sums::AfterRuns && session.is_over_limit() {
         let is_enough = prune(branch);

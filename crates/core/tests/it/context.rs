@@ -1,16 +1,17 @@
 //! Which entries a model is shown, how long that is, when it is too long and where it is cut.
 
 use countersign_core::{
+    engine::{Command as EngineCommand, Resume},
     id::EntryId,
     message::StopReason::{self, Aborted, Error, Stop, ToolUse},
-    run::Answer,
+    run::{self, Answer},
     session::{
         Command, Compacted, Cut, Kind, ModelRef, Piece, Queue, Session, Setting, Settings, Thresholds, WhenBusy,
     },
 };
 
 use crate::{
-    stage::{Stage, open, text},
+    stage::{Stage, open, session, text},
     states::idle,
 };
 
@@ -170,6 +171,31 @@ fn a_prompt_that_waits_is_kept_with_what_it_mentions() {
     let want = "BehindCompaction: session queued user prompt, session queued custom prompt, \
                 session compaction_started prompt";
     assert_eq!(stage.session(prompt).cell(), want);
+}
+
+#[test]
+fn whoever_stops_what_a_prompt_waits_for_stops_the_prompt() {
+    let abort = EngineCommand::Run(run::Command::Abort { session: session() });
+    let abort_compaction = EngineCommand::Session(session(), Command::AbortCompaction);
+    for (case, stop, restarts) in [
+        ("what works", abort.clone(), false),
+        ("the compaction", abort_compaction, false),
+        ("before the process ends", abort, true),
+    ] {
+        let mut stage = with([("u", User, 900), ("v", User, 60)]);
+        stage.prompt(WhenBusy::Refuse);
+        let run = stage.here().awaited_run().expect("one is promised");
+        stage.tell(stop);
+        let told = if restarts {
+            stage.restart(open(), Resume::Go).cell()
+        } else {
+            stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Aborted }).cell()
+        };
+        let want = "session compaction_ended prompt, run started prompt, run turn_opened, session dequeued prompt, \
+                    session entry user, run aborting, run turn_closed, run ended aborted";
+        assert!(told.ends_with(want), "{case}: {told}");
+        assert_eq!(stage.engine.state().run(run).map(|run| run.phase().clone()), None, "{case}: it is over");
+    }
 }
 
 #[test]

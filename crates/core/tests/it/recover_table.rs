@@ -131,7 +131,7 @@ fn a_compaction_that_somebody_stopped_stays_stopped() {
     };
     let ended = "session compaction_ended rest";
     let prompted = "session compaction_ended prompt, run started prompt, run turn_opened, session dequeued prompt, \
-                    session entry user, run asked";
+                    session entry user, run aborting, run turn_closed, run ended aborted";
     table(
         open,
         &[

@@ -67,7 +67,8 @@ fn abort_stops_a_run_in_every_phase_and_is_no_error_where_none_is() {
                      call ended cancelled, run turn_closed, run ended aborted";
     let rows = [
         ("none", "refused: no session s"),
-        ("idle, command, compacting, behind", "Idle"),
+        ("idle, command, compacting", "Idle"),
+        ("behind", "Stopping: session compaction_aborting"),
         ("thinking", "Stopping: run aborting"),
         ("calling", "Stopping: run aborting, call aborting"),
         ("gated, asked", withdrawn),

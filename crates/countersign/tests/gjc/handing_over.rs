@@ -37,6 +37,23 @@ fn what_the_agent_writes_down_begins_a_new_session() {
 }
 
 #[test]
+fn open_tasks_do_not_hold_up_a_handoff() {
+    let place = Place::new();
+    let mut host = start(&place, &[]);
+    place.provider.script([say("hello")]);
+    turn(&mut host, "hi");
+    let first = host.state()["sessionId"].take();
+    let tasks = json!([{ "name": "one", "tasks": [{ "content": "paint the door", "status": "pending" }] }]);
+    host.done(json!({ "type": "set_todos", "phases": tasks }));
+    place.provider.script([say("The door is to be painted."), say("I went on by myself.")]);
+    let handed = host.done(json!({ "type": "handoff" }));
+    assert_eq!(std::fs::read_to_string(handed["savedPath"].as_str().unwrap()).unwrap(), "The door is to be painted.\n");
+    assert_ne!(host.state()["sessionId"], first);
+    assert_eq!((host.said(), place.provider.count()), (vec!["The door is to be painted.".to_owned()], 2));
+    host.close_cleanly();
+}
+
+#[test]
 fn a_handoff_of_which_nothing_came_leaves_the_session_open() {
     let place = Place::with_config("retry: { enabled: false }\n");
     let mut host = start(&place, &[]);

@@ -6,7 +6,7 @@ use countersign_core::{
     engine::Command as EngineCommand,
     id::{EntryId, Lsn},
     message::{self, Block, Custom, Message, StopReason, estimate_tokens, text_of},
-    session::{Command, Imported, Kind, Said, Settings, WhenBusy},
+    session::{Command, Imported, Kind, Said, Settings},
 };
 use countersign_protocol::{
     Json,
@@ -56,8 +56,7 @@ pub(super) async fn hand_off(door: &mut Door, id: Option<Id>, instructions: Opti
     if !door.teller.is_running() {
         seat.workshop.release();
     }
-    let prompt = Command::Prompt { said: asked(instructions), with: Vec::new(), when_busy: WhenBusy::Refuse };
-    let prompt = EngineCommand::Session(seat.id.clone(), prompt);
+    let prompt = EngineCommand::Session(seat.id.clone(), Command::HandOff { said: asked(instructions) });
     door.lane = Lane::Short;
     door.ask(prompt, move |door, replied| match replied {
         Ok(_) => door.after(Until::RunEnded, Box::new(move |door| follow(door, id))),

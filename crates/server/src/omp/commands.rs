@@ -155,7 +155,11 @@ pub(super) async fn stop_all(door: &mut Door, then: Stopped) {
     stop_run(
         door,
         Box::new(move |door, stopped| match stopped.and_then(|()| not_stopped.get().cloned().map_or(Ok(()), Err)) {
-            Ok(()) => door.after(Until::CompactionEnded, Box::new(move |door| then(door, Ok(())))),
+            // A run that waited for the compaction begins behind it, and ends.
+            Ok(()) => door.after(
+                Until::CompactionEnded,
+                Box::new(move |door| door.after(Until::RunEnded, Box::new(move |door| then(door, Ok(()))))),
+            ),
             refused => then(door, refused),
         }),
     )

@@ -188,6 +188,8 @@ impl Teller {
             }
             session::Event::CompactionEnded { ok, aborted, then, .. } => {
                 self.is_compacting = false;
+                // What waited for it begins with the next fact.
+                self.is_running = *then == Then::Prompt;
                 self.owes_settled = true;
                 let result = self.compacted.take().filter(|_| *ok);
                 let problem = content.map(str::to_owned);

@@ -88,7 +88,8 @@ pub(super) fn command(dice: &mut Dice, engine: &Engine, audit: &Audit) -> Comman
             },
             command: Box::new(prompt(dice)),
         }),
-        36..38 => {
+        36 => to(session::Command::HandOff { said: words::user(dice) }),
+        37 => {
             let reference = dice.chance(80).then(|| dice.pick(&["r1", "r2", "r3"]).to_owned());
             let marks = Box::new(run::Marks { reference, ..run::Marks::default() });
             to(session::Command::Say { said: words::user(dice), marks })

@@ -79,6 +79,7 @@ transcripts! {
     compact_while_running
     compact_with_nothing_to_do
     compaction_aborted
+    compaction_aborted_before_a_prompt
     compaction_after_a_second_overflow
     compaction_after_an_overflow
     compaction_at_the_threshold

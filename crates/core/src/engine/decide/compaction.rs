@@ -27,9 +27,9 @@ pub(crate) fn started_again(session: &Session, cut: Cut, marks: &Marks) -> Event
     begun(session, Reason::Overflow, cut, Then::Again, None, marks)
 }
 
-/// The fact that begins a compaction which a prompt waits for: `run` begins with it.
-pub(super) fn started_for(session: &Session, reason: Reason, cut: Cut, run: RunId) -> Event {
-    begun(session, reason, cut, Then::Prompt, Some(run), None)
+/// The fact that begins a compaction which a prompt waits for: `run` begins with it, and is marked so.
+pub(super) fn started_for(session: &Session, cut: Cut, run: RunId, marks: Option<Box<Marks>>) -> Event {
+    begun(session, Reason::Threshold, cut, Then::Prompt, Some(run), marks)
 }
 
 fn begun(
@@ -199,7 +199,7 @@ fn end_as(
     let is_waited_for = [Queue::Steering, Queue::FollowUp]
         .iter()
         .any(|queue| session.queue(*queue).iter().any(|queued| queued.content > compaction.instructions));
-    let (trigger, opening) = match then {
+    let (trigger, opening) = match &then {
         Then::Rest if is_waited_for && end != Ended::Aborted => (Trigger::Prompt, Vec::new()),
         Then::Rest => return,
         Then::Continue => (Trigger::Continuation, vec![(Kind::Developer, texts::developer(texts::CONTINUE))]),
@@ -207,8 +207,13 @@ fn end_as(
         Then::Prompt => (Trigger::Prompt, Vec::new()),
     };
     let run = settle::continue_with(branch, awaited, trigger, opening, context);
-    if let Some(marks) = compaction.marks.clone().filter(|_| trigger == Trigger::Overflow) {
+    let goes_on_as_before = trigger == Trigger::Overflow || awaited.is_some();
+    if let Some(marks) = compaction.marks.clone().filter(|_| goes_on_as_before) {
         branch.push(Event::Run(OfRun::Marked { run, marks }));
+    }
+    // Whoever stopped the compaction stopped what waited for it: it has been said, and nobody is asked.
+    if compaction.aborting && then == Then::Prompt {
+        branch.push(Event::Run(OfRun::Aborting { run }));
     }
 }
 

@@ -7,9 +7,9 @@ use crate::{
     engine::{Context, Decision, Event, Fact, Refusal, Reply, View, texts, tree::Branch},
     id::{EntryId, Lsn, RunId, SessionId},
     message::StopReason,
-    run::{self, Abort, End, Phase, Run, Trigger},
+    run::{self, Abort, End, Marks, Phase, Run, Trigger},
     session::{
-        self, Entry, Event as Happened, Gathered, Imported, Kind, Part, PromptRefusal, Queue, Reason, Said, Session,
+        self, Entry, Event as Happened, Gathered, Imported, Kind, Part, PromptRefusal, Queue, Said, Session,
         Setting, Settings, WhenBusy,
     },
     settle,
@@ -212,6 +212,7 @@ pub(super) fn prompt(
     said: Said,
     with: Vec<(Kind, Said)>,
     when_busy: WhenBusy,
+    marks: Option<Box<Marks>>,
     context: &mut Context,
 ) -> Result<Decision, Refusal> {
     if session.run().is_some() || session.compaction().is_some() {
@@ -235,7 +236,7 @@ pub(super) fn prompt(
         && let Some(cut) = session.cut().filter(|cut| super::compaction::affordable(session, cut, context.now).is_ok())
     {
         let run = RunId::new(context.fresh.uuid(context.now));
-        let started = super::compaction::started_for(session, Reason::Threshold, cut, run);
+        let started = super::compaction::started_for(session, cut, run, marks);
         if is_behind {
             branch.push(started);
             enqueue(&mut branch, Queue::FollowUp, Kind::User, said);
@@ -256,6 +257,9 @@ pub(super) fn prompt(
     let mut opening = vec![(Kind::User, said)];
     opening.extend(with);
     let run = settle::continue_with(&mut branch, None, Trigger::Prompt, opening, context);
+    if let Some(marks) = marks {
+        branch.push(Event::Run(run::Event::Marked { run, marks }));
+    }
     Ok(Decision { facts: branch.finish(), reply: Reply::Started(run) })
 }
 

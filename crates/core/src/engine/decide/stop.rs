@@ -22,8 +22,13 @@ pub(super) fn abort(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal>
     };
     let mut facts: Vec<Fact> = gates.filter(|gate| gate.is_pending()).map(withdrawn).collect();
     let Some(run) = session.run().and_then(|run| view.state.run(run)) else {
-        let reply = if facts.is_empty() { Reply::Idle } else { Reply::Done };
-        return Ok(Decision { facts, reply });
+        // The run that waits for a compaction begins behind it, and ends.
+        let awaited = session.awaited_run();
+        if awaited.is_some() && session.compaction().is_some_and(|compaction| !compaction.aborting) {
+            facts.push(Fact::plain(Event::Session(session::Event::CompactionAborting), Some(id.clone())));
+        }
+        let idle = if facts.is_empty() { Reply::Idle } else { Reply::Done };
+        return Ok(Decision { facts, reply: awaited.map_or(idle, Reply::Stopping) });
     };
     let event = match (run.phase(), run.abort()) {
         (Phase::Backoff { .. }, _) => Happened::Ended { run: run.id(), end: End::Aborted, attempts: run.attempt },

@@ -210,6 +210,26 @@ fn a_run_that_ends_with_open_tasks_is_reminded_of_them() {
 }
 
 #[test]
+fn nothing_follows_a_last_message() {
+    let mut stage = with_tasks(3, 2);
+    attempts(&mut stage);
+    for behind_compaction in [false, true] {
+        if behind_compaction {
+            stage.import([("u", Kind::User, 900), ("v", Kind::User, 60)]);
+            stage.set(Setting::AutoCompaction(true));
+        }
+        stage.session(Command::HandOff { said: text(1) });
+        if behind_compaction {
+            let epoch = stage.here().compaction().expect("it waits").epoch;
+            let outcome = Compacted::Done { said: text(5_000), spent: None };
+            stage.session(Command::Compacted { epoch, outcome });
+        }
+        let told = from(&stage.answer(Stop, Vec::new(), None), "run ended");
+        assert_eq!(told, "run ended completed", "behind a compaction: {behind_compaction}");
+    }
+}
+
+#[test]
 fn reminders_are_counted_anew_when_a_person_has_spoken() {
     let mut stage = with_tasks(2, 1);
     assert_eq!(attempts(&mut stage), 2);
