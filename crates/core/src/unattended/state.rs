@@ -50,6 +50,9 @@ pub struct Unattended {
     proposed: Option<(GateId, Terms)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     firing: Option<FiringId>,
+    /// What was declared last, where a person has given more since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    declared: Option<Box<Terms>>,
 }
 
 impl Unattended {
@@ -67,7 +70,13 @@ impl Unattended {
             standing: Standing::InForce,
             proposed: None,
             firing: firing.clone(),
+            declared: None,
         })
+    }
+
+    /// What was declared last. A person may have given more since.
+    pub(crate) fn declared(&self) -> &Terms {
+        self.declared.as_deref().unwrap_or(&self.terms)
     }
 
     /// The firing of a job for whose run alone it is.
@@ -165,12 +174,17 @@ impl Unattended {
         match event {
             Event::Declared { terms, began, spent, .. } => {
                 self.ledger.apply(&ledger::Event::Carried { spent: *spent, began: *began });
+                self.declared = None;
                 self.set(terms, at);
             }
-            Event::Narrowed { terms } => self.set(terms, at),
+            Event::Narrowed { terms } => {
+                self.declared.take_if(|_| **terms != self.terms);
+                self.set(terms, at);
+            }
             Event::Proposed { gate, terms } => self.proposed = Some((*gate, (**terms).clone())),
             Event::Widened { .. } => {
                 if let Some((_, terms)) = self.proposed.take() {
+                    self.declared = None;
                     self.set(&terms, at);
                 }
             }
@@ -186,6 +200,7 @@ impl Unattended {
                 self.standing = gate.map_or(Standing::Over { breach }, |gate| Standing::Asked { gate, breach });
             }
             Event::Extended { metric, limit, .. } => {
+                self.declared.get_or_insert_with(|| Box::new(self.terms.clone()));
                 self.terms.budget = self.terms.budget.with(*metric, *limit);
                 self.ledger.apply(&self.ledger.limit(self.terms.budget, at));
                 self.standing = Standing::InForce;

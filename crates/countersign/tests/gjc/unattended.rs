@@ -352,6 +352,33 @@ fn declaring_again_only_narrows() {
 }
 
 #[test]
+fn a_declaration_that_waits_for_somebody_is_answered_when_its_session_is_left() {
+    for leaves in ["new_session", "end of input"] {
+        let place = Place::new();
+        place.provider.script([say("hello")]);
+        let mut host = start(&place, &[]);
+        let mut declared = declaration(json!({ "renegotiable": true }));
+        declared["scopes"].as_array_mut().unwrap().push("session".into());
+        declared["action_allowlist"].as_array_mut().unwrap().push("command.session".into());
+        let from = host.prompt("go");
+        event(&host, from, "agent_end");
+        negotiate(&mut host, &declared);
+        let from = host.mark();
+        declared["budget"]["max_tool_calls"] = 101.into();
+        let asked = host.ask(json!({ "type": "negotiate_unattended", "declaration": declared }));
+        host.event(from, "workflow_gate");
+        if leaves == "new_session" {
+            host.done(json!({ "type": "new_session" }));
+        } else {
+            drop(host.take_input());
+        }
+        let error = host.answer(&asked)["error"].take();
+        let message = "the session was left before anybody agreed to the declaration";
+        assert_eq!(error, json!({ "code": "invalid_unattended_declaration", "message": message }), "{leaves}");
+    }
+}
+
+#[test]
 fn meters_and_terms_outlive_a_kill_and_the_audit_is_completed() {
     let place = Place::new();
     let latch = Latch::default();

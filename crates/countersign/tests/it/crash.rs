@@ -122,6 +122,13 @@ fn right_after_its_acknowledgement_everything_is_kept() {
         host = place.resume();
         assert_eq!(host.state()[key], want, "{command}");
     }
+    // The newest name counts, whichever stands in the file.
+    for round in 0..8 {
+        host.done(json!({ "type": "set_session_name", "name": format!("name {round}") }));
+        host.kill();
+        host = place.resume();
+        assert_eq!(host.state()["sessionName"], format!("name {round}"));
+    }
     host.done(json!({ "type": "bash", "command": "echo kept" }));
     host.kill();
     assert_eq!(place.resume().messages().last().unwrap()["output"], "kept\n");

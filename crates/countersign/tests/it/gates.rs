@@ -58,6 +58,41 @@ fn whatever_is_not_clearly_allowed_does_not_run() {
 }
 
 #[test]
+fn an_answer_that_is_not_recorded_is_asked_for_again() {
+    let place = Place::asking();
+    let mut host = place.start(&[]);
+    let (from, dialog) = want(&mut host, &place, "touch ran");
+    let log = std::fs::read_dir(place.agent.join("countersign")).unwrap().map(|entry| entry.unwrap().path());
+    let log = log.into_iter().find(|path| path.extension().is_some_and(|kind| kind == "db")).unwrap();
+    let away = log.with_extension("away");
+    std::fs::rename(&log, &away).unwrap();
+    let answer = json!({ "value": "Allow once" });
+    let lost = host.mark();
+    host.reply(&dialog.unwrap(), answer.clone());
+    let notice = host.wait(lost, "a notice", |frame| {
+        frame["message"].as_str().is_some_and(|told| told.starts_with("The answer does not count"))
+    });
+    assert_eq!((&notice["method"], place.get("ran")), (&json!("notify"), None));
+    std::fs::rename(&away, &log).unwrap();
+    // It may be asked for more than once until the log takes it.
+    let mut at = lost;
+    loop {
+        let next = host.wait(at, "the dialog or the end", |frame| {
+            frame["method"] == "select" || frame["type"] == "agent_settled"
+        });
+        if next["type"] == "agent_settled" {
+            break;
+        }
+        at = host.mark();
+        host.reply(&next, answer.clone());
+    }
+    let frames = host.settled(from);
+    assert_eq!(only(&frames, "tool_execution_end").len(), 1);
+    assert!(place.get("ran").is_some());
+    assert_eq!(host.close().code, Some(0));
+}
+
+#[test]
 fn the_first_answer_counts_and_later_ones_are_ignored() {
     let place = Place::asking();
     let mut host = place.start(&[]);

@@ -231,10 +231,19 @@ async fn refusal(door: &mut Door, need: Need) -> Option<Error> {
     }
 }
 
+/// Leaves a session: whoever waits for a person's word about what it declared there hears that there will be none.
+pub(crate) fn leave(door: &mut Door) {
+    let Some(left) = of(door).map(std::mem::take) else { return };
+    if let Some((id, _)) = left.asked {
+        let message = "the session was left before anybody agreed to the declaration".to_owned();
+        let wrong = Wrong { code: RefusalCode::InvalidUnattendedDeclaration, message };
+        door.write(&Response::typed_failure(id, NAME, &wrong));
+    }
+}
+
 /// Takes up a session: where it has a contract, its audit file is completed from the log.
 pub(crate) async fn take_up(door: &mut Door) {
-    let Some(unattended) = of(door) else { return };
-    *unattended = Unattended::default();
+    leave(door);
     let Some(seat) = door.seat() else { return };
     let session = seat.id.clone();
     let read = seat.requests.read(move |engine| {

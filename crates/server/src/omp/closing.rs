@@ -99,6 +99,7 @@ impl Door {
                 let _ = seat.close().await;
             }
         }
+        crate::gjc::unattended::leave(self);
         for (id, command) in std::mem::take(&mut self.waiting) {
             self.write(&Response::failure(id, command.name(), PROBLEM));
         }

@@ -50,6 +50,28 @@ pub(super) const fn goes_beside(command: &gjc::Command, is_compacting: bool) -> 
     }
 }
 
+/// Whether a command opens another session.
+pub(super) const fn leaves(command: &gjc::Command) -> bool {
+    matches!(
+        command,
+        gjc::Command::Shared(Command::NewSession { .. } | Command::SwitchSession { .. } | Command::Branch { .. })
+    )
+}
+
+/// Whether a command says what there is in the session that is open.
+pub(super) const fn reads_session(command: &gjc::Command) -> bool {
+    matches!(
+        command,
+        gjc::Command::Shared(
+            Command::GetState
+                | Command::GetMessages
+                | Command::GetBranchMessages
+                | Command::GetLastAssistantText
+                | Command::GetSessionStats
+        )
+    )
+}
+
 pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
     let name = command.name();
     match command {

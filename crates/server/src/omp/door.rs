@@ -287,6 +287,13 @@ impl Door {
         }
     }
 
+    /// Whether a host of omp that reads means another session: it has asked for one, and there commands are done one by one.
+    fn is_about_to_leave(&self, command: &Command) -> bool {
+        let leaves = || self.waiting.iter().any(|(_, waiting)| commands::leaves(waiting));
+        let is_leaving = || matches!(self.lane, Lane::Session(_) | Lane::Short);
+        !self.dialect.is_gjc() && commands::reads_session(command) && (is_leaving() || leaves())
+    }
+
     /// Takes the next command out of the line that may be done now. Behind a command that takes long go those that do not need
     /// the lane, and they pass nothing but commands of the person that wait for it.
     fn next_command(&mut self) -> Option<(Option<Id>, Command)> {
@@ -371,7 +378,7 @@ impl Door {
     async fn line(&mut self, line: &Line) {
         match self.dialect.read(line) {
             Ok(Incoming::Command { id, command }) => {
-                if command.lane() == gjc::Lane::Fast {
+                if command.lane() == gjc::Lane::Fast && !self.is_about_to_leave(&command) {
                     self.handle(id, command).await;
                 } else if self.waiting.len() >= LANE {
                     let problem = format!("too many commands are waiting (limit {LANE})");

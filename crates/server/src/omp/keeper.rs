@@ -8,7 +8,10 @@ use countersign_core::{
     session::{self, Entry},
 };
 use countersign_runtime::{Contents, Released, Source, Subscriber};
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::{
+    mpsc::{self, UnboundedReceiver, UnboundedSender},
+    watch,
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::error;
 
@@ -22,6 +25,7 @@ pub(crate) struct Keeper {
     /// Ends it before the log does; so does whoever drops it.
     ends: DropGuard,
     notices: UnboundedReceiver<String>,
+    written: watch::Receiver<u64>,
 }
 
 struct Work {
@@ -36,6 +40,7 @@ struct Work {
     is_dirty: bool,
     marked: Option<Mark>,
     notices: UnboundedSender<String>,
+    written: watch::Sender<u64>,
     /// Whether it was told that the file cannot be written.
     is_stuck: bool,
     /// Whether the file is somebody else's now.
@@ -54,6 +59,7 @@ impl Keeper {
     ) -> Self {
         let path = writer.path().to_owned();
         let (sender, notices) = mpsc::unbounded_channel();
+        let (up_to, written) = watch::channel(0);
         let ends = CancellationToken::new();
         let work = Work {
             ends: ends.clone(),
@@ -66,15 +72,21 @@ impl Keeper {
             is_dirty: true,
             marked: None,
             notices: sender,
+            written: up_to,
             is_stuck: false,
             is_lost: false,
         };
-        Self { path, task: tokio::spawn(work.follow()), ends: ends.drop_guard(), notices }
+        Self { path, task: tokio::spawn(work.follow()), ends: ends.drop_guard(), notices, written }
     }
 
     /// Where the file is, whether or not it is there yet.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Before which frame everything is in the file, as far as it can be written.
+    pub(crate) fn written(&self) -> watch::Receiver<u64> {
+        self.written.clone()
     }
 
     /// What people should know of the file, as it comes.
@@ -116,6 +128,7 @@ impl Work {
                 continue;
             }
             self.write().await;
+            self.written.send_replace(self.subscriber.position());
             let next = tokio::select! {
                 biased;
                 () = self.ends.cancelled() => None,

@@ -1,6 +1,6 @@
 //! Gates shown as dialogs, and the answers that come back.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
     engine::{Command as EngineCommand, Engine, Refusal},
@@ -12,6 +12,7 @@ use countersign_protocol::{
     omp::{self, ui::NotifyType},
 };
 use countersign_runtime::Refused;
+use tokio::time::sleep;
 
 use super::{
     dialogs::{self, Draft, Shown, Step},
@@ -22,6 +23,9 @@ use crate::{
     gjc::{permission, workflow},
     view::{Lines, escape},
 };
+
+/// How long the log has before an answer that it did not take is asked for again.
+const BEFORE_AGAIN: Duration = Duration::from_secs(1);
 
 /// A gate that waits, its content, and what is around it.
 type Waiting = (Gate, Content, Around);
@@ -42,6 +46,14 @@ fn waiting(engine: &Engine, gate: GateId) -> Option<Waiting> {
     let call = found.call().and_then(|call| engine.admitted().call(call));
     let tool_call = call.map(|call| Arc::clone(&call.tool_call_id));
     Some((found, content, Around { cwd, tool_call }))
+}
+
+/// Whether an answer is lost that may count another time.
+const fn is_not_recorded(refused: &Refused) -> bool {
+    match refused {
+        Refused::NotRecorded(_) | Refused::Unsure(_) | Refused::Unreadable(_) | Refused::Panicked => true,
+        Refused::Refusal(_) | Refused::TooLarge | Refused::Closed => false,
+    }
 }
 
 impl Door {
@@ -115,7 +127,8 @@ impl Door {
         self.write(&omp::UiRequest { id, method });
     }
 
-    /// An answer to a dialog. One that nobody waits for is ignored; one that does not count has the gate shown again.
+    /// An answer to a dialog. One that nobody waits for is ignored; one that does not count, or could not be recorded, has the gate
+    /// shown again.
     pub(super) async fn answered(&mut self, id: &str, answer: &omp::UiAnswer) {
         let Some((Shown { gate, draft, .. }, seat)) = self.dialogs.take(id).zip(self.seat.as_ref()) else { return };
         let read = seat.requests.read(move |engine| waiting(engine, gate));
@@ -127,14 +140,34 @@ impl Door {
             Step::Ask(draft) => return self.dialog(found, draft),
         };
         let answer = gate::Command::Answer { gate, answer, by: PrincipalId::new("host"), key: None };
-        let requests = seat.requests.clone();
         let replied = seat.answers.send(EngineCommand::Gate(answer)).await;
         self.later(async move {
             let refused = replied.await.unwrap_or(Err(Refused::Closed)).err();
-            let is_not_offered =
-                matches!(refused, Some(Refused::Refusal(Refusal::Answer(AnswerRefusal::NotOffered { .. }))));
-            let again = if is_not_offered { requests.read(move |engine| waiting(engine, gate)).await } else { None };
-            let (position, found) = again.map_or((0, None), |(found, position)| (position, found));
+            let not_recorded = refused.as_ref().filter(|refused| is_not_recorded(refused)).map(Refused::to_string);
+            let then: Then = Box::new(move |door| {
+                match (refused, not_recorded) {
+                    (Some(Refused::Refusal(Refusal::Answer(AnswerRefusal::NotOffered { .. }))), _) => {
+                        door.show_again(gate, Duration::ZERO);
+                    }
+                    (_, Some(why)) => {
+                        let told = format!("The answer does not count, and will be asked for again: {why}");
+                        door.notify(told, NotifyType::Error);
+                        // Whoever answers by itself would be asked again and again until the log takes something.
+                        door.show_again(gate, BEFORE_AGAIN);
+                    }
+                    _ => {}
+                }
+            });
+            (0, then)
+        });
+    }
+
+    /// Shows a gate once more if it still waits: after a while, and as soon as the log can be written.
+    fn show_again(&mut self, gate: GateId, after: Duration) {
+        let Some(requests) = self.seat.as_ref().map(|seat| seat.requests.clone()) else { return };
+        self.later(async move {
+            sleep(after).await;
+            let (found, position) = requests.read(move |engine| waiting(engine, gate)).await.unwrap_or((None, 0));
             let then: Then = Box::new(move |door| {
                 if let Some(found) = found {
                     door.dialog(found, Draft::default());

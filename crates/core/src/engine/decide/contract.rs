@@ -48,6 +48,8 @@ pub(super) fn declare(
             Err(Refused::Another.into())
         };
     }
+    // Whoever says the same as before takes nothing back that a person gave since.
+    let terms = if *terms == *contract.declared() { Box::new(contract.terms().clone()) } else { terms };
     let more = terms.beyond(contract.terms());
     if more.is_empty() {
         return in_force(Happened::Narrowed { terms });

@@ -4,9 +4,10 @@ use countersign_core::{
     ledger::{Budget, Metric},
     message::StopReason,
     time::Millis,
+    unattended::Terms,
 };
 
-use super::{asking, contract, held, spend, standing, thinking, tokens};
+use super::{asking, contract, declare, held, spend, standing, thinking, tokens};
 use crate::{
     stage::{Stage, open, wanted},
     states::deny,
@@ -48,6 +49,23 @@ fn with_more_the_run_goes_on_where_it_was() {
     assert_eq!(told.0, ["gate resolved allowed", "unattended extended", "call started"]);
     assert_eq!(contract(&stage).ledger().budget().calls, Some(2));
     assert_eq!(standing(&stage), ("in force", true));
+}
+
+#[test]
+fn saying_the_same_again_takes_nothing_back() {
+    let mut stage = held();
+    let declared = contract(&stage).terms().clone();
+    let gate = stage.gate();
+    stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    let calls = |stage: &Stage| contract(stage).ledger().budget().calls;
+    for round in 0..2 {
+        let told = stage.tell(declare(declared.clone()));
+        assert_eq!(told.0, ["unattended narrowed"], "{round}");
+        assert_eq!((calls(&stage), standing(&stage)), (Some(2), ("in force", true)), "{round}");
+    }
+    let less = Budget { calls: Some(0), ..declared.budget };
+    stage.tell(declare(Terms { budget: less, ..declared.clone() }));
+    assert_eq!(calls(&stage), Some(0), "whoever says less gets less");
 }
 
 #[test]

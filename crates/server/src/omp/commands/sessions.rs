@@ -17,13 +17,14 @@ use countersign_protocol::{
         ui::NotifyType,
     },
 };
-use countersign_runtime::tools::Roots;
+use countersign_runtime::{Refused, tools::Roots};
 
 use super::{acknowledge, conversation::user_text, not_sent, problem, stop_run};
 use crate::{
     agent_dir::replace::{Access, replace},
     omp::{
         door::{Door, Lane, Then},
+        keeper::Keeper,
         opening,
         seat::{Beginning, Seat, SeatError, first_entries},
     },
@@ -310,8 +311,24 @@ pub(super) async fn set_name(door: &mut Door, id: Option<Id>, name: String) {
     let Some(seat) = door.seat() else { return };
     // A name is one line, and shown in terminals.
     let name = escape(name.trim(), Lines::One).into_owned();
-    let command = EngineCommand::Session(seat.id.clone(), Command::Name { name });
-    door.ask(command, move |door, replied| acknowledge(door, id, "set_session_name", replied)).await;
+    let written = seat.keeper.as_ref().map(Keeper::written);
+    let requests = seat.requests.clone();
+    let replied = requests.send(EngineCommand::Session(seat.id.clone(), Command::Name { name })).await;
+    door.later(async move {
+        let replied = replied.await.unwrap_or(Err(Refused::Closed));
+        let position = replied.as_ref().map_or(0, |reply| reply.position);
+        // Whoever opens the file next takes the name that stands in it for the newest.
+        if let Some(mut written) = written.filter(|_| replied.is_ok())
+            && let Some(((), behind)) = requests.read(|_| ()).await
+        {
+            // A keeper that has ended writes nothing any more.
+            let _ = written.wait_for(|before| *before >= behind).await;
+        }
+        let then: Then = Box::new(move |door| {
+            acknowledge(door, id, "set_session_name", replied.map(|reply| reply.outcome));
+        });
+        (position, then)
+    });
 }
 
 pub(super) async fn export_html(door: &mut Door, id: Option<Id>, path: Option<String>) {
