@@ -206,13 +206,17 @@ impl Chats {
         sayable(text, "message")?;
         let source = self.handle.source(Lane::Request);
         let is_unnamed = self.ours(session, |session| session.name().is_none()).await?;
-        if is_unnamed {
-            let name = title(text);
-            source.ask(Command::Session(session.clone(), session::Command::Name { name })).await.map_err(failed)?;
-        }
         let prompt = session::Command::Prompt { said: said(text), with: Vec::new(), when_busy };
         let prompt = Command::Session(session.clone(), once(key, prompt));
-        source.ask(prompt).await.map(|reply| reply.outcome).map_err(failed)
+        let outcome = source.ask(prompt).await.map(|reply| reply.outcome).map_err(failed)?;
+        if is_unnamed {
+            let name = title(text);
+            let named = source.ask(Command::Session(session.clone(), session::Command::Name { name })).await;
+            if let Err(refused) = named {
+                tracing::warn!(%session, %refused, "a conversation was not named after its first message");
+            }
+        }
+        Ok(outcome)
     }
 
     /// Gives the run that works, or waits for a compaction to begin, a message on its way, and tells which that is. `None` where
@@ -340,7 +344,7 @@ impl Chats {
 }
 
 /// That something can be said; `what` it is called where it is sent.
-fn sayable(text: &str, what: &str) -> Result<(), ChatError> {
+pub(crate) fn sayable(text: &str, what: &str) -> Result<(), ChatError> {
     match text.trim().is_empty() {
         true => Err(ChatError::Invalid(format!("{what} is required"))),
         false if text.len() > LONGEST => Err(ChatError::Invalid(format!("{what} is longer than {LONGEST} bytes"))),
@@ -368,6 +372,7 @@ fn failed(refused: Refused) -> ChatError {
         Refused::Refusal(Refusal::NoSession(_)) => ChatError::Unknown,
         Refused::Refusal(Refusal::Prompt(PromptRefusal::Busy(_)) | Refusal::Busy(_)) => ChatError::Busy,
         Refused::Refusal(Refusal::Prompt(PromptRefusal::NoModel(_))) => no_model(),
+        refused @ (Refused::Refusal(Refusal::TooLong { .. }) | Refused::TooLarge) => ChatError::Invalid(refused.to_string()),
         refused => ChatError::Failed(refused.to_string()),
     }
 }

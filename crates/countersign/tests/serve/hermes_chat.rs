@@ -83,6 +83,12 @@ fn what_cannot_be_asked_for_is_told_in_the_words_of_the_protocol() {
         ("/api/session/new", json!({ "workspace": "/etc" }), 400, "Workspace is not a folder of this gateway: /etc"),
         ("/api/session/new", json!({ "workspace": "../x" }), 400, "Workspace is not a folder of this gateway: ../x"),
         ("/api/session/rename", json!({ "session_id": nobody, "title": "x" }), 404, "Session not found"),
+        (
+            "/api/session/rename",
+            json!({ "session_id": session, "title": "x".repeat(5000) }),
+            400,
+            "a session's name is longer than 4096 bytes",
+        ),
     ] {
         let reply = http.post(path, &body);
         assert_eq!((reply.status, reply.json()["error"].as_str()), (status, Some(error)), "{path} {body:.60}");

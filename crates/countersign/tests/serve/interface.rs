@@ -31,6 +31,7 @@ fn a_token_does_what_its_scopes_say_until_it_is_removed() {
     assert_eq!(reader.read("/api/v1/gates")["gates"], json!([]));
     is_problem(&reader.post("/api/v1/gates/gate_00000000/allow", json!({})), 403, "does not have the scope answer");
     is_problem(&reader.post("/api/v1/sessions", json!({})), 403, "does not have the scope chat");
+    is_problem(&reader.get("/api/v1/gates/%FF"), 400, "Invalid UTF-8");
     let nobody = ask(&gateway.address, ("GET", "/api/v1/gates"), &[], None).unwrap();
     is_problem(&nobody, 401, "Authentication required");
     let wrong = Program { gateway: &gateway, token: "cst_wrong".to_owned() };

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     agent::Agent,
     gateway::{Gateway, soon},
+    http::Http,
     place::{Place, TOKEN},
     program::ask,
     provider,
@@ -47,9 +48,14 @@ fn say(text: &str) -> Manner {
 
 /// A gateway with a model that is at the place's service.
 fn place() -> Place {
+    place_with("")
+}
+
+/// The same with more in its configuration.
+fn place_with(more: &str) -> Place {
     let place = Place::with("", RULES);
     let more = format!(
-        "agents_dir: rooms\nmodel: {{ provider: local, id: small-1 }}\nproviders: {{ local: {{ api: openai-completions, base_url: '{}/v1', api_key: k, models: [ {{ id: small-1, context_window: 128000, max_tokens: 8192 }} ] }} }}",
+        "{more}agents_dir: rooms\nmodel: {{ provider: local, id: small-1 }}\nproviders: {{ local: {{ api: openai-completions, base_url: '{}/v1', api_key: k, models: [ {{ id: small-1, context_window: 128000, max_tokens: 8192 }} ] }} }}",
         place.service.url
     );
     place.write("config.yaml", &place.config(&more));
@@ -58,17 +64,22 @@ fn place() -> Place {
 
 /// Has a run work to its end on what the model wants.
 fn run(place: &Place, gateway: &Gateway, command: &str) {
+    run_of(place, gateway, command, &[]);
+}
+
+/// The same for somebody who shows who they are.
+fn run_of(place: &Place, gateway: &Gateway, command: &str, shown: &[(&str, &str)]) {
     let asked = place.service.count(MODEL);
     place.service.does(MODEL, bash(command));
     let body = json!({ "message": "go" });
-    let opened = ask(&gateway.address, ("POST", "/api/v1/sessions"), &[], Some(&body)).unwrap();
+    let opened = ask(&gateway.address, ("POST", "/api/v1/sessions"), shown, Some(&body)).unwrap();
     assert_eq!(opened.status, 201, "{opened:?}");
     let session = format!("/api/v1/sessions/{}", opened.body["id"].as_str().unwrap());
     // A model that wants nothing more ends the run.
     place.service.wait(MODEL, asked + 1);
     place.service.does(MODEL, say("done"));
     soon("the end of the run", || {
-        let told = ask(&gateway.address, ("GET", &session), &[], None).unwrap();
+        let told = ask(&gateway.address, ("GET", &session), shown, None).unwrap();
         (told.body["state"] == "resting").then_some(())
     });
 }
@@ -141,6 +152,34 @@ fn a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can() 
     agent.request(2, "turn", json!({ "thing": "window" }));
     place.allow(&place.gate());
     assert_eq!(agent.reply(&json!(2))["result"]["status"], "executed");
+}
+
+/// A browser sends it to every port of the same name, also to one at which an agent serves something.
+#[test]
+fn a_persons_login_opens_nothing_for_a_command() {
+    let place = place_with("web: { password: correct-horse }\n");
+    let gateway = Gateway::start(&place);
+    let http = Http::new(&gateway.address);
+    let login = http.post("/api/auth/login", &json!({ "password": "correct-horse" }));
+    let cookie = login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let port = gateway.address.rsplit_once(':').unwrap().1;
+    let get = |path: &str, file: &str| {
+        format!(
+            "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET {path} HTTP/1.1\\r\\nhost: 127.0.0.1\\r\\ncookie: {cookie}\\r\\nconnection: close\\r\\n\\r\\n' >&3; cat <&3 >{file}"
+        )
+    };
+    let paths = ["/api/sessions", "/api/v1/gates", "/console/policy", "/api/sessions/events", "/health"];
+    let told = |index: usize| fs::read_to_string(place.folder.join(format!("rooms/main/{index}.txt"))).unwrap();
+    for (index, path) in paths.iter().enumerate() {
+        run_of(&place, &gateway, &get(path, &format!("{index}.txt")), &[("cookie", &cookie)]);
+        let (told, is_for_all) = (told(index), *path == "/health");
+        assert_eq!(told.starts_with("HTTP/1.1 403 "), !is_for_all, "{path}: {told}");
+        assert!(is_for_all || told.contains("for which nobody's login opens anything"), "{path}: {told}");
+    }
+    let known = http.with("cookie", &cookie);
+    for path in ["/api/sessions", "/api/v1/gates", "/console/policy"] {
+        assert_eq!(known.get(path).status, 200, "{path}");
+    }
 }
 
 #[test]

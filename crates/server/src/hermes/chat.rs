@@ -18,7 +18,7 @@ use super::{
     transcript::{self, Messages},
 };
 use crate::{
-    chats::ChatError,
+    chats::{ChatError, sayable},
     web::{Body, Routes, reply, sse},
 };
 
@@ -69,6 +69,10 @@ async fn start(State(door): State<Arc<Door>>, body: Body) -> Response {
         return problem(StatusCode::BAD_REQUEST, why);
     }
     let chats = &door.site.chats;
+    // A message that is refused changes nothing.
+    if let Err(error) = sayable(text, "message") {
+        return refused(&error);
+    }
     if let Some(model) = body.text("model") {
         let wanted = chats.model(body.text("model_provider"), model).or_else(|_| chats.model(None, model));
         // A message that is refused must not change the model of the turn that works.

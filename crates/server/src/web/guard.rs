@@ -23,6 +23,8 @@ use crate::{
 
 /// How long a form may take to come.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long it takes until somebody who only reads is looked at once more.
+const SECOND_LOOK: Duration = Duration::from_millis(300);
 /// How long a form may be, in bytes.
 const LARGEST_FORM: usize = 1 << 20;
 
@@ -68,6 +70,13 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
         && let Some(refused) = is_foreign(&guard, &parts)
     {
         return refused;
+    }
+    if guard.effect == Effect::Tells
+        && guard.who != Who::Anybody
+        && matches!(&caller, Some(Caller { via: Via::Cookie { .. }, .. }))
+        && is_an_agents(&parts).await
+    {
+        return refused(&parts, StatusCode::FORBIDDEN, NOT_ITS_LOGIN);
     }
     match (&caller, guard.who) {
         (_, Who::Anybody) => {}
@@ -125,6 +134,20 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
         Some(shown) if is_stream(response.headers()) => watched::while_known(response, guard.auth, shown),
         _ => response,
     }
+}
+
+/// What an agent's command is told that shows a person's login.
+const NOT_ITS_LOGIN: &str = "This comes from a command of an agent, for which nobody's login opens anything";
+
+/// Whether an agent's command sent this. What it serves at another port of the same name is sent people's cookies by their browsers.
+async fn is_an_agents(parts: &Parts) -> bool {
+    let Some(guest) = parts.extensions.get::<Guest>() else { return false };
+    if guest.peer.may_decide().await {
+        return false;
+    }
+    // A page that follows something does not ask again, and a refusal may come of what is over soon.
+    tokio::time::sleep(SECOND_LOOK).await;
+    !guest.peer.may_decide().await
 }
 
 /// What a page of another site is told where programs read it.

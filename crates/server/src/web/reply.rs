@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 const WORTH_IT: u64 = 1024;
 /// The longest body that is compressed, in bytes. What is longer is a file or a stream.
 const LARGEST: u64 = 8 << 20;
+/// How much is read of what the framework says when it refuses something, in bytes.
+const LONGEST_REFUSAL: usize = 64 << 10;
 /// Pages load nothing from elsewhere and are shown in no other page.
 const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
@@ -100,19 +102,8 @@ pub(crate) async fn dress(request: Request, next: Next) -> Response {
         Method::OPTIONS => Response::default(),
         _ => next.run(request).await,
     };
-    let is_bare = axum::body::HttpBody::size_hint(response.body()).exact() == Some(0);
-    if is_bare && path.starts_with("/api/") {
-        // Nobody is behind that path, or nobody with that method.
-        let told = match response.status() {
-            StatusCode::NOT_FOUND => Some(format!("there is nothing at {path}")),
-            StatusCode::METHOD_NOT_ALLOWED => Some(format!("{path} does not take this method")),
-            _ => None,
-        };
-        if let Some(told) = told {
-            let allow = response.headers_mut().remove(header::ALLOW);
-            response = Problem::new(response.status(), told).reply(&path);
-            response.headers_mut().extend(allow.map(|allow| (header::ALLOW, allow)));
-        }
+    if path.starts_with("/api/") && response.status().is_client_error() {
+        response = in_its_words(response, &path).await;
     }
     let headers = response.headers_mut();
     for (name, value) in [
@@ -136,6 +127,27 @@ pub(crate) async fn dress(request: Request, next: Next) -> Response {
         return response;
     }
     compressed(response).await
+}
+
+/// What the framework refused by itself, with no body or in plain text, in the words of the door that was asked.
+async fn in_its_words(mut response: Response, path: &str) -> Response {
+    let is_bare = axum::body::HttpBody::size_hint(response.body()).exact() == Some(0);
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let status = response.status();
+    let told = match status {
+        // Nobody is behind that path, or nobody with that method.
+        StatusCode::NOT_FOUND if is_bare => format!("there is nothing at {path}"),
+        StatusCode::METHOD_NOT_ALLOWED if is_bare => format!("{path} does not take this method"),
+        _ if !is_bare && kind.starts_with("text/plain") => {
+            let body = to_bytes(std::mem::take(response.body_mut()), LONGEST_REFUSAL).await.unwrap_or_default();
+            String::from_utf8_lossy(&body).trim().to_owned()
+        }
+        _ => return response,
+    };
+    let allow = response.headers_mut().remove(header::ALLOW);
+    let mut response = Problem::new(status, told).reply(path);
+    response.headers_mut().extend(allow.map(|allow| (header::ALLOW, allow)));
+    response
 }
 
 fn is_picture(headers: &HeaderMap) -> bool {

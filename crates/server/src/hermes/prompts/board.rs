@@ -25,9 +25,22 @@ pub(crate) struct Board {
     approvals: watch::Sender<Bytes>,
     questions: watch::Sender<Bytes>,
     /// What the session's own stream tells.
-    notices: broadcast::Sender<Bytes>,
+    notices: broadcast::Sender<Notice>,
+    /// The number of the last of them.
+    told: u64,
+    /// The last of them that said how the turn stands, and the last that counted messages: nobody is to miss those.
+    newest: [Option<Notice>; 2],
     /// Every approval that waits, as that stream tells of it, oldest first.
     required: Vec<(GateId, Value)>,
+}
+
+/// One thing that the stream of a session tells.
+#[derive(Clone)]
+pub(crate) struct Notice {
+    /// Its place among all of them.
+    pub(crate) number: u64,
+    /// Its frame.
+    pub(crate) frame: Bytes,
 }
 
 /// What changed with a newer state.
@@ -54,6 +67,8 @@ impl Board {
             approvals: watch::Sender::new(nothing.frame(Line::Approvals)),
             questions: watch::Sender::new(nothing.frame(Line::Questions)),
             notices: broadcast::Sender::new(NOTICES),
+            told: 0,
+            newest: [None, None],
             required: Vec::new(),
         }
     }
@@ -103,11 +118,22 @@ impl Board {
     }
 
     /// Tells those who hold the session's stream something.
-    pub(crate) fn tell(&self, event: &str, data: &Value) {
-        if self.is_heard() {
-            // Nobody has to listen any more.
-            let _ = self.notices.send(sse::frame(None, event, data));
+    pub(crate) fn tell(&mut self, event: &str, data: &Value) {
+        if !self.is_heard() {
+            return;
         }
+        self.told += 1;
+        let notice = Notice { number: self.told, frame: sse::frame(None, event, data) };
+        let place = match event {
+            "turn_started" | "server_turn_started" | "turn_completed" | "turn_failed" => self.newest.first_mut(),
+            "session-updated" => self.newest.last_mut(),
+            _ => None,
+        };
+        if let Some(place) = place {
+            *place = Some(notice.clone());
+        }
+        // Nobody has to listen any more.
+        let _ = self.notices.send(notice);
     }
 
     /// Whether anybody holds the session's stream.
@@ -138,9 +164,18 @@ impl Board {
         }
     }
 
-    /// Follows the session.
-    pub(crate) fn listen(&self) -> broadcast::Receiver<Bytes> {
-        self.notices.subscribe()
+    /// Follows the session: every notice behind the one of this number.
+    pub(crate) fn listen(&self) -> (broadcast::Receiver<Notice>, u64) {
+        (self.notices.subscribe(), self.told)
+    }
+
+    /// How things stand, for one that heard no notice behind `last`: how the turn does, how many messages there are, and what waits.
+    pub(crate) fn standing(&self, last: u64) -> Bytes {
+        let mut missed: Vec<&Notice> = self.newest.iter().flatten().filter(|notice| notice.number > last).collect();
+        missed.sort_unstable_by_key(|notice| notice.number);
+        let mut frames: Vec<u8> = missed.iter().flat_map(|notice| notice.frame.iter().copied()).collect();
+        frames.extend(self.required());
+        frames.into()
     }
 
     /// Every approval that waits, as the session's stream tells of it, oldest first.
@@ -156,4 +191,36 @@ fn with_count(notice: &Value, count: usize) -> Value {
     let mut notice = notice.clone();
     notice["pending_count"] = count.into();
     notice
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::id::Lsn;
+    use serde_json::json;
+    use tokio::sync::broadcast::error::TryRecvError;
+
+    use super::{Board, NOTICES};
+
+    fn names(frames: &[u8]) -> Vec<String> {
+        let text = String::from_utf8_lossy(frames);
+        text.lines().filter_map(|line| line.strip_prefix("event: ")).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn whoever_reads_slowly_misses_no_end_of_a_turn_and_is_told_none_twice() {
+        let mut board = Board::new(Lsn(0));
+        let (mut notices, last) = board.listen();
+        board.tell("turn_started", &json!({}));
+        board.tell("turn_completed", &json!({}));
+        board.tell("session-updated", &json!({ "message_count": 2 }));
+        for _ in 0..NOTICES {
+            board.tell("activity_summary", &json!({}));
+        }
+        assert!(matches!(notices.try_recv(), Err(TryRecvError::Lagged(3))));
+        assert_eq!(names(&board.standing(last)), ["turn_completed", "session-updated"]);
+        let (_, last) = board.listen();
+        assert_eq!(names(&board.standing(last)), Vec::<String>::new());
+        board.tell("turn_started", &json!({}));
+        assert_eq!(names(&board.standing(last)), ["turn_started"]);
+    }
 }

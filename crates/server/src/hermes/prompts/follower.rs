@@ -227,7 +227,7 @@ impl Follower {
     }
 
     fn tell(&self, session: &SessionId, event: &str, data: &Value) {
-        if let Some(board) = self.prompts.boards.lock().by_session.get(session) {
+        if let Some(board) = self.prompts.boards.lock().by_session.get_mut(session) {
             board.tell(event, data);
         }
     }

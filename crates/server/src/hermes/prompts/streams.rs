@@ -16,7 +16,9 @@ use tokio::sync::broadcast::{Receiver, Sender, error::RecvError};
 
 use super::{
     super::{journal, transcript},
-    Closed, Prompts, Seat, card,
+    Closed, Prompts, Seat,
+    board::Notice,
+    card,
     queue::Line,
 };
 use crate::web::{Caller, Problem, reply, sse};
@@ -66,8 +68,22 @@ fn initial(state: &Bytes) -> Bytes {
 /// What is followed of a session.
 struct Listening {
     first: Option<Bytes>,
-    notices: Receiver<Bytes>,
+    notices: Receiver<Notice>,
+    /// The number of the last notice that it was told, or that there was before it listened.
+    last: u64,
     seat: Seat,
+}
+
+impl Listening {
+    /// How things stand now, as far as it was not told. It listens from here on.
+    fn stands(&mut self) -> Bytes {
+        let boards = self.seat.prompts.boards.lock();
+        // There is one for as long as anybody listens.
+        let Some(board) = boards.by_session.get(&self.seat.session) else { return Bytes::new() };
+        let stands = board.standing(self.last);
+        (self.notices, self.last) = board.listen();
+        stands
+    }
 }
 
 /// The stream of a session: what waits in it, and what happens in it.
@@ -84,12 +100,14 @@ pub(super) async fn of_session(State(prompts): State<Arc<Prompts>>, uri: Uri) ->
         }
         loop {
             match listening.notices.recv().await {
-                Ok(notice) => return Some((notice, listening)),
+                Ok(notice) => {
+                    listening.last = notice.number;
+                    return Some((notice.frame, listening));
+                }
                 Err(RecvError::Closed) => return None,
                 // What is behind is told no more; how things stand now is.
                 Err(RecvError::Lagged(_)) => {
-                    listening.notices = listening.notices.resubscribe();
-                    let now = listening.seat.required();
+                    let now = listening.stands();
                     if !now.is_empty() {
                         return Some((now, listening));
                     }
@@ -103,7 +121,7 @@ pub(super) async fn of_session(State(prompts): State<Arc<Prompts>>, uri: Uri) ->
 /// Begins to follow a session: what it is told first is how things stand.
 async fn listen(prompts: &Arc<Prompts>, session: &SessionId, known: Option<usize>) -> Result<Listening, Closed> {
     // Before it is looked at, so that nothing falls in between.
-    let (notices, seat) = prompts.sit(session, super::Board::listen)?;
+    let ((notices, last), seat) = prompts.sit(session, super::Board::listen)?;
     prompts.refresh(&BTreeSet::from([session.clone()])).await?;
     let of = session.clone();
     let look = move |engine: &Engine| {
@@ -128,7 +146,7 @@ async fn listen(prompts: &Arc<Prompts>, session: &SessionId, known: Option<usize
         first.extend(sse::frame(None, "session-updated", &updated));
     }
     first.extend(seat.required());
-    Ok(Listening { first: Some(first.into()), notices, seat })
+    Ok(Listening { first: Some(first.into()), notices, last, seat })
 }
 
 impl Seat {
