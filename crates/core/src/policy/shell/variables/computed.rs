@@ -7,7 +7,8 @@ use crate::policy::{
     shell::word::{self, GLOB, Known, UNKNOWN},
 };
 
-/// The longest value that is computed with: each way to cut it is tried.
+/// The longest value that is computed with, and the longest that is put in: each way to cut it is tried, and all of its signs may be
+/// replaced.
 const LONGEST: usize = 256;
 
 /// The same where pieces of it are looked for by a pattern with wildcards: each piece is tried.
@@ -28,6 +29,9 @@ pub(super) fn computed(operator: &str, values: &[String]) -> Option<Vec<String>>
             let (wanted, instead) = halves(operator.trim_start_matches('/'));
             // Whatever it is in the place of, it may be all that is left.
             let instead = text(instead);
+            if instead.len() > LONGEST {
+                return None;
+            }
             let at = wanted.chars().next().filter(|sign| matches!(sign, '#' | '%'));
             let pattern = pattern(wanted.trim_start_matches(['#', '%']))?;
             let all = operator.starts_with("//");
@@ -175,5 +179,7 @@ mod tests {
             assert_eq!(computed(operator, &["/home/ana/w".to_owned()]), None, "{operator}");
         }
         assert_eq!(computed("#x", &["x".repeat(300)]), None);
+        let put_in = |length: usize| computed(&format!("//a/{}", "b".repeat(length)), &["a".repeat(200)]);
+        assert_eq!((put_in(257), put_in(256).unwrap()[0].len()), (None, 200 * 256));
     }
 }
