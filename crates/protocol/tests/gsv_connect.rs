@@ -37,7 +37,8 @@ fn each_mode_connects_with_what_it_needs() {
     }
     // Newer nodes say only what they can do.
     let runtime = json!({"hostCapabilities": ["shell.exec"], "toolCapabilities": {"Bash": ["shell.exec"]}});
-    let Peer::Node { tools, runtime: known, journal: None } = connect(&node(runtime.clone()), true).unwrap().peer else {
+    let Peer::Node { tools, runtime: known, journal: None } = connect(&node(runtime.clone()), true).unwrap().peer
+    else {
         panic!("not a node")
     };
     for (said, want) in [
@@ -45,7 +46,10 @@ fn each_mode_connects_with_what_it_needs() {
         (json!({"journal": true, "journalId": "00000000000000ff"}), Ok(Some(Journal::Of(255)))),
         (json!({"journalId": "00000000000000ff"}), Ok(None)),
         (json!({"journal": true, "journalId": "ff"}), Err("Invalid journalId: it has 16 hexadecimal digits")),
-        (json!({"journal": true, "journalId": "+0000000000000ff"}), Err("Invalid journalId: it has 16 hexadecimal digits")),
+        (
+            json!({"journal": true, "journalId": "+0000000000000ff"}),
+            Err("Invalid journalId: it has 16 hexadecimal digits"),
+        ),
         (json!({"journal": true, "journalId": 1}), Err("journalId must be a string")),
     ] {
         let mut params = node(runtime.clone());

@@ -372,7 +372,9 @@ fn failed(refused: Refused) -> ChatError {
         Refused::Refusal(Refusal::NoSession(_)) => ChatError::Unknown,
         Refused::Refusal(Refusal::Prompt(PromptRefusal::Busy(_)) | Refusal::Busy(_)) => ChatError::Busy,
         Refused::Refusal(Refusal::Prompt(PromptRefusal::NoModel(_))) => no_model(),
-        refused @ (Refused::Refusal(Refusal::TooLong { .. }) | Refused::TooLarge) => ChatError::Invalid(refused.to_string()),
+        refused @ (Refused::Refusal(Refusal::TooLong { .. }) | Refused::TooLarge) => {
+            ChatError::Invalid(refused.to_string())
+        }
         refused => ChatError::Failed(refused.to_string()),
     }
 }

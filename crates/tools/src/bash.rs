@@ -201,7 +201,8 @@ impl Tool for Bash {
             };
             let named = arguments.cwd.as_deref().map_or_else(|| at.clone(), |cwd| at.join(cwd));
             if !arguments.needs.is_empty() {
-                let (sandbox, environment, needs) = (self.sandbox.clone(), cx.environment.clone(), arguments.needs.clone());
+                let (sandbox, environment, needs) =
+                    (self.sandbox.clone(), cx.environment.clone(), arguments.needs.clone());
                 // A disk that hangs holds up nobody else.
                 let check = move || sandbox.check_written(&named, &environment, &needs);
                 let broke_off = |_| Failure::Invalid("the paths that it asks for could not be looked at".to_owned());

@@ -120,6 +120,25 @@ fn each_budget_that_is_used_up_ends_the_run() {
 }
 
 #[test]
+fn a_breach_is_told_to_the_prompt_whose_run_it_ends() {
+    let place = Place::new();
+    place.provider.script([Reply::new(vec![bash("a", "ls"), bash("b", "ls"), bash("c", "touch late")])]);
+    let mut host = start(&place, &[]);
+    // Each prompt takes one, also the one that comes while the other's run works.
+    negotiate(&mut host, &limited("max_tool_calls", 4));
+    let from = host.mark();
+    let prompt = |id: &str| json!({ "id": id, "type": "prompt", "message": "go" }).to_string() + "\n";
+    host.write(prompt("first") + &prompt("second"));
+    event(&host, from, "agent_end");
+    let told = |id: &str| {
+        let all = host.since(from).into_iter().filter(|frame| frame["type"] == "response" && frame["id"] == id);
+        all.map(|frame| frame["success"] == true || frame["error"]["code"] == "budget_exceeded").collect::<Vec<_>>()
+    };
+    assert_eq!((told("first"), told("second")), (vec![true, true], vec![false]), "{:?}", host.since(from));
+    host.close_cleanly();
+}
+
+#[test]
 fn more_of_a_budget_is_given_by_the_answer_to_a_gate() {
     for (decision, late) in [("approve", Some("")), ("decline", None)] {
         let place = Place::new();

@@ -77,9 +77,8 @@ fn an_answer_that_is_not_recorded_is_asked_for_again() {
     // It may be asked for more than once until the log takes it.
     let mut at = lost;
     loop {
-        let next = host.wait(at, "the dialog or the end", |frame| {
-            frame["method"] == "select" || frame["type"] == "agent_settled"
-        });
+        let next = host
+            .wait(at, "the dialog or the end", |frame| frame["method"] == "select" || frame["type"] == "agent_settled");
         if next["type"] == "agent_settled" {
             break;
         }

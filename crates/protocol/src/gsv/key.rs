@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use sha2::{Digest as _, Sha256};
+
 use super::channel::{Peer, PeerKind};
 
 /// What messages of one person go into which session.
@@ -58,6 +60,8 @@ impl Default for Keys {
 /// The channel of keys that name none.
 const NO_CHANNEL: &str = "unknown";
 const DEFAULT_ACCOUNT: &str = "default";
+/// How many digits tell ids apart of which a token keeps too little.
+const TOLD_APART: usize = 12;
 
 impl Keys {
     /// The main session of an agent.
@@ -70,7 +74,7 @@ impl Keys {
         match peer.kind {
             PeerKind::Dm => self.dm(agent, Some(channel), Some(account), &peer.id),
             PeerKind::Group | PeerKind::Channel | PeerKind::Thread => {
-                let (agent, channel, peer_id) = (agent_id(agent), token(channel), token(&peer.id));
+                let (agent, channel, peer_id) = (agent_id(agent), token(channel), name_of(&peer.id));
                 format!("agent:{agent}:{channel}:{}:{peer_id}", peer.kind.name())
             }
         }
@@ -88,7 +92,7 @@ impl Keys {
 
     fn dm(&self, agent: &str, channel: Option<&str>, account: Option<&str>, peer: &str) -> String {
         let identity = self.identity(channel, peer);
-        let peer = identity.map_or_else(|| token(peer), token);
+        let peer = name_of(identity.unwrap_or(peer));
         let channel = token(channel.unwrap_or(NO_CHANNEL));
         let account = account_id(account.unwrap_or(DEFAULT_ACCOUNT));
         match self.scope {
@@ -144,7 +148,7 @@ impl Keys {
         if !matches!(kind.as_str(), "group" | "channel" | "thread") || rest.len() < 3 {
             return None;
         }
-        let peer = token(&rest[2..].join(":"));
+        let peer = name_of(&rest[2..].join(":"));
         Some(format!("agent:{}:{}:{kind}:{peer}", agent_id(agent), token(rest[0])))
     }
 }
@@ -194,6 +198,20 @@ pub fn token(text: &str) -> String {
         if is_plain { c } else { '_' }
     };
     text.trim().chars().flat_map(char::to_lowercase).map(plain).collect()
+}
+
+/// A person or chat in a key. Of an id of which a [`token`] would keep too little, which letters of most alphabets are, and names
+/// with a case of their own, a digest stands behind it: no two of them share a conversation.
+fn name_of(id: &str) -> String {
+    let id = id.trim();
+    // As Matrix names people, rooms and their aliases: another case is another room.
+    let is_matrix = id.starts_with(['!', '@', '#']) && id.contains(':');
+    let has_case = is_matrix && id.contains(|c: char| c.is_ascii_uppercase());
+    if id.is_ascii() && !has_case {
+        return token(id);
+    }
+    let digest = hex::encode(Sha256::digest(id.as_bytes()));
+    format!("{}-{}", token(id), &digest[..TOLD_APART])
 }
 
 /// The phone number in an id of a network: digits, with `+` if it was there or if there are ten or more. An id without

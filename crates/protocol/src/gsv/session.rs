@@ -289,7 +289,10 @@ impl Patch {
             let model_named = settings.has("model");
             match settings.inner("model")? {
                 Some(mut model) => {
-                    patch.provider = some(model.text_within("provider", LONGEST_NAME)?, "settings.model.provider must not be empty")?;
+                    patch.provider = some(
+                        model.text_within("provider", LONGEST_NAME)?,
+                        "settings.model.provider must not be empty",
+                    )?;
                     patch.model = some(model.text_within("id", LONGEST_NAME)?, "settings.model.id must not be empty")?;
                 }
                 None => patch.unset_model = model_named,

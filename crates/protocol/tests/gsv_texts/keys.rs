@@ -75,6 +75,30 @@ fn chats_have_sessions_of_their_scope() {
 }
 
 #[test]
+fn chats_whose_ids_look_alike_in_a_key_share_no_session() {
+    let peer = |kind, id: &str| Peer { kind, id: text(id), name: None, handle: None };
+    let keys = Keys { scope: DmScope::PerPeer, ..Keys::default() };
+    for kind in [PeerKind::Group, PeerKind::Dm] {
+        let of = |id: &str| keys.of_chat("main", "wx", "x", &peer(kind, id));
+        let all = ["!AbC:srv", "!aBc:srv", "!abc:srv", "групп", "чатик", "_____", "Γ", "é", "e\u{301}"].map(of);
+        let different: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(different.len(), all.len(), "{all:?}");
+        for key in &all {
+            assert_eq!(&keys.canonical(key), key, "it is its own key");
+        }
+        // Others are called as they always were.
+        assert!(of("C024BE91L").ends_with(":c024be91l") && of("@a:b.org").ends_with(":@a_b.org"));
+    }
+    let linked = |name: &str| Keys {
+        scope: DmScope::PerPeer,
+        identities: BTreeMap::from([(text(name), vec![text("wx:1")])]),
+        ..Keys::default()
+    };
+    let of = |name: &str| linked(name).of_chat("main", "wx", "x", &peer(PeerKind::Dm, "1"));
+    assert_ne!(of("Аня"), of("Оля"));
+}
+
+#[test]
 fn phone_numbers_are_told_apart_from_other_ids() {
     for (id, want) in [
         ("491701234567@s.whatsapp.net", "+491701234567"),

@@ -8,7 +8,7 @@ mod carrying;
 mod preamble;
 pub(crate) mod terms;
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use countersign_core::{
     engine::{Command as EngineCommand, Recorded, Refusal, Reply},
@@ -48,8 +48,8 @@ pub(crate) struct Unattended {
     asked: Option<(Option<Id>, Accepted)>,
     /// The prompt whose run works.
     prompted: Option<Prompt>,
-    /// A prompt that was let through and has no response yet.
-    coming: Option<Prompt>,
+    /// The prompts that were let through and have no response yet.
+    coming: VecDeque<Prompt>,
     /// A prompt that was told that it failed before it was told that it was taken on.
     failed: Option<Prompt>,
     /// The breach about which a person is asked.
@@ -62,19 +62,17 @@ type Prompt = (Option<Id>, &'static str);
 impl Unattended {
     /// Whether a response goes out: a prompt that failed is not told that it was taken on.
     pub(crate) fn passes(&mut self, response: &Response) -> bool {
-        let answers = |prompt: &mut Prompt| response.success_of(prompt.0.as_ref(), prompt.1);
-        if self.failed.as_mut().and_then(answers) == Some(true) {
+        let answers = |prompt: &Prompt| response.success_of(prompt.0.as_ref(), prompt.1);
+        if self.failed.as_ref().and_then(answers) == Some(true) {
             self.failed = None;
             return false;
         }
-        match self.coming.as_mut().and_then(answers) {
+        if let Some((at, is_taken_on)) =
+            self.coming.iter().map(answers).enumerate().find_map(|(at, it)| Some((at, it?)))
+        {
+            let answered = self.coming.remove(at);
             // One that joins a run does not begin one.
-            Some(true) => {
-                let begun = self.coming.take();
-                self.prompted = self.prompted.take().or(begun);
-            }
-            Some(false) => self.coming = None,
-            None => {}
+            self.prompted = self.prompted.take().or_else(|| answered.filter(|_| is_taken_on));
         }
         true
     }
@@ -169,7 +167,7 @@ pub(super) async fn admit(door: &mut Door, id: Option<&Id>, command: &Command) -
         && is_prompt
         && let Some(unattended) = of(door)
     {
-        unattended.coming = Some((id.cloned(), name));
+        unattended.coming.push_back((id.cloned(), name));
     }
     is_admitted
 }
@@ -393,9 +391,9 @@ fn ended(door: &mut Door, (breach, place): (Breach, Place), session: Option<&Ses
         return;
     }
     let Some(unattended) = of(door) else { return };
-    let (begun, coming) = (unattended.prompted.take(), unattended.coming.take());
+    let begun = unattended.prompted.take();
     let is_early = begun.is_none();
-    let Some((id, command)) = begun.or(coming) else { return };
+    let Some((id, command)) = begun.or_else(|| unattended.coming.pop_front()) else { return };
     let run = match &unattended.audit {
         Some(Ok(audit)) => audit.run().to_owned(),
         Some(Err(_)) | None => String::new(),

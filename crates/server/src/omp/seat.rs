@@ -1,5 +1,7 @@
 //! A session that is open: its owner, its file, its tools.
 
+mod error;
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -7,16 +9,18 @@ use std::{
 
 use countersign_core::{
     digest::Digest,
-    engine::Command,
+    engine::{Command, Refusal},
     id::{EntryId, Lsn, SessionId},
     message::Message,
     session::{self, Entry, Imported, Kind, Said, Setting, Settings},
 };
 use countersign_protocol::omp::session_file::{Body, Entry as FileEntry, Form, Header};
 use countersign_runtime::{
-    Handle, Lane, OpenError as OwnerError, Source, Subscriber, store,
+    Handle, Lane, Refused, Source, Subscriber, store,
     tools::{Todos, todo},
 };
+
+pub(crate) use error::SeatError;
 
 use super::{
     adopting::adopt,
@@ -45,61 +49,6 @@ pub(crate) struct Beginning {
     pub(crate) settings: Settings,
     /// Entries that it begins with, in order.
     pub(crate) entries: Vec<Imported>,
-}
-
-/// Why a session was not opened. Nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SeatError {
-    #[error(transparent)]
-    File(#[from] session_file::OpenError),
-    #[error(transparent)]
-    Write(#[from] session_file::WriteError),
-    #[error("{}", with_causes(.0))]
-    Log(store::OpenError),
-    #[error(
-        "{}; the session file {} is whole: without the damaged file the session opens again, less what was decided in it",
-        with_causes(.error), .file.display()
-    )]
-    Damaged { error: store::OpenError, file: PathBuf },
-    #[error("{0}")]
-    Owner(String),
-    #[error(transparent)]
-    Refused(#[from] countersign_runtime::Refused),
-    #[error("the session's log is closed")]
-    Closed,
-    #[error(
-        "session {id} lives in the gateway with the data directory {gateway}, which has to run; --fork {id} takes its conversation along without what was decided there",
-        gateway = .gateway.display()
-    )]
-    Elsewhere { id: SessionId, gateway: PathBuf },
-    #[error("session {id} is open in another host, process {process}")]
-    Taken { id: SessionId, process: u32 },
-    #[error("session {0} has a log of its own")]
-    Own(SessionId),
-    #[error("session {0} waits for an answer in its own log and cannot move; open it without --attach")]
-    Works(SessionId),
-    #[error("{0:?} can be no session of a gateway")]
-    BadId(String),
-    #[error("where the session lives cannot be told: {0}")]
-    Home(std::io::Error),
-    #[error("{path} is a copy of another session file", path = .0.path.display())]
-    Copy(Arc<session_file::Opened>),
-}
-
-impl From<OwnerError> for SeatError {
-    fn from(error: OwnerError) -> Self {
-        Self::Owner(with_causes(&error))
-    }
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
 }
 
 /// A session that is open.
@@ -258,8 +207,12 @@ impl Seat {
         }
         // Rules and protected files were read for this folder; a session that was somewhere else comes here, unless it waits for somebody.
         let cwd = shelf.cwd.display().to_string();
-        if known.is_some() && cwd_of(&requests, &id).await.as_ref() != Some(&cwd) {
-            requests.ask(Command::Session(id.clone(), session::Command::Relocate { cwd })).await?;
+        if let Some(folder) = cwd_of(&requests, &id).await.filter(|at| known.is_some() && *at != cwd) {
+            let moved = requests.ask(Command::Session(id.clone(), session::Command::Relocate { cwd })).await;
+            moved.map_err(|refused| match refused {
+                Refused::Refusal(Refusal::Busy(id)) => SeatError::Stays { id, folder },
+                refused => refused.into(),
+            })?;
         }
         let blobs = shelf.blobs();
         let Tree { entries: missing, head } = match (&file, known) {

@@ -23,7 +23,7 @@ use crate::{
 
 /// How long a form may take to come.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long it takes until somebody who only reads is looked at once more.
+/// How long it takes until somebody who may be an agent's command is looked at once more.
 const SECOND_LOOK: Duration = Duration::from_millis(300);
 /// How long a form may be, in bytes.
 const LARGEST_FORM: usize = 1 << 20;
@@ -44,6 +44,7 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
     if guard.effect == Effect::Acts || parts.headers.contains_key(header::AUTHORIZATION) {
         let guest = parts.extensions.get::<Guest>();
         let is_agents = match guest {
+            Some(_) if guard.effect == Effect::Acts => is_an_agents(&parts).await,
             Some(guest) => !guest.peer.may_decide().await,
             None => false,
         };
@@ -145,7 +146,7 @@ async fn is_an_agents(parts: &Parts) -> bool {
     if guest.peer.may_decide().await {
         return false;
     }
-    // A page that follows something does not ask again, and a refusal may come of what is over soon.
+    // Processes that come and go may have been too many to look at, and a page that follows something does not ask again.
     tokio::time::sleep(SECOND_LOOK).await;
     !guest.peer.may_decide().await
 }

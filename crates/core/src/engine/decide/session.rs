@@ -9,8 +9,8 @@ use crate::{
     message::StopReason,
     run::{self, Abort, End, Marks, Phase, Run, Trigger},
     session::{
-        self, Entry, Event as Happened, Gathered, Imported, Kind, Part, PromptRefusal, Queue, Said, Session,
-        Setting, Settings, WhenBusy,
+        self, Entry, Event as Happened, Gathered, Imported, Kind, Part, PromptRefusal, Queue, Said, Session, Setting,
+        Settings, WhenBusy,
     },
     settle,
     unattended::{self, Unattended},

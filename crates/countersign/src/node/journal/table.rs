@@ -223,7 +223,8 @@ impl Noting<'_> {
         self.0.execute("DELETE FROM calls WHERE ended_at < ?1 AND received = 1", [now() - KEPT])?;
         // Of what the gateway has not taken it will ask, however long it was away. That it began must not be forgotten then.
         let why = "Its result was not taken for months and is not kept any more";
-        let sql = "UPDATE calls SET state = 'unknown', result = NULL, error = ?2 WHERE ended_at < ?1 AND state = 'done'";
+        let sql =
+            "UPDATE calls SET state = 'unknown', result = NULL, error = ?2 WHERE ended_at < ?1 AND state = 'done'";
         self.0.execute(sql, params![now() - LONGEST_KEPT, why])?;
         let why = "Its result was taken long ago and is not kept any more";
         self.0.execute(

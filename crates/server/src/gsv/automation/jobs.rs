@@ -1,6 +1,10 @@
 //! The methods about jobs.
 
-use std::{cmp::Reverse, collections::{BTreeMap, HashSet}, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use countersign_core::{
     engine::{Command, Event, Refusal, Reply},
