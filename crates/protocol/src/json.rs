@@ -2,6 +2,7 @@
 //!
 //! It must not know any door: only what JSON itself says.
 
+mod checked;
 mod surrogates;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
+pub(crate) use checked::Checked;
 pub(crate) use surrogates::mend;
 
 /// A value of one of our wires. Implementing it promises that encoding cannot fail: every key is a string, and no

@@ -478,6 +478,36 @@ fn what_stands_among_facts_has_a_length() {
 }
 
 #[test]
+fn a_result_is_passed_on_as_it_was_written_and_read_like_everything() {
+    let read = |params: &str| Request::read(Method::ToolResult, Some(&Json::parse(params.to_owned()).unwrap()));
+    let result = |params: &str| match read(params) {
+        Ok(Request::ToolResult(outcome)) => Ok(outcome.result.map(|result| result.text().to_owned())),
+        Ok(other) => panic!("{other:?}"),
+        Err(fault) => Err(fault.message),
+    };
+    for (params, want) in [
+        (r#"{"callId":"c","result":{"b":1.50, "a":null}}"#, Some(r#"{"b":1.50, "a":null}"#)),
+        (r#"{"result":1,"callId":"c","result":"2"}"#, Some(r#""2""#)),
+        (r#"{"callId":"c","result":null}"#, Some("null")),
+        (r#"{"callId":"c"}"#, None),
+    ] {
+        assert_eq!(result(params), Ok(want.map(str::to_owned)), "{params}");
+    }
+    let deep = format!(r#"{{"callId":"c","result":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+    for (params, why) in [
+        (deep.as_str(), "params cannot be read: recursion limit exceeded"),
+        (r#"{"callId":"c","result":"\ud800"}"#, "params cannot be read: "),
+        (r#"{"callId":"c","result":[1e999]}"#, "params cannot be read: number out of range"),
+        (r#"{"result":[1]}"#, "callId required"),
+        ("[1]", "params must be an object"),
+        ("null", "callId required"),
+    ] {
+        let told = result(params).unwrap_err();
+        assert!(told.starts_with(why), "{params}: {told}");
+    }
+}
+
+#[test]
 fn an_attachment_may_have_25_mb() {
     let inbound = |bytes: usize| {
         let data = "A".repeat(bytes / 3 * 4 + 4);

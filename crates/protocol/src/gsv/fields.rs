@@ -2,12 +2,36 @@
 //!
 //! Null counts as absent, and members that we do not know are ignored.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
-use serde_json::{Map, Value};
+use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde_json::{Map, Value, value::RawValue};
 
 use super::Fault;
-use crate::json::Json;
+use crate::json::{Checked, Json};
+
+/// The members of an object, and that of this name apart.
+struct Apart<'n>(&'n str);
+
+impl<'de> Visitor<'de> for Apart<'_> {
+    type Value = (Map<String, Value>, Option<Box<RawValue>>);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+        let (mut members, mut apart) = (Map::new(), None);
+        while let Some(name) = all.next_key::<String>()? {
+            if name == self.0 {
+                apart = Some(all.next_value()?);
+            } else {
+                members.insert(name, all.next_value()?);
+            }
+        }
+        Ok((members, apart))
+    }
+}
 
 /// The parameters of one request, or the members of one of them.
 pub(super) struct Fields {
@@ -25,6 +49,25 @@ impl Fields {
             // Such as a nesting that nobody needs.
             Some(Err(error)) => Err(Fault::invalid(format!("params cannot be read: {error}"))),
         }
+    }
+
+    /// No parameters.
+    pub(super) fn none() -> Self {
+        Self::from(Map::new())
+    }
+
+    /// The same as [`Fields::of`] with one member apart, as it was written. It is read for its errors and not kept otherwise.
+    pub(super) fn with_one_apart(params: Option<&Json>, apart: &str) -> Result<(Self, Option<Json>), Fault> {
+        let Some(text) = params.map(Json::text).filter(|text| text.starts_with('{')) else {
+            return Ok((Self::of(params)?, None));
+        };
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let read = reader.deserialize_map(Apart(apart)).and_then(|(members, raw)| {
+            reader.end()?;
+            raw.as_ref().map(|raw| serde_json::from_str::<Checked>(raw.get())).transpose()?;
+            Ok((Self::from(members), raw.map(Json::from)))
+        });
+        read.map_err(|error| Fault::invalid(format!("params cannot be read: {error}")))
     }
 
     fn wrong(&self, name: &str, expected: &str) -> Fault {

@@ -61,7 +61,8 @@ impl Request {
     /// # Errors
     /// What is missing or wrong, in the words that clients know; for a second `connect` that it is one.
     pub fn read(method: Method, params: Option<&Json>) -> Result<Self, Fault> {
-        let mut fields = Fields::of(params)?;
+        // A result may be very large, and is passed on as it was written.
+        let mut fields = if method == Method::ToolResult { Fields::none() } else { Fields::of(params)? };
         Ok(match method {
             Method::Connect => return Err(Fault::invalid("Already connected")),
             Method::ChatSend => Self::ChatSend(chat::Send::read(fields)?),
@@ -69,7 +70,7 @@ impl Request {
             Method::ConfigSet => Self::ConfigSet(settings::Set::read(fields)?),
             Method::ToolsList => Self::ToolsList,
             Method::ToolInvoke => Self::ToolInvoke(tool::Invoke::read(fields)?),
-            Method::ToolResult => Self::ToolResult(tool::Outcome::read(fields)?),
+            Method::ToolResult => Self::ToolResult(tool::Outcome::read(params)?),
             Method::ToolRequest => Self::ToolRequest(tool::Ask::read(fields)?),
             Method::NodeProbeResult => Self::NodeProbeResult(node::Probed::read(fields)?),
             Method::NodeExecEvent => Self::NodeExecEvent(node::ExecEvent::read(fields)?),

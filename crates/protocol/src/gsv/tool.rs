@@ -247,12 +247,13 @@ pub struct Outcome {
 impl Wire for Outcome {}
 
 impl Outcome {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+    pub(super) fn read(params: Option<&Json>) -> Result<Self, Fault> {
+        let (mut fields, result) = Fields::with_one_apart(params, "result")?;
         let call_id = fields.required("callId", "callId required")?;
         let error = fields.text("error")?.filter(|error| !error.is_empty());
         let fates = [("not_begun", Fate::NotBegun), ("unknown", Fate::Unknown)];
         let fate = fields.word("fate", &fates)?;
-        Ok(Self { call_id, result: fields.any("result").map(Json::from), error, fate })
+        Ok(Self { call_id, result, error, fate })
     }
 
     /// What the model reads: text as it is, anything else as JSON, an error with a word in front.

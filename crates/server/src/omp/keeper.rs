@@ -25,7 +25,7 @@ pub(crate) struct Keeper {
     /// Ends it before the log does; so does whoever drops it.
     ends: DropGuard,
     notices: UnboundedReceiver<String>,
-    written: watch::Receiver<u64>,
+    names: watch::Receiver<u64>,
 }
 
 struct Work {
@@ -40,7 +40,7 @@ struct Work {
     is_dirty: bool,
     marked: Option<Mark>,
     notices: UnboundedSender<String>,
-    written: watch::Sender<u64>,
+    names: watch::Sender<u64>,
     /// Whether it was told that the file cannot be written.
     is_stuck: bool,
     /// Whether the file is somebody else's now.
@@ -59,7 +59,7 @@ impl Keeper {
     ) -> Self {
         let path = writer.path().to_owned();
         let (sender, notices) = mpsc::unbounded_channel();
-        let (up_to, written) = watch::channel(0);
+        let (up_to, names) = watch::channel(0);
         let ends = CancellationToken::new();
         let work = Work {
             ends: ends.clone(),
@@ -72,11 +72,11 @@ impl Keeper {
             is_dirty: true,
             marked: None,
             notices: sender,
-            written: up_to,
+            names: up_to,
             is_stuck: false,
             is_lost: false,
         };
-        Self { path, task: tokio::spawn(work.follow()), ends: ends.drop_guard(), notices, written }
+        Self { path, task: tokio::spawn(work.follow()), ends: ends.drop_guard(), notices, names }
     }
 
     /// Where the file is, whether or not it is there yet.
@@ -84,9 +84,9 @@ impl Keeper {
         &self.path
     }
 
-    /// Before which frame everything is in the file, as far as it can be written.
-    pub(crate) fn written(&self) -> watch::Receiver<u64> {
-        self.written.clone()
+    /// Before which frame every name that the session was given is in the file, as far as it can be written.
+    pub(crate) fn names(&self) -> watch::Receiver<u64> {
+        self.names.clone()
     }
 
     /// What people should know of the file, as it comes.
@@ -125,10 +125,12 @@ impl Work {
         loop {
             if let Some(released) = self.subscriber.try_next() {
                 self.take(&released).await;
+                // Something may come without end, and whoever waits for a name must not.
+                self.names.send_replace(self.subscriber.position());
                 continue;
             }
             self.write().await;
-            self.written.send_replace(self.subscriber.position());
+            self.names.send_replace(self.subscriber.position());
             let next = tokio::select! {
                 biased;
                 () = self.ends.cancelled() => None,

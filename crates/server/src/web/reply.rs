@@ -134,16 +134,21 @@ async fn in_its_words(mut response: Response, path: &str) -> Response {
     let is_bare = axum::body::HttpBody::size_hint(response.body()).exact() == Some(0);
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let status = response.status();
-    let told = match status {
-        // Nobody is behind that path, or nobody with that method.
-        StatusCode::NOT_FOUND if is_bare => format!("there is nothing at {path}"),
-        StatusCode::METHOD_NOT_ALLOWED if is_bare => format!("{path} does not take this method"),
-        _ if !is_bare && kind.starts_with("text/plain") => {
-            let body = to_bytes(std::mem::take(response.body_mut()), LONGEST_REFUSAL).await.unwrap_or_default();
-            String::from_utf8_lossy(&body).trim().to_owned()
-        }
-        _ => return response,
+    // Nobody is behind that path, or nobody with that method.
+    let of_status = match status {
+        StatusCode::NOT_FOUND => Some(format!("there is nothing at {path}")),
+        StatusCode::METHOD_NOT_ALLOWED => Some(format!("{path} does not take this method")),
+        _ => None,
     };
+    let told = if is_bare {
+        of_status
+    } else if kind.starts_with("text/plain") {
+        let body = to_bytes(std::mem::take(response.body_mut()), LONGEST_REFUSAL).await.unwrap_or_default();
+        Some(String::from_utf8_lossy(&body).trim().to_owned())
+    } else {
+        None
+    };
+    let Some(told) = told else { return response };
     let allow = response.headers_mut().remove(header::ALLOW);
     let mut response = Problem::new(status, told).reply(path);
     response.headers_mut().extend(allow.map(|allow| (header::ALLOW, allow)));

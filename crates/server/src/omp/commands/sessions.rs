@@ -311,18 +311,18 @@ pub(super) async fn set_name(door: &mut Door, id: Option<Id>, name: String) {
     let Some(seat) = door.seat() else { return };
     // A name is one line, and shown in terminals.
     let name = escape(name.trim(), Lines::One).into_owned();
-    let written = seat.keeper.as_ref().map(Keeper::written);
+    let names = seat.keeper.as_ref().map(Keeper::names);
     let requests = seat.requests.clone();
     let replied = requests.send(EngineCommand::Session(seat.id.clone(), Command::Name { name })).await;
     door.later(async move {
         let replied = replied.await.unwrap_or(Err(Refused::Closed));
         let position = replied.as_ref().map_or(0, |reply| reply.position);
         // Whoever opens the file next takes the name that stands in it for the newest.
-        if let Some(mut written) = written.filter(|_| replied.is_ok())
+        if let Some(mut names) = names.filter(|_| replied.is_ok())
             && let Some(((), behind)) = requests.read(|_| ()).await
         {
             // A keeper that has ended writes nothing any more.
-            let _ = written.wait_for(|before| *before >= behind).await;
+            let _ = names.wait_for(|before| *before >= behind).await;
         }
         let then: Then = Box::new(move |door| {
             acknowledge(door, id, "set_session_name", replied.map(|reply| reply.outcome));
