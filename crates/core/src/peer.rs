@@ -35,6 +35,16 @@ impl Memory {
         matches!(self, Self::Forgets)
     }
 
+    /// Whether whoever notes so can say what became of a call that was noted as `noted`. Where it was not said in which journal, the
+    /// name of the peer has to do.
+    pub(crate) fn knows_of(self, noted: Self) -> bool {
+        match noted {
+            Self::Forgets => false,
+            Self::Keeps => self.keeps(),
+            Self::Journal(_) => self == noted,
+        }
+    }
+
     /// Whether somebody notes what becomes of calls.
     pub(crate) const fn keeps(self) -> bool {
         !matches!(self, Self::Forgets)

@@ -18,12 +18,18 @@ use futures_util::{Stream, StreamExt, stream};
 use sse_stream::SseByteStream;
 
 use crate::{
-    Event, Failure, FailureKind,
+    Event, Failure, FailureKind, Part, PartKind,
     wire::{Decode, Progress},
 };
 
 /// The most that one server-sent event may hold, comments between events included.
 pub(crate) const EVENT_LIMIT: usize = 16 << 20;
+
+/// The most that the parts of one answer may have together, in bytes: no model writes as much, and whoever asks keeps all of it.
+const ANSWER_LIMIT: usize = 16 << 20;
+
+/// What a part counts for beside its text.
+const PART: usize = 256;
 
 /// How long to wait for what may follow a whole answer.
 pub(crate) const TRAIL: Duration = Duration::from_secs(2);
@@ -41,7 +47,7 @@ where
 {
     let meter = Arc::new(Meter::default());
     let frames = SseByteStream::new(Box::pin(watched(bytes, Arc::clone(&meter), silence)));
-    let reading = Reading { frames: Box::pin(frames), decoder, meter, ready: VecDeque::new(), over: false };
+    let reading = Reading { frames: Box::pin(frames), decoder, meter, ready: VecDeque::new(), weight: 0, over: false };
     stream::unfold(reading, |mut reading| async { reading.next().await.map(|item| (item, reading)) })
 }
 
@@ -52,6 +58,8 @@ struct Reading {
     decoder: Box<dyn Decode>,
     meter: Arc<Meter>,
     ready: VecDeque<Result<Event, Failure>>,
+    /// What came so far.
+    weight: usize,
     over: bool,
 }
 
@@ -65,7 +73,14 @@ impl Reading {
                 return None;
             }
             let outcome = self.step().await;
-            self.ready.extend(self.decoder.take().into_iter().map(Ok));
+            let events = self.decoder.take();
+            self.weight += events.iter().map(weight).sum::<usize>();
+            if self.weight > ANSWER_LIMIT {
+                self.over = true;
+                let message = format!("the answer is longer than {ANSWER_LIMIT} bytes (terminated)");
+                return Some(Err(Failure::new(FailureKind::Refused, message)));
+            }
+            self.ready.extend(events.into_iter().map(Ok));
             match outcome {
                 Ok(Progress::Open) => {}
                 Ok(Progress::Whole) => self.meter.whole.store(true, Ordering::Relaxed),
@@ -92,6 +107,19 @@ impl Reading {
             Some(Err(error)) if !whole => Err(failure(error)),
             Some(Err(_)) | None => self.decoder.end().map(|()| Progress::Ended),
         }
+    }
+}
+
+fn weight(event: &Event) -> usize {
+    match event {
+        Event::PartStart { kind: PartKind::ToolCall { id, name }, .. } => PART + id.len() + name.len(),
+        Event::PartStart { .. } => PART,
+        Event::Delta { text, .. } => text.len(),
+        Event::PartEnd { part: Part::Redacted { data } | Part::Image { data, .. }, .. } => data.len(),
+        Event::PartEnd { part: Part::Text { signature, .. } | Part::Thinking { signature, .. }, .. } => {
+            signature.as_ref().map_or(0, String::len)
+        }
+        Event::Start { .. } | Event::PartEnd { .. } | Event::Usage(_) | Event::Stop(_) => 0,
     }
 }
 

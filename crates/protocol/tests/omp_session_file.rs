@@ -93,10 +93,11 @@ fn a_file_without_the_header_of_a_session_is_no_session() {
 #[test]
 fn lines_that_cannot_be_read_are_counted_and_left_out() {
     let text = "\n{\"type\":\"session\",\"version\":3,\"id\":\"s\"}\r\nbroken\n{\"type\":\"label\"}\n\
-                [\"label\",\"a\"]\n{\"type\":\"session_info\",\"id\":\"a\",\"name\":\"cut \\ud83d\"}\n{\"type\":\"message\",\"id\":\"b\",\"mess";
+                [\"label\",\"a\"]\n{\"type\":\"session_info\",\"id\":\"a\",\"name\":\"cut \\ud83d\"}\n{\"type\":\"session\",\"version\":3,\"id\":\"t\"}\n\
+                {\"type\":\"message\",\"id\":\"b\",\"mess";
     let file = read(text, no_ids).unwrap();
     // A list is no entry, although its members stand where those of one would.
-    assert_eq!(file.unreadable, 4);
+    assert_eq!((file.unreadable, file.entries.len()), (5, 1));
     assert_eq!(
         written(&file)[1],
         "{\"type\":\"session_info\",\"id\":\"a\",\"parentId\":null,\"timestamp\":\"\",\"name\":\"cut \u{fffd}\"}\n"

@@ -19,7 +19,7 @@ pub(super) fn of_acts(docket: Docket<'_>) -> Option<Vec<Fact>> {
 fn asked(docket: Docket<'_>, call: &Call) -> Option<Vec<Fact>> {
     let peer = call.peer().filter(|_| call.may_be_asked() && !docket.view.closing)?;
     let state = docket.view.state;
-    let line = state.line_of(peer).filter(|_| call.memory.keeps() && state.memory_of(peer) == call.memory)?;
+    let line = state.line_of(peer).filter(|_| state.memory_of(peer).knows_of(call.memory))?;
     let asked = call::Event::AskedAgain { call: call.id(), boot: state.boot(), line };
     Some(vec![docket.fact(Event::Call(asked))])
 }

@@ -178,6 +178,8 @@ fn only_the_journal_in_which_a_call_is_noted_is_asked_about_it() {
         assert_eq!(came_with(&mut stage, line, other), "Done: peer came", "{other:?}");
     }
     assert_eq!(came_with(&mut stage, 4, Memory::Journal(7)), "Done: peer came, call asked_again");
+    // One that did not say which journal it keeps may say so now: it was brought up to date meanwhile.
+    assert_eq!(came_with(&mut in_doubt(), 2, Memory::Journal(7)), "Done: peer came, call asked_again");
 }
 
 #[test]

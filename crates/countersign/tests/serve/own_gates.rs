@@ -168,13 +168,14 @@ fn a_persons_login_opens_nothing_for_a_command() {
             "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET {path} HTTP/1.1\\r\\nhost: 127.0.0.1\\r\\ncookie: {cookie}\\r\\nconnection: close\\r\\n\\r\\n' >&3; cat <&3 >{file}"
         )
     };
-    let paths = ["/api/sessions", "/api/v1/gates", "/console/policy", "/api/sessions/events", "/health"];
+    let paths = ["/api/sessions", "/api/v1/gates", "/console/policy", "/api/sessions/events", "/api/auth/status"];
     let told = |index: usize| fs::read_to_string(place.folder.join(format!("rooms/main/{index}.txt"))).unwrap();
     for (index, path) in paths.iter().enumerate() {
         run_of(&place, &gateway, &get(path, &format!("{index}.txt")), &[("cookie", &cookie)]);
-        let (told, is_for_all) = (told(index), *path == "/health");
+        let (told, is_for_all) = (told(index), *path == "/api/auth/status");
         assert_eq!(told.starts_with("HTTP/1.1 403 "), !is_for_all, "{path}: {told}");
-        assert!(is_for_all || told.contains("for which nobody's login opens anything"), "{path}: {told}");
+        let says = if is_for_all { "\"logged_in\":false" } else { "for which nobody's login opens anything" };
+        assert!(told.contains(says), "{path}: {told}");
     }
     let known = http.with("cookie", &cookie);
     for path in ["/api/sessions", "/api/v1/gates", "/console/policy"] {

@@ -119,6 +119,21 @@ fn an_endless_event_is_cut_off() {
     assert_eq!(describe(&items), "failure Broken: an event in the stream is longer than 16777216 bytes (terminated)\n");
 }
 
+#[test]
+fn an_endless_answer_is_cut_off_and_not_asked_for_again() {
+    let told = "failure Refused: the answer is longer than 16777216 bytes (terminated)\n";
+    let text = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n", "y".repeat(1 << 20));
+    let items = decode(Api::OpenaiCompletions, std::iter::repeat_n(Bytes::from(text), 20));
+    assert!(describe(&items).ends_with(told));
+    let call = |index: usize| {
+        let function = format!(r#"{{"name":"{}","arguments":"{{}}"}}"#, "n".repeat(1 << 16));
+        let call = format!(r#"{{"index":{index},"id":"c{index}","type":"function","function":{function}}}"#);
+        Bytes::from(format!("data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{call}]}}}}]}}\n\n"))
+    };
+    let items = decode(Api::OpenaiCompletions, (0..300).map(call));
+    assert!(describe(&items).ends_with(told));
+}
+
 proptest! {
     #[test]
     fn the_same_bytes_mean_the_same_however_they_are_cut(cuts in prop::collection::vec(1_usize..40, 1..60)) {

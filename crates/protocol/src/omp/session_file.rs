@@ -127,6 +127,10 @@ fn header(line: &str) -> Option<Header> {
     serde_json::from_str(line).ok().filter(|_| is_session)
 }
 
+fn is_header(entry: &Entry) -> bool {
+    matches!(&entry.body, Body::Unknown(line) if header(line.text()).is_some())
+}
+
 fn members(line: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(line).ok()
 }
@@ -140,8 +144,9 @@ fn collect(
     let mut file = SessionFile { header, entries: Vec::new(), unreadable: 0, form };
     for line in lines {
         match line {
-            Ok(entry) => file.entries.push(entry),
-            Err(_) => file.unreadable += 1,
+            // A second header is no entry, whatever its id: what follows would go on from it.
+            Ok(entry) if !is_header(&entry) => file.entries.push(entry),
+            Ok(_) | Err(_) => file.unreadable += 1,
         }
     }
     if separate(&mut file.entries, fresh) == Ids::Separated {

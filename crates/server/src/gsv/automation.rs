@@ -30,14 +30,14 @@ pub(crate) use history::History;
 pub(super) use spoken::in_wire_form;
 
 /// Answers a request of this group.
-pub(super) async fn answer(door: &Arc<Door>, _: &Arc<Peer>, method: Method, request: Request) -> Answer {
+pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: Request) -> Answer {
     match request {
         Request::CronStatus => jobs::status(door).await,
         Request::CronList(list) => jobs::list(door, list).await,
         Request::CronAdd(create) => jobs::add(door, *create).await,
         Request::CronUpdate(update) => jobs::update(door, *update).await,
         Request::CronRemove(remove) => jobs::remove(door, remove).await,
-        Request::CronRun(run) => jobs::run(door, run).await,
+        Request::CronRun(run) => jobs::run(door, peer, run).await,
         Request::CronRuns(runs) => jobs::runs(door, runs).await,
         Request::HeartbeatStatus => heartbeats::status(door).await,
         Request::HeartbeatStart => heartbeats::start(door).await,

@@ -12,7 +12,8 @@ use countersign_protocol::{
     gsv::{
         self as wire, Fault, Id, Incoming, LARGEST_FRAME, Method, NODE_PAUSE_MS, Request, close, code,
         connect::{Connect, HelloOk, Mode},
-        frame, method,
+        frame,
+        method::{self, Deadline},
     },
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -393,9 +394,16 @@ impl<'a> Connection<'a> {
             }
         };
         if method.row().deadline.is_deferred() {
-            // It waits for somebody else and holds up nothing, and it is done whether or not the peer stays.
+            // It waits for somebody else and holds up nothing. What has an effect has it whether or not the peer stays.
             let outbox = self.outbox.clone();
-            tokio::spawn(async move { outbox.send(work.await) });
+            let only_tells = matches!(method.row().deadline, Deadline::Milliseconds(_));
+            tokio::spawn(async move {
+                let answer = tokio::select! {
+                    answer = work => answer,
+                    () = outbox.gone(), if only_tells => return,
+                };
+                outbox.send_in_turn(answer).await;
+            });
         } else {
             let lane = self.lane.get_or_insert_with(|| lane(self.outbox.clone()));
             // It ends only by a fault of ours; then no request would ever be answered.

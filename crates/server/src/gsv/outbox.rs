@@ -28,6 +28,10 @@ pub(super) enum Post {
 struct Shared {
     line: Mutex<Line>,
     arrived: Notify,
+    /// Told when something was taken.
+    room: Notify,
+    /// Told when nobody takes any more.
+    over: Notify,
 }
 
 #[derive(Default)]
@@ -68,6 +72,33 @@ impl Outbox {
         })
     }
 
+    /// The same, and waits until there is room for it: whoever asked for much reads one answer after the other. False if the
+    /// connection goes first.
+    pub(super) async fn send_in_turn(&self, frame: Utf8Bytes) -> bool {
+        loop {
+            let mut room = std::pin::pin!(self.0.room.notified());
+            // What is taken from here on is heard of.
+            room.as_mut().enable();
+            let has_room = {
+                let line = self.0.line.lock();
+                line.is_over || line.bytes == 0 || line.bytes + frame.as_str().len() <= MOST / 2
+            };
+            if has_room {
+                return self.send(frame);
+            }
+            room.await;
+        }
+    }
+
+    /// Waits until nobody takes what is put here.
+    pub(super) async fn gone(&self) {
+        let mut over = std::pin::pin!(self.0.over.notified());
+        over.as_mut().enable();
+        if self.is_read() {
+            over.await;
+        }
+    }
+
     /// Waits until the other end has everything that was put here before. False if the connection goes first.
     pub(super) async fn proof(&self) -> bool {
         let (proof, proved) = oneshot::channel();
@@ -88,10 +119,14 @@ impl Outbox {
 
     /// Nobody takes any more of what is put here.
     pub(super) fn over(&self) {
-        let mut line = self.0.line.lock();
-        line.is_over = true;
-        // Whoever waits for a proof is told so.
-        line.posts.clear();
+        {
+            let mut line = self.0.line.lock();
+            line.is_over = true;
+            // Whoever waits for a proof is told so.
+            line.posts.clear();
+        }
+        self.0.over.notify_waiters();
+        self.0.room.notify_waiters();
     }
 
     /// Whether somebody takes what is put here.
@@ -114,7 +149,9 @@ impl Posts {
     /// The next of them. Nothing is lost if this is given up.
     pub(super) async fn next(&mut self) -> Post {
         loop {
-            if let Some(post) = self.0.line.lock().take() {
+            let taken = self.0.line.lock().take();
+            if let Some(post) = taken {
+                self.0.room.notify_waiters();
                 return post;
             }
             self.0.arrived.notified().await;
@@ -183,5 +220,22 @@ mod tests {
         drop(posts);
         assert!(!proof.await, "whoever waits hears that the connection is gone");
         assert!(!outbox.send("late".into()) && !outbox.proof().await);
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_its_turn_has_it_when_there_is_room_or_nobody_reads() {
+        let (outbox, mut posts) = outbox();
+        let large = "x".repeat(MOST / 2 + 1);
+        assert!(outbox.send_in_turn(large.as_str().into()).await, "one may be as large as it is");
+        let mut next = Box::pin(outbox.send_in_turn(large.as_str().into()));
+        let mut last = Box::pin(outbox.send_in_turn("last".into()));
+        assert!(futures_util::poll!(&mut next).is_pending() && futures_util::poll!(&mut last).is_pending());
+        assert!(matches!(posts.next().await, Post::Frame(_)));
+        assert!(next.await);
+        let mut gone = std::pin::pin!(outbox.gone());
+        assert!(futures_util::poll!(&mut last).is_pending() && futures_util::poll!(&mut gone).is_pending());
+        drop(posts);
+        assert!(!last.await);
+        gone.await;
     }
 }

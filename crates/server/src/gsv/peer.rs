@@ -95,6 +95,11 @@ impl Peer {
         self.outbox.is_read()
     }
 
+    /// Waits until it is gone.
+    pub(super) async fn gone(&self) {
+        self.outbox.gone().await;
+    }
+
     /// Closes it.
     pub(super) fn close(&self, code: u16, reason: &str) {
         self.outbox.close(code, reason);

@@ -72,13 +72,16 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
     {
         return refused;
     }
-    if guard.effect == Effect::Tells
-        && guard.who != Who::Anybody
-        && matches!(&caller, Some(Caller { via: Via::Cookie { .. }, .. }))
-        && is_an_agents(&parts).await
-    {
-        return refused(&parts, StatusCode::FORBIDDEN, NOT_ITS_LOGIN);
-    }
+    let caller = match caller {
+        Some(Caller { via: Via::Cookie { .. }, .. }) if guard.effect == Effect::Tells && is_an_agents(&parts).await => {
+            if guard.who != Who::Anybody {
+                return refused(&parts, StatusCode::FORBIDDEN, NOT_ITS_LOGIN);
+            }
+            // Nor is it told whether the login is a good one.
+            None
+        }
+        caller => caller,
+    };
     match (&caller, guard.who) {
         (_, Who::Anybody) => {}
         (None, _) => return unknown(&parts),

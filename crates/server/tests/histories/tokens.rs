@@ -40,6 +40,18 @@ async fn client(at: std::net::SocketAddr, id: &str, token: &str) -> (Line, Arc<M
     (line, answers)
 }
 
+/// Waits until the heartbeat of the only agent is planned.
+async fn is_planned(line: &Line, told: &Mutex<Vec<Value>>) {
+    let last = || told.lock().unwrap().last().cloned().unwrap();
+    while !last()["payload"]["agents"]["main"]["nextHeartbeatAt"].is_u64() {
+        let before = told.lock().unwrap().len();
+        line.send(json!({ "type": "req", "id": "status", "method": "heartbeat.status" }));
+        while told.lock().unwrap().len() == before {
+            settle().await;
+        }
+    }
+}
+
 #[test]
 fn who_showed_the_token_before_is_cut_off_also_where_it_is_not_known_whether_the_next_one_was_recorded() {
     for became in [Outcome::Written, Outcome::Lost] {
@@ -52,6 +64,8 @@ fn who_showed_the_token_before_is_cut_off_also_where_it_is_not_known_whether_the
             let (bystander, told) = client(address, "bystander", TOKEN).await;
             assert_eq!(told.lock().unwrap()[0]["ok"], true);
             let (setter, heard) = client(address, "setter", TOKEN).await;
+            // What the first of them had planned is recorded: the disk breaks for what comes now.
+            patient(is_planned(&bystander, &told)).await.unwrap();
             log.fail_after(0, Fault::Breaks(became));
             let set = json!({ "path": "auth.token", "value": NEXT });
             setter.send(json!({ "type": "req", "id": "set", "method": "config.set", "params": set }));

@@ -396,7 +396,11 @@ impl Audit {
                 let Executor::Peer(peer) = &call.executor else {
                     return Err("a call is asked for that no peer does".to_owned());
                 };
-                let has = self.lines.get(peer).filter(|_| self.memories.get(peer) == Some(&call.memory));
+                let has = self.lines.get(peer).filter(|_| {
+                    self.memories.get(peer).is_some_and(|now| {
+                        *now == call.memory || call.memory == Memory::Keeps && matches!(now, Memory::Journal(_))
+                    })
+                });
                 ensure(call.memory != Memory::Forgets, "a call is asked for that nobody noted")?;
                 ensure(
                     has == Some(line),

@@ -13,13 +13,13 @@ use countersign_core::{
 };
 use countersign_protocol::{
     Json,
-    gsv::{Fault, cron, key},
+    gsv::{Fault, code, cron, key},
 };
 use countersign_runtime::{Lane, Refused, Released, Subscriber};
 use uuid::Uuid;
 
 use super::{
-    super::{Door, dispatch::Answer},
+    super::{Door, dispatch::Answer, peer::Peer},
     ask, closing,
     definition::Definition,
     failed, fault, history,
@@ -199,15 +199,15 @@ pub(super) async fn removed(door: &Arc<Door>, id: &str) -> Result<cron::Removed,
     Ok(cron::Removed { ok: true, removed: reply == Reply::Done })
 }
 
-pub(super) async fn run(door: &Arc<Door>, run: cron::Run) -> Answer {
-    Ok(Json::of(&ran(door, run).await?))
+pub(super) async fn run(door: &Arc<Door>, peer: &Peer, run: cron::Run) -> Answer {
+    Ok(Json::of(&ran(door, peer, run).await?))
 }
 
 /// Has jobs run, and waits for their ends. Whoever asked may go away: what was begun goes on.
 ///
 /// # Errors
-/// 500 with why none did.
-pub(super) async fn ran(door: &Arc<Door>, run: cron::Run) -> Result<cron::Ran, Fault> {
+/// 500 with why none did, 503 where whoever asked has gone.
+async fn ran(door: &Arc<Door>, peer: &Peer, run: cron::Run) -> Result<cron::Ran, Fault> {
     let mut subscriber = door.site.handle.subscribe().await.ok_or_else(closing)?;
     let fired = match fire(door, &run).await? {
         Ok(fired) => fired,
@@ -216,7 +216,11 @@ pub(super) async fn ran(door: &Arc<Door>, run: cron::Run) -> Result<cron::Ran, F
     let mut results = BTreeMap::new();
     let mut spoke = HashSet::new();
     while results.len() < fired.len() {
-        let (job, result) = next_end(&mut subscriber, &mut spoke).await.ok_or_else(closing)?;
+        let (job, result) = tokio::select! {
+            biased;
+            end = next_end(&mut subscriber, &mut spoke) => end.ok_or_else(closing)?,
+            () = peer.gone() => return Err(Fault::new(code::UNAVAILABLE, "the connection is gone")),
+        };
         if fired.iter().any(|fired| fired.job == job) {
             results.entry(job).or_insert(result);
         }

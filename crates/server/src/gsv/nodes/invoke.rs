@@ -51,7 +51,12 @@ pub(super) async fn invoke(door: &Arc<Door>, peer: &Arc<Peer>, wanted: Invoke) -
     let call = fresh(door)?;
     let mut client = door.nodes.waiting.client(call, tool.node(), peer);
     begin(door, peer, &tool, wanted.args, Own { call, wire: None, intent: None }).await?;
-    let outcome = client.told().await?;
+    let outcome = tokio::select! {
+        biased;
+        outcome = client.told() => outcome?,
+        // It goes on, and nobody waits for it.
+        () = peer.gone() => return Err(Fault::new(code::UNAVAILABLE, "the connection is gone")),
+    };
     match (outcome.error, outcome.result) {
         (Some(error), _) => Err(Fault::new(code::FAILED, error)),
         (None, result) => {
