@@ -245,14 +245,11 @@ impl Chats {
     /// # Errors
     /// [`ChatError`], with nothing stopped.
     pub(crate) async fn stop(&self, session: &SessionId) -> Result<Option<RunId>, ChatError> {
-        let awaited = self.known(session, session::Session::awaited_run).await?;
+        self.known(session, |_| ()).await?;
         let abort = Command::Run(run::Command::Abort { session: session.clone() });
         match self.handle.source(Lane::Result).ask(abort).await.map_err(failed)?.outcome {
             Reply::Stopping(run) => Ok(Some(run)),
-            _ => match awaited {
-                Some(run) => Ok(self.stop_run(session, run).await?.then_some(run)),
-                None => Ok(None),
-            },
+            _ => Ok(None),
         }
     }
 

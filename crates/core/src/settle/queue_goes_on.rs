@@ -15,7 +15,8 @@ pub(crate) fn begin_own(branch: &mut Branch<'_>, said: Option<Said>, marks: Mark
     let run = RunId::new(context.fresh.uuid(context.now));
     if let Some(terms) = marks.terms.clone().filter(|_| branch.session().unattended().is_none()) {
         let (under, firing) = (branch.session().id().clone(), marks.firing.clone());
-        let declared = Declared::Declared { under, terms, began: context.now, spent: Amount::default(), firing };
+        let spent = Amount::default();
+        let declared = Declared::Declared { under, terms, began: context.now, spent, firing, declared: None };
         branch.push(Event::Unattended(declared));
     }
     branch.push(Event::Run(Happened::Started { run, trigger: Trigger::Prompt }));

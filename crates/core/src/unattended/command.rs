@@ -17,6 +17,8 @@ pub struct Carried {
     pub spent: Amount,
     /// When the clock began there.
     pub began: Millis,
+    /// What was declared there last, where a person has given more since.
+    pub declared: Option<Box<Terms>>,
 }
 
 /// What a host's command needs.

@@ -45,11 +45,17 @@ pub enum Event {
         /// the session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         firing: Option<FiringId>,
+        /// What was declared in the session that it was carried from, where a person has given more since.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        declared: Option<Box<Terms>>,
     },
     /// Its terms are narrower from now on.
     Narrowed {
         /// What it says.
         terms: Box<Terms>,
+        /// Whether the same was declared as before: then it says what it said, with what a person has given since.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        again: bool,
     },
     /// A person is asked about wider terms. The gate is in the next record.
     Proposed {

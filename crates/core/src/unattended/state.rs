@@ -58,7 +58,7 @@ pub struct Unattended {
 impl Unattended {
     /// The contract that a fact puts in force where there was none.
     pub(crate) fn declare(event: &Event, at: Millis) -> Option<Self> {
-        let Event::Declared { under, terms, began, spent, firing } = event else { return None };
+        let Event::Declared { under, terms, began, spent, firing, declared } = event else { return None };
         let mut ledger = ledger::State::default();
         ledger.apply(&ledger::Event::Limited { budget: terms.budget, at: *began });
         ledger.apply(&ledger::Event::Carried { spent: *spent, began: *began });
@@ -70,13 +70,18 @@ impl Unattended {
             standing: Standing::InForce,
             proposed: None,
             firing: firing.clone(),
-            declared: None,
+            declared: declared.clone(),
         })
     }
 
     /// What was declared last. A person may have given more since.
     pub(crate) fn declared(&self) -> &Terms {
         self.declared.as_deref().unwrap_or(&self.terms)
+    }
+
+    /// The same, where a person has given more since.
+    pub fn narrower(&self) -> Option<&Terms> {
+        self.declared.as_deref()
     }
 
     /// The firing of a job for whose run alone it is.
@@ -172,13 +177,13 @@ impl Unattended {
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
     pub(crate) fn apply(&mut self, event: &Event, at: Millis) {
         match event {
-            Event::Declared { terms, began, spent, .. } => {
+            Event::Declared { terms, began, spent, declared, .. } => {
                 self.ledger.apply(&ledger::Event::Carried { spent: *spent, began: *began });
-                self.declared = None;
+                self.declared.clone_from(declared);
                 self.set(terms, at);
             }
-            Event::Narrowed { terms } => {
-                self.declared.take_if(|_| **terms != self.terms);
+            Event::Narrowed { terms, again } => {
+                self.declared.take_if(|_| !again);
                 self.set(terms, at);
             }
             Event::Proposed { gate, terms } => self.proposed = Some((*gate, (**terms).clone())),

@@ -4,7 +4,7 @@ use countersign_core::{
     engine::{Command as EngineCommand, Resume},
     id::EntryId,
     message::StopReason::{self, Aborted, Error, Stop, ToolUse},
-    run::{self, Answer},
+    run::{self, Answer, Failure},
     session::{
         Command, Compacted, Cut, Kind, ModelRef, Piece, Queue, Session, Setting, Settings, Thresholds, WhenBusy,
     },
@@ -195,6 +195,32 @@ fn whoever_stops_what_a_prompt_waits_for_stops_the_prompt() {
                     session entry user, run aborting, run turn_closed, run ended aborted";
         assert!(told.ends_with(want), "{case}: {told}");
         assert_eq!(stage.engine.state().run(run).map(|run| run.phase().clone()), None, "{case}: it is over");
+    }
+}
+
+/// The agent goes on by itself behind some: not where somebody stopped it, however far the summary had come.
+#[test]
+fn nothing_follows_a_compaction_that_was_stopped() {
+    let abort = || EngineCommand::Run(run::Command::Abort { session: session() });
+    for (case, after_run) in [("after a run", true), ("for a request", false)] {
+        for outcome in [Compacted::Aborted, Compacted::Done { said: text(1), spent: None }] {
+            let mut stage = idle();
+            stage.set(Setting::AutoCompaction(false));
+            stage.import([("u", User, 900), ("v", User, 60)]);
+            stage.prompt(WhenBusy::Refuse);
+            stage.set(Setting::AutoCompaction(true));
+            if after_run {
+                stage.answer(Stop, Vec::new(), None);
+            } else {
+                stage.fail(Failure { retryable: false, overflow: true, after: None });
+            }
+            assert_eq!(stage.tell(abort()).cell(), "Done: session compaction_aborting", "{case}");
+            assert_eq!(stage.tell(abort()).cell(), "Idle", "{case}");
+            stage.session(Command::Queue { queue: Queue::FollowUp, said: text(1) });
+            let epoch = stage.here().compaction().expect("it is under way").epoch;
+            let told = stage.session(Command::Compacted { epoch, outcome }).cell();
+            assert!(told.ends_with("session compaction_ended rest"), "{case}: {told}");
+        }
     }
 }
 

@@ -43,6 +43,36 @@ fn what_is_asked_behind_a_command_for_another_session_is_about_that() {
     host.close_cleanly();
 }
 
+/// A name waits for the session's file. What comes behind it must not, nor be told of before it is answered.
+#[test]
+fn a_name_holds_up_nothing_that_is_asked_behind_it() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    let name =
+        |round: usize| json!({ "id": format!("n{round}"), "type": "set_session_name", "name": round.to_string() });
+    for round in 0..12 {
+        let bash = json!({ "id": format!("b{round}"), "type": "bash", "command": "true" });
+        let from = host.mark();
+        host.write(format!("{}\n{bash}\n", name(round)));
+        for id in [format!("n{round}"), format!("b{round}")] {
+            let answer = host.wait(from, "its answer", |frame| frame["type"] == "response" && frame["id"] == id);
+            assert_eq!(answer["success"], true, "{answer}");
+        }
+    }
+    for round in 12..24 {
+        let prompt = json!({ "id": format!("p{round}"), "type": "prompt", "message": "more" });
+        let from = host.mark();
+        host.write(format!("{}\n{prompt}\n", name(round)));
+        host.settled(from);
+        let frames = host.since(from);
+        let at = |what: &str| frames.iter().position(|frame| frame["id"] == what || frame["type"] == what).unwrap();
+        assert!(at(&format!("p{round}")) < at("agent_start"), "{round}");
+    }
+    assert_eq!(host.state()["sessionName"], "23");
+    host.close_cleanly();
+}
+
 #[test]
 fn switching_takes_up_the_other_conversation() {
     let place = Place::new();

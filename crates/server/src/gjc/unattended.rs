@@ -306,7 +306,7 @@ pub(crate) fn heard(door: &mut Door, recorded: &Recorded) {
 fn write_audit(door: &mut Door, event: &Event, recorded: &Recorded) {
     let Some(session) = &recorded.meta.session else { return };
     if let (
-        Event::Declared { terms, .. } | Event::Narrowed { terms },
+        Event::Declared { terms, .. } | Event::Narrowed { terms, .. },
         Some(Unattended { audit: Some(Ok(audit)), .. }),
     ) = (event, of(door))
     {

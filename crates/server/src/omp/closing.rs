@@ -69,6 +69,10 @@ impl Door {
             self.catch_up(position).await;
             then(self);
         }
+        while let Some((position, then)) = self.next_beside().await {
+            self.catch_up(position).await;
+            then(self);
+        }
     }
 
     /// What was stopped still says so.

@@ -20,7 +20,7 @@ use countersign_protocol::{
 use countersign_runtime::Refused;
 use serde_json::{Map, Value};
 
-use super::door::{Door, Lane, Until};
+use super::door::{Door, Lane, Then, Until};
 
 pub(crate) use sessions::Switch;
 pub(super) use sessions::switch;
@@ -177,11 +177,10 @@ pub(super) async fn stop_all(door: &mut Door, then: Stopped) {
     stop_run(
         door,
         Box::new(move |door, stopped| match stopped.and_then(|()| not_stopped.get().cloned().map_or(Ok(()), Err)) {
-            // A run that waited for the compaction begins behind it, and ends.
-            Ok(()) => door.after(
-                Until::CompactionEnded,
-                Box::new(move |door| door.after(Until::RunEnded, Box::new(move |door| then(door, Ok(()))))),
-            ),
+            Ok(()) => {
+                let ended: Then = Box::new(move |door| then(door, Ok(())));
+                door.after(Until::CompactionEnded, Box::new(move |door| door.after(Until::RunEnded, ended)));
+            }
             refused => then(door, refused),
         }),
     )
@@ -202,7 +201,11 @@ pub(super) async fn stop_run(door: &mut Door, then: Stopped) {
     let Some(seat) = door.seat() else { return then(door, Err(Refused::Closed)) };
     let command = EngineCommand::Run(run::Command::Abort { session: seat.id.clone() });
     door.ask(command, move |door, replied| match replied {
-        Ok(Reply::Stopping(_)) => door.after(Until::RunEnded, Box::new(move |door| then(door, Ok(())))),
+        // One that waits for a compaction begins behind it, and ends.
+        Ok(Reply::Stopping(_)) => {
+            let ended: Then = Box::new(move |door| then(door, Ok(())));
+            door.after(Until::CompactionEnded, Box::new(move |door| door.after(Until::RunEnded, ended)));
+        }
         Ok(_) => then(door, Ok(())),
         Err(refused) => {
             halt(door);

@@ -13,7 +13,10 @@ use countersign_protocol::{
     omp::{Id, Response, state::BashResult, ui::NotifyType},
 };
 use countersign_runtime::{Refused, Reply};
-use futures_util::{FutureExt, StreamExt, stream::FuturesOrdered};
+use futures_util::{
+    FutureExt, StreamExt,
+    stream::{FuturesOrdered, FuturesUnordered},
+};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -91,6 +94,10 @@ pub(crate) struct Door {
     /// What is done once something has ended, first come, first served.
     waiters: Vec<(Until, Then)>,
     pending: FuturesOrdered<Pending>,
+    /// Answers that wait for more than a reply. None of them holds up another.
+    beside: FuturesUnordered<Pending>,
+    /// What is shown once more, if nobody has ended it by then. Nobody waits for that.
+    shown_again: FuturesUnordered<Pending>,
     /// A reply that came before frames that it stands behind.
     early: Option<(u64, Then)>,
     pub(super) outbox: Outbox,
@@ -128,6 +135,8 @@ impl Door {
             waiting: VecDeque::new(),
             waiters: Vec::new(),
             pending: FuturesOrdered::new(),
+            beside: FuturesUnordered::new(),
+            shown_again: FuturesUnordered::new(),
             early: None,
             outbox: Outbox::new(output),
             dialogs: Dialogs::default(),
@@ -174,6 +183,23 @@ impl Door {
     /// Does something that waits, in the order of the other answers.
     pub(crate) fn later(&mut self, work: impl Future<Output = (u64, Then)> + Send + 'static) {
         self.pending.push_back(Box::pin(work));
+    }
+
+    /// Does something that waits for more than a reply, whenever that comes.
+    pub(crate) fn aside(&mut self, work: impl Future<Output = (u64, Then)> + Send + 'static) {
+        self.beside.push(Box::pin(work));
+    }
+
+    /// Shows something once more, if the session is still open by then.
+    pub(super) fn show_later(&mut self, work: impl Future<Output = (u64, Then)> + Send + 'static) {
+        if !self.is_closing {
+            self.shown_again.push(Box::pin(work));
+        }
+    }
+
+    /// The next answer that waited for more than a reply.
+    pub(super) async fn next_beside(&mut self) -> Option<(u64, Then)> {
+        self.beside.next().await
     }
 
     /// Runs until what it hears has ended or `stop` is ready.
@@ -228,6 +254,14 @@ impl Door {
                 Some(reply) = self.pending.next(), if self.early.is_none() && !self.pending.is_empty() => {
                     self.early = Some(reply);
                 }
+                Some((position, then)) = self.beside.next(), if !self.beside.is_empty() => {
+                    self.catch_up(position).await;
+                    then(&mut self);
+                }
+                Some((position, then)) = self.shown_again.next(), if !self.shown_again.is_empty() => {
+                    self.catch_up(position).await;
+                    then(&mut self);
+                }
                 released = seat.subscriber.next(), if !self.outbox.is_full() => match released {
                     Some(released) => {
                         self.replies_before(number);
@@ -267,7 +301,7 @@ impl Door {
 
     /// Whether nothing that was asked is still to be answered.
     fn is_answered(&self) -> bool {
-        self.pending.is_empty() && self.early.is_none()
+        self.pending.is_empty() && self.early.is_none() && self.beside.is_empty()
     }
 
     /// Whether everything that was asked is done.

@@ -38,6 +38,8 @@ struct Work {
     contents: Contents,
     source: Source,
     is_dirty: bool,
+    /// The name that is not in the file yet.
+    due: Option<String>,
     marked: Option<Mark>,
     notices: UnboundedSender<String>,
     names: watch::Sender<u64>,
@@ -70,6 +72,7 @@ impl Keeper {
             contents,
             source,
             is_dirty: true,
+            due: None,
             marked: None,
             notices: sender,
             names: up_to,
@@ -187,11 +190,9 @@ impl Work {
                 }
             }
             Event::Session(session::Event::Named { name }) if !self.is_lost => {
+                self.due = Some(name.clone());
+                self.is_dirty = true;
                 self.write().await;
-                match self.writer.set_title(Some(name.clone())) {
-                    Ok(marks) => self.marked = marks.last().copied(),
-                    Err(failed) => self.failed(failed),
-                }
                 self.tell().await;
             }
             Event::Run(countersign_core::run::Event::Ended { .. }) => {
@@ -206,15 +207,26 @@ impl Work {
         if self.is_lost || !std::mem::take(&mut self.is_dirty) {
             return;
         }
-        match self.writer.flush() {
+        match self.flush() {
             Ok(marks) => {
-                self.marked = marks.last().copied().or(self.marked);
-                if std::mem::take(&mut self.is_stuck) {
+                // Where nothing was to be written nothing shows that it can be.
+                if !marks.is_empty() && std::mem::take(&mut self.is_stuck) {
                     self.say(format!("{}: the session file is written again", self.writer.path().display()));
                 }
+                self.marked = marks.last().copied().or(self.marked);
             }
             Err(failed) => self.failed(failed),
         }
+    }
+
+    /// Writes the name that is due, and what waits.
+    fn flush(&mut self) -> Result<Vec<Mark>, WriteError> {
+        let mut marks = Vec::new();
+        if let Some(name) = self.due.take() {
+            marks = self.writer.set_title(Some(name.clone())).inspect_err(|_| self.due = Some(name))?;
+        }
+        marks.extend(self.writer.flush()?);
+        Ok(marks)
     }
 
     /// What could not be written is tried again, unless the file is somebody else's now.

@@ -235,6 +235,8 @@ impl Seat {
                 }
             },
         };
+        // What nobody has touched since holds no name that is newer than ours.
+        let is_as_left = is_recorded(&requests, &id, &writer).await;
         let lsns: Vec<_> = missing.iter().map(|entry| entry.content).collect();
         let contents = handle.contents().get(&lsns).await.map_err(|error| SeatError::Owner(error.to_string()))?;
         for (entry, content) in missing.iter().zip(contents) {
@@ -245,7 +247,9 @@ impl Seat {
         writer.flush()?;
         match name_of(&requests, &id).await {
             // A name that was given just before the last process died is not in the file yet.
-            Some(ours) if title.is_none() => drop(writer.set_title(Some(ours))?),
+            Some(ours) if title.is_none() || is_as_left && title.as_ref() != Some(&ours) => {
+                drop(writer.set_title(Some(ours))?);
+            }
             ours => {
                 if let Some(theirs) = title.filter(|title| ours.as_ref() != Some(title) && !title.trim().is_empty()) {
                     requests.ask(Command::Session(id.clone(), session::Command::Name { name: theirs })).await?;
@@ -377,18 +381,23 @@ async fn is_copy(handle: &Handle, id: &SessionId, opened: &session_file::Opened)
 /// Records what the file is now, where that is not known already: so the next process sees what others changed.
 async fn record(requests: &Source, id: &SessionId, writer: &Writer) -> Result<(), SeatError> {
     let Some(mark) = writer.mark() else { return Ok(()) };
-    let now = (writer.path().display().to_string(), mark.length, mark.digest.to_string());
-    let (wanted, same) = (id.clone(), now.clone());
-    let read = requests.read(move |engine| {
-        let file = engine.state().session(&wanted)?.file()?;
-        (file == (same.0.as_str(), same.1, same.2.as_str())).then_some(())
-    });
-    if !matches!(read.await, Some((Some(()), _))) {
-        let (path, length, digest) = now;
+    if !is_recorded(requests, id, writer).await {
+        let (path, length, digest) = (writer.path().display().to_string(), mark.length, mark.digest.to_string());
         let written = session::Command::FileWritten { path, length, digest };
         requests.ask(Command::Session(id.clone(), written)).await?;
     }
     Ok(())
+}
+
+/// Whether the file is what the log says was written last.
+async fn is_recorded(requests: &Source, id: &SessionId, writer: &Writer) -> bool {
+    let Some(mark) = writer.mark() else { return false };
+    let (id, now) = (id.clone(), (writer.path().display().to_string(), mark.length, mark.digest.to_string()));
+    let read = requests.read(move |engine| {
+        let file = engine.state().session(&id)?.file()?;
+        (file == (now.0.as_str(), now.1, now.2.as_str())).then_some(())
+    });
+    matches!(read.await, Some((Some(()), _)))
 }
 
 /// The entries of a session as they are now; none inside if there is no such session.

@@ -164,12 +164,14 @@ impl Door {
 
     /// Shows a gate once more if it still waits: after a while, and as soon as the log can be written.
     fn show_again(&mut self, gate: GateId, after: Duration) {
-        let Some(requests) = self.seat.as_ref().map(|seat| seat.requests.clone()) else { return };
-        self.later(async move {
+        let Some((session, requests)) = self.seat.as_ref().map(|seat| (seat.id.clone(), seat.requests.clone())) else {
+            return;
+        };
+        self.show_later(async move {
             sleep(after).await;
             let (found, position) = requests.read(move |engine| waiting(engine, gate)).await.unwrap_or((None, 0));
             let then: Then = Box::new(move |door| {
-                if let Some(found) = found {
+                if let Some(found) = found.filter(|_| door.seat().is_some_and(|seat| seat.id == session)) {
                     door.dialog(found, Draft::default());
                 }
             });

@@ -11,7 +11,8 @@ pub(super) fn tell(event: &Event) -> String {
             let before = if *spent == Amount::default() { "" } else { ", with meters that go on" };
             format!("works without people: {}{before}", terms_of(terms))
         }
-        Event::Narrowed { terms } => format!("its contract is narrower: {}", terms_of(terms)),
+        Event::Narrowed { again: true, .. } => "its contract was declared again as it was".to_owned(),
+        Event::Narrowed { terms, .. } => format!("its contract is narrower: {}", terms_of(terms)),
         Event::Proposed { terms, .. } => format!("a wider contract is asked for: {}", terms_of(terms)),
         Event::Widened { by: Some(by) } => format!("its contract was widened by {by}"),
         Event::Widened { by: None } => "its contract was widened".to_owned(),

@@ -97,7 +97,7 @@ impl Contracts {
         let seen = self.of.get_mut(session).ok_or("a fact about no contract")?;
         match event {
             unattended::Event::Declared { .. } | unattended::Event::Denied { .. } => Ok(()),
-            unattended::Event::Narrowed { terms } => {
+            unattended::Event::Narrowed { terms, .. } => {
                 let is_within = terms.budget.is_within(&seen.limits);
                 seen.limits = terms.budget;
                 ensure(is_within, "a contract is widened and nobody was asked")

@@ -181,6 +181,8 @@ fn end_as(
         // A prompt that was taken back leaves nothing to run.
         Then::Prompt if session.queue(Queue::Prompt).is_empty() => Then::Rest,
         Then::Prompt => Then::Prompt,
+        // Somebody stopped it, however far it had come.
+        _ if compaction.aborting => Then::Rest,
         then if is_done => then.clone(),
         _ => Then::Rest,
     };
@@ -200,7 +202,7 @@ fn end_as(
         .iter()
         .any(|queue| session.queue(*queue).iter().any(|queued| queued.content > compaction.instructions));
     let (trigger, opening) = match &then {
-        Then::Rest if is_waited_for && end != Ended::Aborted => (Trigger::Prompt, Vec::new()),
+        Then::Rest if is_waited_for && end != Ended::Aborted && !compaction.aborting => (Trigger::Prompt, Vec::new()),
         Then::Rest => return,
         Then::Continue => (Trigger::Continuation, vec![(Kind::Developer, texts::developer(texts::CONTINUE))]),
         Then::Again => (Trigger::Overflow, Vec::new()),

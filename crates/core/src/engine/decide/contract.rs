@@ -30,9 +30,9 @@ pub(super) fn declare(
     };
     let terms = Box::new(terms);
     let Some(contract) = session.unattended() else {
-        let Carried { under, spent, began } =
-            carried.unwrap_or_else(|| Carried { under: id.clone(), spent: Amount::default(), began: context.now });
-        return in_force(Happened::Declared { under, terms, began, spent, firing: None });
+        let fresh = || Carried { under: id.clone(), spent: Amount::default(), began: context.now, declared: None };
+        let Carried { under, spent, began, declared } = carried.unwrap_or_else(fresh);
+        return in_force(Happened::Declared { under, terms, began, spent, firing: None, declared });
     };
     // That of a run goes with it, and so would whatever took its place.
     if contract.firing().is_some() {
@@ -41,18 +41,19 @@ pub(super) fn declare(
     if let Some(breach) = contract.over() {
         return Err(Refused::Over(breach).into());
     }
-    if let Some(Carried { under, spent, began }) = carried {
+    if let Some(Carried { under, spent, began, declared }) = carried {
         return if under == *contract.under() {
-            in_force(Happened::Declared { under, terms, began, spent, firing: None })
+            in_force(Happened::Declared { under, terms, began, spent, firing: None, declared })
         } else {
             Err(Refused::Another.into())
         };
     }
     // Whoever says the same as before takes nothing back that a person gave since.
-    let terms = if *terms == *contract.declared() { Box::new(contract.terms().clone()) } else { terms };
+    let again = *terms == *contract.declared();
+    let terms = if again { Box::new(contract.terms().clone()) } else { terms };
     let more = terms.beyond(contract.terms());
     if more.is_empty() {
-        return in_force(Happened::Narrowed { terms });
+        return in_force(Happened::Narrowed { terms, again });
     }
     if !contract.terms().renegotiable {
         return Err(Refused::Widens(more).into());

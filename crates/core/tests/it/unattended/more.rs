@@ -4,7 +4,7 @@ use countersign_core::{
     ledger::{Budget, Metric},
     message::StopReason,
     time::Millis,
-    unattended::Terms,
+    unattended::{self, Carried, Terms},
 };
 
 use super::{asking, contract, declare, held, spend, standing, thinking, tokens};
@@ -63,9 +63,36 @@ fn saying_the_same_again_takes_nothing_back() {
         assert_eq!(told.0, ["unattended narrowed"], "{round}");
         assert_eq!((calls(&stage), standing(&stage)), (Some(2), ("in force", true)), "{round}");
     }
+    // Whoever declares what is in force has declared that, and less later on is less.
+    let given = contract(&stage).terms().clone();
+    stage.tell(declare(given));
+    stage.tell(declare(declared.clone()));
+    assert_eq!(calls(&stage), Some(1));
     let less = Budget { calls: Some(0), ..declared.budget };
     stage.tell(declare(Terms { budget: less, ..declared.clone() }));
     assert_eq!(calls(&stage), Some(0), "whoever says less gets less");
+}
+
+#[test]
+fn nor_in_a_session_that_took_its_place() {
+    let mut stage = held();
+    let declared = contract(&stage).terms().clone();
+    let gate = stage.gate();
+    stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
+    let found = contract(&stage);
+    let narrower = found.narrower().cloned();
+    assert_eq!(narrower.as_ref(), Some(&declared));
+    let carried = Carried {
+        under: found.under().clone(),
+        spent: found.ledger().taken(),
+        began: Millis(1_000),
+        declared: narrower.map(Box::new),
+    };
+    let mut next = Stage::new(open());
+    let (session, terms) = (crate::stage::session(), Box::new(found.terms().clone()));
+    next.tell(Command::Unattended(unattended::Command::Declare { session, terms, carried: Some(carried) }));
+    assert_eq!(next.tell(declare(declared)).0, ["unattended narrowed"]);
+    assert_eq!(contract(&next).ledger().budget().calls, Some(2));
 }
 
 #[test]

@@ -105,7 +105,8 @@ fn where_the_first_declaration_said_so_a_person_may_widen_it() {
 
 #[test]
 fn meters_go_on_in_another_session() {
-    let carried = |under: &str, spent| Carried { under: SessionId::new(under), spent, began: Millis(400) };
+    let carried =
+        |under: &str, spent| Carried { under: SessionId::new(under), spent, began: Millis(400), declared: None };
     let tell = |stage: &mut Stage, carried| {
         let terms = Box::new(limited(Budget { tokens: Some(100), wall_time: Some(2_000), ..Budget::default() }));
         let declare = unattended::Command::Declare { session: session(), terms, carried: Some(carried) };

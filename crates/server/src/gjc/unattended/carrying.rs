@@ -21,6 +21,7 @@ pub(crate) async fn carry(old: &Seat, new: &Seat) -> Result<(), String> {
             // What has not come back yet counts whole: its end is told to a session that nobody looks at any more.
             spent: ledger.taken(),
             began: ledger.began().unwrap_or_else(|| contract.declared_at()),
+            declared: contract.narrower().cloned().map(Box::new),
         };
         Some((Box::new(contract.terms().clone()), carried))
     });

@@ -98,12 +98,12 @@ pub(super) fn status(seen: &Whole) -> Reply {
 
 /// Stops the run that works. What is asked about is withdrawn with it, and the queue goes on.
 async fn stop(door: &Arc<Door>, seen: &Seen, word: Word) -> Result<Reply, Fault> {
-    let Some(working) = &seen.working else { return Ok(Reply::NothingRuns) };
+    // Where nothing runs, a summary may be made behind which the agent would go on by itself.
     let session = super::super::registry::session_of(&seen.key);
     let abort = word.over(engine::Command::Run(run::Command::Abort { session }));
     let stopped = door.site.handle.source(Lane::Result).ask(abort).await;
-    match stopped.map_err(|refused| lives::refusal(&refused))?.outcome {
-        engine::Reply::Stopping(run) if run == working.run => {
+    match (stopped.map_err(|refused| lives::refusal(&refused))?.outcome, &seen.working) {
+        (engine::Reply::Stopping(run), Some(working)) if run == working.run => {
             Ok(Reply::Stopped { run: working.called.clone(), cancelled: working.calls })
         }
         _ => Ok(Reply::NothingRuns),

@@ -1,6 +1,9 @@
 //! Sessions as a whole: new ones, others, branches, compaction, names, pages.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use countersign_core::{
     engine::{Command as EngineCommand, Reply},
@@ -17,7 +20,7 @@ use countersign_protocol::{
         ui::NotifyType,
     },
 };
-use countersign_runtime::{Refused, tools::Roots};
+use countersign_runtime::tools::Roots;
 
 use super::{acknowledge, conversation::user_text, not_sent, problem, stop_run};
 use crate::{
@@ -31,6 +34,9 @@ use crate::{
     paths,
     view::{Lines, escape, export},
 };
+
+/// How long a name may take to reach the session's file before it is acknowledged without: it is recorded.
+const NAMED: Duration = Duration::from_secs(5);
 
 /// Another session, open already, that is to take the place of the one before.
 pub(crate) struct Switch {
@@ -311,24 +317,25 @@ pub(super) async fn set_name(door: &mut Door, id: Option<Id>, name: String) {
     let Some(seat) = door.seat() else { return };
     // A name is one line, and shown in terminals.
     let name = escape(name.trim(), Lines::One).into_owned();
-    let names = seat.keeper.as_ref().map(Keeper::names);
-    let requests = seat.requests.clone();
-    let replied = requests.send(EngineCommand::Session(seat.id.clone(), Command::Name { name })).await;
-    door.later(async move {
-        let replied = replied.await.unwrap_or(Err(Refused::Closed));
-        let position = replied.as_ref().map_or(0, |reply| reply.position);
-        // Whoever opens the file next takes the name that stands in it for the newest.
-        if let Some(mut names) = names.filter(|_| replied.is_ok())
-            && let Some(((), behind)) = requests.read(|_| ()).await
-        {
-            // A keeper that has ended writes nothing any more.
-            let _ = names.wait_for(|before| *before >= behind).await;
-        }
-        let then: Then = Box::new(move |door| {
-            acknowledge(door, id, "set_session_name", replied.map(|reply| reply.outcome));
+    let (names, requests) = (seat.keeper.as_ref().map(Keeper::names), seat.requests.clone());
+    let command = EngineCommand::Session(seat.id.clone(), Command::Name { name });
+    door.ask(command, move |door, replied| {
+        let Some(mut names) = names.filter(|_| replied.is_ok()) else {
+            return acknowledge(door, id, "set_session_name", replied);
+        };
+        door.aside(async move {
+            // Whoever opens the file next takes the name that stands in it for the newest. A keeper that has ended, or has nothing
+            // more to hear of, writes nothing any more.
+            let written = async {
+                let ((), behind) = requests.read(|_| ()).await?;
+                names.wait_for(|before| *before >= behind).await.ok().map(|_| behind)
+            };
+            let position = tokio::time::timeout(NAMED, written).await.ok().flatten().unwrap_or(0);
+            let then: Then = Box::new(move |door| acknowledge(door, id, "set_session_name", replied));
+            (position, then)
         });
-        (position, then)
-    });
+    })
+    .await;
 }
 
 pub(super) async fn export_html(door: &mut Door, id: Option<Id>, path: Option<String>) {
@@ -346,7 +353,7 @@ pub(super) async fn export_html(door: &mut Door, id: Option<Id>, path: Option<St
         own: seat.path().map(Path::to_owned),
     };
     let now = door.shelf.common.clock.now();
-    door.later(async move {
+    door.aside(async move {
         let read = requests.read(move |engine| {
             let session = engine.state().session(&session)?;
             let entries: Vec<Entry> = session.path().into_iter().cloned().collect();
