@@ -19,7 +19,9 @@ pub(super) fn may_end_elsewhere(text: &str) -> bool {
         // Looking for an empty word that does not end it the grammar never stops, and takes memory all the while. Other white space
         // belongs to the word, and is taken off it.
         let is_odd = word.starts_with(|c: char| c.is_ascii_whitespace() && c != '\n');
-        if is_odd || ["''", "\"\"", "$''", "$\"\""].iter().any(|empty| word.starts_with(empty)) {
+        // So it does where no word stands there at all, within a substitution and before another that is not closed.
+        let is_missing = word.starts_with([';', '|', '&', '(', ')', '<', '>']);
+        if is_odd || is_missing || ["''", "\"\"", "$''", "$\"\""].iter().any(|empty| word.starts_with(empty)) {
             return true;
         }
         // At each line of a document the grammar takes the quotes out of it again.
@@ -96,6 +98,11 @@ mod tests {
             "echo $(cat <<E\nE\\\n)",
             "cat <<$'E'\nE\nevil\n$E",
             "cat <<${E}\nE\n",
+            "echo $( e<< )$( e<> x",
+            "$( a <<- )$( e",
+            "${y:-$( e<< ; )}$( e",
+            "$( a <<\\\n & )$( e",
+            "$( a << ( )$( e",
         ] {
             assert!(may_end_elsewhere(text), "{text:?}");
         }

@@ -98,6 +98,9 @@ pub(super) fn status(seen: &Whole) -> Reply {
 
 /// Stops the run that works. What is asked about is withdrawn with it, and the queue goes on.
 async fn stop(door: &Arc<Door>, seen: &Seen, word: Word) -> Result<Reply, Fault> {
+    if seen.working.is_none() && !seen.exists {
+        return Ok(Reply::NothingRuns);
+    }
     // Where nothing runs, a summary may be made behind which the agent would go on by itself.
     let session = super::super::registry::session_of(&seen.key);
     let abort = word.over(engine::Command::Run(run::Command::Abort { session }));
