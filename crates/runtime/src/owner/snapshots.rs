@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(sessions, ["works"]);
     }
 
-    /// Asked about a second time, one that was made was waited for at the end as if it were not.
+    /// What has said once that it is made says nothing any more, and whoever waits for it breaks off.
     #[tokio::test]
     async fn the_end_does_not_wait_for_one_that_is_made_already() {
         let mut snapshots = Snapshots::new(AnyLog::from(MemoryLog::new()), None, Lsn(0));
