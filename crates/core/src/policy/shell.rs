@@ -18,6 +18,7 @@ mod feed;
 pub mod files;
 mod find;
 mod git;
+mod grammar;
 mod here;
 mod here_documents;
 mod limits;

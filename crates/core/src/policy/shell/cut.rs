@@ -7,10 +7,13 @@ use std::collections::VecDeque;
 
 use brush_parser::Token;
 
+use super::grammar;
+
 mod expansions;
 
 /// Whether bash would cut `text` into the same words and operators.
 pub(super) fn agrees(text: &str, tokens: &[Token]) -> bool {
+    let Some(text) = grammar::ended(text) else { return false };
     let chars: Vec<char> = text.chars().collect();
     let last_bracket = chars.iter().rposition(|c| *c == ']').unwrap_or(0);
     let mut cutter = Cutter { last_bracket, ..Cutter::at(&chars, 0) };
@@ -326,11 +329,10 @@ fn unquoted(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::limits, agrees};
+    use super::{super::grammar, agrees};
 
     fn agrees_with_itself(text: &str) -> bool {
-        let tokens = brush_parser::uncached_tokenize_str(text, &limits::options().tokenizer_options());
-        tokens.is_ok_and(|tokens| agrees(text, &tokens))
+        grammar::tokens(text).is_some_and(|tokens| agrees(text, &tokens))
     }
 
     #[test]

@@ -30,7 +30,7 @@ fn is_name(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::without_names;
+    use super::{super::grammar, without_names};
 
     #[test]
     fn a_name_before_a_redirection_is_no_word() {
@@ -47,7 +47,7 @@ mod tests {
             ("a '<b>{x}</b>'", None),
             ("find . -exec wc {} + >x", None),
         ] {
-            let tokens = brush_parser::uncached_tokenize_str(text, &Default::default()).unwrap();
+            let tokens = grammar::tokens(text).unwrap();
             assert_eq!(without_names(text, &tokens).as_deref(), want, "{text:?}");
         }
     }

@@ -1,6 +1,6 @@
 //! Keeps the grammar from being driven into the ground: what is too long or nests too deep is never parsed.
 
-use brush_parser::{ParserOptions, Token};
+use brush_parser::Token;
 
 use super::here_documents;
 
@@ -30,11 +30,6 @@ const MOST_TOKENS: usize = 8_000;
 
 /// The most words of one `[[ … ]]`, whose tree leans to one side.
 const LONGEST_TEST: usize = 64;
-
-pub(super) fn options() -> ParserOptions {
-    // A shell that runs commands for somebody has extended globs off: `!(x)` is a negated subshell there.
-    ParserOptions { enable_extended_globbing: false, ..ParserOptions::default() }
-}
 
 /// Why `text` must not be parsed, if so.
 pub(super) fn too_much(text: &str) -> Option<&'static str> {

@@ -1,11 +1,11 @@
 //! Walks the tree of a parsed line and notes every command in it.
 
-use brush_parser::{Parser, Token, ast};
+use brush_parser::{Token, ast};
 
 use super::{
     calls::Calls,
     carried::Signs,
-    classes, cut, declared, descriptors, feed,
+    classes, cut, declared, descriptors, feed, grammar,
     here::Here,
     limits,
     line::{Line, Place, Start},
@@ -116,10 +116,7 @@ impl<'a> Walk<'a> {
         if self.depth >= MOST_TEXTS_DEEP || self.is_spent_by(text.len()) {
             return self.beyond("is too involved to be judged");
         }
-        let options = limits::options();
-        let Ok(tokens) = brush_parser::uncached_tokenize_str(text, &options.tokenizer_options()) else {
-            return self.unparsable(text);
-        };
+        let Some(tokens) = grammar::tokens(text) else { return self.unparsable(text) };
         if let Some(reason) = limits::too_deep(&tokens) {
             return self.beyond(reason);
         }
@@ -142,13 +139,13 @@ impl<'a> Walk<'a> {
         if tokens.iter().any(|token| limits::is_involved_index(token.to_str())) {
             return self.involved(text, &tokens);
         }
-        match Parser::new(text.as_bytes(), &options).parse_program() {
-            Ok(program) => {
+        match grammar::program(&tokens) {
+            Some(program) => {
                 self.depth += 1;
                 program.complete_commands.iter().for_each(|list| self.list(list));
                 self.depth -= 1;
             }
-            Err(_) => self.unparsable(text),
+            None => self.unparsable(text),
         }
     }
 

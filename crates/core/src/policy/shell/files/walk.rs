@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use brush_parser::{Parser, ast};
+use brush_parser::{Token, ast};
 
 use super::{Files, MOST, Named, Where, state::State};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     policy::{
         path,
         shell::{
-            limits,
+            grammar, limits,
             word::{self, GLOB, Known, UNKNOWN, Word},
         },
     },
@@ -100,20 +100,13 @@ impl<'a> Walk<'a> {
         if self.walked > MOST_TEXT {
             return self.unknown("more than is counted");
         }
-        let options = limits::options();
-        let parsed = match limits::too_much(text) {
-            Some(_) => None,
-            None => match brush_parser::uncached_tokenize_str(text, &options.tokenizer_options()) {
-                Ok(tokens)
-                    if self.depth < DEEPEST
-                        && limits::too_deep(&tokens).is_none()
-                        && !tokens.iter().any(|token| limits::is_involved_index(token.to_str())) =>
-                {
-                    Parser::new(text.as_bytes(), &options).parse_program().ok()
-                }
-                Ok(_) | Err(_) => None,
-            },
+        let can_be_walked = |tokens: &Vec<_>| {
+            self.depth < DEEPEST
+                && limits::too_deep(tokens).is_none()
+                && !tokens.iter().any(|token: &Token| limits::is_involved_index(token.to_str()))
         };
+        let tokens = if limits::too_much(text).is_some() { None } else { grammar::tokens(text) };
+        let parsed = tokens.filter(can_be_walked).and_then(|tokens| grammar::program(&tokens));
         let Some(program) = parsed else { return self.unknown("a text that cannot be parsed") };
         self.depth += 1;
         program.complete_commands.iter().for_each(|list| self.list(list));
