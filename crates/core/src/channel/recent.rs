@@ -37,6 +37,11 @@ impl Recent {
         self.order.front().filter(|_| self.order.len() >= most).map(|(at, _)| *at)
     }
 
+    /// The time of the newest.
+    pub(super) fn newest(&self) -> Option<Millis> {
+        self.order.back().map(|(at, _)| *at)
+    }
+
     /// Notes a name; of more than `most` the oldest is forgotten.
     pub(super) fn note(&mut self, name: &str, at: Millis, most: usize) {
         if !self.names.insert(name.to_owned()) {

@@ -75,6 +75,7 @@ struct Form {
     letters: Vec<Letter>,
     keys: Recent,
     active: BTreeMap<String, Active>,
+    left: Vec<(Account, Recent)>,
 }
 
 /// Everything about chat networks.
@@ -88,6 +89,8 @@ pub struct State {
     by_account: BTreeMap<Account, BTreeSet<Lsn>>,
     keys: Recent,
     active: BTreeMap<String, Active>,
+    /// What came through accounts that are known no more, as long as it may come again: they may be known anew by then.
+    left: BTreeMap<Account, Recent>,
 }
 
 impl From<Form> for State {
@@ -103,6 +106,7 @@ impl From<Form> for State {
             letters: form.letters.into_iter().map(|letter| (letter.content, letter)).collect(),
             keys: form.keys,
             active: form.active,
+            left: form.left.into_iter().collect(),
         }
     }
 }
@@ -114,6 +118,7 @@ impl From<State> for Form {
             letters: state.letters.into_values().collect(),
             keys: state.keys,
             active: state.active,
+            left: state.left.into_iter().collect(),
         }
     }
 }
@@ -155,26 +160,34 @@ impl State {
         self.keys.contains(key)
     }
 
+    fn heard(&self, account: &Account) -> Option<&Recent> {
+        self.accounts.get(account).map(|known| &known.heard).or_else(|| self.left.get(account))
+    }
+
     /// Whether a message came through an account before.
     pub fn is_heard(&self, account: &Account, id: &str) -> bool {
-        self.accounts.get(account).is_some_and(|known| known.heard.contains(id))
+        self.heard(account).is_some_and(|heard| heard.contains(id))
     }
 
     /// Whether one more message of an account would have one forgotten that may still come again.
     pub(crate) fn is_flooded(&self, account: &Account, now: Millis) -> bool {
-        let known = self.accounts.get(account);
-        known.and_then(|known| known.heard.oldest_of(MOST_HEARD)).is_some_and(|oldest| oldest + HEARD_FOR > now)
+        let oldest = self.heard(account).and_then(|heard| heard.oldest_of(MOST_HEARD));
+        oldest.is_some_and(|oldest| oldest + HEARD_FOR > now)
     }
 
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
     pub(crate) fn apply(&mut self, event: &Event, lsn: Lsn, now: Millis) {
         match event {
             Event::Met { account } => {
-                let known = Known { account: account.clone(), since: now, last_heard: None, heard: Recent::default() };
+                let heard = self.left.remove(account).unwrap_or_default();
+                let known = Known { account: account.clone(), since: now, last_heard: None, heard };
                 self.accounts.entry(account.clone()).or_insert(known);
             }
             Event::Forgotten { account } => {
-                self.accounts.remove(account);
+                if let Some(known) = self.accounts.remove(account) {
+                    self.left.insert(account.clone(), known.heard);
+                }
+                self.left.retain(|_, heard| heard.newest().is_some_and(|newest| newest + HEARD_FOR > now));
                 // Nothing that is said there any more would reach anybody.
                 self.active.retain(|_, active| active.at.account != *account);
             }

@@ -160,6 +160,22 @@ fn of_too_many_letters_the_oldest_goes_and_an_account_takes_its_letters_along() 
 }
 
 #[test]
+fn what_came_through_an_account_is_known_behind_its_logout_as_long_as_it_may_come_again() {
+    let mut stage = idle();
+    hear(&mut stage, "m1", false);
+    for _ in 0..2 {
+        stage.tell(Any::Channel(Command::Forget(chat().account)));
+        stage.restart(open(), Resume::Go);
+        assert_eq!(hear(&mut stage, "m1", false), "Repeated");
+        stage.tell(Any::Channel(Command::Meet(chat().account)));
+        assert_eq!(hear(&mut stage, "m1", false), "Repeated");
+    }
+    stage.now = stage.now + Duration::from_secs(601);
+    stage.tell(Any::Channel(Command::Forget(chat().account)));
+    assert_eq!(hear(&mut stage, "m1", false), "Done: channel met, channel heard");
+}
+
+#[test]
 fn more_than_can_be_told_apart_is_refused_until_time_has_passed() {
     let mut stage = idle();
     for number in 0..4096 {

@@ -82,6 +82,29 @@ fn abort_and_prompt_is_answered_between_the_two_runs() {
 }
 
 #[test]
+fn of_two_that_take_a_runs_place_the_second_takes_that_of_the_first() {
+    for is_running in [false, true] {
+        let place = Place::new();
+        let mut host = place.start(&[]);
+        if is_running {
+            place.provider.script([Reply::new(vec![text("old"), Part::Hang])]);
+            let from = host.prompt("go");
+            host.event(from, "message_update");
+        }
+        let from = host.mark();
+        let lines = ["one", "two"].map(|text| json!({ "type": "abort_and_prompt", "id": text, "message": text }));
+        host.write(lines.map(|line| format!("{line}\n")).concat());
+        for id in ["one", "two"] {
+            let answer = host.wait(from, id, |frame| frame["type"] == "response" && frame["id"] == id);
+            assert_eq!(answer["success"], true, "{answer}");
+        }
+        host.wait(from, "the run", |frame| frame["type"] == "agent_end" && text_of(&frame["messages"][0]) == "two");
+        assert_eq!(host.said().last().unwrap(), "ok");
+        assert!(host.said().contains(&"one".to_owned()));
+    }
+}
+
+#[test]
 fn an_abort_keeps_what_is_queued() {
     let place = Place::new();
     let mut host = place.start(&[]);

@@ -80,6 +80,29 @@ fn a_compaction_is_seen_answered_around_and_aborted() {
 }
 
 #[test]
+fn a_compaction_that_is_aborted_before_it_begins_never_begins() {
+    for is_running in [false, true] {
+        let place = Place::with_config(KEEP);
+        let mut host = place.start(&[]);
+        talk(&mut host, 4);
+        if is_running {
+            place.provider.script([Reply::new(vec![text("cut short"), Part::Hang])]);
+            let from = host.prompt("long");
+            host.event(from, "message_update");
+        }
+        let from = host.mark();
+        host.write("{\"type\":\"compact\",\"id\":\"first\"}\n{\"type\":\"abort\",\"id\":\"then\"}\n");
+        let answer = |id: &str| host.wait(from, id, |frame| frame["type"] == "response" && frame["id"] == id);
+        assert_eq!(answer("first")["error"], "Failed to parse command: Compaction cancelled");
+        assert_eq!(answer("then")["success"], true);
+        assert_eq!(host.state()["isCompacting"], false);
+        assert!(host.messages().iter().all(|message| message["role"] != "compactionSummary"));
+        host.turn("on");
+        host.done(json!({ "type": "compact" }));
+    }
+}
+
+#[test]
 fn a_compaction_stops_the_run_and_tells_nothing_more_of_it() {
     let place = Place::with_config(KEEP);
     let mut host = place.start(&[]);

@@ -93,7 +93,7 @@ impl Door {
         // What waits for the end of a run: there is none any more.
         self.all_ended();
         match std::mem::replace(&mut self.lane, Lane::Free) {
-            Lane::Free | Lane::Short => {}
+            Lane::Free | Lane::ToCompact { .. } | Lane::Short => {}
             Lane::Compaction(id) => self.write(&Response::failure(id, "compact", PROBLEM)),
             Lane::Command(_, id) => self.write(&Response::failure(id, "bash", PROBLEM)),
             Lane::Session(switch) => {

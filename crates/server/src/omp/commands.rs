@@ -58,6 +58,11 @@ pub(super) const fn leaves(command: &gjc::Command) -> bool {
     )
 }
 
+/// Whether a command puts a run in the place of the one that works.
+pub(super) const fn replaces(command: &gjc::Command) -> bool {
+    matches!(command, gjc::Command::Shared(Command::AbortAndPrompt { .. }))
+}
+
 /// Whether a command says what there is in the session that is open.
 pub(super) const fn reads_session(command: &gjc::Command) -> bool {
     matches!(
@@ -129,6 +134,9 @@ pub(crate) fn problem(refused: &Refused) -> String {
     }
 }
 
+/// What whoever asked for a compaction is told where it was stopped.
+pub(super) const CANCELLED: &str = "Compaction cancelled";
+
 /// What a prompt is told while a run works and it says nothing of queueing.
 pub(super) const BUSY: &str =
     "Agent is already processing. Use steer() or followUp() to queue messages, or wait for completion.";
@@ -159,7 +167,15 @@ pub(super) type Stopped = Box<dyn FnOnce(&mut Door, Result<(), Refused>) + Send>
 /// Stops the run of the session and what summarises its context, and then does `then`.
 pub(super) async fn stop_all(door: &mut Door, then: Stopped) {
     let not_stopped = Arc::new(OnceLock::new());
-    if door.teller.is_compacting()
+    // A compaction that was asked for just now is not told of yet, or has still to begin.
+    let is_beginning = match &mut door.lane {
+        Lane::ToCompact { is_given_up } => {
+            *is_given_up = true;
+            true
+        }
+        _ => false,
+    };
+    if (is_beginning || door.teller.is_compacting())
         && let Some(seat) = door.seat()
     {
         let session = seat.id.clone();

@@ -53,6 +53,10 @@ type Pending = Pin<Box<dyn Future<Output = (u64, Then)> + Send>>;
 /// A command that takes long: the ordered lane waits for it.
 pub(crate) enum Lane {
     Free,
+    /// Until what works is stopped, so that a compaction can begin: if nobody has said meanwhile that it is not to.
+    ToCompact {
+        is_given_up: bool,
+    },
     /// Until a compaction has ended; its answer is due to this id.
     Compaction(Option<Id>),
     /// Until a person's command has ended; its answer is due to this id.
@@ -105,6 +109,8 @@ pub(crate) struct Door {
     /// The grants that are being written to their file.
     pub(crate) grant_writes: JoinSet<()>,
     pub(crate) is_closing: bool,
+    /// Whether a run is being stopped for another one, which has not begun: the next that is to take a run's place waits for it.
+    pub(crate) is_replacing: bool,
     /// Whether the host was told that the log takes nothing.
     pub(crate) is_log_stuck: bool,
     /// The level that was asked for last, before a model's limits.
@@ -142,6 +148,7 @@ impl Door {
             dialogs: Dialogs::default(),
             grant_writes: JoinSet::new(),
             is_closing: false,
+            is_replacing: false,
             is_log_stuck: false,
             wanted_level: None,
             modes: ["one-at-a-time".to_owned(), "one-at-a-time".to_owned(), "immediate".to_owned()],
@@ -324,8 +331,13 @@ impl Door {
     /// Whether a host of omp that reads means another session: it has asked for one, and there commands are done one by one.
     fn is_about_to_leave(&self, command: &Command) -> bool {
         let leaves = || self.waiting.iter().any(|(_, waiting)| commands::leaves(waiting));
-        let is_leaving = || matches!(self.lane, Lane::Session(_) | Lane::Short);
+        let is_leaving = || matches!(self.lane, Lane::Session(_) | Lane::ToCompact { .. } | Lane::Short);
         !self.dialect.is_gjc() && commands::reads_session(command) && (is_leaving() || leaves())
+    }
+
+    /// Whether a command has to wait until a run that is to begin has begun.
+    const fn must_wait(&self, command: &Command) -> bool {
+        self.is_replacing && commands::replaces(command)
     }
 
     /// Takes the next command out of the line that may be done now. Behind a command that takes long go those that do not need
@@ -342,8 +354,11 @@ impl Door {
                 let (at, command) = waiting.find(|(_, command)| !commands::is_bash(command))?;
                 commands::goes_beside(command, is_compacting).then_some(at)?
             }
-            Lane::Session(_) | Lane::Short => return None,
+            Lane::Session(_) | Lane::ToCompact { .. } | Lane::Short => return None,
         };
+        if self.waiting.get(at).is_some_and(|(_, command)| self.must_wait(command)) {
+            return None;
+        }
         self.waiting.remove(at)
     }
 
@@ -412,7 +427,8 @@ impl Door {
     async fn line(&mut self, line: &Line) {
         match self.dialect.read(line) {
             Ok(Incoming::Command { id, command }) => {
-                if command.lane() == gjc::Lane::Fast && !self.is_about_to_leave(&command) {
+                let waits = self.is_about_to_leave(&command) || self.must_wait(&command);
+                if command.lane() == gjc::Lane::Fast && !waits {
                     self.handle(id, command).await;
                 } else if self.waiting.len() >= LANE {
                     let problem = format!("too many commands are waiting (limit {LANE})");

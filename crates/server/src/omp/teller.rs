@@ -28,6 +28,8 @@ use countersign_protocol::{
 use countersign_runtime::{Live, LiveKind};
 use serde_json::{Value, json};
 
+use super::commands::CANCELLED;
+
 pub(crate) use resumed::Left;
 
 use self::folding::change;
@@ -194,8 +196,7 @@ impl Teller {
                 let result = self.compacted.take().filter(|_| *ok);
                 let problem = content.map(str::to_owned);
                 if self.reason.take() == Some(Reason::Manual) {
-                    let failed =
-                        || if *aborted { "Compaction cancelled".to_owned() } else { problem.unwrap_or_default() };
+                    let failed = || if *aborted { CANCELLED.to_owned() } else { problem.unwrap_or_default() };
                     return Some(Ended::Compaction(result.ok_or_else(failed)));
                 }
                 frames.push(Event::AutoCompactionEnd {

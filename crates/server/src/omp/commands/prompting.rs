@@ -68,9 +68,11 @@ pub(super) async fn abort_and_prompt(door: &mut Door, id: Option<Id>, text: Stri
     let text = meant(text, door).await;
     let said = said(&text, &images);
     let with = mentions(&text, door).await;
+    door.is_replacing = true;
     stop_all(
         door,
         Box::new(move |door, stopped| {
+            door.is_replacing = false;
             if let Err(refused) = stopped {
                 return door.write(&Response::failure(id, "abort_and_prompt", problem(&refused)));
             }
@@ -80,10 +82,12 @@ pub(super) async fn abort_and_prompt(door: &mut Door, id: Option<Id>, text: Stri
             let Some(replied) = seat.requests.try_send(EngineCommand::Session(seat.id.clone(), command)) else {
                 return door.write(&Response::failure(id, "abort_and_prompt", not_sent(door)));
             };
+            door.is_replacing = true;
             door.later(async move {
                 let replied = replied.await.unwrap_or(Err(Refused::Closed));
                 let position = replied.as_ref().map_or(0, |reply| reply.position);
                 let then: crate::omp::door::Then = Box::new(move |door| {
+                    door.is_replacing = false;
                     acknowledge(door, id, "abort_and_prompt", replied.map(|reply| reply.outcome));
                 });
                 (position, then)

@@ -22,7 +22,7 @@ use countersign_protocol::{
 };
 use countersign_runtime::tools::Roots;
 
-use super::{acknowledge, conversation::user_text, not_sent, problem, stop_run};
+use super::{CANCELLED, acknowledge, conversation::user_text, not_sent, problem, stop_run};
 use crate::{
     agent_dir::replace::{Access, replace},
     omp::{
@@ -62,23 +62,25 @@ impl Switch {
 /// Summarises what is old. A run is stopped first, and no more is told of it.
 pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Option<String>) {
     door.teller.detach();
-    door.lane = Lane::Short;
+    door.lane = Lane::ToCompact { is_given_up: false };
     stop_run(
         door,
         Box::new(move |door, stopped| {
+            let lane = std::mem::replace(&mut door.lane, Lane::Free);
             if let Err(refused) = stopped {
-                door.lane = Lane::Free;
                 door.teller.attach();
                 return door.write(&door.dialect.broke_off(id, "compact", problem(&refused)));
+            }
+            if matches!(lane, Lane::ToCompact { is_given_up: true }) {
+                return door.write(&door.dialect.broke_off(id, "compact", CANCELLED));
             }
             let Some(seat) = door.seat() else { return };
             seat.workshop.release();
             let compact = Command::Compact { instructions: instructions.map(Into::into) };
             let Some(replied) = seat.requests.try_send(EngineCommand::Session(seat.id.clone(), compact)) else {
-                door.lane = Lane::Free;
                 return door.write(&Response::failure(id, "compact", not_sent(door)));
             };
-            door.lane = Lane::Short;
+            door.lane = Lane::ToCompact { is_given_up: false };
             door.later(async move {
                 let replied = replied.await.unwrap_or(Err(countersign_runtime::Refused::Closed));
                 let position = replied.as_ref().map_or(0, |reply| reply.position);
