@@ -112,8 +112,14 @@ pub struct Exchange {
 /// A call that nobody waits for any more, of which its peer may yet say something.
 pub struct Late {
     call: CallId,
-    content: Arc<Content>,
+    of: Of,
     results: Source,
+}
+
+/// What of a call its result says. The rest of what was wanted may be large.
+struct Of {
+    tool: Arc<str>,
+    tool_call_id: Arc<str>,
 }
 
 /// Whether a result counted.
@@ -250,7 +256,7 @@ impl Exchange {
     pub async fn end_leaving(self, output: Output, left_behind: Option<Arc<str>>) -> Heard {
         let Err(fate) = self.end.send(Fate::Done { output, left_behind }) else { return Heard::InTime };
         if let Fate::Done { output, .. } = fate {
-            Late { call: self.call, content: self.content, results: self.results }.tell(output).await;
+            Late { call: self.call, of: Of::content(&self.content), results: self.results }.tell(output).await;
         }
         Heard::TooLate
     }
@@ -271,14 +277,20 @@ impl Exchange {
 
     /// Lets go of it, as its line is gone. What the peer still says of the call is kept beside it.
     pub fn let_go(self) -> Late {
-        Late { call: self.call, content: self.content, results: self.results }
+        Late { call: self.call, of: Of::content(&self.content), results: self.results }
+    }
+}
+
+impl Of {
+    fn content(content: &Content) -> Self {
+        Self { tool: Arc::clone(&content.tool), tool_call_id: Arc::clone(&content.tool_call_id) }
     }
 }
 
 impl Late {
     /// Whatever a peer says of a call that was given to it before this process began, or so long ago that it was forgotten.
-    pub fn of(call: CallId, content: Arc<Content>, results: Source) -> Self {
-        Self { call, content, results }
+    pub fn of(call: CallId, content: &Content, results: Source) -> Self {
+        Self { call, of: Of::content(content), results }
     }
 
     /// Which call it is.
@@ -288,7 +300,7 @@ impl Late {
 
     /// Records what the peer says of the call.
     pub async fn tell(self, output: Output) {
-        let progress = Progress::Returned(Box::new(returned(&self.content, output)));
+        let progress = Progress::Returned(Box::new(returned(&self.of.tool, &self.of.tool_call_id, output)));
         self.results.tell(Command::Call(CallCommand::Ended { call: self.call, progress })).await;
     }
 }

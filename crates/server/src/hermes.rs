@@ -15,9 +15,14 @@ mod webui;
 
 pub(crate) use webui::files as front_end;
 
-use std::sync::Arc;
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
 
 use axum::{Router, extract::Request, http::StatusCode, middleware::from_fn_with_state, response::Response};
+use countersign_core::id::SessionId;
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::{site::Site, web::Problem};
 use journals::Journals;
@@ -28,6 +33,19 @@ pub(crate) struct Door {
     site: Arc<Site>,
     journals: Arc<Journals>,
     traffic: Arc<Traffic>,
+    starts: Starts,
+}
+
+/// Has turns of one conversation begin one after the other: each may bring a model that it is for.
+struct Starts([Mutex<()>; 64]);
+
+impl Starts {
+    /// Waits for the turn of a conversation. Some share theirs.
+    async fn turn(&self, session: &SessionId) -> MutexGuard<'_, ()> {
+        let mut hasher = DefaultHasher::new();
+        session.hash(&mut hasher);
+        self.0[usize::try_from(hasher.finish() % 64).unwrap_or_default()].lock().await
+    }
 }
 
 /// Opens the door. `None` if the gateway closes.
@@ -35,7 +53,12 @@ pub(crate) async fn open(site: &Arc<Site>) -> Option<Router> {
     let prompts = prompts::Prompts::open(site).await?;
     let journals = Journals::open(site.handle.clone()).await?;
     let traffic = Arc::new(Traffic::new(site.clock.clone()));
-    let door = Arc::new(Door { site: Arc::clone(site), journals, traffic: Arc::clone(&traffic) });
+    let door = Arc::new(Door {
+        site: Arc::clone(site),
+        journals,
+        traffic: Arc::clone(&traffic),
+        starts: Starts(std::array::from_fn(|_| Mutex::new(()))),
+    });
     let mut router = chat::routes(&door).merge(sessions::routes(&door)).merge(settings::routes(&door));
     router = router.merge(prompts::routes(site, &prompts));
     if let Some(folder) = site.webui().and_then(|folder| webui::files(folder).ok()) {

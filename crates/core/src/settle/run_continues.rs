@@ -37,12 +37,14 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
         // Whoever heard it did not say why it broke: that is no finished answer, and no reason to ask again.
         Some((_, StopReason::Error, None)) => end(scene, &mut branch, End::Failed),
         Some((_, _, None)) => {
-            if !scene.session.queue(Queue::Steering).is_empty() {
+            // What waits is no part of a run behind which nothing follows: what it answered would not be what was asked for.
+            let waits = |queue| !scene.run.marks().last && !scene.session.queue(queue).is_empty();
+            if waits(Queue::Steering) {
                 open(&mut branch);
                 branch.take(Queue::Steering, modes.steering, context);
             } else if scene.run.called {
                 open(&mut branch);
-            } else if !scene.session.queue(Queue::FollowUp).is_empty() {
+            } else if waits(Queue::FollowUp) {
                 open(&mut branch);
                 branch.take(Queue::FollowUp, modes.follow_up, context);
             } else {

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::{
     host::text,
     place::{Place, lines_with},
-    provider::{refuse, say},
+    provider::{Latch, Part, Reply, refuse, say, text as part},
     speaking::{start, turn},
 };
 
@@ -50,6 +50,41 @@ fn open_tasks_do_not_hold_up_a_handoff() {
     assert_eq!(std::fs::read_to_string(handed["savedPath"].as_str().unwrap()).unwrap(), "The door is to be painted.\n");
     assert_ne!(host.state()["sessionId"], first);
     assert_eq!((host.said(), place.provider.count()), (vec!["The door is to be painted.".to_owned()], 2));
+    host.close_cleanly();
+}
+
+#[test]
+fn a_message_that_waits_is_no_part_of_what_is_handed_over() {
+    let place = Place::new();
+    let mut host = start(&place, &[]);
+    place.provider.script([say("hello")]);
+    turn(&mut host, "hi");
+    host.done(json!({ "type": "follow_up", "message": "And then?" }));
+    place.provider.script([say("All is done."), say("That was all.")]);
+    let handed = host.done(json!({ "type": "handoff" }));
+    assert_eq!(std::fs::read_to_string(handed["savedPath"].as_str().unwrap()).unwrap(), "All is done.\n");
+    assert_eq!((host.said(), place.provider.count()), (vec!["All is done.".to_owned()], 2));
+    host.close_cleanly();
+}
+
+#[test]
+fn a_handoff_that_was_too_long_waits_for_the_summary() {
+    let place = Place::with_config("compaction: { keepRecentTokens: 20, reserveTokens: 0 }\n");
+    let mut host = start(&place, &[]);
+    for number in 0..4 {
+        place.provider.script([say("hello")]);
+        turn(&mut host, &format!("{number} {}", "more ".repeat(50)));
+    }
+    let latch = Latch::default();
+    let summary = Reply::new(vec![Part::Until(latch.clone()), part("the summary")]);
+    place.provider.script([refuse(400, "prompt is too long: 300000 tokens"), summary, say("All is done.")]);
+    let due = host.ask(json!({ "type": "handoff" }));
+    place.provider.asked(5);
+    assert_eq!(host.state()["isCompacting"], true);
+    latch.open();
+    let handed = host.answer(&due);
+    let saved = handed["data"]["savedPath"].as_str().unwrap_or_else(|| panic!("{handed}"));
+    assert_eq!(std::fs::read_to_string(saved).unwrap(), "All is done.\n");
     host.close_cleanly();
 }
 

@@ -92,3 +92,28 @@ fn every_method_answers_whatever_it_is_given_in_whole_numbers_and_words() {
         }
     }
 }
+
+/// What JavaScript writes of a text that was cut within a character.
+#[test]
+fn half_a_character_is_read_as_its_replacement() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let params = r#"{"path":"notes.md","content":"cut \ud83d"}"#;
+    peer.send(format!(r#"{{"type":"req","id":"w","method":"workspace.write","params":{params}}}"#));
+    assert_eq!(peer.answer("w")["ok"], true);
+    assert_eq!(peer.ok("workspace.read", json!({ "path": "notes.md" }))["content"], "cut \u{fffd}");
+}
+
+/// Read, each of them takes many times the room of its text.
+#[test]
+fn more_values_than_a_gateway_has_room_for_are_refused_before_they_are_read() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let lists = "[],".repeat(1 << 20);
+    peer.send(format!(r#"{{"type":"req","id":"m","method":"tools.list","params":{{"a":[{lists}0]}}}}"#));
+    let refused = peer.answer("m");
+    let why = "Too many values: with 128 bytes for each of them it has more than 128 MiB";
+    assert_eq!((&refused["error"]["code"], &refused["error"]["message"]), (&json!(400), &json!(why)));
+    let text = "[],".repeat(1 << 20);
+    peer.ok("workspace.write", json!({ "path": "notes.md", "content": text }));
+}

@@ -105,6 +105,23 @@ fn of_two_that_take_a_runs_place_the_second_takes_that_of_the_first() {
 }
 
 #[test]
+fn a_prompt_behind_an_abort_finds_no_run() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    place.provider.script([Reply::new(vec![text("old"), Part::Hang])]);
+    let from = host.prompt("go");
+    host.event(from, "message_update");
+    let from = host.mark();
+    host.write("{\"type\":\"abort\",\"id\":\"a\"}\n{\"type\":\"prompt\",\"id\":\"b\",\"message\":\"next\"}\n");
+    for id in ["a", "b"] {
+        let answer = host.wait(from, id, |frame| frame["type"] == "response" && frame["id"] == id);
+        assert_eq!(answer["success"], true, "{answer}");
+    }
+    host.settled(from);
+    assert_eq!(host.said(), ["go", "old", "next", "ok"]);
+}
+
+#[test]
 fn an_abort_keeps_what_is_queued() {
     let place = Place::new();
     let mut host = place.start(&[]);

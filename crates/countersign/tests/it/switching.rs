@@ -139,6 +139,32 @@ fn a_run_that_a_switch_stops_is_told_of_no_more() {
 }
 
 #[test]
+fn what_comes_behind_a_switch_to_the_same_session_is_said_to_it_as_it_is_then() {
+    for behavior in [None, Some("steer"), Some("followUp")] {
+        let place = Place::new();
+        let mut host = place.start(&[]);
+        host.turn("one");
+        let file = host.file();
+        place.provider.script([Reply::new(vec![text("cut short"), Part::Hang])]);
+        let from = host.prompt("long");
+        host.event(from, "message_update");
+        let from = host.mark();
+        let mut prompt = json!({ "type": "prompt", "id": "then", "message": "two" });
+        if let Some(behavior) = behavior {
+            prompt["streamingBehavior"] = behavior.into();
+        }
+        let switch = json!({ "type": "switch_session", "id": "first", "sessionPath": file });
+        host.write(format!("{switch}\n{prompt}\n"));
+        for id in ["first", "then"] {
+            let answer = host.wait(from, id, |frame| frame["type"] == "response" && frame["id"] == id);
+            assert_eq!(answer["success"], true, "{behavior:?}: {answer}");
+        }
+        host.settled(from);
+        assert_eq!(host.said()[host.said().len() - 2..], ["two", "ok"], "{behavior:?}");
+    }
+}
+
+#[test]
 fn a_branch_holds_what_came_before_the_message_and_gives_its_text() {
     let place = Place::new();
     let mut host = place.start(&[]);

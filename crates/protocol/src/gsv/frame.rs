@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::Fault;
-use crate::json::{Json, Wire};
+use crate::json::{Json, Wire, mend};
 
 /// The id of a request, as the JSON that it was written in. Peers write texts; whatever else is repeated as it came.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -100,7 +100,7 @@ fn json(raw: Option<&RawValue>) -> Option<Json> {
 
 /// Reads one frame.
 pub fn read(frame: &str) -> Incoming {
-    match envelope(frame) {
+    match envelope(&mend(frame)) {
         Ok(envelope) => sort(&envelope),
         Err(unread) => unread,
     }
@@ -109,7 +109,8 @@ pub fn read(frame: &str) -> Incoming {
 /// Reads one frame as the gateway does: it is asked, and neither answered nor told. What a peer sends of that kind with an id is
 /// answered like everything that has one.
 pub fn receive(frame: &str) -> Incoming {
-    let envelope = match envelope(frame) {
+    let frame = mend(frame);
+    let envelope = match envelope(&frame) {
         Ok(envelope) => envelope,
         Err(unread) => return unread,
     };

@@ -50,10 +50,10 @@ pub(super) struct CallWork {
 }
 
 /// What a tool gave back, as the model is told it.
-pub(crate) fn returned(content: &Content, output: Output) -> Returned {
+pub(crate) fn returned(tool: &str, tool_call_id: &str, output: Output) -> Returned {
     let message = Message::ToolResult(ToolResult {
-        tool_call_id: content.tool_call_id.to_string(),
-        tool_name: content.tool.to_string(),
+        tool_call_id: tool_call_id.to_owned(),
+        tool_name: tool.to_owned(),
         content: output.content,
         details: Some(output.details.unwrap_or_else(|| json!({}))),
         is_error: output.is_error,
@@ -64,7 +64,7 @@ pub(crate) fn returned(content: &Content, output: Output) -> Returned {
         error: output.is_error,
         open_tasks: None,
         folder: None,
-        prunable: content.tool.as_ref() != "read",
+        prunable: tool != "read",
         left_behind: None,
     }
 }
@@ -165,7 +165,7 @@ impl CallWork {
         Progress::Returned(Box::new(Returned {
             open_tasks,
             folder: cx.shells.folder().and_then(|folder| folder.to_str().map(str::to_owned)),
-            ..returned(content, output)
+            ..returned(&content.tool, &content.tool_call_id, output)
         }))
     }
 

@@ -75,7 +75,7 @@ impl CallWork {
                 biased;
                 ended = &mut end => return match ended {
                     Ok(Fate::Done { output, left_behind }) => {
-                        Progress::Returned(Box::new(Returned { left_behind, ..returned(&content, output) }))
+                        Progress::Returned(Box::new(Returned { left_behind, ..returned(&content.tool, &content.tool_call_id, output) }))
                     }
                     Ok(Fate::NotBegun(why)) if self.is_asking => Progress::NotBegun(why.into()),
                     Ok(Fate::NotBegun(why) | Fate::Lost(why)) => left(why, Known::PeerLost),

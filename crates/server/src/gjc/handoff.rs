@@ -94,7 +94,8 @@ fn follow(door: &mut Door, id: Option<Id>) {
             if session.run().is_some() {
                 return Some(Next::After(Until::RunEnded));
             }
-            if session.awaited_run().is_some() {
+            // Behind a summary it goes on, or asks again what was too long.
+            if session.compaction().is_some() {
                 return Some(Next::After(Until::CompactionEnded));
             }
             let context = session.context();

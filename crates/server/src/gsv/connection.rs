@@ -12,8 +12,7 @@ use countersign_protocol::{
     gsv::{
         self as wire, Fault, Id, Incoming, LARGEST_FRAME, Method, NODE_PAUSE_MS, Request, close, code,
         connect::{Connect, HelloOk, Mode},
-        frame,
-        method::{self, Deadline},
+        frame, method,
     },
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -24,7 +23,7 @@ use tokio::{
 
 use super::{
     Door, automation, channels, dispatch,
-    load::Load,
+    load::{self, Held, Load},
     nodes,
     outbox::{Outbox, Post, Posts, outbox},
     peer::Peer,
@@ -58,7 +57,7 @@ impl End {
 }
 
 /// A request on its way to its answer.
-type Work = BoxFuture<'static, Utf8Bytes>;
+type Work = BoxFuture<'static, (Utf8Bytes, Held)>;
 
 /// Serves a peer. What it costs while nothing happens is little: what is needed for a moment only is not part of this future,
 /// and the socket is where it does not count once for each that hands it on.
@@ -373,32 +372,32 @@ impl<'a> Connection<'a> {
         };
         let read = method::dispatch(&method, Some(self.peer.mode())).and_then(|method| match method {
             Method::Connect => Err(Fault::invalid("Already connected")),
-            method => Request::read(method, params.as_ref()).map(|request| (method, request)),
+            method => {
+                // A result is passed on as it was written.
+                let size = if method == Method::ToolResult { text.len() } else { load::size(text) };
+                let held = self.load.take(size)?;
+                Ok((method, Request::read(method, params.as_ref())?, held))
+            }
         });
-        let (method, request) = match read {
+        let (method, request, held) = match read {
             Ok(read) => read,
-            Err(fault) => return Ok(Some((id, fault))),
-        };
-        let held = match self.load.take(text.len()) {
-            Ok(held) => held,
             Err(fault) => return Ok(Some((id, fault))),
         };
         let came = self.door.cards.now();
         let answering = dispatch::answer(Arc::clone(self.door), Arc::clone(&self.peer), method, request, came);
         let work = async move {
-            let answer = answering.await;
-            drop(held);
-            match answer {
+            let answer = match answering.await {
                 Ok(payload) => frame::answer(&id, &payload).into(),
                 Err(fault) => frame::refusal(&id, &fault).into(),
-            }
+            };
+            (answer, held)
         };
         if method.row().deadline.is_deferred() {
             // It waits for somebody else and holds up nothing. What has an effect has it whether or not the peer stays.
             let outbox = self.outbox.clone();
-            let only_tells = matches!(method.row().deadline, Deadline::Milliseconds(_));
+            let only_tells = matches!(method, Method::LogsGet | Method::SkillsUpdate);
             tokio::spawn(async move {
-                let answer = tokio::select! {
+                let (answer, _held) = tokio::select! {
                     answer = work => answer,
                     () = outbox.gone(), if only_tells => return,
                 };
@@ -418,7 +417,7 @@ fn lane(outbox: Outbox) -> mpsc::UnboundedSender<Work> {
     let (lane, mut works) = mpsc::unbounded_channel::<Work>();
     tokio::spawn(async move {
         while let Some(work) = works.recv().await {
-            let answer = work.await;
+            let (answer, _held) = work.await;
             // A peer that is gone needs no answer.
             let _ = outbox.send(answer);
         }

@@ -11,6 +11,28 @@ use countersign_protocol::gsv::{Fault, code};
 const OPEN: usize = 1024;
 /// How large they may be together, in bytes. A request is kept whole until its turn comes.
 const MOST: usize = 128 << 20;
+/// What each value in a request takes beside its text, in bytes.
+const VALUE: usize = 128;
+
+/// How much room a request takes, in bytes: of its text, and of what it is read into.
+pub(super) fn size(text: &str) -> usize {
+    text.len() + values(text) * VALUE
+}
+
+/// About how many values a JSON text holds: each opens something or stands behind a comma.
+fn values(text: &str) -> usize {
+    let (mut count, mut is_quoted, mut is_escaped) = (0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_quoted,
+            b'"' => is_quoted = !is_quoted,
+            b',' | b'[' | b'{' if !is_quoted => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
 
 /// The open requests of one connection.
 #[derive(Clone, Default)]
@@ -29,8 +51,13 @@ impl Load {
     /// Takes up a request of so many bytes. Its connection alone does, one after the other.
     ///
     /// # Errors
-    /// 503 with what there is too much of.
+    /// 400 for one that is too large by itself, 503 with what there is too much of otherwise.
     pub(super) fn take(&self, bytes: usize) -> Result<Held, Fault> {
+        if bytes > MOST {
+            let why =
+                format!("Too many values: with {VALUE} bytes for each of them it has more than {} MiB", MOST >> 20);
+            return Err(Fault::invalid(why));
+        }
         if self.count.load(Ordering::Relaxed) >= OPEN {
             return Err(Fault::new(code::UNAVAILABLE, format!("Too many open requests (at most {OPEN})")));
         }
@@ -53,7 +80,21 @@ impl Drop for Held {
 
 #[cfg(test)]
 mod tests {
-    use super::{Load, MOST, OPEN};
+    use super::{Load, MOST, OPEN, VALUE, size};
+
+    #[test]
+    fn a_request_is_as_large_as_what_it_is_read_into() {
+        for (text, values) in [
+            ("", 0),
+            ("{}", 1),
+            (r#"{"a":[1,2,{}],"b":"c"}"#, 6),
+            (r#"["a, [ {", "b\\", "c\",["]"#, 3),
+            (r#"["a"#, 1),
+            (r#"["a\"#, 1),
+        ] {
+            assert_eq!(size(text), text.len() + values * VALUE, "{text}");
+        }
+    }
 
     #[test]
     fn what_is_too_many_or_too_much_is_refused_until_something_is_answered() {
@@ -65,6 +106,7 @@ mod tests {
         let refused = load.take(1).err().unwrap();
         assert_eq!((refused.code, &*refused.message), (503, "Open requests are too large together (at most 128 MiB)"));
         drop(large);
+        assert_eq!(load.take(MOST + 1).err().unwrap().code, 400);
         assert!(load.take(MOST - 1).is_ok());
     }
 }

@@ -12,6 +12,9 @@ const MOST: usize = 128 << 20;
 /// For how many room is kept once they were sent.
 const KEPT: usize = 16;
 
+/// Why a connection is closed for which too much waits.
+const UNREAD: &str = "too much waits to be read";
+
 /// What is sent.
 #[derive(Debug)]
 pub(super) enum Post {
@@ -39,8 +42,22 @@ struct Line {
     posts: VecDeque<Post>,
     /// How large the frames among them are together, in bytes.
     bytes: usize,
+    /// The same of frames that wait for room.
+    in_turn: usize,
     /// Whether nobody takes any more of them.
     is_over: bool,
+}
+
+/// A frame that waits for room, until this is dropped.
+struct Turn<'a> {
+    line: &'a Mutex<Line>,
+    size: usize,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.line.lock().in_turn -= self.size;
+    }
 }
 
 /// Where frames for a connection are put. Whoever puts one never waits.
@@ -63,7 +80,7 @@ impl Outbox {
         self.put(|line| {
             let bytes = line.bytes + frame.as_str().len();
             if bytes > MOST {
-                line.end(close::TRY_AGAIN, "too much waits to be read");
+                line.end(close::TRY_AGAIN, UNREAD);
                 return false;
             }
             line.bytes = bytes;
@@ -72,18 +89,33 @@ impl Outbox {
         })
     }
 
-    /// The same, and waits until there is room for it: whoever asked for much reads one answer after the other. False if the
-    /// connection goes first.
+    /// The same, and waits until there is room for it: whoever asked for much reads one answer after the other. If too much waits
+    /// for that, the connection is closed. False if it goes first.
     pub(super) async fn send_in_turn(&self, frame: Utf8Bytes) -> bool {
+        let size = frame.as_str().len();
+        let mut turn: Option<Turn<'_>> = None;
         loop {
             let mut room = std::pin::pin!(self.0.room.notified());
             // What is taken from here on is heard of.
             room.as_mut().enable();
             let has_room = {
-                let line = self.0.line.lock();
-                line.is_over || line.bytes == 0 || line.bytes + frame.as_str().len() <= MOST / 2
+                let mut line = self.0.line.lock();
+                let has_room = line.is_over || line.bytes == 0 || line.bytes + size <= MOST / 2;
+                if !has_room && turn.is_none() {
+                    if line.in_turn + size > MOST {
+                        line.end(close::TRY_AGAIN, UNREAD);
+                        drop(line);
+                        self.0.arrived.notify_one();
+                        self.0.room.notify_waiters();
+                        return false;
+                    }
+                    line.in_turn += size;
+                    turn = Some(Turn { line: &self.0.line, size });
+                }
+                has_room
             };
             if has_room {
+                drop(turn);
                 return self.send(frame);
             }
             room.await;
@@ -198,6 +230,30 @@ mod tests {
         for _ in 0..2 {
             assert!(matches!(posts.next().await, Post::Frame(_)));
         }
+        let end = posts.next().await;
+        assert!(matches!(&end, Post::Close(1013, why) if why == "too much waits to be read"), "{end:?}");
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_room_is_bounded_too() {
+        let (outbox, mut posts) = outbox();
+        let frame = "x".repeat(MOST / 2);
+        assert!(outbox.send_in_turn(frame.as_str().into()).await);
+        let mut first = Box::pin(outbox.send_in_turn(frame.as_str().into()));
+        let mut second = Box::pin(outbox.send_in_turn(frame.as_str().into()));
+        assert!(futures_util::poll!(&mut first).is_pending() && futures_util::poll!(&mut second).is_pending());
+        drop(second);
+        assert!(matches!(posts.next().await, Post::Frame(_)));
+        assert!(first.await, "what was given up counts no more");
+        let mut waiting: Vec<_> = (0..2).map(|_| Box::pin(outbox.send_in_turn(frame.as_str().into()))).collect();
+        for next in &mut waiting {
+            assert!(futures_util::poll!(next).is_pending());
+        }
+        assert!(!outbox.send_in_turn("one more".into()).await);
+        for next in waiting {
+            assert!(!next.await);
+        }
+        assert!(matches!(posts.next().await, Post::Frame(_)));
         let end = posts.next().await;
         assert!(matches!(&end, Post::Close(1013, why) if why == "too much waits to be read"), "{end:?}");
     }

@@ -73,6 +73,8 @@ async fn start(State(door): State<Arc<Door>>, body: Body) -> Response {
     if let Err(error) = sayable(text, "message") {
         return refused(&error);
     }
+    // Nobody else's message may be taken on between the model of this one and itself.
+    let _turn = door.starts.turn(&session).await;
     if let Some(model) = body.text("model") {
         let wanted = chats.model(body.text("model_provider"), model).or_else(|_| chats.model(None, model));
         // A message that is refused must not change the model of the turn that works.

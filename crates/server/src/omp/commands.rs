@@ -216,16 +216,20 @@ fn halt(door: &Door) {
 pub(super) async fn stop_run(door: &mut Door, then: Stopped) {
     let Some(seat) = door.seat() else { return then(door, Err(Refused::Closed)) };
     let command = EngineCommand::Run(run::Command::Abort { session: seat.id.clone() });
-    door.ask(command, move |door, replied| match replied {
-        // One that waits for a compaction begins behind it, and ends; where nothing runs, it may be a compaction that was stopped.
-        Ok(Reply::Stopping(_) | Reply::Done) => {
-            let ended: Then = Box::new(move |door| then(door, Ok(())));
-            door.after(Until::CompactionEnded, Box::new(move |door| door.after(Until::RunEnded, ended)));
-        }
-        Ok(_) => then(door, Ok(())),
-        Err(refused) => {
-            halt(door);
-            then(door, Err(refused));
+    door.stops += 1;
+    door.ask(command, move |door, replied| {
+        door.stops -= 1;
+        match replied {
+            // One that waits for a compaction begins behind it, and ends; where nothing runs, it may be a compaction that was stopped.
+            Ok(Reply::Stopping(_) | Reply::Done) => {
+                let ended: Then = Box::new(move |door| then(door, Ok(())));
+                door.after(Until::CompactionEnded, Box::new(move |door| door.after(Until::RunEnded, ended)));
+            }
+            Ok(_) => then(door, Ok(())),
+            Err(refused) => {
+                halt(door);
+                then(door, Err(refused));
+            }
         }
     })
     .await;

@@ -1,6 +1,6 @@
 //! The door's loop: lines in, frames out, and what happens in between in its order.
 
-use std::{collections::VecDeque, pin::Pin, time::Duration};
+use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use countersign_core::{
@@ -18,7 +18,7 @@ use futures_util::{
     stream::{FuturesOrdered, FuturesUnordered},
 };
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Semaphore, mpsc, watch},
     task::JoinSet,
     time::Instant,
 };
@@ -109,6 +109,10 @@ pub(crate) struct Door {
     /// The grants that are being written to their file.
     pub(crate) grant_writes: JoinSet<()>,
     pub(crate) is_closing: bool,
+    /// Whose turn it is to make a page: one holds all of a session's texts.
+    pub(crate) pages: Arc<Semaphore>,
+    /// How many stops were asked for that nobody has answered yet: what comes behind one finds what is left.
+    pub(crate) stops: usize,
     /// Whether a run is being stopped for another one, which has not begun: the next that is to take a run's place waits for it.
     pub(crate) is_replacing: bool,
     /// Whether the host was told that the log takes nothing.
@@ -148,6 +152,8 @@ impl Door {
             dialogs: Dialogs::default(),
             grant_writes: JoinSet::new(),
             is_closing: false,
+            pages: Arc::new(Semaphore::new(1)),
+            stops: 0,
             is_replacing: false,
             is_log_stuck: false,
             wanted_level: None,
@@ -343,7 +349,7 @@ impl Door {
     /// Takes the next command out of the line that may be done now. Behind a command that takes long go those that do not need
     /// the lane, and they pass nothing but commands of the person that wait for it.
     fn next_command(&mut self) -> Option<(Option<Id>, Command)> {
-        if !self.waiters.is_empty() || self.outbox.is_overfull() {
+        if !self.waiters.is_empty() || self.stops > 0 || self.outbox.is_overfull() {
             return None;
         }
         let at = match self.lane {
@@ -401,25 +407,28 @@ impl Door {
 
     /// Does what stands before the frame with this number. Its replies came before it did.
     fn replies_before(&mut self, number: u64) {
-        while self.early.is_none()
-            && let Some(Some((position, then))) = self.pending.next().now_or_never()
-        {
-            if position <= number {
-                then(self);
-            } else {
-                self.early = Some((position, then));
+        loop {
+            let next = self.early.take().or_else(|| self.pending.next().now_or_never().flatten());
+            match next {
+                Some((position, then)) if position <= number => then(self),
+                later => {
+                    self.early = later;
+                    return;
+                }
             }
         }
     }
 
-    /// Tells of everything that was released before `position`.
+    /// Tells of everything that was released before `position`, and of the answers that stand before it.
     pub(crate) async fn catch_up(&mut self, position: u64) {
         loop {
             let Some(seat) = &mut self.seat else { return };
-            if seat.subscriber.position() >= position {
+            let number = seat.subscriber.position();
+            if number >= position {
                 return;
             }
             let Some(released) = seat.subscriber.next().await else { return };
+            self.replies_before(number);
             self.released(released).await;
         }
     }

@@ -50,10 +50,12 @@ struct Work {
 }
 
 impl Keeper {
-    /// Follows a session from behind `head` on. What the writer was given already is written first: all entries up to there.
+    /// Follows a session from behind `head` on. What the writer was given already is written first: all entries up to there, and the
+    /// name that is `due`.
     pub(crate) fn start(
         session: SessionId,
         writer: Writer,
+        due: Option<String>,
         subscriber: Subscriber,
         head: Lsn,
         contents: Contents,
@@ -72,7 +74,7 @@ impl Keeper {
             contents,
             source,
             is_dirty: true,
-            due: None,
+            due,
             marked: None,
             notices: sender,
             names: up_to,
@@ -221,12 +223,19 @@ impl Work {
 
     /// Writes the name that is due, and what waits.
     fn flush(&mut self) -> Result<Vec<Mark>, WriteError> {
-        let mut marks = Vec::new();
-        if let Some(name) = self.due.take() {
-            marks = self.writer.set_title(Some(name.clone())).inspect_err(|_| self.due = Some(name))?;
+        let named = match self.due.take() {
+            Some(name) => self.writer.set_title(Some(name.clone())).inspect_err(|_| self.due = Some(name)),
+            None => Ok(Vec::new()),
+        };
+        // The file must be written as a whole for a name. What waits needs less room.
+        if !matches!(named, Ok(_) | Err(WriteError::Io { .. })) {
+            return named;
         }
-        marks.extend(self.writer.flush()?);
-        Ok(marks)
+        let marks = self.writer.flush()?;
+        self.marked = marks.last().copied().or(self.marked);
+        let mut all = named?;
+        all.extend(marks);
+        Ok(all)
     }
 
     /// What could not be written is tried again, unless the file is somebody else's now.

@@ -36,7 +36,7 @@ use crate::{
     agent_dir::Product,
     attach::{Stay, home},
     gjc::{Projection, Readers, todos::kept},
-    session_file::{self, Writer, name},
+    session_file::{self, WriteError, Writer, name},
 };
 
 /// What a session begins with.
@@ -115,7 +115,7 @@ impl Seat {
             for line in begun.iter().zip(contents).filter_map(|(entry, content)| entries::to_file(entry, &content)) {
                 writer.push(&line)?;
             }
-            keeper = Some(follow(&handle, &id, writer, following, head));
+            keeper = Some(follow(&handle, &id, writer, None, following, head));
         }
         let answers = handle.source(Lane::Result);
         let gates = project(shelf, &handle, &id).await?;
@@ -244,11 +244,17 @@ impl Seat {
                 writer.push(&line)?;
             }
         }
-        writer.flush()?;
+        // It is a copy of what the log has: one that cannot be written now is no reason not to open the session.
+        let can_wait = |failed: WriteError| if matches!(failed, WriteError::Io { .. }) { Ok(()) } else { Err(failed) };
+        writer.flush().map(drop).or_else(can_wait)?;
+        let mut due = None;
         match name_of(&requests, &id).await {
             // A name that was given just before the last process died is not in the file yet.
             Some(ours) if title.is_none() || is_as_left && title.as_ref() != Some(&ours) => {
-                drop(writer.set_title(Some(ours))?);
+                if let Err(failed) = writer.set_title(Some(ours.clone())) {
+                    can_wait(failed)?;
+                    due = Some(ours);
+                }
             }
             ours => {
                 if let Some(theirs) = title.filter(|title| ours.as_ref() != Some(title) && !title.trim().is_empty()) {
@@ -257,7 +263,7 @@ impl Seat {
             }
         }
         record(&requests, &id, &writer).await?;
-        let keeper = follow(&handle, &id, writer, following, head);
+        let keeper = follow(&handle, &id, writer, due, following, head);
         let all = tree_of(&requests, &id).await.flatten().map(|tree| tree.entries).unwrap_or_default();
         let notes: Vec<&Entry> =
             all.iter().filter(|entry| matches!(entry.kind, Kind::ModelChange | Kind::ThinkingChange)).collect();
@@ -410,9 +416,16 @@ async fn tree_of(requests: &Source, id: &SessionId) -> Option<Option<Tree>> {
     read.await.map(|(tree, _)| tree)
 }
 
-fn follow(handle: &Handle, id: &SessionId, writer: Writer, following: Subscriber, head: Lsn) -> Keeper {
+fn follow(
+    handle: &Handle,
+    id: &SessionId,
+    writer: Writer,
+    due: Option<String>,
+    following: Subscriber,
+    head: Lsn,
+) -> Keeper {
     let source = handle.source(Lane::Request);
-    Keeper::start(id.clone(), writer, following, head, handle.contents().clone(), source)
+    Keeper::start(id.clone(), writer, due, following, head, handle.contents().clone(), source)
 }
 
 /// The name that entries give a session; related programs write one there instead of into the header.

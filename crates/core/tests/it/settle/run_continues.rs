@@ -224,6 +224,9 @@ fn nothing_follows_a_last_message() {
             let outcome = Compacted::Done { said: text(5_000), spent: None };
             stage.session(Command::Compacted { epoch, outcome });
         }
+        for queue in [Queue::Steering, Queue::FollowUp] {
+            stage.session(Command::Queue { queue, said: text(1) });
+        }
         let told = from(&stage.answer(Stop, Vec::new(), None), "run ended");
         assert_eq!(told, "run ended completed", "behind a compaction: {behind_compaction}");
     }

@@ -216,17 +216,22 @@ async fn ran(door: &Arc<Door>, peer: &Peer, run: cron::Run) -> Result<cron::Ran,
     let mut results = BTreeMap::new();
     let mut spoke = HashSet::new();
     while results.len() < fired.len() {
-        let (job, result) = tokio::select! {
+        let (over, result) = tokio::select! {
             biased;
             end = next_end(&mut subscriber, &mut spoke) => end.ok_or_else(closing)?,
             () = peer.gone() => return Err(Fault::new(code::UNAVAILABLE, "the connection is gone")),
         };
-        if fired.iter().any(|fired| fired.job == job) {
-            results.entry(job).or_insert(result);
+        // An earlier run of the same job may end meanwhile.
+        let is_over = |fired: &&FiringId| match &over {
+            Over::Firing(firing) => *fired == firing,
+            Over::Job(job) => fired.job == *job && !spoke.contains(*fired),
+        };
+        if let Some(firing) = fired.iter().find(is_over) {
+            results.entry(firing.clone()).or_insert(result);
         }
     }
     let ran = results.values().filter(|result| result.status != cron::Status::Skipped).count();
-    let results = fired.iter().filter_map(|fired| results.remove(&fired.job)).collect();
+    let results = fired.iter().filter_map(|fired| results.remove(fired)).collect();
     Ok(cron::Ran { ok: true, ran, results })
 }
 
@@ -258,8 +263,15 @@ pub(super) async fn begin(door: &Arc<Door>, run: cron::Run) -> Answer {
     Ok(Json::from(begun))
 }
 
-/// The next end of a firing. One whose job goes before it began has ended, too; those that began are in `spoke`.
-async fn next_end(subscriber: &mut Subscriber, spoke: &mut HashSet<JobId>) -> Option<(JobId, cron::RunResult)> {
+/// What has ended.
+enum Over {
+    Firing(FiringId),
+    /// With every firing of it that had not begun.
+    Job(JobId),
+}
+
+/// The next end of a firing or of a job. Firings that began are in `spoke`.
+async fn next_end(subscriber: &mut Subscriber, spoke: &mut HashSet<FiringId>) -> Option<(Over, cron::RunResult)> {
     loop {
         let Released::Fact(recorded) = subscriber.next().await? else { continue };
         let Event::Schedule(event) = &recorded.fact.event else { continue };
@@ -273,20 +285,19 @@ async fn next_end(subscriber: &mut Subscriber, spoke: &mut HashSet<JobId>) -> Op
                     next_run_at_ms: next.map(|next| next.0),
                     ..result(&firing.job, status, outcome.error, outcome.summary)
                 };
-                return Some((firing.job.clone(), result));
+                return Some((Over::Firing(firing.clone()), result));
             }
             schedule::Event::Said { firing } => {
-                spoke.insert(firing.job.clone());
+                spoke.insert(firing.clone());
             }
-            schedule::Event::Removed { job } if !spoke.contains(job) => {
+            schedule::Event::Removed { job } => {
                 let error = Some("it was removed".to_owned());
-                return Some((job.clone(), result(job, cron::Status::Skipped, error, None)));
+                return Some((Over::Job(job.clone()), result(job, cron::Status::Skipped, error, None)));
             }
             schedule::Event::Limited(_)
             | schedule::Event::Clocked { .. }
             | schedule::Event::Added { .. }
             | schedule::Event::Changed { .. }
-            | schedule::Event::Removed { .. }
             | schedule::Event::Fired { .. }
             | schedule::Event::Ran { .. } => {}
         }

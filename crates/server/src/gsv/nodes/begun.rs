@@ -1,8 +1,6 @@
 //! The calls that nodes may still say something of, whichever process of the gateway gave them: a row each until its end is known,
 //! and for a day where it never was.
 
-use std::sync::Arc;
-
 use countersign_core::{
     call::{self, Content, End, Executor},
     engine::Event,
@@ -92,7 +90,7 @@ pub(super) async fn find(door: &Door, wire: &str) -> Option<(String, Late)> {
     let content = content.inspect_err(|error| tracing::warn!(%error, "what a node was given cannot be read")).ok()?;
     let Some(Kept::Text(text)) = content.into_iter().next().flatten() else { return None };
     let content: Content = serde_json::from_str(&text).ok()?;
-    Some((row.node, Late::of(call, Arc::new(content), door.site.handle.source(Lane::Result))))
+    Some((row.node, Late::of(call, &content, door.site.handle.source(Lane::Result))))
 }
 
 async fn row(log: &AnyLog, key: &str) -> Option<Row> {

@@ -29,10 +29,8 @@ pub(super) enum Purpose {
 /// Where a call stands, as far as its node is concerned.
 enum Stage {
     Open(Exchange),
-    /// It was told to stop, or took too long.
-    Stopped(Exchange),
-    /// Its connection is gone.
-    Lost(Late),
+    /// It was told to stop, took too long, or its connection is gone.
+    Past(Late),
     /// The node said what became of it.
     Over,
 }
@@ -50,9 +48,7 @@ pub(super) enum Answered {
     /// A call that is waited for.
     Open(Exchange, Purpose),
     /// One that nobody waits for any more.
-    Stopped(Exchange),
-    /// The same, whose connection is gone.
-    Lost(Late),
+    Past(Late),
     /// One that it has answered already.
     Over,
 }
@@ -134,7 +130,7 @@ impl Hand {
         let Some(wire) = calls.wires.get(&call).cloned() else { return };
         let Some(given) = calls.given.get_mut(&wire) else { return };
         if let Stage::Open(exchange) = std::mem::replace(&mut given.stage, Stage::Over) {
-            given.stage = Stage::Stopped(exchange);
+            given.stage = Stage::Past(exchange.let_go());
             calls.is_past(wire);
         }
     }
@@ -142,18 +138,14 @@ impl Hand {
     /// Lets go of what a connection had.
     pub(super) fn lose(&self, connection: u64) {
         let mut calls = self.0.lock();
-        let is_its = |given: &Given| given.connection == connection && !matches!(given.stage, Stage::Over);
+        let is_its = |given: &Given| given.connection == connection && matches!(given.stage, Stage::Open(_));
         let lost: Vec<Arc<str>> =
             calls.given.iter().filter(|(_, given)| is_its(given)).map(|(wire, _)| Arc::clone(wire)).collect();
         for wire in lost {
             let Some(given) = calls.given.get_mut(&wire) else { continue };
-            match std::mem::replace(&mut given.stage, Stage::Over) {
-                Stage::Open(exchange) => {
-                    given.stage = Stage::Lost(exchange.let_go());
-                    calls.is_past(wire);
-                }
-                Stage::Stopped(exchange) => given.stage = Stage::Lost(exchange.let_go()),
-                stage @ (Stage::Lost(_) | Stage::Over) => given.stage = stage,
+            if let Stage::Open(exchange) = std::mem::replace(&mut given.stage, Stage::Over) {
+                given.stage = Stage::Past(exchange.let_go());
+                calls.is_past(wire);
             }
         }
     }
@@ -176,8 +168,7 @@ impl Hand {
                 }
                 Answered::Open(exchange, purpose)
             }
-            Stage::Stopped(exchange) => Answered::Stopped(exchange),
-            Stage::Lost(late) => Answered::Lost(late),
+            Stage::Past(late) => Answered::Past(late),
             Stage::Over => Answered::Over,
         })
     }

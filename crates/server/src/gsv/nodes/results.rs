@@ -53,13 +53,7 @@ pub(super) async fn result(door: &Arc<Door>, peer: &Peer, outcome: Outcome) -> A
                 },
             }
         }
-        Answered::Stopped(exchange) => {
-            let recorded = waiting.recorded(exchange.call());
-            exchange.end(output(&outcome)).await;
-            let _ = recorded.await;
-            Ack::DROPPED
-        }
-        Answered::Lost(late) => {
+        Answered::Past(late) => {
             let recorded = waiting.recorded(late.call());
             late.tell(output(&outcome)).await;
             let _ = recorded.await;
@@ -74,7 +68,7 @@ pub(super) async fn result(door: &Arc<Door>, peer: &Peer, outcome: Outcome) -> A
 async fn forgotten(door: &Door, peer: &Peer, outcome: &Outcome) -> Option<Result<Answered, Fault>> {
     let (node, late) = begun::find(door, &outcome.call_id).await?;
     let is_its = node == peer.connect.id;
-    Some(is_its.then_some(Answered::Lost(late)).ok_or_else(Fault::not_its_call))
+    Some(is_its.then_some(Answered::Past(late)).ok_or_else(Fault::not_its_call))
 }
 
 async fn say(exchange: Exchange, purpose: Purpose, outcome: &Outcome) -> Heard {

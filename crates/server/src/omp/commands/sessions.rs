@@ -110,19 +110,36 @@ pub(super) async fn new_session(door: &mut Door, id: Option<Id>, parent: Option<
 
 /// The session that is open already, from its beginning: what works in it is stopped, and nothing waits to be said.
 async fn reload(door: &mut Door, id: Option<Id>) {
+    const NAME: &str = "switch_session";
     door.teller.detach();
+    // What comes behind it is said to the session as it is then.
+    door.lane = Lane::Short;
     stop_run(
         door,
         Box::new(move |door, stopped| {
+            door.lane = Lane::Free;
             if let Err(refused) = stopped {
                 door.teller.attach();
-                return door.write(&Response::failure(id, "switch_session", problem(&refused)));
+                return door.write(&Response::failure(id, NAME, problem(&refused)));
             }
-            if let Some(seat) = door.seat() {
-                // What it comes to is of no interest: an empty queue stays empty.
-                drop(seat.requests.try_send(EngineCommand::Session(seat.id.clone(), Command::Clear)));
-            }
-            door.write(&Response::success(id, "switch_session", &Cancelled { cancelled: false }));
+            let Some(seat) = door.seat() else { return };
+            let clear = EngineCommand::Session(seat.id.clone(), Command::Clear);
+            let Some(replied) = seat.requests.try_send(clear) else {
+                return door.write(&Response::failure(id, NAME, not_sent(door)));
+            };
+            door.lane = Lane::Short;
+            door.later(async move {
+                let replied = replied.await.unwrap_or(Err(countersign_runtime::Refused::Closed));
+                let position = replied.as_ref().map_or(0, |reply| reply.position);
+                let then: Then = Box::new(move |door| {
+                    door.lane = Lane::Free;
+                    match replied {
+                        Ok(_) => door.write(&Response::success(id, NAME, &Cancelled { cancelled: false })),
+                        Err(refused) => door.write(&Response::failure(id, NAME, problem(&refused))),
+                    }
+                });
+                (position, then)
+            });
         }),
     )
     .await;
@@ -355,7 +372,10 @@ pub(super) async fn export_html(door: &mut Door, id: Option<Id>, path: Option<St
         own: seat.path().map(Path::to_owned),
     };
     let now = door.shelf.common.clock.now();
+    let turns = std::sync::Arc::clone(&door.pages);
     door.aside(async move {
+        // Nobody closes it.
+        let _turn = turns.acquire().await.ok();
         let read = requests.read(move |engine| {
             let session = engine.state().session(&session)?;
             let entries: Vec<Entry> = session.path().into_iter().cloned().collect();
