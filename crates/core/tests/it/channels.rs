@@ -187,20 +187,35 @@ fn more_than_can_be_told_apart_is_refused_until_time_has_passed() {
     assert_eq!(hear(&mut stage, "one more", false), "Done: channel heard");
 }
 
+fn knock(stage: &mut Stage, who: &str) -> String {
+    let knock = Knock {
+        from: chat(),
+        sender: who.to_owned(),
+        question: "May they speak?".to_owned(),
+        why: None,
+        about: Map::new(),
+        told: Arc::from("Somebody has to let you in first."),
+    };
+    stage.tell(Any::Channel(Command::Knock(Box::new(knock)))).cell()
+}
+
+#[test]
+fn whoever_floods_shuts_nobody_out_for_good() {
+    let mut stage = idle();
+    for number in 0..256 {
+        knock(&mut stage, &format!("+{number}"));
+    }
+    assert!(knock(&mut stage, "+256").starts_with("refused: "));
+    stage.now = stage.now + Duration::from_hours(24);
+    let told = knock(&mut stage, "+256");
+    assert!(told.contains("gate resolved withdrawn, gate opened"), "{told}");
+    assert_eq!(stage.engine.state().pending_gates().count(), 256);
+    assert!(knock(&mut stage, "+0").contains("gate opened"), "whoever gave way may knock again");
+}
+
 #[test]
 fn people_are_asked_once_about_whoever_knocks_until_they_answer() {
     let mut stage = idle();
-    let knock = |stage: &mut Stage, who: &str| {
-        let knock = Knock {
-            from: chat(),
-            sender: who.to_owned(),
-            question: "May they speak?".to_owned(),
-            why: None,
-            about: Map::new(),
-            told: Arc::from("Somebody has to let you in first."),
-        };
-        stage.tell(Any::Channel(Command::Knock(Box::new(knock)))).cell()
-    };
     let asked = knock(&mut stage, "+49");
     assert!(asked.contains("gate opened") && asked.contains("channel owed"), "{asked}");
     assert_eq!(knock(&mut stage, "+49"), "Repeated");

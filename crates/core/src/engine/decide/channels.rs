@@ -1,6 +1,6 @@
 //! Decides what is recorded of chat networks: what came, what is owed to them, and who may come in.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     channel::{
@@ -8,7 +8,7 @@ use crate::{
     },
     digest::Digest,
     engine::{Context, Decision, Event, Fact, Refusal as Refused, Reply, View},
-    gate::{self, Content, Fallback, Kind, Scope},
+    gate::{self, Content, Fallback, Gate, Kind, Scope},
     id::{GateId, LetterId},
     message::{self, StopReason},
     run::Run,
@@ -20,6 +20,8 @@ const LONGEST_NAME: usize = 512;
 const LONGEST_LETTER: usize = 1 << 20;
 /// How many people may wait to be let in.
 const MOST_KNOCKING: usize = 256;
+/// For how long one of them waits at least, where others do: then it gives way.
+const KNOCKING_FOR: Duration = Duration::from_hours(24);
 /// The surface under which a gate about somebody who knocked is kept until all that follows from it is done.
 const SURFACE: &str = "pairing";
 
@@ -176,10 +178,16 @@ fn knock(view: View<'_>, knock: Knock, context: &mut Context) -> Result<Decision
     if waiting().any(|gate| gate.subject() == subject) {
         return Ok(Decision { facts: Vec::new(), reply: Reply::Repeated });
     }
-    if waiting().count() >= MOST_KNOCKING {
-        return Err(Refusal::Crowded(MOST_KNOCKING).into());
-    }
     let mut facts: Vec<Fact> = met(view, &from.account)?.into_iter().collect();
+    if waiting().count() >= MOST_KNOCKING {
+        // Whoever floods must not shut everybody else out for good: who waited long in vain may knock again.
+        let is_old = |gate: &&Gate| gate.opened_at() + KNOCKING_FOR <= context.now;
+        let oldest = waiting().min_by_key(|gate| gate.opened_at()).filter(is_old);
+        let gate = oldest.ok_or(Refusal::Crowded(MOST_KNOCKING))?.id();
+        let resolution = gate::Resolution::Withdrawn;
+        let withdrawn = gate::Event::Resolved { gate, resolution, by: None, key: None, form: None };
+        facts.push(Fact::plain(Event::Gate(withdrawn), None));
+    }
     let asker = format!("{}:{sender}", from.account.network);
     let content = serde_json::to_string(&Content::GoOn { asker, question, why, about })
         .expect("content is plain data with text keys");
