@@ -112,7 +112,7 @@ fn more_values_than_a_gateway_has_room_for_are_refused_before_they_are_read() {
     let lists = "[],".repeat(1 << 20);
     peer.send(format!(r#"{{"type":"req","id":"m","method":"tools.list","params":{{"a":[{lists}0]}}}}"#));
     let refused = peer.answer("m");
-    let why = "Too many values: with 128 bytes for each of them it has more than 128 MiB";
+    let why = "Too many values: read, they take more than 256 MiB";
     assert_eq!((&refused["error"]["code"], &refused["error"]["message"]), (&json!(400), &json!(why)));
     let text = "[],".repeat(1 << 20);
     peer.ok("workspace.write", json!({ "path": "notes.md", "content": text }));

@@ -121,6 +121,56 @@ fn a_prompt_behind_an_abort_finds_no_run() {
     assert_eq!(host.said(), ["go", "old", "next", "ok"]);
 }
 
+/// A run that it left behind would never end.
+#[test]
+fn an_abort_leaves_nothing_behind_that_was_asked_for_before_it() {
+    for batch in [
+        "abort prompt abort",
+        "switch_session prompt abort",
+        "abort_and_prompt abort",
+        "abort_and_prompt abort_and_prompt abort",
+        "abort compact abort",
+        "compact compact abort",
+        "bash compact abort abort_bash",
+        "bash prompt abort abort_bash",
+        "new_session prompt abort",
+    ] {
+        for is_running in [false, true] {
+            let place = Place::with_config("compaction: { keepRecentTokens: 30 }\n");
+            let mut host = place.start(&[]);
+            for number in 0..4 {
+                host.turn(&format!("{number} {}", "more ".repeat(50)));
+            }
+            let file = host.file();
+            place.provider.script((0..9).map(|_| Reply::new(vec![text("on"), Part::Hang])));
+            if is_running {
+                let from = host.prompt("go");
+                host.event(from, "message_update");
+            }
+            let from = host.mark();
+            let commands: Vec<&str> = batch.split(' ').collect();
+            let lines = commands.iter().enumerate().map(|(id, name)| {
+                let command = json!({
+                    "type": name, "id": id.to_string(), "message": "next", "sessionPath": file, "command": "sleep 600",
+                });
+                format!("{command}\n")
+            });
+            host.write(lines.collect::<String>());
+            for (id, name) in commands.iter().enumerate() {
+                let id = id.to_string();
+                let answer = host.wait(from, name, |frame| frame["type"] == "response" && frame["id"] == *id);
+                // Behind a command of the person a prompt may still find the run.
+                let may_be_either = *name == "prompt" && is_running && batch.starts_with("bash");
+                assert!(answer["success"] == (*name != "compact") || may_be_either, "{batch}: {answer}");
+            }
+            let state = host.state();
+            assert_eq!((&state["isStreaming"], &state["isCompacting"]), (&json!(false), &json!(false)), "{batch}");
+            let answers = host.since(from).iter().filter(|frame| frame["type"] == "response").count();
+            assert_eq!(answers, commands.len() + 1, "{batch}");
+        }
+    }
+}
+
 #[test]
 fn an_abort_keeps_what_is_queued() {
     let place = Place::new();

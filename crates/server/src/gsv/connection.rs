@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     Door, automation, channels, dispatch,
-    load::{self, Held, Load},
+    load::{Held, Load, Size},
     nodes,
     outbox::{Outbox, Post, Posts, outbox},
     peer::Peer,
@@ -374,7 +374,8 @@ impl<'a> Connection<'a> {
             Method::Connect => Err(Fault::invalid("Already connected")),
             method => {
                 // A result is passed on as it was written.
-                let size = if method == Method::ToolResult { text.len() } else { load::size(text) };
+                let is_passed_on = method == Method::ToolResult;
+                let size = if is_passed_on { Size::of_text(text) } else { Size::of_values(text) };
                 let held = self.load.take(size)?;
                 Ok((method, Request::read(method, params.as_ref())?, held))
             }

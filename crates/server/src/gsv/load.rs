@@ -9,104 +9,132 @@ use countersign_protocol::gsv::{Fault, code};
 
 /// How many requests of one connection may be open.
 const OPEN: usize = 1024;
-/// How large they may be together, in bytes. A request is kept whole until its turn comes.
+/// How large their texts may be together, in bytes. A request is kept whole until its turn comes.
 const MOST: usize = 128 << 20;
-/// What each value in a request takes beside its text, in bytes.
-const VALUE: usize = 128;
+/// How much room what they are read into may take together, in bytes.
+const MOST_ROOM: usize = 256 << 20;
+/// What values take at most until they have gone where they are to go, in bytes: one behind a comma, a list, an object.
+const VALUE: usize = 192;
+const LIST: usize = 1024;
+const OBJECT: usize = 1536;
 
-/// How much room a request takes, in bytes: of its text, and of what it is read into.
-pub(super) fn size(text: &str) -> usize {
-    text.len() + values(text) * VALUE
+/// How large a request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Size {
+    /// Its text, in bytes.
+    text: usize,
+    /// What its values take beside that, in bytes.
+    room: usize,
 }
 
-/// About how many values a JSON text holds: each opens something or stands behind a comma.
-fn values(text: &str) -> usize {
-    let (mut count, mut is_quoted, mut is_escaped) = (0, false, false);
-    for byte in text.bytes() {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = is_quoted,
-            b'"' => is_quoted = !is_quoted,
-            b',' | b'[' | b'{' if !is_quoted => count += 1,
-            _ => {}
-        }
+impl Size {
+    /// Of one that is passed on as it was written.
+    pub(super) const fn of_text(text: &str) -> Self {
+        Self { text: text.len(), room: 0 }
     }
-    count
+
+    /// Of one whose values are read.
+    pub(super) fn of_values(text: &str) -> Self {
+        let (mut room, mut is_quoted, mut is_escaped) = (0, false, false);
+        for byte in text.bytes() {
+            match byte {
+                _ if is_escaped => is_escaped = false,
+                b'\\' => is_escaped = is_quoted,
+                b'"' => is_quoted = !is_quoted,
+                _ if is_quoted => {}
+                b',' => room += VALUE,
+                b'[' => room += LIST,
+                b'{' => room += OBJECT,
+                _ => {}
+            }
+        }
+        Self { text: text.len(), room }
+    }
 }
 
 /// The open requests of one connection.
 #[derive(Clone, Default)]
 pub(super) struct Load {
     count: Arc<AtomicUsize>,
-    bytes: Arc<AtomicUsize>,
+    text: Arc<AtomicUsize>,
+    room: Arc<AtomicUsize>,
 }
 
 /// One of them. It is open until this is dropped.
 pub(super) struct Held {
     load: Load,
-    bytes: usize,
+    size: Size,
 }
 
 impl Load {
-    /// Takes up a request of so many bytes. Its connection alone does, one after the other.
+    /// Takes up a request of this size. Its connection alone does, one after the other.
     ///
     /// # Errors
     /// 400 for one that is too large by itself, 503 with what there is too much of otherwise.
-    pub(super) fn take(&self, bytes: usize) -> Result<Held, Fault> {
-        if bytes > MOST {
-            let why =
-                format!("Too many values: with {VALUE} bytes for each of them it has more than {} MiB", MOST >> 20);
-            return Err(Fault::invalid(why));
+    pub(super) fn take(&self, size: Size) -> Result<Held, Fault> {
+        let busy = |why: String| Err(Fault::new(code::UNAVAILABLE, why));
+        if size.room > MOST_ROOM {
+            return Err(Fault::invalid(format!("Too many values: read, they take more than {} MiB", MOST_ROOM >> 20)));
         }
         if self.count.load(Ordering::Relaxed) >= OPEN {
-            return Err(Fault::new(code::UNAVAILABLE, format!("Too many open requests (at most {OPEN})")));
+            return busy(format!("Too many open requests (at most {OPEN})"));
         }
-        if self.bytes.load(Ordering::Relaxed) + bytes > MOST {
-            let why = format!("Open requests are too large together (at most {} MiB)", MOST >> 20);
-            return Err(Fault::new(code::UNAVAILABLE, why));
+        if self.text.load(Ordering::Relaxed) + size.text > MOST {
+            return busy(format!("Open requests are too large together (at most {} MiB)", MOST >> 20));
+        }
+        if self.room.load(Ordering::Relaxed) + size.room > MOST_ROOM {
+            let most = MOST_ROOM >> 20;
+            return busy(format!("Open requests have too many values together (read, at most {most} MiB)"));
         }
         self.count.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        Ok(Held { load: self.clone(), bytes })
+        self.text.fetch_add(size.text, Ordering::Relaxed);
+        self.room.fetch_add(size.room, Ordering::Relaxed);
+        Ok(Held { load: self.clone(), size })
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         self.load.count.fetch_sub(1, Ordering::Relaxed);
-        self.load.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.load.text.fetch_sub(self.size.text, Ordering::Relaxed);
+        self.load.room.fetch_sub(self.size.room, Ordering::Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Load, MOST, OPEN, VALUE, size};
+    use super::{LIST, Load, MOST, MOST_ROOM, OBJECT, OPEN, Size, VALUE};
 
     #[test]
     fn a_request_is_as_large_as_what_it_is_read_into() {
-        for (text, values) in [
+        for (text, room) in [
             ("", 0),
-            ("{}", 1),
-            (r#"{"a":[1,2,{}],"b":"c"}"#, 6),
-            (r#"["a, [ {", "b\\", "c\",["]"#, 3),
-            (r#"["a"#, 1),
-            (r#"["a\"#, 1),
+            ("{}", OBJECT),
+            (r#"{"a":[1,2,{}],"b":"c"}"#, 2 * OBJECT + LIST + 3 * VALUE),
+            (r#"["a, [ {", "b\\", "c\",["]"#, LIST + 2 * VALUE),
+            (r#"["a"#, LIST),
+            (r#"["a\"#, LIST),
         ] {
-            assert_eq!(size(text), text.len() + values * VALUE, "{text}");
+            assert_eq!(Size::of_values(text), Size { text: text.len(), room }, "{text}");
         }
     }
 
     #[test]
     fn what_is_too_many_or_too_much_is_refused_until_something_is_answered() {
-        let load = Load::default();
-        let mut held: Vec<_> = (0..OPEN).map(|_| load.take(1).unwrap()).collect();
-        assert_eq!(load.take(1).err().unwrap().message, "Too many open requests (at most 1024)");
+        let (load, of) = (Load::default(), |text, room| Size { text, room });
+        let refused = |size| load.take(size).err().map(|fault| (fault.code, fault.message.to_string()));
+        let told = |code, why: &str| Some((code, why.to_owned()));
+        let mut held: Vec<_> = (0..OPEN).map(|_| load.take(of(1, 0)).unwrap()).collect();
+        assert_eq!(refused(of(1, 0)), told(503, "Too many open requests (at most 1024)"));
         held.truncate(1);
-        let large = load.take(MOST - 1).unwrap();
-        let refused = load.take(1).err().unwrap();
-        assert_eq!((refused.code, &*refused.message), (503, "Open requests are too large together (at most 128 MiB)"));
+        let large = load.take(of(MOST - 1, MOST_ROOM)).unwrap();
+        assert_eq!(refused(of(1, 0)), told(503, "Open requests are too large together (at most 128 MiB)"));
+        held.clear();
+        let why = "Open requests have too many values together (read, at most 256 MiB)";
+        assert_eq!(refused(of(1, 1)), told(503, why));
         drop(large);
-        assert_eq!(load.take(MOST + 1).err().unwrap().code, 400);
-        assert!(load.take(MOST - 1).is_ok());
+        let why = "Too many values: read, they take more than 256 MiB";
+        assert_eq!(refused(of(1, MOST_ROOM + 1)), told(400, why));
+        assert!(load.take(of(MOST, MOST_ROOM)).is_ok());
     }
 }

@@ -9,6 +9,8 @@ use tokio::sync::{Notify, oneshot};
 
 /// How much may wait for a connection that does not read, in bytes.
 const MOST: usize = 128 << 20;
+/// How much may wait for room, in bytes: answers that the connection asked for, and reads one after the other.
+const MOST_IN_TURN: usize = 512 << 20;
 /// For how many room is kept once they were sent.
 const KEPT: usize = 16;
 
@@ -102,7 +104,7 @@ impl Outbox {
                 let mut line = self.0.line.lock();
                 let has_room = line.is_over || line.bytes == 0 || line.bytes + size <= MOST / 2;
                 if !has_room && turn.is_none() {
-                    if line.in_turn + size > MOST {
+                    if line.in_turn + size > MOST_IN_TURN {
                         line.end(close::TRY_AGAIN, UNREAD);
                         drop(line);
                         self.0.arrived.notify_one();
@@ -219,7 +221,7 @@ impl Drop for Posts {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST, Post, outbox};
+    use super::{MOST, MOST_IN_TURN, Post, Utf8Bytes, outbox};
 
     #[tokio::test]
     async fn whoever_does_not_read_is_closed_and_costs_no_more() {
@@ -237,15 +239,16 @@ mod tests {
     #[tokio::test]
     async fn what_waits_for_room_is_bounded_too() {
         let (outbox, mut posts) = outbox();
-        let frame = "x".repeat(MOST / 2);
-        assert!(outbox.send_in_turn(frame.as_str().into()).await);
-        let mut first = Box::pin(outbox.send_in_turn(frame.as_str().into()));
-        let mut second = Box::pin(outbox.send_in_turn(frame.as_str().into()));
+        let frame = Utf8Bytes::from("x".repeat(MOST / 2));
+        assert!(outbox.send_in_turn(frame.clone()).await);
+        let mut first = Box::pin(outbox.send_in_turn(frame.clone()));
+        let mut second = Box::pin(outbox.send_in_turn(frame.clone()));
         assert!(futures_util::poll!(&mut first).is_pending() && futures_util::poll!(&mut second).is_pending());
         drop(second);
         assert!(matches!(posts.next().await, Post::Frame(_)));
         assert!(first.await, "what was given up counts no more");
-        let mut waiting: Vec<_> = (0..2).map(|_| Box::pin(outbox.send_in_turn(frame.as_str().into()))).collect();
+        let mut waiting: Vec<_> =
+            (0..MOST_IN_TURN / frame.as_str().len()).map(|_| Box::pin(outbox.send_in_turn(frame.clone()))).collect();
         for next in &mut waiting {
             assert!(futures_util::poll!(next).is_pending());
         }

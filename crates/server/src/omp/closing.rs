@@ -65,9 +65,11 @@ impl Door {
 
     /// The answers that are on their way.
     async fn due(&mut self) {
-        while let Some((position, then)) = self.next_reply().await {
+        while let Some(reply) = self.next_reply().await {
+            let position = reply.0;
+            self.put_back(reply);
             self.catch_up(position).await;
-            then(self);
+            self.replies_before(position);
         }
         while let Some((position, then)) = self.next_beside().await {
             self.catch_up(position).await;

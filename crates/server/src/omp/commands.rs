@@ -63,6 +63,29 @@ pub(super) const fn replaces(command: &gjc::Command) -> bool {
     matches!(command, gjc::Command::Shared(Command::AbortAndPrompt { .. }))
 }
 
+/// Whether a command stops what works.
+pub(super) const fn is_abort(command: &gjc::Command) -> bool {
+    matches!(command, gjc::Command::Shared(Command::Abort))
+}
+
+/// Whether a command has the agent work.
+pub(super) const fn begins(command: &gjc::Command) -> bool {
+    matches!(command, gjc::Command::Shared(Command::Prompt { .. } | Command::AbortAndPrompt { .. }))
+}
+
+/// Answers a command that is stopped before its turn has come. False if it has its turn all the same.
+pub(super) fn give_up(door: &mut Door, id: Option<&Id>, command: &gjc::Command) -> bool {
+    match command {
+        gjc::Command::Shared(Command::Compact { .. }) => {
+            door.write(&door.dialect.broke_off(id.cloned(), "compact", CANCELLED));
+        }
+        // As of one whose run was stopped.
+        gjc::Command::Handoff { .. } => door.write(&Response::success(id.cloned(), command.name(), &())),
+        _ => return false,
+    }
+    true
+}
+
 /// Whether a command says what there is in the session that is open.
 pub(super) const fn reads_session(command: &gjc::Command) -> bool {
     matches!(

@@ -343,7 +343,12 @@ impl Door {
 
     /// Whether a command has to wait until a run that is to begin has begun.
     const fn must_wait(&self, command: &Command) -> bool {
-        self.is_replacing && commands::replaces(command)
+        self.is_replacing && (commands::replaces(command) || commands::is_abort(command))
+    }
+
+    /// Whether something begins later that was asked for before now.
+    fn begins_later(&self) -> bool {
+        self.is_replacing || self.waiting.iter().any(|(_, command)| commands::begins(command))
     }
 
     /// Takes the next command out of the line that may be done now. Behind a command that takes long go those that do not need
@@ -405,8 +410,13 @@ impl Door {
         }
     }
 
+    /// Puts back the reply that was taken last.
+    pub(super) fn put_back(&mut self, reply: (u64, Then)) {
+        self.early = Some(reply);
+    }
+
     /// Does what stands before the frame with this number. Its replies came before it did.
-    fn replies_before(&mut self, number: u64) {
+    pub(super) fn replies_before(&mut self, number: u64) {
         loop {
             let next = self.early.take().or_else(|| self.pending.next().now_or_never().flatten());
             match next {
@@ -433,10 +443,26 @@ impl Door {
         }
     }
 
+    /// Stops what works, and what waits and cannot begin before that has ended, where more was asked for that begins later: an abort
+    /// in its turn stops that.
+    async fn stop_at_once(&mut self) {
+        for (id, command) in std::mem::take(&mut self.waiting) {
+            if !commands::give_up(self, id.as_ref(), &command) {
+                self.waiting.push_back((id, command));
+            }
+        }
+        if self.begins_later() {
+            commands::stop_all(self, Box::new(|_, _| ())).await;
+        }
+    }
+
     async fn line(&mut self, line: &Line) {
         match self.dialect.read(line) {
             Ok(Incoming::Command { id, command }) => {
-                let waits = self.is_about_to_leave(&command) || self.must_wait(&command);
+                if commands::is_abort(&command) {
+                    self.stop_at_once().await;
+                }
+                let waits = self.is_about_to_leave(&command) || commands::is_abort(&command) && self.begins_later();
                 if command.lane() == gjc::Lane::Fast && !waits {
                     self.handle(id, command).await;
                 } else if self.waiting.len() >= LANE {

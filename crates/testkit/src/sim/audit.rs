@@ -72,6 +72,8 @@ struct RunSeen {
     calls: Vec<CallId>,
     /// How its last message ended.
     stop: Option<StopReason>,
+    /// Whether nothing follows it by itself.
+    is_last: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -254,7 +256,8 @@ impl Audit {
             let seen = self.sessions.get_mut(&session).ok_or("a run in a session that nobody opened")?;
             ensure(seen.run.replace(id).is_none(), "two runs in one session")?;
             ensure(seen.compaction.is_none(), "a run beside a compaction")?;
-            let run = RunSeen { session, epoch: 0, is_asked: false, owes: 0, calls: Vec::new(), stop: None };
+            let run =
+                RunSeen { session, epoch: 0, is_asked: false, owes: 0, calls: Vec::new(), stop: None, is_last: false };
             ensure(self.runs.insert(id, run).is_none(), "a run begins twice")?;
             return Ok(());
         }
@@ -296,12 +299,17 @@ impl Audit {
                 let waits = [Queue::Steering, Queue::FollowUp]
                     .iter()
                     .any(|queue| session.queues.get(queue).is_some_and(|n| *n > 0));
+                // What waits is no part of a run behind which nothing follows.
+                let is_left = waits && !run.is_last;
                 self.runs.remove(&id);
-                ensure(*end != run::End::Completed || !waits, "a run completes although messages wait for it")
+                ensure(*end != run::End::Completed || !is_left, "a run completes although messages wait for it")
+            }
+            run::Event::Marked { marks, .. } => {
+                run.is_last = marks.last;
+                Ok(())
             }
             run::Event::TurnOpened { .. } => ensure(all_over && !run.is_asked, "a turn opens over open calls"),
             run::Event::Started { .. }
-            | run::Event::Marked { .. }
             | run::Event::BackedOff { .. }
             | run::Event::Resumed { .. }
             | run::Event::Denied { .. }
