@@ -31,6 +31,7 @@ mod start;
 mod teller;
 mod telling;
 mod unwritten;
+mod waiting;
 mod working;
 mod workshop;
 

@@ -89,6 +89,43 @@ fn a_handoff_that_was_too_long_waits_for_the_summary() {
 }
 
 #[test]
+fn an_abort_behind_a_handoff_is_answered_behind_it() {
+    let place = Place::new();
+    let mut host = start(&place, &[]);
+    place.provider.script([say("hello"), say("All is done.")]);
+    turn(&mut host, "hi");
+    let from = host.mark();
+    host.write("{\"type\":\"handoff\",\"id\":\"h\"}\n{\"type\":\"abort\",\"id\":\"a\"}\n");
+    let is = |frame: &serde_json::Value, id: &str| frame["type"] == "response" && frame["id"] == id;
+    host.wait(from, "the abort", |frame| is(frame, "a"));
+    assert!(host.since(from).iter().any(|frame| is(frame, "h")));
+    assert_eq!(host.state()["isStreaming"], false);
+    host.close_cleanly();
+}
+
+#[test]
+fn what_an_abort_gives_up_is_judged_all_the_same() {
+    let place = Place::new();
+    let mut host = start(&place, &[]);
+    place.provider.script([say("hello")]);
+    turn(&mut host, "hi");
+    let budget =
+        json!({ "max_tokens": 1_000_000, "max_tool_calls": 100, "max_wall_time_ms": 3_600_000, "max_cost_usd": 100 });
+    let declaration = json!({
+        "actor": "ci", "budget": budget, "scopes": ["prompt", "bash"], "action_allowlist": ["command.prompt", "command.bash", "bash.mutating", "bash.readonly"],
+    });
+    host.done(json!({ "type": "negotiate_unattended", "declaration": declaration }));
+    let bash = host.ask(json!({ "type": "bash", "command": "sleep 600" }));
+    let refused = [host.ask(json!({ "type": "compact" })), host.ask(json!({ "type": "handoff" }))];
+    host.done(json!({ "type": "abort" }));
+    for due in refused {
+        assert_eq!(host.answer(&due)["error"]["code"], "scope_denied");
+    }
+    drop(bash);
+    host.kill();
+}
+
+#[test]
 fn a_handoff_of_which_nothing_came_leaves_the_session_open() {
     let place = Place::with_config("retry: { enabled: false }\n");
     let mut host = start(&place, &[]);

@@ -134,6 +134,7 @@ fn an_abort_leaves_nothing_behind_that_was_asked_for_before_it() {
         "bash compact abort abort_bash",
         "bash prompt abort abort_bash",
         "new_session prompt abort",
+        "abort new_session compact abort",
     ] {
         for is_running in [false, true] {
             let place = Place::with_config("compaction: { keepRecentTokens: 30 }\n");
@@ -169,6 +170,36 @@ fn an_abort_leaves_nothing_behind_that_was_asked_for_before_it() {
             assert_eq!(answers, commands.len() + 1, "{batch}");
         }
     }
+}
+
+#[test]
+fn an_abort_waits_for_no_command_of_the_person() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let bash = host.ask(json!({ "type": "bash", "command": "sleep 600" }));
+    let new = host.ask(json!({ "type": "new_session" }));
+    let prompt = host.ask(json!({ "type": "prompt", "message": "next" }));
+    host.done(json!({ "type": "abort" }));
+    host.done(json!({ "type": "abort_bash" }));
+    for due in [bash, new] {
+        assert_eq!(host.answer(&due)["success"], true);
+    }
+    assert_eq!(host.answer(&prompt)["error"], "Request was aborted");
+    assert_eq!((host.said().len(), place.provider.count()), (0, 0));
+}
+
+#[test]
+fn no_line_is_too_full_for_an_abort() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    place.provider.script((0..300).map(|_| Reply::new(vec![text("on"), Part::Hang])));
+    let from = host.mark();
+    let line =
+        |id: usize| format!("{}\n", json!({ "type": "abort_and_prompt", "id": id.to_string(), "message": "next" }));
+    host.write((0..260).map(line).collect::<String>() + "{\"type\":\"abort\",\"id\":\"last\"}\n");
+    let answer = host.wait(from, "the abort", |frame| frame["type"] == "response" && frame["id"] == "last");
+    assert_eq!(answer["success"], true, "{answer}");
+    assert_eq!(host.state()["isStreaming"], false);
 }
 
 #[test]

@@ -46,6 +46,10 @@ struct Written {
 
 /// Has the agent write down where it stands and begins a session with that.
 pub(super) async fn hand_off(door: &mut Door, id: Option<Id>, instructions: Option<String>) {
+    if std::mem::take(&mut door.is_given_up) {
+        // As of one whose run was stopped.
+        return door.write(&Response::success(id, NAME, &()));
+    }
     let Some(seat) = door.seat() else { return };
     let session = seat.id.clone();
     let read = seat.requests.read(move |engine| Some(engine.state().session(&session)?.context().is_empty()));
@@ -57,7 +61,7 @@ pub(super) async fn hand_off(door: &mut Door, id: Option<Id>, instructions: Opti
         seat.workshop.release();
     }
     let prompt = EngineCommand::Session(seat.id.clone(), Command::HandOff { said: asked(instructions) });
-    door.lane = Lane::Short;
+    door.lane = Lane::HandOff;
     door.ask(prompt, move |door, replied| match replied {
         Ok(_) => door.after(Until::RunEnded, Box::new(move |door| follow(door, id))),
         Err(refused) => {

@@ -9,6 +9,7 @@ use tracing::warn;
 use super::{
     door::{Door, Lane},
     keeper::Unwritten,
+    waiting::Waiting,
 };
 
 /// How long answers that are due are waited for once the host has gone.
@@ -95,7 +96,7 @@ impl Door {
         // What waits for the end of a run: there is none any more.
         self.all_ended();
         match std::mem::replace(&mut self.lane, Lane::Free) {
-            Lane::Free | Lane::ToCompact { .. } | Lane::Short => {}
+            Lane::Free | Lane::ToCompact { .. } | Lane::ToCommand | Lane::HandOff | Lane::Short => {}
             Lane::Compaction(id) => self.write(&Response::failure(id, "compact", PROBLEM)),
             Lane::Command(_, id) => self.write(&Response::failure(id, "bash", PROBLEM)),
             Lane::Session(switch) => {
@@ -106,7 +107,7 @@ impl Door {
             }
         }
         crate::gjc::unattended::leave(self);
-        for (id, command) in std::mem::take(&mut self.waiting) {
+        for Waiting { id, command, .. } in std::mem::take(&mut self.waiting) {
             self.write(&Response::failure(id, command.name(), PROBLEM));
         }
     }

@@ -20,7 +20,10 @@ use countersign_protocol::{
 use countersign_runtime::Refused;
 use serde_json::{Map, Value};
 
-use super::door::{Door, Lane, Then, Until};
+use super::{
+    door::{Door, Lane, Then, Until},
+    waiting::{Turn, Waiting},
+};
 
 pub(crate) use sessions::Switch;
 pub(super) use sessions::switch;
@@ -61,29 +64,6 @@ pub(super) const fn leaves(command: &gjc::Command) -> bool {
 /// Whether a command puts a run in the place of the one that works.
 pub(super) const fn replaces(command: &gjc::Command) -> bool {
     matches!(command, gjc::Command::Shared(Command::AbortAndPrompt { .. }))
-}
-
-/// Whether a command stops what works.
-pub(super) const fn is_abort(command: &gjc::Command) -> bool {
-    matches!(command, gjc::Command::Shared(Command::Abort))
-}
-
-/// Whether a command has the agent work.
-pub(super) const fn begins(command: &gjc::Command) -> bool {
-    matches!(command, gjc::Command::Shared(Command::Prompt { .. } | Command::AbortAndPrompt { .. }))
-}
-
-/// Answers a command that is stopped before its turn has come. False if it has its turn all the same.
-pub(super) fn give_up(door: &mut Door, id: Option<&Id>, command: &gjc::Command) -> bool {
-    match command {
-        gjc::Command::Shared(Command::Compact { .. }) => {
-            door.write(&door.dialect.broke_off(id.cloned(), "compact", CANCELLED));
-        }
-        // As of one whose run was stopped.
-        gjc::Command::Handoff { .. } => door.write(&Response::success(id.cloned(), command.name(), &())),
-        _ => return false,
-    }
-    true
 }
 
 /// Whether a command says what there is in the session that is open.
@@ -157,8 +137,14 @@ pub(crate) fn problem(refused: &Refused) -> String {
     }
 }
 
+/// How many commands may wait where an abort is to wait for its turn as well.
+const MOST_WAITING: usize = 1024;
+
 /// What whoever asked for a compaction is told where it was stopped.
 pub(super) const CANCELLED: &str = "Compaction cancelled";
+
+/// What a prompt is told that was stopped before it began.
+pub(super) const ABORTED: &str = "Request was aborted";
 
 /// What a prompt is told while a run works and it says nothing of queueing.
 pub(super) const BUSY: &str =
@@ -172,8 +158,24 @@ pub(super) fn acknowledge(door: &mut Door, id: Option<Id>, name: &'static str, r
     }
 }
 
-/// Stops the run and what summarises its context; answered when both have ended.
+/// Stops the run, what summarises its context, and what was asked for before and has not begun; answered when all has ended.
 async fn abort(door: &mut Door, id: Option<Id>) {
+    door.give_up();
+    if door.begins_later() {
+        if door.waiting.len() >= MOST_WAITING {
+            return door.write(&Response::failure(id, "abort", "too many commands are waiting"));
+        }
+        // What works is stopped at once. What begins later is, by the same in its turn.
+        stop_all(door, Box::new(|_, _| ())).await;
+        let command = gjc::Command::Shared(Command::Abort);
+        door.waiting.push_back(Waiting { id, command, turn: Turn::Again });
+        return;
+    }
+    abort_again(door, id).await;
+}
+
+/// Stops what works by now.
+pub(super) async fn abort_again(door: &mut Door, id: Option<Id>) {
     stop_all(
         door,
         Box::new(move |door, stopped| match stopped {
@@ -274,11 +276,11 @@ async fn abort_bash(door: &mut Door, id: Option<Id>) {
     let Some(seat) = door.seat() else { return };
     let command = EngineCommand::Call(call::Command::Abort { session: seat.id.clone() });
     let waiting = std::mem::take(&mut door.waiting);
-    let (ended, waiting): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, command)| is_bash(command));
+    let (ended, waiting): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|waiting| is_bash(&waiting.command));
     door.waiting = waiting.into();
     door.ask(command, move |door, replied| {
         acknowledge(door, id, "abort_bash", replied);
-        for (id, _) in ended {
+        for Waiting { id, .. } in ended {
             let result = bash_result(&BashExecution { cancelled: true, ..BashExecution::default() });
             door.write(&Response::success(id, "bash", &result));
         }
@@ -297,7 +299,7 @@ async fn bash(door: &mut Door, id: Option<Id>, command: String) {
         signature: format!("bash({command})"),
         executor: call::Executor::Shell,
     };
-    door.lane = Lane::Short;
+    door.lane = Lane::ToCommand;
     door.ask(EngineCommand::Call(run), move |door, replied| match replied {
         Ok(Reply::Running(call)) => door.lane = Lane::Command(call, id),
         Ok(_) => {

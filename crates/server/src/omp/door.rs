@@ -33,6 +33,7 @@ use super::{
     seat::Seat,
     shelf::Shelf,
     teller::Teller,
+    waiting::{Turn, Waiting},
 };
 use crate::gjc::host;
 
@@ -57,6 +58,10 @@ pub(crate) enum Lane {
     ToCompact {
         is_given_up: bool,
     },
+    /// Until a person's command has begun.
+    ToCommand,
+    /// Until work is handed over, up to where the session gives way.
+    HandOff,
     /// Until a compaction has ended; its answer is due to this id.
     Compaction(Option<Id>),
     /// Until a person's command has ended; its answer is due to this id.
@@ -94,7 +99,7 @@ pub(crate) struct Door {
     pub(crate) seat: Option<Seat>,
     pub(crate) teller: Teller,
     pub(crate) lane: Lane,
-    pub(crate) waiting: VecDeque<(Option<Id>, Command)>,
+    pub(crate) waiting: VecDeque<Waiting>,
     /// What is done once something has ended, first come, first served.
     waiters: Vec<(Until, Then)>,
     pending: FuturesOrdered<Pending>,
@@ -111,6 +116,8 @@ pub(crate) struct Door {
     pub(crate) is_closing: bool,
     /// Whose turn it is to make a page: one holds all of a session's texts.
     pub(crate) pages: Arc<Semaphore>,
+    /// Whether the command that is done now was stopped before its turn came.
+    pub(crate) is_given_up: bool,
     /// How many stops were asked for that nobody has answered yet: what comes behind one finds what is left.
     pub(crate) stops: usize,
     /// Whether a run is being stopped for another one, which has not begun: the next that is to take a run's place waits for it.
@@ -153,6 +160,7 @@ impl Door {
             grant_writes: JoinSet::new(),
             is_closing: false,
             pages: Arc::new(Semaphore::new(1)),
+            is_given_up: false,
             stops: 0,
             is_replacing: false,
             is_log_stuck: false,
@@ -237,8 +245,8 @@ impl Door {
                 commands::switch(&mut self).await;
                 continue;
             }
-            if let Some((id, command)) = self.next_command() {
-                self.handle(id, command).await;
+            if let Some(waiting) = self.next_command() {
+                self.take_its_turn(waiting).await;
                 continue;
             }
             let Some(seat) = &mut self.seat else { break };
@@ -322,6 +330,18 @@ impl Door {
         self.is_answered() && self.waiting.is_empty() && self.waiters.is_empty() && matches!(self.lane, Lane::Free)
     }
 
+    /// Does a command whose turn has come.
+    async fn take_its_turn(&mut self, waiting: Waiting) {
+        let Waiting { id, command, turn } = waiting;
+        if turn == Turn::Again {
+            return commands::abort_again(self, id).await;
+        }
+        // Whether it may be asked for is looked at all the same.
+        self.is_given_up = turn == Turn::GivenUp;
+        self.handle(id, command).await;
+        self.is_given_up = false;
+    }
+
     /// Does a command of either dialect.
     async fn handle(&mut self, id: Option<Id>, command: Command) {
         match &self.dialect {
@@ -336,24 +356,14 @@ impl Door {
 
     /// Whether a host of omp that reads means another session: it has asked for one, and there commands are done one by one.
     fn is_about_to_leave(&self, command: &Command) -> bool {
-        let leaves = || self.waiting.iter().any(|(_, waiting)| commands::leaves(waiting));
-        let is_leaving = || matches!(self.lane, Lane::Session(_) | Lane::ToCompact { .. } | Lane::Short);
+        let leaves = || self.waiting.iter().any(|waiting| commands::leaves(&waiting.command));
+        let is_leaving = || !matches!(self.lane, Lane::Free | Lane::Compaction(_) | Lane::Command(..));
         !self.dialect.is_gjc() && commands::reads_session(command) && (is_leaving() || leaves())
-    }
-
-    /// Whether a command has to wait until a run that is to begin has begun.
-    const fn must_wait(&self, command: &Command) -> bool {
-        self.is_replacing && (commands::replaces(command) || commands::is_abort(command))
-    }
-
-    /// Whether something begins later that was asked for before now.
-    fn begins_later(&self) -> bool {
-        self.is_replacing || self.waiting.iter().any(|(_, command)| commands::begins(command))
     }
 
     /// Takes the next command out of the line that may be done now. Behind a command that takes long go those that do not need
     /// the lane, and they pass nothing but commands of the person that wait for it.
-    fn next_command(&mut self) -> Option<(Option<Id>, Command)> {
+    fn next_command(&mut self) -> Option<Waiting> {
         if !self.waiters.is_empty() || self.stops > 0 || self.outbox.is_overfull() {
             return None;
         }
@@ -361,13 +371,17 @@ impl Door {
             Lane::Free => 0,
             Lane::Compaction(_) | Lane::Command(..) => {
                 let is_compacting = matches!(self.lane, Lane::Compaction(_));
-                let mut waiting = self.waiting.iter().map(|(_, command)| command).enumerate();
-                let (at, command) = waiting.find(|(_, command)| !commands::is_bash(command))?;
-                commands::goes_beside(command, is_compacting).then_some(at)?
+                let mut all = self.waiting.iter().enumerate();
+                let (at, next) = all.find(|(_, waiting)| !commands::is_bash(&waiting.command))?;
+                let is_given_up = next.turn == Turn::GivenUp;
+                (is_given_up || commands::goes_beside(&next.command, is_compacting)).then_some(at)?
             }
-            Lane::Session(_) | Lane::ToCompact { .. } | Lane::Short => return None,
+            Lane::Session(_) | Lane::ToCompact { .. } | Lane::ToCommand | Lane::HandOff | Lane::Short => return None,
         };
-        if self.waiting.get(at).is_some_and(|(_, command)| self.must_wait(command)) {
+        // What takes a run's place waits until the one before has begun, and so does what stops it.
+        let waits =
+            |next: &Waiting| self.is_replacing && (next.turn == Turn::Again || commands::replaces(&next.command));
+        if self.waiting.get(at).is_some_and(waits) {
             return None;
         }
         self.waiting.remove(at)
@@ -443,33 +457,16 @@ impl Door {
         }
     }
 
-    /// Stops what works, and what waits and cannot begin before that has ended, where more was asked for that begins later: an abort
-    /// in its turn stops that.
-    async fn stop_at_once(&mut self) {
-        for (id, command) in std::mem::take(&mut self.waiting) {
-            if !commands::give_up(self, id.as_ref(), &command) {
-                self.waiting.push_back((id, command));
-            }
-        }
-        if self.begins_later() {
-            commands::stop_all(self, Box::new(|_, _| ())).await;
-        }
-    }
-
     async fn line(&mut self, line: &Line) {
         match self.dialect.read(line) {
             Ok(Incoming::Command { id, command }) => {
-                if commands::is_abort(&command) {
-                    self.stop_at_once().await;
-                }
-                let waits = self.is_about_to_leave(&command) || commands::is_abort(&command) && self.begins_later();
-                if command.lane() == gjc::Lane::Fast && !waits {
+                if command.lane() == gjc::Lane::Fast && !self.is_about_to_leave(&command) {
                     self.handle(id, command).await;
                 } else if self.waiting.len() >= LANE {
                     let problem = format!("too many commands are waiting (limit {LANE})");
                     self.write(&Response::failure(id, command.name(), problem));
                 } else {
-                    self.waiting.push_back((id, command));
+                    self.waiting.push_back(Waiting::new(id, command));
                 }
             }
             Ok(Incoming::UiResponse { id, answer }) => self.answered(&id, &answer).await,

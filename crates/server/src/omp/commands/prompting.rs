@@ -20,7 +20,7 @@ use countersign_runtime::{
 };
 use serde_json::{Value, json};
 
-use super::{acknowledge, not_sent, problem, settings::current, stop_all};
+use super::{ABORTED, acknowledge, not_sent, problem, settings::current, stop_all};
 use crate::{
     omp::door::Door,
     prompt::{self, slash},
@@ -53,6 +53,9 @@ pub(super) async fn prompt(
     images: Vec<ImageContent>,
     behavior: Option<StreamingBehavior>,
 ) {
+    if std::mem::take(&mut door.is_given_up) {
+        return door.write(&Response::failure(id, "prompt", ABORTED));
+    }
     let when_busy = match behavior {
         None => WhenBusy::Refuse,
         Some(StreamingBehavior::Steer) => WhenBusy::Steer,
@@ -62,6 +65,9 @@ pub(super) async fn prompt(
 }
 
 pub(super) async fn abort_and_prompt(door: &mut Door, id: Option<Id>, text: String, images: Vec<ImageContent>) {
+    if std::mem::take(&mut door.is_given_up) {
+        return door.write(&Response::failure(id, "abort_and_prompt", ABORTED));
+    }
     if let Err(problem) = check(&text, &images) {
         return door.write(&Response::failure(id, "abort_and_prompt", problem));
     }

@@ -53,6 +53,11 @@ impl Switch {
         Self { id, command, seat, data }
     }
 
+    /// What it was asked for by.
+    pub(crate) const fn command(&self) -> &'static str {
+        self.command
+    }
+
     /// Gives up: the command with its id, and the session that nobody wants.
     pub(crate) fn into_parts(self) -> (Option<Id>, &'static str, Seat) {
         (self.id, self.command, self.seat)
@@ -61,6 +66,9 @@ impl Switch {
 
 /// Summarises what is old. A run is stopped first, and no more is told of it.
 pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Option<String>) {
+    if std::mem::take(&mut door.is_given_up) {
+        return door.write(&door.dialect.broke_off(id, "compact", CANCELLED));
+    }
     door.teller.detach();
     door.lane = Lane::ToCompact { is_given_up: false };
     stop_run(
@@ -108,11 +116,11 @@ pub(super) async fn new_session(door: &mut Door, id: Option<Id>, parent: Option<
     leave_silently(door, id, "new_session", opened).await;
 }
 
-/// The session that is open already, from its beginning: what works in it is stopped, and nothing waits to be said.
+/// The session that is open already, from its beginning: what works in it is stopped, nothing waits to be said, and what comes
+/// behind is said to it as it is then.
 async fn reload(door: &mut Door, id: Option<Id>) {
     const NAME: &str = "switch_session";
     door.teller.detach();
-    // What comes behind it is said to the session as it is then.
     door.lane = Lane::Short;
     stop_run(
         door,
@@ -131,12 +139,13 @@ async fn reload(door: &mut Door, id: Option<Id>) {
             door.later(async move {
                 let replied = replied.await.unwrap_or(Err(countersign_runtime::Refused::Closed));
                 let position = replied.as_ref().map_or(0, |reply| reply.position);
+                let answer = match replied {
+                    Ok(_) => Response::success(id, NAME, &Cancelled { cancelled: false }),
+                    Err(refused) => Response::failure(id, NAME, problem(&refused)),
+                };
                 let then: Then = Box::new(move |door| {
                     door.lane = Lane::Free;
-                    match replied {
-                        Ok(_) => door.write(&Response::success(id, NAME, &Cancelled { cancelled: false })),
-                        Err(refused) => door.write(&Response::failure(id, NAME, problem(&refused))),
-                    }
+                    door.write(&answer);
                 });
                 (position, then)
             });
@@ -374,7 +383,6 @@ pub(super) async fn export_html(door: &mut Door, id: Option<Id>, path: Option<St
     let now = door.shelf.common.clock.now();
     let turns = std::sync::Arc::clone(&door.pages);
     door.aside(async move {
-        // Nobody closes it.
         let _turn = turns.acquire().await.ok();
         let read = requests.read(move |engine| {
             let session = engine.state().session(&session)?;
