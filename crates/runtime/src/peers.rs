@@ -275,7 +275,7 @@ impl Exchange {
         if self.end.send(fate).is_ok() { Heard::InTime } else { Heard::TooLate }
     }
 
-    /// Lets go of it, as its line is gone. What the peer still says of the call is kept beside it.
+    /// Lets go of it, as nobody waits for it or its line is gone. What the peer still says of the call is kept beside it.
     pub fn let_go(self) -> Late {
         Late { call: self.call, of: Of::content(&self.content), results: self.results }
     }

@@ -162,11 +162,11 @@ pub(super) fn acknowledge(door: &mut Door, id: Option<Id>, name: &'static str, r
 async fn abort(door: &mut Door, id: Option<Id>) {
     door.give_up();
     if door.begins_later() {
+        // What works is stopped at once. What begins later is, by the same in its turn.
+        stop_all(door, Box::new(|_, _| ())).await;
         if door.waiting.len() >= MOST_WAITING {
             return door.write(&Response::failure(id, "abort", "too many commands are waiting"));
         }
-        // What works is stopped at once. What begins later is, by the same in its turn.
-        stop_all(door, Box::new(|_, _| ())).await;
         let command = gjc::Command::Shared(Command::Abort);
         door.waiting.push_back(Waiting { id, command, turn: Turn::Again });
         return;

@@ -16,8 +16,8 @@ pub(super) fn may_end_elsewhere(text: &str) -> bool {
             continue;
         }
         let word = rest.strip_prefix('-').unwrap_or(rest).trim_start_matches([' ', '\t']);
-        // Looking for an empty word that does not end it the grammar never stops, and takes memory all the while. Other white space
-        // belongs to the word, and is taken off it.
+        // Looking for an empty word the grammar has no end of its own (see `grammar`). Other white space belongs to the word, and is
+        // taken off it.
         let is_odd = word.starts_with(|c: char| c.is_ascii_whitespace() && c != '\n');
         // So it does where no word stands there at all, within a substitution and before another that is not closed.
         let is_missing = word.starts_with([';', '|', '&', '(', ')', '<', '>']);
