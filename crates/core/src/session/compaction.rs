@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::event::{Reason, Then};
+use super::{
+    event::{Reason, Then},
+    state::{Queue, Queued, Session},
+};
 use crate::{
     id::{EntryId, Lsn, RunId},
     run::Marks,
@@ -35,4 +38,13 @@ pub struct Compaction {
     /// What was noted of the run that asks again afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marks: Option<Box<Marks>>,
+}
+
+impl Session {
+    /// The message that gets a run of its own once the compaction under way is over, which was begun for it.
+    pub fn behind_compaction(&self) -> Option<&Queued> {
+        let compaction = self.compaction()?;
+        let is_for_next = compaction.reason == Reason::Threshold && compaction.then == Then::Rest;
+        self.queue(Queue::Next).front().filter(|_| is_for_next)
+    }
 }

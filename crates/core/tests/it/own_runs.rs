@@ -177,13 +177,42 @@ fn what_was_said_before_an_entry_goes_and_nothing_that_a_run_works_on() {
     assert_eq!(stage.here().entries()[0].id.to_string(), mine);
 }
 
-#[test]
-fn a_context_that_has_grown_too_long_is_summed_up_before_the_next_run_and_once() {
+/// A session whose context has grown too long.
+fn too_long() -> Stage {
     let mut stage = idle();
     let settings = Settings { sums: Sums::BeforeRuns, ..stage.here().settings().clone() };
     stage.set(Setting::All(Box::new(settings)));
     let said = Kind::Assistant { stop: StopReason::Stop, total_tokens: 950 };
     stage.import([("a", Kind::User, 400), ("b", said.clone(), 400), ("c", Kind::User, 100), ("d", said, 100)]);
+    stage
+}
+
+#[test]
+fn a_stop_during_a_summary_stops_the_message_that_it_is_made_for_and_no_other() {
+    for restarts in [false, true] {
+        let mut stage = too_long();
+        say(&mut stage, "r1");
+        say(&mut stage, "r2");
+        assert_eq!(stage.abort().cell(), "Done: session compaction_aborting", "{restarts}");
+        assert_eq!(stage.abort().cell(), "Idle", "{restarts}");
+        if restarts {
+            stage.restart(open(), Resume::Go);
+        } else {
+            let epoch = stage.here().compaction().unwrap().epoch;
+            let told = stage.session(InSession::Compacted { epoch, outcome: session::Compacted::Aborted }).cell();
+            let begun = "run started prompt, run marked, run turn_opened, session dequeued next, session entry user, run aborting";
+            assert!(told.contains(begun) && told.contains("run ended aborted"), "{told}");
+        }
+        // It has been said, and the context is too long for the other one, too.
+        assert_eq!((stage.here().run(), stage.here().queued()), (None, 1), "{restarts}");
+        let behind = stage.here().behind_compaction().and_then(|next| next.marks.as_ref()?.reference.clone());
+        assert_eq!(behind.as_deref(), Some("r2"), "{restarts}");
+    }
+}
+
+#[test]
+fn a_context_that_has_grown_too_long_is_summed_up_before_the_next_run_and_once() {
+    let mut stage = too_long();
     let told = say(&mut stage, "r1");
     assert_eq!(told, "Queued: session queued user next, session compaction_started rest", "{told}");
     let epoch = stage.here().compaction().unwrap().epoch;

@@ -8,7 +8,7 @@ use crate::{
     chat::{said, send, talk},
     gateway::soon,
     peer::{Peer, error, node},
-    provider::{Part, Reply, Request, call, say},
+    provider::{Latch, Part, Reply, Request, call, say, text},
     scene::Scene,
 };
 
@@ -194,6 +194,30 @@ fn what_is_summed_up_is_put_away_first_and_what_matters_is_remembered() {
     talk(&mut peer, "main", "and now", "r-4");
     let told = scene.provider.last().text();
     assert!(!told.contains("What was said before.") && told.contains("go on"), "{told}");
+}
+
+#[test]
+fn a_stop_while_a_summary_is_made_says_which_run_does_not_begin() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let compaction = json!({ "reserveTokens": 95_000, "keepRecentTokens": 2_400, "extractMemories": false });
+    peer.ok("config.set", json!({ "path": "compaction", "value": compaction }));
+    let long = |number: usize| format!("{number}{}", " word".repeat(80));
+    scene.provider.script([say("ok"), say("ok"), say("ok").counting(6_000)]);
+    for number in 0..3 {
+        talk(&mut peer, "main", &long(number), &format!("r-{number}"));
+    }
+    let latch = Latch::default();
+    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("What was said before.")])]);
+    send(&mut peer, "main", "go on", "r-3");
+    scene.provider.asked(3);
+    let stopped = peer.ok("chat.send", json!({ "sessionKey": "main", "message": "/stop" }));
+    assert_eq!(stopped["response"], "Stopped run r-3.");
+    let ended = peer.event("chat", &json!({ "runId": "r-3" }));
+    assert_eq!((&ended["state"], &ended["error"]), (&json!("error"), &json!("Run cancelled by user")));
+    latch.open();
+    let stopped = peer.ok("chat.send", json!({ "sessionKey": "main", "message": "/stop" }));
+    assert_eq!(stopped["response"], "No run in progress.");
 }
 
 #[test]

@@ -126,6 +126,25 @@ fn a_rule_that_denies_stops_what_a_client_has_a_node_do() {
 }
 
 #[test]
+fn a_result_that_cannot_be_read_ends_its_call() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let wrong_error = "error must be a string";
+    let too_deep = "params cannot be read: recursion limit exceeded at line 1 column 128";
+    for (name, value, why) in [("error", json!({ "text": "no" }), wrong_error), ("result", deep, too_deep)] {
+        let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
+        let call = given(&mut node, "Mute");
+        let refused = node.fails("tool.result", json!({ "callId": call["callId"], name: value }));
+        assert_eq!(refused, error(400, why));
+        let told = client.answer(&asked)["error"].clone();
+        assert_eq!(told, error(500, &format!("the node's result was refused: {why}")));
+        assert_eq!(gives(&mut node, &call, json!("again")), json!({ "ok": true, "dropped": true }));
+    }
+}
+
+#[test]
 fn only_the_node_that_was_asked_answers_and_what_comes_late_is_dropped() {
     let scene = Scene::new();
     let (gateway, mut client) = scene.client();

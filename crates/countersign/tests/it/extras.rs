@@ -36,6 +36,27 @@ fn open_tasks_are_reminded_of_and_finished_ones_go_with_the_next_prompt() {
 }
 
 #[test]
+fn a_branch_has_the_tasks_that_were_open_where_it_begins() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let phases = json!([{ "name": "one", "tasks": [{ "content": "first" }] }]);
+    place.provider.script([todo(&json!([{ "op": "replace", "phases": phases }]))]);
+    let frames = host.turn("go");
+    let id = only(&frames, "todo_reminder")[0]["todos"][0]["id"].clone();
+    host.turn("more");
+    let users = host.done(json!({ "type": "get_branch_messages" }))["messages"].clone();
+    let more = users.as_array().unwrap().iter().find(|message| message["text"] == "more").unwrap();
+    host.done(json!({ "type": "branch", "entryId": more["entryId"] }));
+    place.provider.script([todo(&json!([{ "op": "update", "id": id, "status": "in_progress" }]))]);
+    let frames = host.turn("other");
+    let task = &only(&frames, "todo_reminder")[0]["todos"][0];
+    assert_eq!((&task["id"], &task["status"]), (&id, &json!("in_progress")));
+    place.provider.script([todo(&json!([{ "op": "update", "id": id, "status": "completed" }]))]);
+    host.turn("finish");
+    assert!(shape(&host.turn("next")).starts_with("prompt todo_auto_clear agent_start"));
+}
+
+#[test]
 fn a_file_that_is_mentioned_comes_right_behind_the_message() {
     let place = Place::new();
     let mut host = place.start(&[]);

@@ -116,6 +116,8 @@ pub enum Reply {
         /// How many of its calls ended with it.
         cancelled: usize,
     },
+    /// No run worked; the summary that was being made was stopped.
+    SummaryStopped,
     /// Nothing runs.
     NothingRuns,
     /// How the session stands.
@@ -178,6 +180,7 @@ impl Reply {
             Self::Stopped { run, cancelled } => {
                 format!("Stopped run {}, cancelled {cancelled} pending tool(s).", code(run))
             }
+            Self::SummaryStopped => "Stopped summarizing the conversation.".to_owned(),
             Self::NothingRuns => "No run in progress.".to_owned(),
             Self::Status(status) => status.text(style, code),
             Self::CurrentModel(model) => format!("Current model: {}\n{MODEL_HINT}", code(&model.to_string())),

@@ -266,6 +266,16 @@ impl Outcome {
     }
 }
 
+/// The call that a result is of which cannot be read, if it says so much.
+pub fn call_of(params: &Json) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Call {
+        call_id: String,
+    }
+    serde_json::from_str::<Call>(params.text()).ok().map(|call| call.call_id)
+}
+
 /// The answer to whatever a node or channel hands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ack {

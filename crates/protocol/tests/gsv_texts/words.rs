@@ -62,6 +62,7 @@ fn commands_are_answered_in_known_words() {
         (Reply::Compacted { kept: 20, archived: 4 }, "Compacted session. Kept 20 messages, archived 4."),
         (Reply::Stopped { run: text("r"), cancelled: 0 }, "Stopped run r."),
         (Reply::Stopped { run: text("r"), cancelled: 2 }, "Stopped run r, cancelled 2 pending tool(s)."),
+        (Reply::SummaryStopped, "Stopped summarizing the conversation."),
         (Reply::NothingRuns, "No run in progress."),
         (
             status.clone(),

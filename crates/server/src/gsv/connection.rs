@@ -377,15 +377,19 @@ impl<'a> Connection<'a> {
                 let is_passed_on = method == Method::ToolResult;
                 let size = if is_passed_on { Size::of_text(text) } else { Size::of_values(text) };
                 let held = self.load.take(size)?;
-                Ok((method, Request::read(method, params.as_ref())?, held))
+                Ok((method, Request::read(method, params.as_ref()), held))
             }
         });
         let (method, request, held) = match read {
-            Ok(read) => read,
-            Err(fault) => return Ok(Some((id, fault))),
+            Ok((Method::ToolResult, request, held)) => (Method::ToolResult, request, held),
+            Ok((method, Ok(request), held)) => (method, Ok(request), held),
+            Ok((_, Err(fault), _)) | Err(fault) => return Ok(Some((id, fault))),
         };
-        let came = self.door.cards.now();
-        let answering = dispatch::answer(Arc::clone(self.door), Arc::clone(&self.peer), method, request, came);
+        let (door, peer) = (Arc::clone(self.door), Arc::clone(&self.peer));
+        let answering = match request {
+            Ok(request) => dispatch::answer(door, peer, method, request, self.door.cards.now()).left_future(),
+            Err(fault) => nodes::refuse(door, peer, params, fault).right_future(),
+        };
         let work = async move {
             let answer = match answering.await {
                 Ok(payload) => frame::answer(&id, &payload).into(),

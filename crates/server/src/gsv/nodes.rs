@@ -17,7 +17,10 @@ use std::sync::Arc;
 
 use countersign_protocol::{
     Json,
-    gsv::{Method, Request, tool::Listed},
+    gsv::{
+        Fault, Method, Request,
+        tool::{self, Listed},
+    },
 };
 
 use super::{Door, dispatch::Answer, missing, native, peer::Peer};
@@ -52,6 +55,14 @@ pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
     let subscriber = door.site.handle.subscribe().await?;
     tokio::spawn(waiting::follow(Arc::clone(door), subscriber));
     Some(())
+}
+
+/// Refuses a result that cannot be read. Whoever waits for it is told: no other will come.
+pub(super) async fn refuse(door: Arc<Door>, peer: Arc<Peer>, params: Option<Json>, fault: Fault) -> Answer {
+    if let Some(call_id) = params.and_then(|params| tool::call_of(&params)) {
+        results::unreadable(&door, &peer, call_id, &fault).await;
+    }
+    Err(fault)
 }
 
 /// Answers a request of this group.

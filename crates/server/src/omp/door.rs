@@ -257,7 +257,7 @@ impl Door {
                 then(&mut self);
                 continue;
             }
-            let is_silent = (self.teller.is_running() || self.teller.is_compacting())
+            let is_silent = (self.teller.is_running() || self.teller.is_compacting() || self.is_log_stuck)
                 && self.pending.is_empty()
                 && self.early.is_none();
             let is_settling = self.teller.is_settling() && self.pending.is_empty() && self.early.is_none();

@@ -18,6 +18,10 @@ use tracing::error;
 use super::entries;
 use crate::session_file::{Mark, WriteError, Writer};
 
+/// How much of what was released may stand behind a name before it is in the file: the file is written as a whole for one, and only
+/// the last of many has to be there.
+const BEHIND_A_NAME: usize = 1024;
+
 /// The one who writes a session's file.
 pub(crate) struct Keeper {
     path: PathBuf,
@@ -40,6 +44,8 @@ struct Work {
     is_dirty: bool,
     /// The name that is not in the file yet.
     due: Option<String>,
+    /// How much has come since a name that was not tried to be written.
+    behind: Option<usize>,
     marked: Option<Mark>,
     notices: UnboundedSender<String>,
     names: watch::Sender<u64>,
@@ -75,6 +81,7 @@ impl Keeper {
             source,
             is_dirty: true,
             due,
+            behind: None,
             marked: None,
             notices: sender,
             names: up_to,
@@ -131,10 +138,16 @@ impl Work {
             if let Some(released) = self.subscriber.try_next() {
                 self.take(&released).await;
                 // Something may come without end, and whoever waits for a name must not.
-                self.names.send_replace(self.subscriber.position());
+                if self.behind.is_some_and(|behind| behind >= BEHIND_A_NAME) {
+                    self.name().await;
+                }
+                if self.behind.is_none() {
+                    self.names.send_replace(self.subscriber.position());
+                }
                 continue;
             }
-            self.write().await;
+            self.name().await;
+            self.write();
             self.names.send_replace(self.subscriber.position());
             let next = tokio::select! {
                 biased;
@@ -149,7 +162,7 @@ impl Work {
         while let Some(released) = self.subscriber.try_next() {
             self.take(&released).await;
         }
-        self.write().await;
+        self.write();
         if self.ends.is_cancelled() {
             self.tell().await;
         }
@@ -157,6 +170,9 @@ impl Work {
     }
 
     async fn take(&mut self, released: &Released) {
+        if let Some(behind) = &mut self.behind {
+            *behind += 1;
+        }
         let Released::Fact(recorded) = released else { return };
         if recorded.meta.session.as_ref() != Some(&self.session) {
             return;
@@ -194,48 +210,61 @@ impl Work {
             Event::Session(session::Event::Named { name }) if !self.is_lost => {
                 self.due = Some(name.clone());
                 self.is_dirty = true;
-                self.write().await;
-                self.tell().await;
+                self.behind.get_or_insert(0);
             }
             Event::Run(countersign_core::run::Event::Ended { .. }) => {
-                self.write().await;
+                self.write();
                 self.tell().await;
             }
             _ => {}
         }
     }
 
-    async fn write(&mut self) {
+    /// Brings a name that came into the file, with what came before it, and records what the file is with it.
+    async fn name(&mut self) {
+        if self.behind.is_some() {
+            self.write();
+            self.tell().await;
+        }
+    }
+
+    fn write(&mut self) {
+        self.behind = None;
         if self.is_lost || !std::mem::take(&mut self.is_dirty) {
             return;
         }
         match self.flush() {
-            Ok(marks) => {
+            Ok(is_written) => {
                 // Where nothing was to be written nothing shows that it can be.
-                if !marks.is_empty() && std::mem::take(&mut self.is_stuck) {
+                if is_written && std::mem::take(&mut self.is_stuck) {
                     self.say(format!("{}: the session file is written again", self.writer.path().display()));
                 }
-                self.marked = marks.last().copied().or(self.marked);
             }
             Err(failed) => self.failed(failed),
         }
     }
 
-    /// Writes the name that is due, and what waits.
-    fn flush(&mut self) -> Result<Vec<Mark>, WriteError> {
+    /// Writes the name that is due, and what waits. True if there was something to write.
+    fn flush(&mut self) -> Result<bool, WriteError> {
         let named = match self.due.take() {
             Some(name) => self.writer.set_title(Some(name.clone())).inspect_err(|_| self.due = Some(name)),
             None => Ok(Vec::new()),
         };
         // The file must be written as a whole for a name. What waits needs less room.
-        if !matches!(named, Ok(_) | Err(WriteError::Io { .. })) {
-            return named;
-        }
+        let named = match named {
+            Ok(marks) => Ok(self.mark(&marks)),
+            Err(failed @ WriteError::Io { .. }) => Err(failed),
+            Err(failed) => return Err(failed),
+        };
         let marks = self.writer.flush()?;
+        let is_written = self.mark(&marks);
+        Ok(named? || is_written)
+    }
+
+    /// Keeps the last of these for when it is recorded what the file is. True if there is one.
+    fn mark(&mut self, marks: &[Mark]) -> bool {
         self.marked = marks.last().copied().or(self.marked);
-        let mut all = named?;
-        all.extend(marks);
-        Ok(all)
+        !marks.is_empty()
     }
 
     /// What could not be written is tried again, unless the file is somebody else's now.

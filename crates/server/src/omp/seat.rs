@@ -72,7 +72,9 @@ impl Seat {
     /// Begins a session. Nothing is on disk before there is something worth it.
     pub(crate) async fn begin(shelf: &Shelf, beginning: Beginning) -> Result<Self, SeatError> {
         let id = fresh_id(shelf).map_err(|error| SeatError::Owner(error.to_string()))?;
-        let Open { handle, workshop, stay } = shelf.open(&id, Todos::default()).await?;
+        let listed = listed(&beginning.entries);
+        let told_tasks = Todos::new(todo::Storage::Session, listed.get());
+        let Open { handle, workshop, stay } = shelf.open(&id, listed).await?;
         let planned = shelf.folder.as_ref().map(|folder| {
             let now = shelf.common.clock.now();
             (beginning.path.clone().unwrap_or_else(|| name::file(folder, now, &id)), now)
@@ -119,7 +121,6 @@ impl Seat {
         }
         let answers = handle.source(Lane::Result);
         let gates = project(shelf, &handle, &id).await?;
-        let told_tasks = Todos::default();
         Ok(Self { id, handle, requests, answers, subscriber, workshop, told_tasks, keeper, gates, stay })
     }
 
@@ -435,6 +436,26 @@ fn named(entries: &[FileEntry]) -> Option<String> {
         _ => None,
     });
     last.flatten().filter(|name| !name.trim().is_empty())
+}
+
+/// The list of tasks that a session begins with: it may be a branch of one that has tasks.
+fn listed(beginning: &[Imported]) -> Todos {
+    let may_list = |entry: &&Imported| matches!(entry.kind, Kind::ToolResult { .. } | Kind::Other);
+    let line = |imported: &Imported| {
+        let entry = Entry {
+            id: imported.id.clone(),
+            parent: imported.parent.clone(),
+            kind: imported.kind.clone(),
+            lsn: Lsn(0),
+            content: Lsn(0),
+            at: imported.made_at.unwrap_or_default(),
+            tokens: imported.said.tokens,
+            shown: true,
+            pruned: None,
+        };
+        entries::to_file(&entry, &imported.said.content)
+    };
+    todos(&beginning.iter().filter(may_list).filter_map(line).collect::<Vec<_>>())
 }
 
 /// The list of tasks as the file has it last: from a result of the model's, or from a person.

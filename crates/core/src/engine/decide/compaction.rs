@@ -173,6 +173,7 @@ fn end_as(
     context: &mut Context,
 ) {
     let session = branch.session();
+    let is_for_next = session.behind_compaction().is_some();
     let (is_done, spent) = match end {
         Ended::Done { spent } => (true, spent),
         Ended::Failed | Ended::Aborted | Ended::Lost => (false, None),
@@ -203,7 +204,16 @@ fn end_as(
         .any(|queue| session.queue(*queue).iter().any(|queued| queued.content > compaction.instructions));
     let (trigger, opening) = match &then {
         Then::Rest if is_waited_for && end != Ended::Aborted && !compaction.aborting => (Trigger::Prompt, Vec::new()),
-        Then::Rest => return,
+        Then::Rest => {
+            // Whoever stopped it stopped what it was made for. What waits behind that goes on.
+            let stopped = branch.session().queue(Queue::Next).front().filter(|_| compaction.aborting && is_for_next);
+            if let Some(next) = stopped {
+                let marks = next.marks.as_deref().cloned().unwrap_or_default();
+                let run = settle::begin_own(branch, None, marks, context);
+                branch.push(Event::Run(OfRun::Aborting { run }));
+            }
+            return;
+        }
         Then::Continue => (Trigger::Continuation, vec![(Kind::Developer, texts::developer(texts::CONTINUE))]),
         Then::Again => (Trigger::Overflow, Vec::new()),
         Then::Prompt => (Trigger::Prompt, Vec::new()),

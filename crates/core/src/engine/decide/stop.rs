@@ -24,9 +24,11 @@ pub(super) fn abort(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal>
     let Some(run) = session.run().and_then(|run| view.state.run(run)) else {
         // The run that waits for a compaction begins behind it, and ends.
         let awaited = session.awaited_run();
-        let goes_on = |compaction: &session::Compaction| compaction.then != session::Then::Rest && !compaction.aborting;
-        // Behind any other the agent would go on by itself.
-        if session.compaction().is_some_and(goes_on) {
+        let is_followed = |compaction: &session::Compaction| {
+            compaction.then != session::Then::Rest || session.behind_compaction().is_some()
+        };
+        // Behind such a one the agent would go on by itself.
+        if session.compaction().is_some_and(|compaction| is_followed(compaction) && !compaction.aborting) {
             facts.push(Fact::plain(Event::Session(session::Event::CompactionAborting), Some(id.clone())));
         }
         let idle = if facts.is_empty() { Reply::Idle } else { Reply::Done };

@@ -105,10 +105,15 @@ async fn stop(door: &Arc<Door>, seen: &Seen, word: Word) -> Result<Reply, Fault>
     let session = super::super::registry::session_of(&seen.key);
     let abort = word.over(engine::Command::Run(run::Command::Abort { session }));
     let stopped = door.site.handle.source(Lane::Result).ask(abort).await;
-    match (stopped.map_err(|refused| lives::refusal(&refused))?.outcome, &seen.working) {
-        (engine::Reply::Stopping(run), Some(working)) if run == working.run => {
-            Ok(Reply::Stopped { run: working.called.clone(), cancelled: working.calls })
+    Ok(match (stopped.map_err(|refused| lives::refusal(&refused))?.outcome, &seen.awaited) {
+        (engine::Reply::Stopping(run), _) => {
+            let working = seen.working.as_ref().filter(|working| working.run == run);
+            // It may have begun since it was looked.
+            let (run, cancelled) = working.map_or_else(|| (run.to_string(), 0), |of| (of.called.clone(), of.calls));
+            Reply::Stopped { run, cancelled }
         }
-        _ => Ok(Reply::NothingRuns),
-    }
+        (engine::Reply::Done, Some(awaited)) => Reply::Stopped { run: awaited.clone(), cancelled: 0 },
+        (engine::Reply::Done, None) => Reply::SummaryStopped,
+        _ => Reply::NothingRuns,
+    })
 }

@@ -84,6 +84,8 @@ pub(super) struct Seen {
     pub(super) thinking: Option<String>,
     pub(super) profile: Profile,
     pub(super) working: Option<Working>,
+    /// What the run is called on the wire that begins once a summary is made.
+    pub(super) awaited: Option<String>,
     pub(super) is_at_rest: bool,
     pub(super) queued: usize,
     /// What the runs are called whose messages wait.
@@ -222,6 +224,7 @@ fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
             called: run.marks().reference.clone().unwrap_or_else(|| run.id().to_string()),
             calls: run.calls().iter().filter(|call| state.call(**call).is_some_and(|call| !call.is_over())).count(),
         }),
+        awaited: session.behind_compaction().and_then(|next| next.marks.as_ref()?.reference.clone()),
         is_at_rest: session.is_at_rest(),
         queued: session.queued(),
         behind: session.next().filter_map(|marks| marks.reference.clone()).collect(),
@@ -284,6 +287,7 @@ async fn see_with<T: Send + 'static>(
         thinking: None,
         profile: Profile { renewal: Some(door.settings.renewal()), ..Profile::default() },
         working: None,
+        awaited: None,
         is_at_rest: true,
         queued: 0,
         behind: Vec::new(),

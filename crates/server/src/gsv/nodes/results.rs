@@ -64,6 +64,14 @@ pub(super) async fn result(door: &Arc<Door>, peer: &Peer, outcome: Outcome) -> A
     Ok(Json::of(&ack))
 }
 
+/// A result that cannot be read ends its call, of which nobody knows what came of it.
+pub(super) async fn unreadable(door: &Arc<Door>, peer: &Peer, call_id: String, fault: &Fault) {
+    let error = Some(format!("the node's result was refused: {}", fault.message));
+    let outcome = Outcome { call_id, result: None, error, fate: Some(Fate::Unknown) };
+    // The node hears what was wrong with its result, whatever became of the call.
+    let _ = result(door, peer, outcome).await;
+}
+
 /// A call that this process knows nothing of, as it was given by an earlier one, or is forgotten. None if there never was one.
 async fn forgotten(door: &Door, peer: &Peer, outcome: &Outcome) -> Option<Result<Answered, Fault>> {
     let (node, late) = begun::find(door, &outcome.call_id).await?;
