@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use std::{env, fs, process, sync::OnceLock};
+use std::{env, fs, io, path::Path, process, sync::OnceLock};
 
 use countersign_testkit::fuzz::{TARGETS, Target};
 
@@ -15,10 +15,13 @@ libfuzzer_sys::fuzz_target!(
             eprintln!("COUNTERSIGN_FUZZ names no target: {name:?}");
             process::exit(2);
         };
-        // libFuzzer reads words from a file that it is told of when it starts, so they are written by a start before.
-        if let Ok(file) = env::var("COUNTERSIGN_FUZZ_WORDS") {
-            if let Err(error) = fs::write(&file, target.dictionary()) {
-                eprintln!("{file}: {error}");
+        // libFuzzer reads files that it is told of when it starts, so they are written by a start before, and kept by one behind.
+        let errands: [(&str, Errand); 3] =
+            [("COUNTERSIGN_FUZZ_WORDS", words), ("COUNTERSIGN_FUZZ_FOUND", found), ("COUNTERSIGN_FUZZ_KEEP", keep)];
+        for (variable, errand) in errands {
+            let Ok(place) = env::var(variable) else { continue };
+            if let Err(error) = errand(target, Path::new(&place)) {
+                eprintln!("{place}: {error}");
                 process::exit(2);
             }
             process::exit(0);
@@ -30,3 +33,22 @@ libfuzzer_sys::fuzz_target!(
         (target.decode)(bytes);
     }
 );
+
+/// Something that is done with a file or folder in the place of fuzzing.
+type Errand = fn(&Target, &Path) -> io::Result<()>;
+
+fn words(target: &Target, file: &Path) -> io::Result<()> {
+    fs::write(file, target.dictionary())
+}
+
+/// Lays what was kept out as files, as libFuzzer reads it.
+fn found(target: &Target, folder: &Path) -> io::Result<()> {
+    for (number, input) in target.found()?.into_iter().enumerate() {
+        fs::write(folder.join(number.to_string()), input)?;
+    }
+    Ok(())
+}
+
+fn keep(target: &Target, folder: &Path) -> io::Result<()> {
+    target.keep(folder)
+}

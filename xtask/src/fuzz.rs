@@ -13,6 +13,8 @@ use crate::workspace::{Workspace, cargo};
 pub(crate) struct Options {
     target: Option<String>,
     steered: Steered,
+    /// Whether what a guided run reaches is kept in the repository.
+    keeps: bool,
     rest: Vec<String>,
 }
 
@@ -51,7 +53,7 @@ const TARGETS: &[&str] = &[
 
 impl Options {
     pub(crate) fn parse(arguments: &[String]) -> anyhow::Result<Self> {
-        let mut options = Self { target: None, steered: Steered::Not, rest: Vec::new() };
+        let mut options = Self { target: None, steered: Steered::Not, keeps: false, rest: Vec::new() };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
@@ -60,6 +62,7 @@ impl Options {
                     options.rest.extend([argument.clone(), value.clone()]);
                 }
                 "--guided" => options.steered = Steered::ByCoverage,
+                "--keep" => options.keeps = true,
                 target if options.target.is_none() && TARGETS.contains(&target) => {
                     options.target = Some(target.to_owned());
                 }
@@ -69,6 +72,9 @@ impl Options {
         if options.target.is_none() && options.rest.iter().any(|argument| argument == "--replay") {
             bail!("--replay wants a target");
         }
+        if options.keeps && options.steered == Steered::Not {
+            bail!("--keep goes with --guided: only that knows which inputs reach what no other does");
+        }
         Ok(options)
     }
 }
@@ -76,7 +82,7 @@ impl Options {
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<ExitCode> {
     let targets: Vec<&str> = options.target.as_deref().map_or_else(|| TARGETS.to_vec(), |target| vec![target]);
     if options.steered == Steered::ByCoverage {
-        return guided::run(workspace, &targets, &options.rest);
+        return guided::run(workspace, &targets, options.keeps, &options.rest);
     }
     for target in targets {
         let status = Command::new(cargo())
@@ -110,6 +116,7 @@ mod tests {
             Ok(Options {
                 target: target.map(str::to_owned),
                 steered: Steered::Not,
+                keeps: false,
                 rest: rest.iter().map(|&argument| argument.to_owned()).collect(),
             })
         };
@@ -124,7 +131,10 @@ mod tests {
         ] {
             assert_eq!(parse(line), want, "{line}");
         }
-        let guided = parse("shell --guided --minutes 5").map(|options| (options.steered, options.rest.len()));
-        assert_eq!(guided, Ok((Steered::ByCoverage, 2)));
+        let guided = |line| parse(line).map(|options| (options.steered, options.keeps, options.rest.len()));
+        assert_eq!(guided("shell --guided --minutes 5"), Ok((Steered::ByCoverage, false, 2)));
+        assert_eq!(guided("--guided --keep"), Ok((Steered::ByCoverage, true, 0)));
+        let alone = "--keep goes with --guided: only that knows which inputs reach what no other does";
+        assert_eq!(guided("shell --keep"), Err(alone.to_owned()));
     }
 }

@@ -1,13 +1,18 @@
 //! Everything that reads what others wrote, against mutated input.
 //!
-//! Works on stable Rust: no coverage steers it, so the corpus beside it holds one input for each thing a decoder knows, and the
-//! dictionaries hold the words that decide. `cargo xtask fuzz` runs it for minutes, the tests run the first inputs of a seed.
+//! Works on stable Rust: no coverage steers it, so the corpus beside it holds one input for each thing a decoder knows and what guided
+//! runs found beyond, and the dictionaries hold the words that decide. `cargo xtask fuzz` runs it for minutes, the tests run the first
+//! inputs of a seed.
 
+mod found;
 mod mutate;
 mod shell;
 mod targets;
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 pub use targets::TARGETS;
 
@@ -24,20 +29,39 @@ pub struct Target {
 }
 
 impl Target {
-    /// The inputs to begin with: every file of the target's folder, in order, and the empty one.
+    /// The inputs to begin with: the empty one, every file of the target's folder, in order, and what guided runs found.
     ///
     /// # Errors
     /// The folder or a file of it cannot be read.
     pub fn corpus(&self) -> io::Result<Vec<Vec<u8>>> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz_corpus").join(self.name);
-        let files = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>();
-        let mut files = files?;
-        files.sort();
         let mut corpus = vec![Vec::new()];
-        for file in files {
-            corpus.push(fs::read(file)?);
-        }
+        corpus.extend(files(&corpora().join(self.name))?);
+        corpus.extend(self.found()?);
         Ok(corpus)
+    }
+
+    /// What guided runs found and [kept](Self::keep); nothing if there is no file of it.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn found(&self) -> io::Result<Vec<Vec<u8>>> {
+        match fs::read_to_string(self.found_file()) {
+            Ok(text) => found::read(&text).map_err(io::Error::other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps what a guided run found, the files of a folder, in the place of what was kept before.
+    ///
+    /// # Errors
+    /// The folder or a file of it cannot be read, or the file of what is kept not written.
+    pub fn keep(&self, folder: &Path) -> io::Result<()> {
+        fs::write(self.found_file(), found::write(files(folder)?))
+    }
+
+    fn found_file(&self) -> PathBuf {
+        corpora().join(format!("{}.found", self.name))
     }
 
     /// Its words in the form in which libFuzzer reads a dictionary: one a line, quoted, with bytes that are no plain text in hex.
@@ -58,4 +82,16 @@ impl Target {
         let kept = usize::try_from(number).ok().and_then(|number| corpus.get(number));
         kept.cloned().unwrap_or_else(|| mutate::mutated(corpus, self.words, &mut mutate::Dice::new(seed, number)))
     }
+}
+
+fn corpora() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz_corpus")
+}
+
+/// What is in the files of a folder, in order of their names.
+fn files(folder: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>();
+    let mut paths = paths?;
+    paths.sort();
+    paths.into_iter().map(fs::read).collect()
 }

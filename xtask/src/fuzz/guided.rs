@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
 
@@ -19,30 +19,34 @@ const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 /// Seconds for one input, and MiB for all of a process.
 const BOUNDS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=4096"];
 
-/// Has libFuzzer try each target in turn. What reached new code is kept beside the build, for the next time.
-pub(super) fn run(workspace: &Workspace, targets: &[&str], rest: &[String]) -> anyhow::Result<ExitCode> {
+/// Has libFuzzer try each target in turn. What reached new code is kept beside the build, for the next time, and if `keeps` in the
+/// repository: as few inputs as reach the same.
+pub(super) fn run(workspace: &Workspace, targets: &[&str], keeps: bool, rest: &[String]) -> anyhow::Result<ExitCode> {
     let bounds = bounds(rest)?;
     let program = build(workspace)?;
     let findings = workspace.target.join("fuzz");
-    fs::create_dir_all(&findings)?;
     for target in targets {
         let (words, found) = (findings.join(format!("{target}.words")), findings.join(format!("corpus/{target}")));
+        let kept = afresh(findings.join(format!("kept/{target}")))?;
         fs::create_dir_all(&found)?;
         let start = || {
             let mut start = Command::new(&program);
             start.env("COUNTERSIGN_FUZZ", target).current_dir(&workspace.root);
             start
         };
-        if !start().env("COUNTERSIGN_FUZZ_WORDS", &words).status()?.success() {
-            bail!("{target}: its words could not be written");
-        }
+        let errand = |variable: &str, place: &Path| match start().env(variable, place).status()? {
+            status if status.success() => Ok(()),
+            status => bail!("{target}: {variable}={}: {status}", place.display()),
+        };
+        errand("COUNTERSIGN_FUZZ_WORDS", &words)?;
+        errand("COUNTERSIGN_FUZZ_FOUND", &kept)?;
+        let by_hand = workspace.root.join("crates/testkit/fuzz_corpus").join(target);
         let status = start()
             .args(BOUNDS)
             .args(&bounds)
             .arg(format!("-dict={}", words.display()))
             .arg(format!("-artifact_prefix={}/{target}-", findings.display()))
-            .arg(found)
-            .arg(workspace.root.join("crates/testkit/fuzz_corpus").join(target))
+            .args([&found, &kept, &by_hand])
             .status()?;
         if !status.success() {
             bail!(
@@ -51,8 +55,24 @@ pub(super) fn run(workspace: &Workspace, targets: &[&str], rest: &[String]) -> a
             );
         }
         println!("{target}: no finding");
+        if keeps {
+            let fewest = afresh(findings.join(format!("fewest/{target}")))?;
+            if !start().args(BOUNDS).arg("-merge=1").arg(&fewest).args([&found, &kept]).status()?.success() {
+                bail!("{target}: what was found could not be reduced to what is kept of it");
+            }
+            errand("COUNTERSIGN_FUZZ_KEEP", &fewest)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// An empty folder.
+fn afresh(folder: PathBuf) -> anyhow::Result<PathBuf> {
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
 }
 
 /// libFuzzer's words for ours.

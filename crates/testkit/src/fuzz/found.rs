@@ -1,0 +1,46 @@
+//! What guided runs found: inputs that reach code which no other reaches, kept for whoever goes on. A line each, the shortest first.
+
+use base64::{DecodeError, Engine as _, engine::general_purpose::STANDARD_NO_PAD as BASE64};
+
+/// The largest input that is kept, in bytes. Longer ones reach little that shorter ones do not.
+const LONGEST: usize = 2 << 10;
+
+/// How many bytes are kept of one target.
+const MOST: usize = 64 << 10;
+
+/// The inputs of a file of them.
+///
+/// # Errors
+/// A line that is no base64.
+pub(super) fn read(text: &str) -> Result<Vec<Vec<u8>>, DecodeError> {
+    text.lines().map(|line| BASE64.decode(line)).collect()
+}
+
+/// The file of those of `inputs` that are kept.
+pub(super) fn write(mut inputs: Vec<Vec<u8>>) -> String {
+    inputs.retain(|input| !input.is_empty() && input.len() <= LONGEST);
+    inputs.sort_by(|left, right| (left.len(), left).cmp(&(right.len(), right)));
+    inputs.dedup();
+    let mut room = MOST;
+    let kept = inputs.iter().take_while(|input| {
+        let fits = input.len() <= room;
+        room = room.saturating_sub(input.len());
+        fits
+    });
+    kept.map(|input| BASE64.encode(input) + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONGEST, MOST, read, write};
+
+    #[test]
+    fn the_shortest_are_kept_once_each_as_far_as_there_is_room() {
+        let inputs = vec![vec![7; 9], vec![], vec![0, 255, 10], vec![7; 9], vec![1; LONGEST + 1]];
+        assert_eq!(read(&write(inputs)), Ok(vec![vec![0, 255, 10], vec![7; 9]]));
+        let many: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte; LONGEST]).collect();
+        assert_eq!(read(&write(many)).unwrap().len(), MOST / LONGEST);
+        assert_eq!((write(Vec::new()), read("")), (String::new(), Ok(Vec::new())));
+        assert!(read("a\n").is_err());
+    }
+}
