@@ -189,6 +189,48 @@ fn an_abort_waits_for_no_command_of_the_person() {
 }
 
 #[test]
+fn an_abort_waits_for_no_command_that_comes_behind_what_it_stops() {
+    for batch in [
+        "abort_and_prompt bash new_session abort",
+        "new_session prompt bash new_session abort",
+        "abort prompt bash new_session abort abort",
+        "compact prompt bash switch_session abort",
+    ] {
+        let place = Place::with_config("compaction: { keepRecentTokens: 30 }\n");
+        let mut host = place.start(&[]);
+        for number in 0..4 {
+            host.turn(&format!("{number} {}", "more ".repeat(50)));
+        }
+        let file = host.file();
+        place.provider.script((0..9).map(|_| Reply::new(vec![text("on"), Part::Hang])));
+        let from = host.mark();
+        let commands: Vec<&str> = batch.split(' ').collect();
+        let lines = commands.iter().enumerate().map(|(id, name)| {
+            let command = json!({
+                "type": name, "id": id.to_string(), "message": "next", "sessionPath": file, "command": "sleep 600",
+            });
+            format!("{command}\n")
+        });
+        host.write(lines.collect::<String>());
+        // The aborts first: the command still works then.
+        let (aborts, others): (Vec<_>, Vec<_>) =
+            commands.iter().enumerate().partition(|(id, name)| *id > 0 && **name == "abort");
+        for (answered, is_last) in [(aborts, false), (others, true)] {
+            if is_last {
+                host.done(json!({ "type": "abort_bash" }));
+            }
+            for (id, name) in answered {
+                let id = id.to_string();
+                let answer = host.wait(from, name, |frame| frame["type"] == "response" && frame["id"] == *id);
+                assert!(answer["success"] == true || *name == "compact", "{batch}: {answer}");
+            }
+        }
+        let state = host.state();
+        assert_eq!((&state["isStreaming"], &state["isCompacting"]), (&json!(false), &json!(false)), "{batch}");
+    }
+}
+
+#[test]
 fn no_line_is_too_full_for_an_abort() {
     let place = Place::new();
     let mut host = place.start(&[]);

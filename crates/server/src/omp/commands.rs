@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 
 use super::{
     door::{Door, Lane, Then, Until},
-    waiting::{Turn, Waiting},
+    waiting::Waiting,
 };
 
 pub(crate) use sessions::Switch;
@@ -167,9 +167,7 @@ async fn abort(door: &mut Door, id: Option<Id>) {
         if door.waiting.len() >= MOST_WAITING {
             return door.write(&Response::failure(id, "abort", "too many commands are waiting"));
         }
-        let command = gjc::Command::Shared(Command::Abort);
-        door.waiting.push_back(Waiting { id, command, turn: Turn::Again });
-        return;
+        return door.stop_again(id);
     }
     abort_again(door, id).await;
 }

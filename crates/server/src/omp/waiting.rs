@@ -63,6 +63,13 @@ impl Door {
         give_up(&mut self.waiting, behind_command);
     }
 
+    /// Puts an abort behind the last that begins before it, and behind no command of the person that comes after that.
+    pub(super) fn stop_again(&mut self, id: Option<Id>) {
+        let is_before = |waiting: &Waiting| waiting.begins() || waiting.turn == Turn::Again;
+        let at = self.waiting.iter().rposition(is_before).map_or(0, |last| last + 1);
+        self.waiting.insert(at, Waiting { id, command: Command::Shared(Shared::Abort), turn: Turn::Again });
+    }
+
     /// Whether something begins later, or takes the session's place, that was asked for before now.
     pub(super) fn begins_later(&self) -> bool {
         let is_handing_over = match &self.lane {

@@ -193,7 +193,10 @@ impl Writer {
     fn rewrite_header(&mut self) -> Result<Vec<Mark>, WriteError> {
         let State::There { length, hash } = &self.file else { return Ok(Vec::new()) };
         let failed = |source| WriteError::Io { path: self.path.clone(), source };
-        let bytes = regular::read(&self.path, LARGEST).map_err(failed)?;
+        let bytes = match regular::read(&self.path, LARGEST) {
+            Err(gone) if gone.kind() == io::ErrorKind::NotFound => return Err(WriteError::Changed(self.path.clone())),
+            read => read.map_err(failed)?,
+        };
         let ours = bytes.len() as u64 == *length && Digest::of(&bytes).as_bytes()[..] == hash.clone().finalize()[..];
         if !ours {
             return Err(WriteError::Changed(self.path.clone()));
