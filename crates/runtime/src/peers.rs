@@ -275,6 +275,11 @@ impl Exchange {
         if self.end.send(fate).is_ok() { Heard::InTime } else { Heard::TooLate }
     }
 
+    /// What may still be said of the call once it has ended.
+    pub fn late(&self) -> Late {
+        Late { call: self.call, of: Of::content(&self.content), results: self.results.clone() }
+    }
+
     /// Lets go of it, as nobody waits for it or its line is gone. What the peer still says of the call is kept beside it.
     pub fn let_go(self) -> Late {
         Late { call: self.call, of: Of::content(&self.content), results: self.results }

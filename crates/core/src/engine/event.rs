@@ -122,6 +122,10 @@ pub enum Decode {
 const VERSION: u16 = 1;
 
 impl Event {
+    /// Every kind, those first that people look for most.
+    pub const KINDS: [&str; 11] =
+        ["session", "run", "call", "gate", "policy", "schedule", "unattended", "channel", "peer", "settings", "booted"];
+
     /// The kind under which the log keeps it.
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -201,5 +205,19 @@ impl Event {
             "schedule" => read(kind, facts).map(Self::Schedule),
             _ => Err(Decode::Unknown { kind: kind.to_owned(), version }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Decode, Event, VERSION};
+
+    #[test]
+    fn every_kind_is_read() {
+        for kind in Event::KINDS {
+            let read = Event::decode(kind, VERSION, "null");
+            assert!(!matches!(read, Err(Decode::Unknown { .. })), "{kind}: {read:?}");
+        }
+        assert!(matches!(Event::decode("tool", VERSION, "null"), Err(Decode::Unknown { .. })));
     }
 }

@@ -1,7 +1,9 @@
 //! Tools of nodes: what a node offers, under which names agents see it, and calls of it.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, value::RawValue};
 
 use super::Fault;
 use super::fields::Fields;
@@ -268,12 +270,8 @@ impl Outcome {
 
 /// The call that a result is of which cannot be read, if it says so much.
 pub fn call_of(params: &Json) -> Option<String> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Call {
-        call_id: String,
-    }
-    serde_json::from_str::<Call>(params.text()).ok().map(|call| call.call_id)
+    let members: HashMap<String, &RawValue> = serde_json::from_str(params.text()).ok()?;
+    serde_json::from_str(members.get("callId")?.get()).ok()
 }
 
 /// The answer to whatever a node or channel hands in.

@@ -108,8 +108,10 @@ async fn stop(door: &Arc<Door>, seen: &Seen, word: Word) -> Result<Reply, Fault>
     Ok(match (stopped.map_err(|refused| lives::refusal(&refused))?.outcome, &seen.awaited) {
         (engine::Reply::Stopping(run), _) => {
             let working = seen.working.as_ref().filter(|working| working.run == run);
+            let working = working.map(|working| (working.called.clone(), working.calls));
             // It may have begun since it was looked.
-            let (run, cancelled) = working.map_or_else(|| (run.to_string(), 0), |of| (of.called.clone(), of.calls));
+            let begun = || (seen.awaited.clone().unwrap_or_else(|| run.to_string()), 0);
+            let (run, cancelled) = working.unwrap_or_else(begun);
             Reply::Stopped { run, cancelled }
         }
         (engine::Reply::Done, Some(awaited)) => Reply::Stopped { run: awaited.clone(), cancelled: 0 },

@@ -224,7 +224,7 @@ fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
             called: run.marks().reference.clone().unwrap_or_else(|| run.id().to_string()),
             calls: run.calls().iter().filter(|call| state.call(**call).is_some_and(|call| !call.is_over())).count(),
         }),
-        awaited: session.behind_compaction().and_then(|next| next.marks.as_ref()?.reference.clone()),
+        awaited: awaited(session),
         is_at_rest: session.is_at_rest(),
         queued: session.queued(),
         behind: session.next().filter_map(|marks| marks.reference.clone()).collect(),
@@ -233,6 +233,13 @@ fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
         decided,
         row: Row::default(),
     }
+}
+
+/// What the run is called that begins behind the summary which is made, or asks again.
+fn awaited(session: &Session) -> Option<String> {
+    let of_next = session.behind_compaction().and_then(|next| next.marks.as_ref());
+    let marks = of_next.or_else(|| session.compaction()?.marks.as_ref())?;
+    marks.reference.clone()
 }
 
 /// What an answer says that could not be read.

@@ -188,6 +188,13 @@ impl Teller {
                     }
                 }
             }
+            // Somebody stopped what would ask again.
+            Event::Session(session::Event::CompactionAborting) => {
+                if let (Some(called), Some(key)) = (self.again.remove(session), key_of(session)) {
+                    let state = State::Error { error: CANCELLED.to_owned() };
+                    self.door.tell(key, Some(&called), state, Some(recorded.meta.lsn));
+                }
+            }
             Event::Session(session::Event::CompactionEnded { then, .. }) if *then != Then::Again => {
                 if let (Some(called), Some(key)) = (self.again.remove(session), key_of(session)) {
                     let error = "LLM error: the conversation is too long for the model, and could not be summed up";

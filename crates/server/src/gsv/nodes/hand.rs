@@ -150,6 +150,20 @@ impl Hand {
         }
     }
 
+    /// Takes the call whose result cannot be read, if its node was asked and it is waited for. What else is said of it is late.
+    pub(super) fn refuse(&self, wire: &str, node: &str) -> Option<(Exchange, Purpose)> {
+        let mut calls = self.0.lock();
+        let given = calls.given.get_mut(wire).filter(|given| given.node == node)?;
+        let Stage::Open(exchange) = &given.stage else { return None };
+        let late = Stage::Past(exchange.late());
+        let purpose = given.purpose;
+        let Stage::Open(exchange) = std::mem::replace(&mut given.stage, late) else { return None };
+        if let Some(wire) = calls.wires.get(&exchange.call()).cloned() {
+            calls.is_past(wire);
+        }
+        Some((exchange, purpose))
+    }
+
     /// Takes the call that a node answers.
     ///
     /// # Errors

@@ -64,12 +64,21 @@ pub(super) async fn result(door: &Arc<Door>, peer: &Peer, outcome: Outcome) -> A
     Ok(Json::of(&ack))
 }
 
-/// A result that cannot be read ends its call, of which nobody knows what came of it.
+/// A result that cannot be read ends its call, of which nobody knows what came. One that can be read and comes behind it is late.
 pub(super) async fn unreadable(door: &Arc<Door>, peer: &Peer, call_id: String, fault: &Fault) {
+    let Some((exchange, purpose)) = door.nodes.hand.refuse(&call_id, &peer.connect.id) else { return };
+    let call = exchange.call();
+    let recorded = door.nodes.waiting.recorded(call);
+    let client = door.nodes.waiting.take(call);
     let error = Some(format!("the node's result was refused: {}", fault.message));
     let outcome = Outcome { call_id, result: None, error, fate: Some(Fate::Unknown) };
-    // The node hears what was wrong with its result, whatever became of the call.
-    let _ = result(door, peer, outcome).await;
+    say(exchange, purpose, &outcome).await;
+    // An error means that the gateway closes.
+    let _ = recorded.await;
+    if let Some(client) = client {
+        // It may have gone.
+        let _ = client.send(Ok(outcome));
+    }
 }
 
 /// A call that this process knows nothing of, as it was given by an earlier one, or is forgotten. None if there never was one.
