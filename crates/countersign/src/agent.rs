@@ -137,6 +137,9 @@ async fn connect(url: &str, token: &str) -> Result<Line, Failed> {
         let wanted = if scheme == "http" { "ws" } else { "wss" };
         return Err(failed(UNREACHABLE, format!("{url}: agents speak WebSocket: write {wanted}://{rest}")));
     }
+    if !url.contains("://") {
+        return Err(failed(UNREACHABLE, format!("{url}: an address begins with ws:// or wss://: write ws://{url}")));
+    }
     if let Ok(uri) = url.parse::<Uri>() {
         unreached::port(&uri).map_err(|error| failed(UNREACHABLE, format!("{url}: {error}")))?;
     }

@@ -57,7 +57,7 @@ fn unopened(path: &Path, error: OpenError) -> anyhow::Error {
         return match error {
             OpenError::Missing { .. } => {
                 anyhow!(
-                    "{shown} does not exist: no gateway has recorded anything there yet, or it is another's: see --config and --data"
+                    "{shown} does not exist: no gateway has recorded anything there yet, or it is another's: see --config, --data and --log"
                 )
             }
             error => error.into(),

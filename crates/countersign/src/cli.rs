@@ -29,7 +29,7 @@ Exit codes:
   0    done; of `demo` whichever way it was answered
   1    it failed; `audit verify` found a flaw, `config check` or `policy check` something wrong, `policy test` a case
        that fails, `doctor` something to do
-  2    the command line is wrong
+  2    the command line cannot be read
   130  interrupted
 
 Environment:

@@ -77,6 +77,13 @@ impl Check {
     }
 }
 
+/// The flags that mean the same place in another command.
+fn meant(file: Option<&Path>, data: Option<&Path>) -> String {
+    let flag =
+        |name: &str, path: Option<&Path>| path.map(|path| format!(" {name} {}", path.display())).unwrap_or_default();
+    flag("--config", file) + &flag("--data", data)
+}
+
 pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: Form) -> anyhow::Result<ExitCode> {
     let mut checks = Vec::new();
     let loaded = config::load(file, data.map(Path::to_owned));
@@ -105,7 +112,7 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: Form) -> anyho
         Ok(place) => {
             checks.push(running(&place));
             checks.extend(if place.folder.is_file() { None } else { tokens(&place) });
-            checks.extend(record::checks(&place, Clock::system().now()));
+            checks.extend(record::checks(&place, &meant(file, data), Clock::system().now()));
         }
     }
     checks.extend(traces());
@@ -116,6 +123,11 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: Form) -> anyho
 fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<Check> {
     let what = file.map_or_else(|| "none: everything has its default".to_owned(), |file| file.display().to_string());
     let mut checks = vec![Check::ok("configuration", what)];
+    let here = Path::new("config.yaml");
+    if file.is_none() && here.is_file() {
+        let what = "config.yaml of this folder is not read: name it with --config";
+        checks.push(Check::note("configuration", what));
+    }
     let exposed = config.exposed_files();
     // Credentials that others can read are told as a file below.
     let is_told = |warning: &&String| !exposed.iter().any(|finding| warning.contains(&finding.advice()));

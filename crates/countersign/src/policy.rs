@@ -217,6 +217,13 @@ pub(crate) fn explain(files: &Files, asked: &Asked, form: Form) -> anyhow::Resul
         files.there()?;
     }
     let loaded = rules::read(&files.rules, &household)?;
+    if let Some((name, _)) = asked.tool.split_once('(') {
+        bail!(
+            "{}: that is a signature. The tool is named alone, and what it is called with stands behind it: \
+             countersign policy explain {name} KEY=VALUE",
+            asked.tool
+        );
+    }
     let arguments = asked.arguments()?;
     let explained = trial::explain(&loaded, &household, &asked.agent, &asked.tool, arguments);
     let mut out = std::io::stdout().lock();
@@ -227,7 +234,7 @@ pub(crate) fn explain(files: &Files, asked: &Asked, form: Form) -> anyhow::Resul
             writeln!(out, "{told:#}")?;
         }
         (Form::Json, Err(refused)) => writeln!(out, "{:#}", json!({ "verdict": "refused", "why": refused }))?,
-        (Form::Text, Ok(explained)) => shown(&mut out, &explained, files)?,
+        (Form::Text, Ok(explained)) => shown(&mut out, &explained, files, household.is_stranger(&asked.agent))?,
         (Form::Text, Err(refused)) => {
             let paint = Paint::stdout();
             writeln!(out, "{}  {}", paint.tone(Tone::Bad, "refused"), paint.tone(Tone::Strong, one(&asked.tool)))?;
@@ -237,7 +244,12 @@ pub(crate) fn explain(files: &Files, asked: &Asked, form: Form) -> anyhow::Resul
     Ok(ExitCode::SUCCESS)
 }
 
-fn shown(out: &mut impl std::io::Write, explained: &Explained, files: &Files) -> std::io::Result<()> {
+fn shown(
+    out: &mut impl std::io::Write,
+    explained: &Explained,
+    files: &Files,
+    is_stranger: bool,
+) -> std::io::Result<()> {
     let (paint, Explained { subject, verdict, near }) = (Paint::stdout(), explained);
     let signature = paint.tone(Tone::Strong, one(&subject.signature));
     writeln!(out, "{}  {signature}", painted(trial::action(verdict), paint))?;
@@ -253,7 +265,8 @@ fn shown(out: &mut impl std::io::Write, explained: &Explained, files: &Files) ->
     }
     let is_runs = subject.door.as_deref() != Some(agent_gate::DOOR);
     let agent = if is_runs { "a run of the gateway" } else { agent_of(subject.principal.as_str()) };
-    writeln!(out, "  agent   {}", one(agent))?;
+    let unknown = if is_stranger { " (the configuration has no agent of this name)" } else { "" };
+    writeln!(out, "  agent   {}{unknown}", one(agent))?;
     writeln!(out, "  door    {}", one(subject.door.as_deref().unwrap_or("-")))?;
     let nowhere = if is_runs { "- (a tool of runs)" } else { "- (no service has this tool)" };
     writeln!(out, "  target  {}", one(subject.target.as_deref().unwrap_or(nowhere)))?;

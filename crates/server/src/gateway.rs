@@ -4,6 +4,7 @@ mod approvers;
 pub mod checkup;
 mod explained;
 mod ground;
+mod hints;
 mod house;
 pub(crate) mod outranked;
 pub(crate) mod readiness;
@@ -55,6 +56,7 @@ use crate::{
 };
 
 pub use ground::{Ground, OpenRecord};
+use hints::{in_use, no_folder, unopened};
 use house::House;
 use readiness::Readiness;
 use rulebook::Rulebook;
@@ -84,12 +86,12 @@ pub enum ServeError {
     #[error(transparent)]
     Service(#[from] BadService),
     /// The record cannot be opened.
-    #[error("{}", unopened(path, source))]
+    #[error("{}", unopened(path, problem))]
     Log {
         /// The file.
         path: PathBuf,
-        /// Why.
-        source: store::OpenError,
+        /// Why. It stands in the message already, and is no further cause.
+        problem: store::OpenError,
     },
     /// The record cannot be worked with.
     #[error(transparent)]
@@ -162,7 +164,9 @@ pub async fn serve(
         .mode(if users.is_empty() { 0o700 } else { 0o711 })
         .create(&config.storage.folder)
         .and_then(|()| if users.is_empty() { Ok(()) } else { let_through(&config.storage.folder) })
-        .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
+        .map_err(|problem| {
+            io(&config.storage.folder.display().to_string(), no_folder(&config.storage.folder, problem))
+        })?;
     // Before the port: that it is taken would only be what follows from it.
     let owned = Owned::take(&config.storage.folder)
         .map_err(|source| io(&config.storage.folder.display().to_string(), source))?;
@@ -461,25 +465,6 @@ fn make_workspaces(config: &Config) -> std::io::Result<()> {
         tracing::warn!("{finding}: {}", finding.advice());
     }
     Ok(())
-}
-
-/// Says what to do where an address is taken.
-fn in_use(problem: std::io::Error, hint: &'static str) -> std::io::Error {
-    match problem.kind() {
-        std::io::ErrorKind::AddrInUse => std::io::Error::new(problem.kind(), hint),
-        _ => problem,
-    }
-}
-
-/// Why a record was not opened; each cause names the file where it matters.
-fn unopened(path: &Path, source: &store::OpenError) -> String {
-    match source {
-        store::OpenError::Owned { .. } => {
-            format!("another gateway runs with this data directory: {source}. Stop it, or name another with --data")
-        }
-        source if source.to_string().contains(&*path.to_string_lossy()) => source.to_string(),
-        source => format!("{}: {source}", path.display()),
-    }
 }
 
 fn io(what: &str, problem: std::io::Error) -> ServeError {

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand, ValueEnum};
-use countersign_core::{id::SessionId, time::Millis};
+use countersign_core::{engine::Event, id::SessionId, time::Millis};
 
 use super::at::{PLACE, Where};
 use crate::audit::{self, Filter, Form, Named, Reach};
@@ -52,7 +52,7 @@ pub(super) struct Which {
     #[arg(long, value_name = "NAME")]
     tool: Vec<String>,
     /// Of this kind
-    #[arg(long, value_name = "KIND", value_parser = ["session", "run", "call", "gate", "policy", "booted"])]
+    #[arg(long, value_name = "KIND", value_parser = Event::KINDS)]
     kind: Vec<String>,
     /// That say how something was decided or how it ended
     #[arg(long, value_name = "WORD", value_enum)]

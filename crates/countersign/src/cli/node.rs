@@ -19,7 +19,7 @@ kitchen__Grep, each under the gateway's rules. Files are confined to the workspa
 rights of this user and are not confined (docs/node.md).
 
 It comes back by itself when the gateway was away. Ends with 0 when somebody ends it (SIGTERM, SIGINT), 1 if the gateway does not
-take it or something here is not as it should be, 2 if the command line is wrong.";
+take it or something here is not as it should be, 2 if the command line cannot be read.";
 
 #[derive(Args)]
 pub(super) struct Node {

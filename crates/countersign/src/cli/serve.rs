@@ -13,7 +13,7 @@ pub(super) struct Serve {
     /// The configuration; without one every door is on loopback, and closed where it needs a credential
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The rules [default: permissions.yaml beside the configuration]
+    /// The rules [default: permissions.yaml beside the configuration, without one that of this folder]
     #[arg(long, value_name = "FILE")]
     permissions: Option<PathBuf>,
     /// The data directory, where the record lies

@@ -25,7 +25,8 @@ const WALKED: u64 = 20_000;
 /// No clock of a machine that knows the time is before this: 2025-01-01.
 const PAST: Millis = Millis(1_735_689_600_000);
 
-pub(super) fn checks(place: &Place, now: Millis) -> Vec<Check> {
+/// `meant` are the flags that mean this place, for the commands that it is advised to run.
+pub(super) fn checks(place: &Place, meant: &str, now: Millis) -> Vec<Check> {
     let mut checks = vec![folder(&place.folder), disk(&place.folder)];
     let last = if place.log.exists() {
         match newest(&place.log) {
@@ -43,12 +44,17 @@ pub(super) fn checks(place: &Place, now: Millis) -> Vec<Check> {
                 at
             }
             Err(error) if is_newer(&error) => {
-                let advice = "a newer countersign wrote it: use that one, or restore a backup of before with `countersign restore DIR --replace`";
+                let advice = format!(
+                    "a newer countersign wrote it: use that one, or restore a backup of before with `countersign restore DIR --replace{meant}`"
+                );
                 checks.push(Check::fix("record", format!("{error:#}"), advice));
                 None
             }
             Err(error) => {
-                let advice = "keep the file, and bring a backup back with `countersign restore DIR --replace`; `countersign audit verify` says how far a record fits";
+                let advice = format!(
+                    "keep the file, and bring a backup back with `countersign restore DIR --replace{meant}`; `countersign audit verify{meant}` \
+                     says how far a record fits"
+                );
                 checks.push(Check::fix("record", format!("{error:#}"), advice));
                 None
             }

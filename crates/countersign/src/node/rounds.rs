@@ -102,7 +102,10 @@ impl<R: Fn(&str, &str)> Rounds<R> {
         };
         match line::connect(&self.address, &self.hello, token.as_deref()).await {
             Ok(line) => Ok(Next::Talk(Box::new(line))),
-            Err(refused @ Refused::Rejected(_)) if is_first => Err(anyhow::anyhow!("{refused}")),
+            Err(refused @ Refused::Rejected(_)) if is_first => {
+                let none = if token.is_some() { "" } else { "; none was given: see --token-file and --token-env" };
+                Err(anyhow::anyhow!("{refused}{none}"))
+            }
             Err(refused) => {
                 let pause = patience.pause(chance());
                 warn!("not connected: {refused}; the next try is in {} s", shown(pause));

@@ -91,6 +91,19 @@ fn an_address_that_others_reach_needs_a_credential_and_tls_or_the_flag() {
 }
 
 #[test]
+fn what_is_no_record_and_what_is_no_folder_is_said_once_with_what_helps() {
+    let place = Place::new();
+    std::fs::create_dir(place.data()).unwrap();
+    std::fs::write(place.log(), "no record ".repeat(1000)).unwrap();
+    let err = refused(&place, &[]);
+    assert_eq!(err.matches("countersign.db").count(), 1, "{err}");
+    assert!(err.contains("`countersign doctor` says what helps"), "{err}");
+    std::fs::remove_dir_all(place.data()).unwrap();
+    std::fs::write(place.data(), "").unwrap();
+    assert!(refused(&place, &[]).contains("it is no folder; name another with --data or storage.path"));
+}
+
+#[test]
 fn a_second_gateway_on_the_same_record_is_refused() {
     let place = Place::new();
     let gateway = Gateway::start(&place);

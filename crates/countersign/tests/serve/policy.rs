@@ -122,6 +122,22 @@ Nearly decided
 }
 
 #[test]
+fn an_explanation_takes_no_signature_for_a_tool_and_says_that_an_agent_is_not_there() {
+    let place = place(GOOD);
+    let said = policy(&place, &["explain", "turn(lamp, open)"]);
+    let told = "countersign: turn(lamp, open): that is a signature. The tool is named alone, and what it is called with stands \
+                behind it: countersign policy explain turn KEY=VALUE\n";
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(1), "", told));
+    let line = |agent: &str| {
+        let said = policy(&place, &["explain", "turn", "thing=lamp", "--agent", agent]);
+        said.out.lines().find(|line| line.starts_with("  agent ")).map(str::to_owned)
+    };
+    assert_eq!(line("kitchen").as_deref(), Some("  agent   kitchen"));
+    let unknown = "  agent   nobody (the configuration has no agent of this name)";
+    assert_eq!(line("nobody").as_deref(), Some(unknown));
+}
+
+#[test]
 fn an_explanation_for_programs_has_all_of_it() {
     let place = place(GOOD);
     let arguments = ["explain", "turn", "--args", r#"{"thing":["lamp","lamp2"],"way":"shut"}"#, "--agent", "kitchen"];

@@ -8,6 +8,7 @@ use axum::{
 };
 use countersign_core::{
     digest::Digest,
+    engine::Event,
     id::{Lsn, SessionId},
 };
 use countersign_runtime::store::{AnyLog, Content, Head, Log as _, Partition, ReadError, Stored};
@@ -33,8 +34,6 @@ const LOOKED_AT: u64 = 20_000;
 const LOOK_BACK: u64 = 4096;
 /// How many are read at once.
 const AT_ONCE: usize = 512;
-/// What entries can be.
-const KINDS: [&str; 6] = ["session", "run", "call", "gate", "policy", "booted"];
 
 /// `GET /api/v1/audit`.
 pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery) -> Answered {
@@ -112,8 +111,8 @@ fn filter(params: &Params, api: &Api) -> Result<Filter, Failure> {
         let known = || Outcome::ALL.map(|(outcome, _)| outcome.word()).join(", ");
         Outcome::of(word).ok_or_else(|| Failure::bad(format!("{word:?} is no outcome: {}", known())))
     };
-    if let Some(kind) = params.all("kind").into_iter().find(|kind| !KINDS.contains(kind)) {
-        return Err(Failure::bad(format!("{kind:?} is no kind: {}", KINDS.join(", "))));
+    if let Some(kind) = params.all("kind").into_iter().find(|kind| !Event::KINDS.contains(kind)) {
+        return Err(Failure::bad(format!("{kind:?} is no kind: {}", Event::KINDS.join(", "))));
     }
     let session = params.get("agent").map(|agent| format!("agent:{agent}"));
     let owned = |name: &str| params.all(name).into_iter().map(str::to_owned).collect();

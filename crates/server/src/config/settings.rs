@@ -269,10 +269,14 @@ impl Accounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BindError {
     /// Nobody would have to say who they are.
-    #[error("an address that is not loopback needs a credential: agent.token, clients.token or web.password")]
+    #[error(
+        "gateway.host is no loopback address, which needs a credential: agent.token, clients.token or web.password"
+    )]
     Open,
     /// Tokens would travel in the clear.
-    #[error("TLS not configured. Use --insecure to allow plaintext WS.")]
+    #[error(
+        "TLS not configured. Use --insecure to allow plaintext WS. (gateway.host is no loopback address: gateway.tls takes a certificate and its key)"
+    )]
     Plaintext,
 }
 

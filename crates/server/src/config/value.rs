@@ -97,6 +97,24 @@ pub(super) fn marked(text: &str, mark: char) -> String {
     result + rest
 }
 
+/// Whether somebody meant a variable and wrote none: `${NAME }`, `${NAME`.
+pub(super) fn is_misspelt_variable(text: &str) -> bool {
+    let is_whole = |behind: &str| {
+        let name = &behind[..behind.find(|letter| !is_word(letter)).unwrap_or(behind.len())];
+        !name.is_empty() && behind[name.len()..].starts_with('}')
+    };
+    text.split("${").skip(1).any(|behind| !is_whole(behind))
+}
+
+/// Whether it looks like a variable of a shell, which is a text as any other here: `$NAME`.
+pub(super) fn is_shell_variable(text: &str) -> bool {
+    let is_name = |name: &str| {
+        name.starts_with(|letter: char| letter.is_ascii_uppercase())
+            && name.chars().all(|letter| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_')
+    };
+    text.strip_prefix('$').is_some_and(is_name)
+}
+
 /// The text as it was before it was marked.
 pub(super) fn restored(text: &str, mark: Option<char>) -> String {
     let Some(mark) = mark else { return text.to_owned() };

@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use countersign_core::{id::Lsn, time::Millis};
+use countersign_core::{engine::Event, id::Lsn, time::Millis};
 use countersign_runtime::store::{Log as _, Partition, Stored};
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,6 @@ const WINDOWS: usize = 12;
 const LONGEST: usize = 400;
 /// How many records are read at once.
 const PAGE: usize = 512;
-const KINDS: [&str; 6] = ["gate", "call", "run", "session", "policy", "booted"];
 
 /// What is looked for. Nothing means everything.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -281,7 +280,7 @@ fn filter(wanted: &Wanted) -> Markup {
     };
     html! {
         form.filter method="get" action="/console/record" role="search" aria-label="Entries" {
-            div { label for="f-kind" { "Kind" } select #f-kind name="kind" { option value="" { "any" } @for kind in KINDS { option value=(kind) selected[wanted.kind == kind] { (kind) } } } }
+            div { label for="f-kind" { "Kind" } select #f-kind name="kind" { option value="" { "any" } @for kind in Event::KINDS { option value=(kind) selected[wanted.kind == kind] { (kind) } } } }
             div { label for="f-outcome" { "Outcome" } select #f-outcome name="outcome" { option value="" { "any" } @for (outcome, _) in Outcome::ALL { option value=(outcome.word()) selected[wanted.outcome == outcome.word()] { (outcome.word()) } } } }
             (field("tool", "Tool", &wanted.tool, "bash"))
             (field("session", "Agent or session", &wanted.session, ""))

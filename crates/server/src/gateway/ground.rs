@@ -44,5 +44,5 @@ fn open_file(config: &Config, views: Vec<Arc<dyn View>>) -> Result<AnyLog, Serve
     // Space for the end of what was begun when the disk is full.
     let ballast = Some(path.with_extension("ballast"));
     let opened = SqliteLog::open(path, store::Options { ballast, views, ..store::Options::default() });
-    opened.map(Into::into).map_err(|source| ServeError::Log { path: path.clone(), source })
+    opened.map(Into::into).map_err(|problem| ServeError::Log { path: path.clone(), problem })
 }

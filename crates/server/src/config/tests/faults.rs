@@ -2,6 +2,9 @@
 
 use super::Scene;
 
+const NO_VARIABLE: &str =
+    "config.yaml:2: agent.token: a variable is written ${NAME}, its name in letters, digits and _; this is none";
+
 #[test]
 fn what_is_wrong_is_named_with_file_line_and_key() {
     for (text, want) in [
@@ -44,6 +47,8 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         ("agent:\n  token: ${NOWHERE}", "config.yaml:2: agent.token: Environment variable NOWHERE is not set"),
         ("agent:\n  token: x${NOWHERE}y", "config.yaml:2: agent.token: Environment variable NOWHERE is not set"),
+        ("agent:\n  token: \"${NOPE }\"", NO_VARIABLE),
+        ("agent:\n  token: \"${NOPE\"", NO_VARIABLE),
         (
             "agents: [ { id: a, token: t1 }, { id: a, token: t2 } ]",
             "config.yaml:1: agents[1].id: another agent has this id",

@@ -182,6 +182,8 @@ fn a_variable_alone_is_what_it_says_and_text_where_text_is_needed() {
         let config = Scene::new(text).load_with(&Flags::default(), &[("V", variable)]).unwrap().config;
         assert_eq!(config.agents[0].token.expose_secret(), want, "{text}");
     }
+    let warned = Scene::new("agent: { token: $NAME }").load().unwrap().warnings;
+    assert!(warned.iter().any(|warning| warning.contains("no variable: one is written ${NAME}")), "{warned:?}");
     for (variable, want) in [("[111, 112]", vec![111, 112]), ("[-5]", vec![-5])] {
         let text = "messenger: { type: telegram, telegram: { token: t, chat_id: '${ID}', allowed_users: ${V} } }";
         let config = Scene::new(text).load_with(&Flags::default(), &[("V", variable), ("ID", "-7")]).unwrap().config;

@@ -1,0 +1,40 @@
+//! What helps where a gateway does not start.
+
+use std::path::Path;
+
+use countersign_runtime::store;
+
+/// Says what to do where an address is taken.
+pub(super) fn in_use(problem: std::io::Error, hint: &'static str) -> std::io::Error {
+    match problem.kind() {
+        std::io::ErrorKind::AddrInUse => std::io::Error::new(problem.kind(), hint),
+        _ => problem,
+    }
+}
+
+/// Why a record was not opened, with the file, and with what helps where it is known.
+pub(super) fn unopened(path: &Path, problem: &store::OpenError) -> String {
+    let named =
+        |why: String| if why.contains(&*path.to_string_lossy()) { why } else { format!("{}: {why}", path.display()) };
+    match problem {
+        store::OpenError::Owned { .. } => {
+            format!("another gateway runs with this data directory: {problem}. Stop it, or name another with --data")
+        }
+        store::OpenError::Corrupt { cause, .. } => {
+            format!(
+                "{}. The record is damaged, or the file is none: `countersign doctor` says what helps",
+                named(cause.to_string())
+            )
+        }
+        store::OpenError::Io { cause, .. } => named(cause.to_string()),
+        problem => named(problem.to_string()),
+    }
+}
+
+/// Says what to do where something else is in the place of the data directory.
+pub(super) fn no_folder(folder: &Path, problem: std::io::Error) -> std::io::Error {
+    if folder.is_dir() || !folder.exists() {
+        return problem;
+    }
+    std::io::Error::new(problem.kind(), "it is no folder; name another with --data or storage.path")
+}
