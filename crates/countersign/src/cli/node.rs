@@ -8,17 +8,21 @@ use crate::node;
 
 pub(super) const AFTER_HELP: &str = "\
 The token is never an argument, where everybody on this machine could read it:
-  --token-file FILE   the file holds the token and nothing else; it is read again for every connection
-  --token-env VAR     the variable holds it; without either COUNTERSIGN_NODE_TOKEN does, if it is set
+  --token-file FILE   the file holds the token and nothing else; it is read
+                      again for every connection
+  --token-env VAR     the variable holds it; without either
+                      COUNTERSIGN_NODE_TOKEN does, if it is set
 It is `clients.token` of the gateway's configuration.
 
 Begin, on the machine that lends its tools:
-  countersign node --url wss://gate.example.org/ws --id kitchen --workspace ~/shared --token-file ~/.node-token
-Agents of the gateway then have kitchen__Bash, kitchen__Process, kitchen__Read, kitchen__Write, kitchen__Edit, kitchen__Glob and
-kitchen__Grep, each under the gateway's rules. Files are confined to the workspace, links followed; commands run in it with the
+  countersign node --url wss://gate.example.org/ws --id kitchen \\
+    --workspace ~/shared --token-file ~/.node-token
+
+Agents of the gateway then have kitchen__Bash, kitchen__Process, kitchen__Read, kitchen__Write, kitchen__Edit, kitchen__Glob and \
+kitchen__Grep, each under the gateway's rules. Files are confined to the workspace, links followed; commands run in it with the \
 rights of this user and are not confined (docs/node.md).
 
-It comes back by itself when the gateway was away. Ends with 0 when somebody ends it (SIGTERM, SIGINT), 1 if the gateway does not
+It comes back by itself when the gateway was away. Ends with 0 when somebody ends it (SIGTERM, SIGINT), 1 if the gateway does not \
 take it or something here is not as it should be, 2 if the command line cannot be read.";
 
 #[derive(Args)]
