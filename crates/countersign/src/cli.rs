@@ -235,7 +235,7 @@ struct Asker {
 
 #[derive(Subcommand)]
 enum Config {
-    /// Say everything that is wrong, each with file, line and key; ends with 1 if there is anything
+    /// Say everything that is wrong, with file, line and key where it has them; ends with 1 if there is anything
     Check,
     /// Print what is in force, defaults included, with every credential hidden
     Show,

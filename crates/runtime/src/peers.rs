@@ -282,7 +282,7 @@ impl Exchange {
 
     /// Lets go of it, as nobody waits for it or its line is gone. What the peer still says of the call is kept beside it.
     pub fn let_go(self) -> Late {
-        Late { call: self.call, of: Of::content(&self.content), results: self.results }
+        self.late()
     }
 }
 
