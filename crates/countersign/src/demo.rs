@@ -7,7 +7,6 @@ mod person;
 mod play;
 pub(crate) mod scratch;
 mod stage;
-mod wrap;
 
 use std::{
     io::IsTerminal as _,

@@ -34,8 +34,9 @@ use crate::{
     audit::{Form, block_on},
     config,
     local::Local,
-    paint::{Paint, Tone},
+    paint::{Paint, Tone, columns},
     place::Place,
+    wrap::wrapped,
 };
 
 /// How long a gateway that runs is waited for.
@@ -373,7 +374,7 @@ fn tell(checks: &[Check], form: Form) -> anyhow::Result<ExitCode> {
         writeln!(out, "{}", serde_json::to_string_pretty(&json!({ "findings": findings, "checks": checks }))?)?;
         return Ok(code);
     }
-    let paint = Paint::stdout();
+    let (paint, columns) = (Paint::stdout(), columns());
     let width = checks.iter().map(|check| check.check.chars().count()).max().unwrap_or_default();
     for check in checks {
         let state = match check.state {
@@ -382,10 +383,15 @@ fn tell(checks: &[Check], form: Form) -> anyhow::Result<ExitCode> {
             State::Fix => paint.tone(Tone::Bad, "fix "),
         };
         let name = paint.tone(Tone::Strong, format!("{:<width$}", check.check));
-        let pad = " ".repeat(width + 8);
-        writeln!(out, "{state}  {name}  {}", check.what.replace('\n', &format!("\n{pad}")))?;
+        let indent = width + 8;
+        let pad = " ".repeat(indent);
+        let fitted = |text: &str, indent: usize| match columns {
+            Some(columns) => wrapped(text, indent, indent, columns),
+            None => text.replace('\n', &format!("\n{}", " ".repeat(indent))),
+        };
+        writeln!(out, "{state}  {name}  {}", fitted(&check.what, indent))?;
         if let Some(advice) = &check.advice {
-            writeln!(out, "{pad}→ {advice}")?;
+            writeln!(out, "{pad}→ {}", fitted(advice, indent + 2))?;
         }
     }
     match findings {

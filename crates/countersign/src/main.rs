@@ -29,6 +29,7 @@ mod tokens;
 mod unreached;
 mod watch;
 mod words;
+mod wrap;
 
 use std::process::ExitCode;
 

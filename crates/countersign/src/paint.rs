@@ -99,12 +99,24 @@ pub(crate) fn end(text: &str, columns: usize) -> &str {
     beyond.map_or(text, |(at, letter)| &text[at + letter.len_utf8()..])
 }
 
-/// `line` in lines of at most so many columns. A letter that is wider than that stands alone.
+/// How many columns the terminal has that standard output is. None if it is none.
+pub(crate) fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// `line` in lines of at most so many columns, which break behind a blank where one is in their second half. Together they are
+/// what it was. A letter that is wider than a line stands alone.
 pub(crate) fn wrap(line: &str, columns: usize) -> Vec<String> {
     let (mut lines, mut rest) = (Vec::new(), line);
     loop {
         let first = rest.chars().next().map_or(0, char::len_utf8);
-        let (fits, behind) = rest.split_at(fitting(rest, columns).max(first));
+        let mut fits = fitting(rest, columns).max(first);
+        let is_within = rest[fits..].starts_with(|letter| letter != ' ');
+        if is_within && let Some(blank) = rest[..fits].rfind(' ').filter(|blank| blank * 2 >= fits) {
+            fits = blank + 1;
+        }
+        let (fits, behind) = rest.split_at(fits);
         lines.push(fits.to_owned());
         if behind.is_empty() {
             return lines;
@@ -141,6 +153,9 @@ mod tests {
             ("abcd", 3, &["abc", "d"]),
             ("a漢字b", 3, &["a漢", "字b"]),
             ("漢", 1, &["漢"]),
+            ("let me go on", 8, &["let me ", "go on"]),
+            ("let me go on", 6, &["let me", " go on"]),
+            ("a longword", 6, &["a long", "word"]),
             ("e\u{301}e\u{301}", 1, &["e\u{301}", "e\u{301}"]),
         ] {
             assert_eq!(wrap(line, columns), want, "{line} in {columns}");

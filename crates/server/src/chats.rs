@@ -54,6 +54,17 @@ pub(crate) enum ChatError {
     Failed(String),
 }
 
+/// What somebody stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Halted {
+    /// A run that works, or that waited to begin.
+    Run(RunId),
+    /// Something else that would have gone on, such as a summary.
+    Other,
+    /// Nothing worked.
+    Nothing,
+}
+
 /// What a new conversation is to be like.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wish {
@@ -240,17 +251,19 @@ impl Chats {
         }
     }
 
-    /// Stops the run that works in a session, or waits for a compaction to begin. `None` where none does.
+    /// Stops what works in a session: the run, the one that waits for a compaction to begin, or a compaction behind which the
+    /// agent would go on.
     ///
     /// # Errors
     /// [`ChatError`], with nothing stopped.
-    pub(crate) async fn stop(&self, session: &SessionId) -> Result<Option<RunId>, ChatError> {
+    pub(crate) async fn stop(&self, session: &SessionId) -> Result<Halted, ChatError> {
         self.known(session, |_| ()).await?;
         let abort = Command::Run(run::Command::Abort { session: session.clone() });
-        match self.handle.source(Lane::Result).ask(abort).await.map_err(failed)?.outcome {
-            Reply::Stopping(run) => Ok(Some(run)),
-            _ => Ok(None),
-        }
+        Ok(match self.handle.source(Lane::Result).ask(abort).await.map_err(failed)?.outcome {
+            Reply::Stopping(run) => Halted::Run(run),
+            Reply::Done => Halted::Other,
+            _ => Halted::Nothing,
+        })
     }
 
     /// Stops `run` and no other: if it works in a session, or waits for a compaction to begin. True if it is stopped.

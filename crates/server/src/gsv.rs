@@ -54,7 +54,7 @@ pub(crate) use automation::History;
 pub(crate) use channels::{Carried, Carrier, Enclosed, LETTERS, Letter, webhook::routes};
 pub(crate) use chat::{DOOR, Memories};
 pub(crate) use host::Wings;
-pub(crate) use native::names as native_tools;
+pub(crate) use native::{known as native_known, names as native_tools};
 pub(crate) use nodes::{Executions, NodeCalls, NodeRegister, node_of, supposed};
 pub(crate) use registry::Registry;
 pub(crate) use shown::{Account, Node};

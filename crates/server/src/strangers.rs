@@ -1,21 +1,75 @@
-//! Rules about tools that are not there, but for a slip of the pen. It must not know where tools come from.
+//! Rules about tools and arguments that are not there. It must not know where tools come from.
 
-use countersign_core::policy::{Rule, Source};
+use std::collections::BTreeSet;
+
+use countersign_core::policy::{Args, Rule, Source};
 
 use crate::slips;
 
-/// Says of every rule about a tool that is none of `names`, but for a slip, which one was probably meant. Other names pass: there
-/// may be tools that nobody told of.
-pub(crate) fn strangers(source: &Source, names: &[&str]) -> Vec<String> {
-    let told = |rule: &Rule| {
-        let tool = rule.tool.as_deref().or(rule.pattern.as_deref())?;
-        let tool = tool.split_once('(').map_or(tool, |(tool, _)| tool).trim();
-        if names.contains(&tool) || tool.contains(['*', '?', '[']) {
+/// A tool that there is.
+#[derive(Clone, Debug)]
+pub(crate) struct Known<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// The arguments that it is known to take.
+    pub(crate) takes: Vec<&'a str>,
+    /// True if it may take others too.
+    pub(crate) is_open: bool,
+}
+
+impl<'a> Known<'a> {
+    /// A tool of the gateway's own, with what it takes and nothing else.
+    pub(crate) fn own((name, takes): (&'a String, &'a BTreeSet<String>)) -> Self {
+        Self { name, takes: takes.iter().map(String::as_str).collect(), is_open: false }
+    }
+}
+
+/// Says of every rule about a tool that is none of `tools`, but for a slip, which one was probably meant, and of every rule
+/// about an argument that its tool does not take, which ones there are. Other names pass: there may be tools that nobody told
+/// of.
+pub(crate) fn strangers(source: &Source, tools: &[Known<'_>]) -> Vec<String> {
+    let rules = source.rules.rules.iter().chain(&source.rules.defaults);
+    rules
+        .flat_map(|rule| told(rule, tools).into_iter().map(|told| format!("{}:{}: {told}", source.name, rule.line)))
+        .collect()
+}
+
+fn told(rule: &Rule, tools: &[Known<'_>]) -> Vec<String> {
+    let Some(tool) = rule.tool.as_deref().or(rule.pattern.as_deref()) else { return Vec::new() };
+    let tool = tool.split_once('(').map_or(tool, |(tool, _)| tool).trim();
+    if let Some(known) = tools.iter().find(|known| known.name == tool) {
+        return arguments(rule, known);
+    }
+    if tool.contains(['*', '?', '[']) {
+        return Vec::new();
+    }
+    let meant = slips::meant(tool, tools.iter().map(|known| known.name), 1);
+    meant
+        .map(|meant| format!("there is no tool \"{tool}\" here, so this rule does not cover \"{meant}\""))
+        .into_iter()
+        .collect()
+}
+
+/// The same of the arguments of a rule about `tool`.
+fn arguments(rule: &Rule, tool: &Known<'_>) -> Vec<String> {
+    let Some(Args::Each(each)) = &rule.args else { return Vec::new() };
+    let told = |path: &String| {
+        let name = path.split('.').next().unwrap_or_default();
+        if tool.takes.contains(&name) {
             return None;
         }
-        let meant = slips::meant(tool, names.iter().copied(), 1)?;
-        let (file, line) = (&source.name, rule.line);
-        Some(format!("{file}:{line}: there is no tool \"{tool}\" here, so this rule does not cover \"{meant}\""))
+        let meant = slips::meant(name, tool.takes.iter().copied(), 1);
+        if tool.is_open && meant.is_none() {
+            return None;
+        }
+        let tool = (tool.name, tool.takes.join(", "));
+        Some(match (meant, tool) {
+            (Some(meant), (tool, _)) => format!("\"{tool}\" takes no argument \"{name}\"; did you mean \"{meant}\"?"),
+            (None, (tool, takes)) if takes.is_empty() => {
+                format!("\"{tool}\" takes no arguments, so none is \"{name}\"")
+            }
+            (None, (tool, takes)) => format!("\"{tool}\" takes no argument \"{name}\"; it takes {takes}"),
+        })
     };
-    source.rules.rules.iter().chain(&source.rules.defaults).filter_map(told).collect()
+    each.keys().filter_map(told).collect()
 }

@@ -2,9 +2,13 @@
 //!
 //! It must not decide who may call them.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use countersign_core::tool::Spec;
+use serde_json::{Map, Value};
 
 use crate::{
     ask::Ask,
@@ -91,6 +95,19 @@ impl Registry {
         self.0.iter().find(|tool| tool.spec().name == name)
     }
 
+    /// Every argument that the tools of [`Registry::standard`] take in any form of theirs, by the name of the tool.
+    pub fn arguments() -> BTreeMap<String, BTreeSet<String>> {
+        let forms = [EditMode::Replace, EditMode::Hashline, EditMode::Patch].map(Self::with_edit);
+        let held: Arc<dyn Tool> = Arc::new(Bash::default().in_sandbox(&Sandbox::default()));
+        let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for spec in forms.iter().flat_map(Self::specs).chain([held.spec()]) {
+            let properties = spec.schema.get("properties").and_then(Value::as_object);
+            let names = properties.into_iter().flat_map(Map::keys).cloned();
+            found.entry(spec.name.clone()).or_default().extend(names);
+        }
+        found
+    }
+
     /// All specs, always in the same order.
     pub fn specs(&self) -> impl Iterator<Item = &Spec> {
         self.0.iter().map(|tool| tool.spec())
@@ -103,6 +120,21 @@ mod tests {
 
     fn names(registry: &Registry) -> Vec<&str> {
         registry.specs().map(|spec| spec.name.as_str()).collect()
+    }
+
+    #[test]
+    fn the_arguments_of_a_tool_are_those_of_all_its_forms() {
+        let all = Registry::arguments();
+        assert_eq!(all.keys().map(String::as_str).collect::<Vec<_>>(), {
+            let mut names = names(&Registry::standard()).into_iter().map(str::to_owned).collect::<Vec<_>>();
+            names.sort_unstable();
+            names
+        });
+        for (tool, argument) in
+            [("bash", "command"), ("bash", "needs"), ("edit", "old_text"), ("edit", "edits"), ("edit", "diff")]
+        {
+            assert!(all[tool].contains(argument), "{tool} {argument}: {:?}", all[tool]);
+        }
     }
 
     #[test]

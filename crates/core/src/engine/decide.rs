@@ -161,6 +161,7 @@ fn decide_session(
         SessionCommand::Clear => session::clear(session),
         SessionCommand::Set { setting, entry } => session::set(session, setting, entry, context),
         SessionCommand::SetTasks { said, open } => Ok(session::set_tasks(session, said, open, context)),
+        SessionCommand::CountTasks { open } => Ok(session::count_tasks(session, open)),
         SessionCommand::Name { name } => session::name(session, &name),
         SessionCommand::Relocate { cwd } => session::relocate(session, cwd),
         SessionCommand::Move { leaf } => session::move_to(session, leaf),

@@ -238,12 +238,10 @@ pub fn compile(sources: Vec<Source>) -> Result<Compiled, Vec<CompileError>> {
         let rules = rules.into_iter().map(|rule| (rule, false));
         for (rule, is_default) in rules.chain(source.rules.defaults.iter().map(|rule| (rule, true))) {
             let origin = Origin { file: source.name.clone(), line: rule.line };
-            match check(rule, &origin) {
-                Ok(()) => {}
-                Err(error) => {
-                    errors.push(error);
-                    continue;
-                }
+            let before = errors.len();
+            errors.extend(faults(rule, &origin));
+            if errors.len() > before {
+                continue;
             }
             if let Some(pattern) = rule.pattern.as_deref().filter(|pattern| misses_bare_calls(pattern)) {
                 tables.warnings.push(Warning::MissesBareCalls { origin: origin.clone(), pattern: pattern.to_owned() });
@@ -315,23 +313,22 @@ fn unreachable(rule: &Rule) -> Option<&'static str> {
     }
 }
 
-fn check(rule: &Rule, origin: &Origin) -> Result<(), CompileError> {
-    if let Some(problem) = unreachable(rule) {
-        return Err(CompileError::Approvals { origin: origin.clone(), problem });
-    }
-    match (&rule.pattern, &rule.tool, &rule.args) {
-        (None, None, _) | (Some(_), Some(_), _) => Err(CompileError::Selector(origin.clone())),
-        (Some(_), None, Some(Args::Each(_))) => Err(CompileError::ArgsBesidePattern(origin.clone())),
-        (Some(pattern), None, _) if rule.action == Action::Allow => match shell::grants_interpreter(pattern) {
-            Some(program) => Err(CompileError::Interpreter {
-                origin: origin.clone(),
-                pattern: pattern.clone(),
-                program: program.to_owned(),
-            }),
-            None => Ok(()),
-        },
-        (Some(_), None, _) | (None, Some(_), _) => Ok(()),
-    }
+/// Everything that is wrong with a rule.
+fn faults(rule: &Rule, origin: &Origin) -> impl Iterator<Item = CompileError> {
+    let approvals = unreachable(rule).map(|problem| CompileError::Approvals { origin: origin.clone(), problem });
+    let selector = match (&rule.pattern, &rule.tool, &rule.args) {
+        (None, None, _) | (Some(_), Some(_), _) => Some(CompileError::Selector(origin.clone())),
+        (Some(_), None, Some(Args::Each(_))) => Some(CompileError::ArgsBesidePattern(origin.clone())),
+        (Some(_), None, Some(Args::Any(_)) | None) | (None, Some(_), _) => None,
+    };
+    let allowed = rule.pattern.as_deref().filter(|_| rule.action == Action::Allow);
+    let interpreter = allowed.and_then(|pattern| Some((pattern.to_owned(), shell::grants_interpreter(pattern)?)));
+    let interpreter = interpreter.map(|(pattern, program)| CompileError::Interpreter {
+        origin: origin.clone(),
+        pattern,
+        program: program.to_owned(),
+    });
+    approvals.into_iter().chain(selector).chain(interpreter)
 }
 
 fn misses_bare_calls(pattern: &str) -> bool {

@@ -208,6 +208,11 @@ pub enum Command {
         /// How many of its tasks are not done.
         open: u32,
     },
+    /// Says how many tasks are open on a list that came with what was imported.
+    CountTasks {
+        /// How many are not done.
+        open: u32,
+    },
     /// Gives it a name.
     Name {
         /// Not empty after trimming.

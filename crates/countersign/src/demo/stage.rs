@@ -21,11 +21,11 @@ use serde_json::Value;
 use super::{
     person::Person,
     play::{self, Allowed, Known},
-    wrap::{Wrap, wrapped},
 };
 use crate::{
     audit,
     paint::{Paint, Tone, cut},
+    wrap::{Wrap, wrapped},
 };
 
 /// How wide text is at most.

@@ -47,6 +47,7 @@ fn a_branch_has_the_tasks_that_were_open_where_it_begins() {
     let users = host.done(json!({ "type": "get_branch_messages" }))["messages"].clone();
     let more = users.as_array().unwrap().iter().find(|message| message["text"] == "more").unwrap();
     host.done(json!({ "type": "branch", "entryId": more["entryId"] }));
+    assert_eq!(only(&host.turn("anything"), "todo_reminder").len(), 3, "nothing was said of tasks yet");
     place.provider.script([todo(&json!([{ "op": "update", "id": id, "status": "in_progress" }]))]);
     let frames = host.turn("other");
     let task = &only(&frames, "todo_reminder")[0]["todos"][0];
@@ -54,6 +55,24 @@ fn a_branch_has_the_tasks_that_were_open_where_it_begins() {
     place.provider.script([todo(&json!([{ "op": "update", "id": id, "status": "completed" }]))]);
     host.turn("finish");
     assert!(shape(&host.turn("next")).starts_with("prompt todo_auto_clear agent_start"));
+}
+
+#[test]
+fn the_tasks_of_a_session_from_elsewhere_are_reminded_of() {
+    let (place, elsewhere) = (Place::new(), Place::new());
+    let mut host = elsewhere.start(&[]);
+    let phases = json!([{ "name": "one", "tasks": [{ "content": "first" }, { "content": "second" }] }]);
+    elsewhere.provider.script([todo(&json!([{ "op": "replace", "phases": phases }]))]);
+    host.turn("go");
+    let file = std::fs::read_to_string(host.file()).unwrap();
+    let brought = place.put("brought.jsonl", &file);
+    let mut host = place.start(&[]);
+    host.done(json!({ "type": "switch_session", "sessionPath": brought }));
+    let frames = host.turn("where were we?");
+    let reminders = only(&frames, "todo_reminder");
+    assert_eq!(reminders.len(), 3);
+    assert_eq!(reminders[0]["todos"].as_array().unwrap().len(), 2);
+    assert!(place.provider.last().text().contains("2 of your tasks are still open"));
 }
 
 #[test]

@@ -204,7 +204,7 @@ fn a_session_is_opened_spoken_in_and_read_page_by_page() {
     assert_eq!((older["entries"].as_array().unwrap().len(), &older["earlier"]), (1, &Value::Null));
     assert_eq!(older["entries"][0], told["entries"][0]);
     is_problem(&program.post(&format!("{path}/steer"), json!({ "text": "left" })), 409, "no run works");
-    assert_eq!(program.post(&format!("{path}/stop"), json!({})).body, json!({ "run": null }));
+    assert_eq!(program.post(&format!("{path}/stop"), json!({})).body, json!({ "run": null, "stopped": false }));
     is_problem(&program.post(&format!("{path}/messages"), json!({})), 400, "text is missing");
     is_problem(&program.get("/api/v1/sessions/nobody"), 404, "no session nobody");
     is_problem(&program.post("/api/v1/sessions/nobody/messages", json!({ "text": "x" })), 404, "not found");

@@ -82,6 +82,24 @@ fn a_message_behind_a_compaction_is_taken_back() {
 }
 
 #[test]
+fn a_program_that_stops_a_summary_is_told_that_something_was_stopped() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let held = Reply::new(vec![saying("a sum"), Part::Hang]);
+    talk.provider.script([counted(), refuse(400, "prompt is too long"), held]);
+    let session = http.session();
+    http.turn(&http.say(&session, &"word ".repeat(48_000))).ended();
+    let stream = http.say(&session, &"word ".repeat(24_000));
+    let turn = http.turn(&stream);
+    asked_for_a_summary(&talk);
+    let stop = || http.post(&format!("/api/v1/sessions/{session}/stop"), &json!({})).json();
+    assert_eq!(stop(), json!({ "run": null, "stopped": true }));
+    turn.ended();
+    assert_eq!(stop(), json!({ "run": null, "stopped": false }));
+    assert_eq!(talk.provider.count(), 3, "nobody is asked what was stopped");
+}
+
+#[test]
 fn what_a_program_posts_twice_under_one_key_happens_once_across_a_restart() {
     let talk = Talk::new();
     let (gateway, http) = talk.start();

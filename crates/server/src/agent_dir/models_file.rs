@@ -162,7 +162,17 @@ fn provider(name: &str, place: &Place<'_>, problems: &mut Vec<String>) -> Result
             Err(error) => problems.push(error.to_string()),
         }
     }
-    for model in place.at("models")?.items()?.unwrap_or_default() {
+    let models = place.at("models")?.items()?.unwrap_or_default();
+    // Of each model it is looked at with the model.
+    if models.is_empty() {
+        let api = place.at("api")?;
+        if !api.is_absent()
+            && let Err(error) = known_api(&api)
+        {
+            problems.push(error.to_string());
+        }
+    }
+    for model in models {
         match entry(name, &provider, place, &model) {
             Ok(entry) => provider.models.push(entry),
             Err(error) => problems.push(error.to_string()),
@@ -171,15 +181,18 @@ fn provider(name: &str, place: &Place<'_>, problems: &mut Vec<String>) -> Result
     Ok(provider)
 }
 
+fn known_api(api: &Place<'_>) -> Result<Api, WrongType> {
+    api.text()?
+        .and_then(|api| api.parse::<Api>().ok())
+        .ok_or_else(|| api.wrong("anthropic-messages, openai-completions, openai-responses or google-generative-ai"))
+}
+
 fn entry(name: &str, provider: &Provider, settings: &Place<'_>, model: &Place<'_>) -> Result<Entry, WrongType> {
     let id = model.at("id")?;
     let id = id.text()?.filter(|id| !id.is_empty()).ok_or_else(|| id.wrong("the id of the model"))?;
     let own = model.at("api")?;
     let api = if own.is_absent() { settings.at("api")? } else { own };
-    let api = api
-        .text()?
-        .and_then(|api| api.parse::<Api>().ok())
-        .ok_or_else(|| api.wrong("anthropic-messages, openai-completions, openai-responses or google-generative-ai"))?;
+    let api = known_api(&api)?;
     let url = settings.at("baseUrl")?;
     let base_url = match model.at("baseUrl")?.text()? {
         Some(own) => own.trim_end_matches('/').to_owned(),
@@ -381,6 +394,7 @@ providers:
   c: { baseUrl: 'http://c', api: openai-responses, models: [ { id: x } ] }
   d: { baseUrl: 7 }
   e: { baseUrl: 'http://e', auth: none, api: openai-responses, models: [ { name: x }, { id: x, input: [smell] }, { id: z, contextWindow: 0 }, { id: ok } ] }
+  f: { auth: none, api: openai }
 ",
         );
         let usable: Vec<_> = file
@@ -400,6 +414,7 @@ providers:
                 "models.yml:6: providers.e.models.0.id: expected the id of the model, found nothing",
                 "models.yml:6: providers.e.models.1.input.0: expected text or image, found other text",
                 "models.yml:6: providers.e.models.2.contextWindow: expected a number above zero, found a number",
+                "models.yml:7: providers.f.api: expected anthropic-messages, openai-completions, openai-responses or google-generative-ai, found other text",
             ]
         );
     }

@@ -45,6 +45,9 @@ pub enum ChooseError {
     /// No model has such a name.
     #[error("Model not found: {0}")]
     Unknown(String),
+    /// No provider has such a name, or none of its models is known.
+    #[error("Model not found: there is no provider {0:?} with models")]
+    Provider(String),
     /// There is not a single model whose provider has a key.
     #[error(
         "no usable model: set a provider's key in the environment ({} and so on), add a provider to models.yml in the agent directory (~/.omp/agent or ~/.gjc/agent, if no variable names another), or try --provider demo",
@@ -178,7 +181,8 @@ impl Roster {
     /// provider is usually used with, any.
     ///
     /// # Errors
-    /// [`ChooseError::Unknown`] if the command line names a model that there is not; [`ChooseError::None`] if there is none to use.
+    /// [`ChooseError::Unknown`] and [`ChooseError::Provider`] if the command line names what there is not; [`ChooseError::None`]
+    /// if there is none to use.
     pub fn initial(&self, wish: Wish<'_>) -> Result<Choice, ChooseError> {
         if let Some(model) = wish.model {
             return self.find(wish.provider, model);
@@ -189,7 +193,7 @@ impl Roster {
             return preferred(&entries, provider)
                 .or_else(|| entries.first().copied())
                 .map(plain)
-                .ok_or_else(|| ChooseError::Unknown(provider.to_owned()));
+                .ok_or_else(|| ChooseError::Provider(provider.to_owned()));
         }
         if let Some(first) = wish.scoped.first() {
             return Ok(first.clone());

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     agent_gate,
-    chats::{Asking, Wish},
+    chats::{Asking, Halted, Wish},
     session_file::time::iso,
     sessions::{self, Row},
     web::{Body, Caller, reply},
@@ -305,6 +305,10 @@ pub(super) async fn steer(
 /// `POST /api/v1/sessions/{id}/stop`.
 pub(super) async fn stop(State(api): State<Arc<Api>>, Path(id): Path<String>, body: Body) -> Answered {
     only(&body, &[])?;
-    let run = api.site.chats.stop(&SessionId::new(id.as_str())).await?;
-    Ok(reply::ok(&json!({ "run": run.map(|run| run.to_string()) })))
+    let (run, stopped) = match api.site.chats.stop(&SessionId::new(id.as_str())).await? {
+        Halted::Run(run) => (Some(run.to_string()), true),
+        Halted::Other => (None, true),
+        Halted::Nothing => (None, false),
+    };
+    Ok(reply::ok(&json!({ "run": run, "stopped": stopped })))
 }

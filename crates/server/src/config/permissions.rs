@@ -150,18 +150,20 @@ fn rule(place: &At<'_>, sets: &approvals::Sets) -> Option<Rule> {
     if is_named(place, "args") && place.at("args").is_absent() {
         place.at("args").missing();
     }
-    Some(Rule {
+    let rule = Rule {
         pattern: pattern.text(),
         tool: tool.text(),
         args: args(&place.at("args")),
         principal: bound(place, "principal"),
         door: bound(place, "door"),
         target: bound(place, "target"),
-        action: action?,
+        action: action.unwrap_or(Action::Deny),
         description: place.at("description").text(),
         steps: approvals::steps(place, sets),
         line: u32::try_from(place.line).unwrap_or(0),
-    })
+    };
+    // All of it was read, so that whatever is wrong is told at once.
+    action.is_some().then_some(rule)
 }
 
 /// What is demanded of the arguments; each slip is told of with its own line.

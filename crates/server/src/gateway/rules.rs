@@ -18,9 +18,9 @@ use super::{
 use crate::{
     agent_gate::{DOOR, Tools},
     chats,
-    config::{self, Accounts, Case, Config, DEFAULT_AGENT, Errors, Known, Permissions, Person, Places},
+    config::{self, Accounts, Case, Config, DEFAULT_AGENT, Errors, Known, Permissions, Person, Places, Undeclared},
     gsv, paths,
-    strangers::strangers,
+    strangers::{self, strangers},
 };
 use countersign_runtime::tools::{self, Registry};
 
@@ -172,11 +172,10 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
         }
     }
     // Runs of the gateway have tools of their own beside those of services.
-    let registry = Registry::standard();
-    let own = registry.specs().map(|spec| spec.name.as_str());
-    let names: Vec<&str> =
-        household.tools.keys().map(String::as_str).chain(own).chain(gsv::native_tools().iter().copied()).collect();
-    let mut told = strangers(&source, &names);
+    let own = Registry::arguments();
+    let tools: Vec<strangers::Known<'_>> =
+        own.iter().map(strangers::Known::own).chain(gsv::native_known()).chain(services(&household.tools)).collect();
+    let mut told = strangers(&source, &tools);
     let unmet = unmet(&source, household);
     told.extend(unmet.iter().map(|(_, told)| told.clone()));
     told.append(&mut approvers::outranked(&source));
@@ -191,6 +190,15 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
     told.append(&mut super::outranked::all(&compiled, &lines));
     let warnings = compiled.warnings().iter().map(ToString::to_string).chain(told).collect();
     Ok(Loaded { rules: rules_of(compiled, household), cases, count, warnings, idle })
+}
+
+/// The tools of services, for what rules say of them.
+fn services(tools: &Tools) -> impl Iterator<Item = strangers::Known<'_>> {
+    tools.iter().map(|(name, tool)| strangers::Known {
+        name,
+        takes: tool.args.iter().map(|declared| declared.name.as_str()).collect(),
+        is_open: tool.undeclared != Undeclared::Refuse,
+    })
 }
 
 /// Where the main agent's runs begin.
@@ -275,10 +283,15 @@ fn unmet(source: &Source, household: &Household) -> Vec<(u32, String)> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::{collections::BTreeMap, sync::Arc};
 
-    use super::{Household, Known, Surroundings, load};
-    use crate::config::{self, Person};
+    use countersign_core::policy::arguments::Declared;
+
+    use super::{Household, Known, Surroundings, Undeclared, load};
+    use crate::{
+        agent_gate::Tool,
+        config::{self, Person},
+    };
 
     fn unknown() -> Household {
         Household {
@@ -392,6 +405,60 @@ mod tests {
             [
                 "5: there is no door \"gate\" here, only agent-gate; this rule matches nothing",
                 "3: *, principal agent:kitchen-pi decides nothing: *, principal agent* (4) goes before it wherever it fits",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_rule_about_an_argument_that_is_not_there_draws_a_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("permissions.yaml");
+        let rule = |tool: &str, args: &str| format!("- {{ tool: {tool}, args: {{ {args} }}, action: deny }}\n");
+        let rules = [
+            ("bash", "comand: 'rm*'"),
+            ("bash", "command: 'rm*', env.PATH: x, needs.network: true, wide: 1"),
+            ("edit", "old_text: x, edits.0.loc: y, diff: z"),
+            ("gsv__Cron", "acton: add"),
+            ("pay", "amuont: 5, note: x"),
+            ("shut", "amount: 5"),
+            ("idle", "amount: 5"),
+            ("'pa*'", "nothing: 5"),
+            ("unheard_of", "nothing: 5"),
+        ];
+        let text: String = rules.iter().map(|(tool, args)| rule(tool, args)).collect();
+        std::fs::write(&path, format!("rules:\n{text}")).unwrap();
+        let tool = |args: &[&str], undeclared| Tool {
+            description: String::new(),
+            service: "house".into(),
+            signature: None,
+            args: args
+                .iter()
+                .map(|name| Declared { name: (*name).to_owned(), required: false, validate: None })
+                .collect(),
+            undeclared,
+            fits: Arc::new(|_| Ok(())),
+            idempotent: false,
+            reads: false,
+        };
+        let tools = [
+            ("pay", tool(&["amount"], Undeclared::Ask)),
+            ("shut", tool(&["door"], Undeclared::Refuse)),
+            ("idle", tool(&[], Undeclared::Refuse)),
+        ];
+        let tools = tools.map(|(name, tool)| (name.to_owned(), tool));
+        let household = Household { tools: BTreeMap::from(tools).into(), ..unknown() };
+        let name = format!("{}:", path.display());
+        let warnings = load(&path, &household).unwrap().warnings;
+        let warnings: Vec<String> = warnings.iter().map(|line| line.replace(&name, "")).collect();
+        assert_eq!(
+            warnings,
+            [
+                "2: \"bash\" takes no argument \"comand\"; did you mean \"command\"?",
+                "3: \"bash\" takes no argument \"wide\"; it takes command, cwd, env, head, needs, pty, tail, timeout",
+                "5: \"gsv__Cron\" takes no argument \"acton\"; did you mean \"action\"?",
+                "6: \"pay\" takes no argument \"amuont\"; did you mean \"amount\"?",
+                "7: \"shut\" takes no argument \"amount\"; it takes door",
+                "8: \"idle\" takes no arguments, so none is \"amount\"",
             ]
         );
     }

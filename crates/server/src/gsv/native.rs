@@ -31,6 +31,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::Door;
+use crate::strangers::Known;
 
 /// What a call of a native tool comes to: what the model reads, or what went wrong, in words.
 pub(super) type Outcome = Result<String, Failure>;
@@ -139,6 +140,15 @@ pub(super) fn definitions() -> Vec<Definition> {
 /// Their full names, for rules.
 pub(crate) fn names() -> Vec<&'static str> {
     SPECS.iter().map(|spec| spec.name.as_str()).collect()
+}
+
+/// The same with what they take.
+pub(crate) fn known<'a>() -> impl Iterator<Item = Known<'a>> {
+    SPECS.iter().map(|spec| {
+        let properties = spec.schema.get("properties").and_then(Value::as_object);
+        let takes = properties.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+        Known { name: &spec.name, takes, is_open: false }
+    })
 }
 
 /// All of them for a run in a session.

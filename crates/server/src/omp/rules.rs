@@ -14,7 +14,7 @@ use crate::{
     agent_dir::{AgentDir, Product},
     config::{Errors, RuleFile},
     gjc,
-    strangers::strangers,
+    strangers::{Known, strangers},
 };
 
 /// Why rules were not taken.
@@ -88,9 +88,9 @@ pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, R
     let mut sources = files.iter().map(|file| Ok(file.parse()?.source)).collect::<Result<Vec<_>, Errors>>()?;
     let has_rules = sources.iter().any(|source| source.layer == Layer::Main && has_any(source));
     sources.extend(asking(place.asks, has_rules));
-    // A host may bring tools of its own.
-    let registry = Registry::standard();
-    let names: Vec<&str> = registry.specs().map(|spec| spec.name.as_str()).collect();
+    // A host may bring tools of its own, also of these names.
+    let own = Registry::arguments();
+    let tools: Vec<Known<'_>> = own.iter().map(|tool| Known { is_open: true, ..Known::own(tool) }).collect();
     // A gateway knows people.
     let lonely = sources.iter().filter(|_| place.gateway.is_none());
     let people = lonely.flat_map(|source| {
@@ -108,7 +108,7 @@ pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, R
         })
     });
     let people: Vec<String> = people.collect();
-    let strangers: Vec<String> = sources.iter().flat_map(|source| strangers(source, &names)).collect();
+    let strangers: Vec<String> = sources.iter().flat_map(|source| strangers(source, &tools)).collect();
     let compiled = policy::compile(sources).map_err(|errors| {
         let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
         RulesError::Compile(lines.join("\n"))

@@ -25,7 +25,7 @@ pub(crate) use error::SeatError;
 use super::{
     adopting::adopt,
     entries,
-    gathering::{Tree, begin_with, follow_file},
+    gathering::{Tree, begin_with, count_tasks, follow_file},
     keeper::{Keeper, Unwritten},
     moving,
     shelf::{Open, Shelf},
@@ -108,6 +108,7 @@ impl Seat {
         let contents: Vec<_> = beginning.entries.iter().map(|entry| entry.said.content.clone()).collect();
         if !contents.is_empty() {
             begin_with(&requests, &id, beginning.entries).await?;
+            count_tasks(&requests, &id, &told_tasks).await?;
         }
         let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
         let mut keeper = None;
@@ -159,9 +160,13 @@ impl Seat {
             open.close().await;
             return Err(SeatError::Copy(opened));
         }
+        let is_unheard_of = cwd_of(&open.handle.source(Lane::Request), &id).await.is_none();
         let is_new = shelf.come_home(&id, &opened.path)?;
         let (handle, is_own) = (open.handle.clone(), open.stay.is_none());
-        let seat = Self::take_up(shelf, open, id.clone(), Origin::File(opened), header, settings).await;
+        let seat = match Self::take_up(shelf, open, id.clone(), Origin::File(opened), header, settings).await {
+            Ok(seat) if is_unheard_of => count_tasks(&seat.requests, &id, &told).await.map(|()| seat),
+            seat => seat,
+        };
         if seat.is_err() && is_own {
             handle.close().await;
             handle.close_log().await;

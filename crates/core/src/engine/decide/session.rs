@@ -317,6 +317,12 @@ pub(super) fn set_tasks(session: &Session, said: Said, open: u32, context: &mut 
     Decision { facts: branch.finish(), reply: Reply::Done }
 }
 
+pub(super) fn count_tasks(session: &Session, open: u32) -> Decision {
+    let counted = (session.open_tasks != open).then_some(Event::Session(Happened::Tasks { open }));
+    let facts = counted.map(|event| Fact::plain(event, Some(session.id().clone())));
+    Decision { facts: facts.into_iter().collect(), reply: Reply::Done }
+}
+
 pub(super) fn name(session: &Session, name: &str) -> Result<Decision, Refusal> {
     let name = name.trim();
     if name.is_empty() {

@@ -435,6 +435,14 @@ fn rules_that_make_no_sense_do_not_load_and_odd_ones_warn() {
         load(json!({"defaults": [{"pattern": "bash(python *)", "action": "allow"}]})).unwrap_err()[..],
         [CompileError::Interpreter { .. }]
     ));
+    let several = json!({"pattern": "bash(sh *)", "args": {"a": "x"}, "action": "allow", "steps": [{"approvals": 1}]});
+    assert!(
+        matches!(
+            load(json!({ "rules": [several] })).unwrap_err()[..],
+            [CompileError::Approvals { .. }, CompileError::ArgsBesidePattern(_), CompileError::Interpreter { .. }]
+        ),
+        "all that is wrong with a rule is told at once"
+    );
     assert!(load(json!({"rules": [{"pattern": "bash(python *)", "action": "deny"}]})).is_ok());
     assert_eq!(
         load(json!({"rules": [{"pattern": "t(*)", "action": "deny"}]})).unwrap().warnings(),

@@ -185,7 +185,10 @@ fn each_built_in_provider_has_a_usual_model() {
 #[test]
 fn what_is_missing_is_told_as_it_was_written() {
     let nameless = Wish { provider: Some("nope"), ..Wish::default() };
-    assert_eq!(roster(&[]).initial(nameless).unwrap_err().to_string(), "Model not found: nope");
+    assert_eq!(
+        roster(&[]).initial(nameless).unwrap_err().to_string(),
+        "Model not found: there is no provider \"nope\" with models"
+    );
     let none = Roster::new(file("providers: {}"), Keys::new(Environment::default()), builtin);
     let told = none.initial(Wish::default()).unwrap_err().to_string();
     for word in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "models.yml", "--provider demo"] {

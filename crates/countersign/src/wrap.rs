@@ -4,7 +4,7 @@
 
 /// A text that is being written, line by line.
 #[derive(Debug)]
-pub(super) struct Wrap {
+pub(crate) struct Wrap {
     indent: usize,
     width: usize,
     column: usize,
@@ -15,12 +15,12 @@ pub(super) struct Wrap {
 
 impl Wrap {
     /// A text whose first line begins at `column`; further lines begin at `indent`, and none is longer than `width` unless a word is.
-    pub(super) const fn new(column: usize, indent: usize, width: usize) -> Self {
+    pub(crate) const fn new(column: usize, indent: usize, width: usize) -> Self {
         Self { indent, width, column, blanks: 0, word: String::new() }
     }
 
     /// Takes what comes next and gives what can be written of it.
-    pub(super) fn push(&mut self, text: &str) -> String {
+    pub(crate) fn push(&mut self, text: &str) -> String {
         let mut written = String::new();
         for letter in text.chars() {
             match letter {
@@ -39,7 +39,7 @@ impl Wrap {
     }
 
     /// Gives what is left.
-    pub(super) fn finish(mut self) -> String {
+    pub(crate) fn finish(mut self) -> String {
         let mut written = String::new();
         self.end_word(&mut written);
         written
@@ -69,7 +69,7 @@ impl Wrap {
 }
 
 /// The whole of `text`, its first line behind `column`.
-pub(super) fn wrapped(text: &str, column: usize, indent: usize, width: usize) -> String {
+pub(crate) fn wrapped(text: &str, column: usize, indent: usize, width: usize) -> String {
     let mut wrap = Wrap::new(column, indent, width);
     let written = wrap.push(text);
     written + &wrap.finish()
