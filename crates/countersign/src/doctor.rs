@@ -26,6 +26,7 @@ use countersign_server::{
     gateway::checkup::{self, Key},
     messenger::telegram::Unfit,
     tokens,
+    view::pasted,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -80,8 +81,9 @@ impl Check {
 
 /// The flags that mean the same place in another command.
 fn meant(file: Option<&Path>, data: Option<&Path>) -> String {
-    let flag =
-        |name: &str, path: Option<&Path>| path.map(|path| format!(" {name} {}", path.display())).unwrap_or_default();
+    let flag = |name: &str, path: Option<&Path>| {
+        path.map(|path| format!(" {name} {}", pasted(path.display()))).unwrap_or_default()
+    };
     flag("--config", file) + &flag("--data", data)
 }
 

@@ -218,10 +218,10 @@ pub(crate) fn explain(files: &Files, asked: &Asked, form: Form) -> anyhow::Resul
     }
     let loaded = rules::read(&files.rules, &household)?;
     if let Some((name, _)) = asked.tool.split_once('(') {
+        let (tool, name) = (one(&asked.tool), if name.is_empty() { "TOOL".to_owned() } else { one(name) });
         bail!(
-            "{}: that is a signature. The tool is named alone, and what it is called with stands behind it: \
-             countersign policy explain {name} KEY=VALUE",
-            asked.tool
+            "{tool}: that is a signature. The tool is named alone, and what it is called with stands behind it: \
+             countersign policy explain {name} KEY=VALUE"
         );
     }
     let arguments = asked.arguments()?;
@@ -265,7 +265,7 @@ fn shown(
     }
     let is_runs = subject.door.as_deref() != Some(agent_gate::DOOR);
     let agent = if is_runs { "a run of the gateway" } else { agent_of(subject.principal.as_str()) };
-    let unknown = if is_stranger { " (the configuration has no agent of this name)" } else { "" };
+    let unknown = if is_stranger && !is_runs { " (the configuration has no agent of this name)" } else { "" };
     writeln!(out, "  agent   {}{unknown}", one(agent))?;
     writeln!(out, "  door    {}", one(subject.door.as_deref().unwrap_or("-")))?;
     let nowhere = if is_runs { "- (a tool of runs)" } else { "- (no service has this tool)" };

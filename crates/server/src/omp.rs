@@ -28,6 +28,7 @@ mod seat;
 mod shelf;
 mod showing;
 mod start;
+mod tasks;
 mod teller;
 mod telling;
 mod unwritten;

@@ -5,6 +5,8 @@
 pub mod escape;
 pub mod export;
 pub mod gate_card;
+pub mod pasted;
 
 pub use escape::{Lines, escape};
 pub use gate_card::GateCard;
+pub use pasted::pasted;

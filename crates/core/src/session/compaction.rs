@@ -41,10 +41,11 @@ pub struct Compaction {
 }
 
 impl Session {
-    /// The message that gets a run of its own once the compaction under way is over, which was begun for it.
+    /// The message that gets a run of its own once the compaction under way is over, which was begun for it. None where that was
+    /// taken back: what came since is not what it is made for.
     pub fn behind_compaction(&self) -> Option<&Queued> {
         let compaction = self.compaction()?;
         let is_for_next = compaction.reason == Reason::Threshold && compaction.then == Then::Rest;
-        self.queue(Queue::Next).front().filter(|_| is_for_next)
+        self.queue(Queue::Next).front().filter(|next| is_for_next && next.content < compaction.instructions)
     }
 }

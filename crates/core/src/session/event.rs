@@ -210,6 +210,10 @@ pub enum Event {
         /// What it says of its run, if it gets one of its own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         marks: Option<Box<Marks>>,
+        /// Where the message lies that it stays behind also if it goes before others: what a summary is made for has as good as
+        /// begun.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        behind: Option<Lsn>,
     },
     /// The oldest message of a queue left it. Its entry stands in the next record.
     Dequeued {

@@ -426,11 +426,10 @@ impl Session {
                 self.leaf.clone_from(leaf);
             }
             Event::Moved { leaf } => self.leaf.clone_from(leaf),
-            Event::Queued { queue, tokens, kind, marks } => {
+            Event::Queued { queue, tokens, kind, marks, behind } => {
                 let queued = Queued { content: lsn, at, tokens: *tokens, kind: kind.clone(), marks: marks.clone() };
-                // The one that the context is summed up for has begun, for all but the record.
-                let begun = usize::from(*queue == Queue::Next && self.behind_compaction().is_some());
                 let waiting = self.queue_mut(*queue);
+                let begun = waiting.iter().position(|other| Some(other.content) == *behind).map_or(0, |at| at + 1);
                 let is_ahead = |queued: &Queued| queued.marks.as_ref().is_some_and(|marks| marks.ahead);
                 let behind = waiting.iter().skip(begun).position(|other| is_ahead(&queued) && !is_ahead(other));
                 waiting.insert(behind.map_or(waiting.len(), |behind| begun + behind), queued);

@@ -1,9 +1,9 @@
 //! Messages with runs of their own, what is noted of a run, and conversations that begin anew.
 
 use countersign_core::{
-    engine::{Command, Refusal, Resume},
+    engine::{Command, Engine, Event, Refusal, Resume},
     gate::{self, Answer, Scope},
-    id::{EntryId, PrincipalId},
+    id::{EntryId, Lsn, PrincipalId},
     message::StopReason,
     run::{self, Failure, Marks},
     session::{self, Command as InSession, Kind, ModelRef, Setting, Settings, Sums, WhenBusy},
@@ -11,7 +11,7 @@ use countersign_core::{
 
 use crate::{
     channels,
-    stage::{Stage, asking, open, text, wanted},
+    stage::{Stage, asking, open, session, text, wanted},
     states::{idle, thinking},
 };
 
@@ -210,6 +210,43 @@ fn a_stop_during_a_summary_stops_the_message_that_it_is_made_for_and_no_other() 
         assert_eq!((stage.here().run(), stage.here().queued()), (None, 2), "{restarts}");
         let behind = stage.here().behind_compaction().and_then(|next| next.marks.as_ref()?.reference.clone());
         assert_eq!(behind.as_deref(), Some("r2"), "{restarts}");
+    }
+}
+
+#[test]
+fn where_a_message_waits_is_in_its_record_and_those_of_before_are_read_as_they_were_meant() {
+    let mut stage = too_long();
+    say(&mut stage, "r1");
+    say(&mut stage, "r3");
+    let ahead = Box::new(Marks { ahead: true, ..*marks("r2") });
+    stage.session(InSession::Say { said: text(1), marks: ahead });
+    let order = |engine: &Engine| -> Vec<Lsn> { engine.state().session(&session()).unwrap().waiting().collect() };
+    let mut said = order(&stage.engine);
+    said.sort_unstable();
+    let [r1, r3, r2] = said[..] else { panic!("three wait") };
+    assert_eq!(order(&stage.engine), [r1, r2, r3]);
+    let of_before = stage.read_with(open(), |event| {
+        if let Event::Session(session::Event::Queued { behind, .. }) = event {
+            *behind = None;
+        }
+    });
+    assert_eq!(order(&of_before), [r2, r1, r3]);
+}
+
+#[test]
+fn what_comes_behind_a_summary_whose_message_was_taken_back_is_not_stopped_with_it() {
+    for ahead in [false, true] {
+        let mut stage = too_long();
+        say(&mut stage, "r1");
+        stage.session(InSession::Clear);
+        stage.session(InSession::AbortCompaction);
+        stage.session(InSession::Say { said: text(1), marks: Box::new(Marks { ahead, ..*marks("r2") }) });
+        assert!(stage.here().behind_compaction().is_none());
+        assert_eq!(stage.abort().cell(), "Idle");
+        let epoch = stage.here().compaction().unwrap().epoch;
+        let told = stage.session(InSession::Compacted { epoch, outcome: session::Compacted::Aborted }).cell();
+        assert!(told.contains("run started prompt") && !told.contains("aborting"), "{told}");
+        assert_eq!(called(&stage).as_deref(), Some("r2"));
     }
 }
 

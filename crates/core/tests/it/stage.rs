@@ -177,6 +177,17 @@ impl Stage {
         engine
     }
 
+    /// What a new process makes of the log if `change` had been made in it.
+    pub(crate) fn read_with(&self, rules: Rules, change: impl Fn(&mut Event)) -> Engine {
+        let mut engine = Engine::new(rules);
+        for recorded in &self.log {
+            let mut event = recorded.fact.event.clone();
+            change(&mut event);
+            engine.replay(&event, &recorded.meta);
+        }
+        engine
+    }
+
     /// How many batches were recorded.
     pub(crate) fn batches(&self) -> usize {
         self.batches.len()

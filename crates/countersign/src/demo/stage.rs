@@ -14,7 +14,7 @@ use countersign_core::{
     id::PrincipalId,
     message::{ToolResult, text_of},
 };
-use countersign_server::view::{GateCard, Lines, escape};
+use countersign_server::view::{GateCard, Lines, escape, pasted};
 use countersign_store::{Report, Stored};
 use serde_json::Value;
 
@@ -296,7 +296,7 @@ impl Stage {
             None => self.say(format_args!("\n  The scratch folder is removed; --keep leaves it, with the record.\n")),
             Some(record) => self.say(format_args!(
                 "\n  The record is kept. To check it again:\n  countersign audit verify --log {}\n",
-                quoted(&one_line(&record.display()))
+                pasted(one_line(&record.display()))
             )),
         }
     }
@@ -329,28 +329,6 @@ fn allowed(why: &str) -> String {
     if why.starts_with("allowed") { why.to_owned() } else { format!("allowed {why}") }
 }
 
-/// A path as a shell takes it for one word.
-fn quoted(path: &str) -> String {
-    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+@%:,=".contains(letter);
-    if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
-}
-
 fn one_line(text: &dyn fmt::Display) -> String {
     escape(&text.to_string(), Lines::One).into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn a_path_is_one_word_of_the_shell() {
-        for (path, want) in [
-            ("/tmp/a-b/record.db", "/tmp/a-b/record.db"),
-            ("/tmp/a b/record.db", "'/tmp/a b/record.db'"),
-            ("/tmp/it's/$x", r"'/tmp/it'\''s/$x'"),
-        ] {
-            assert_eq!(quoted(path), want);
-        }
-    }
 }

@@ -11,7 +11,7 @@ use secrecy::SecretString;
 
 use super::{
     problem::{Fault, Problem},
-    value::{Form, Value, is_misspelt_variable, is_shell_variable},
+    value::{Form, Value, is_shell_variable},
 };
 
 /// A credential that stands in a file as it is.
@@ -239,21 +239,19 @@ impl<'a> At<'a> {
     }
 
     fn note_literal(&self) {
-        if self.value.is_some_and(|value| !value.from_environment) {
-            // It would be a credential that everybody can guess who knows the name.
-            match self.form() {
-                Some(Form::Text(text)) if is_misspelt_variable(text) => {
-                    return self
-                        .refused("a variable is written ${NAME}, its name in letters, digits and _; this is none");
-                }
-                Some(Form::Text(text)) if is_shell_variable(text) => {
-                    self.warn("this is the credential itself, and no variable: one is written ${NAME}");
-                }
-                _ => {}
-            }
-            let literal = Literal { line: self.line, key: self.key.clone() };
-            self.notes.literals.borrow_mut().push(literal);
+        let Some(value) = self.value else { return };
+        // It would be a credential that everybody can guess who knows the name.
+        if value.is_misspelt {
+            return self.refused("a variable is written ${NAME}, its name in letters, digits and _; this is none");
         }
+        if value.from_environment {
+            return;
+        }
+        if matches!(self.form(), Some(Form::Text(text)) if is_shell_variable(text)) {
+            self.warn("this is the credential itself, and no variable: one is written ${NAME}");
+        }
+        let literal = Literal { line: self.line, key: self.key.clone() };
+        self.notes.literals.borrow_mut().push(literal);
     }
 
     /// The value without its lines; nothing where it is absent.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{at::Notes, settings::Config};
+use crate::view::pasted;
 
 /// Something about a file that its owner should put right.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub enum Exposure {
 impl Finding {
     /// What to do about it.
     pub fn advice(&self) -> String {
-        let path = self.path.display();
+        let path = pasted(self.path.display());
         match self.what {
             Exposure::Credentials => {
                 format!("put the credentials into variables and write ${{NAME}}, or: {}", self.shut())
@@ -60,7 +61,7 @@ impl Finding {
 
     /// What takes a file from those for whom it is not, and leaves it to this process.
     fn shut(&self) -> String {
-        let path = self.path.display();
+        let path = pasted(self.path.display());
         match self.path.metadata() {
             Ok(found) if found.uid() != nix::unistd::geteuid().as_raw() => {
                 format!("chgrp {} {path} && chmod 640 {path}", nix::unistd::getegid())

@@ -21,6 +21,8 @@ pub(super) struct Value {
     pub(super) variable: Option<String>,
     /// True if any part of it comes from the environment.
     pub(super) from_environment: bool,
+    /// True if the file has what was meant as a variable in it and is none.
+    pub(super) is_misspelt: bool,
 }
 
 /// What a value is.
@@ -98,7 +100,7 @@ pub(super) fn marked(text: &str, mark: char) -> String {
 }
 
 /// Whether somebody meant a variable and wrote none: `${NAME }`, `${NAME`.
-pub(super) fn is_misspelt_variable(text: &str) -> bool {
+fn is_misspelt_variable(text: &str) -> bool {
     let is_whole = |behind: &str| {
         let name = &behind[..behind.find(|letter| !is_word(letter)).unwrap_or(behind.len())];
         !name.is_empty() && behind[name.len()..].starts_with('}')
@@ -141,7 +143,7 @@ struct Resolver<'a> {
 impl Resolver<'_> {
     fn value(&self, node: Node, key: &str) -> Value {
         let line = node.line;
-        let plain = |form| Value { line, form, variable: None, from_environment: false };
+        let plain = |form| Value { line, form, variable: None, from_environment: false, is_misspelt: false };
         match node.kind {
             Kind::Null => plain(Form::Null),
             Kind::Bool(flag) => plain(Form::Bool(flag)),
@@ -165,7 +167,8 @@ impl Resolver<'_> {
 
     fn text(&self, text: &str, line: u64, key: &str) -> Value {
         let (Some(mark), Some(environment)) = (self.mark, self.environment) else {
-            return Value { line, form: Form::Text(text.to_owned()), variable: None, from_environment: false };
+            let (form, is_misspelt) = (Form::Text(text.to_owned()), is_misspelt_variable(text));
+            return Value { line, form, variable: None, from_environment: false, is_misspelt };
         };
         let parts: Vec<&str> = text.split(mark).collect();
         let mut result = String::new();
@@ -181,18 +184,20 @@ impl Resolver<'_> {
             }
         }
         let from_environment = parts.len() > 1;
+        // What variables hold is not looked at.
+        let is_misspelt = parts.iter().step_by(2).any(|part| is_misspelt_variable(part));
         if unset {
-            return Value { line, form: Form::Unset, variable: None, from_environment };
+            return Value { line, form: Form::Unset, variable: None, from_environment, is_misspelt };
         }
         if !matches!(parts[..], ["", _, ""]) {
-            return Value { line, form: Form::Text(result), variable: None, from_environment };
+            return Value { line, form: Form::Text(result), variable: None, from_environment, is_misspelt };
         }
         let form = match Node::parse_untagged(&result) {
             Ok(Some(node)) => foreign(node, line).form,
             Ok(None) => Form::Null,
             Err(_) => Form::Text(result.clone()),
         };
-        Value { line, form, variable: Some(result), from_environment }
+        Value { line, form, variable: Some(result), from_environment, is_misspelt }
     }
 }
 
@@ -208,5 +213,5 @@ fn foreign(node: Node, line: u64) -> Value {
             Form::Map(members.into_iter().map(|(name, value)| (name, foreign(value, line))).collect())
         }
     };
-    Value { line, form, variable: None, from_environment: true }
+    Value { line, form, variable: None, from_environment: true, is_misspelt: false }
 }

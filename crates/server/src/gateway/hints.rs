@@ -33,8 +33,12 @@ pub(super) fn unopened(path: &Path, problem: &store::OpenError) -> String {
 
 /// Says what to do where something else is in the place of the data directory.
 pub(super) fn no_folder(folder: &Path, problem: std::io::Error) -> std::io::Error {
-    if folder.is_dir() || !folder.exists() {
-        return problem;
-    }
-    std::io::Error::new(problem.kind(), "it is no folder; name another with --data or storage.path")
+    let why = match problem.kind() {
+        _ if folder.is_dir() => return problem,
+        std::io::ErrorKind::NotADirectory => "something on the way to it is no folder",
+        std::io::ErrorKind::AlreadyExists if !folder.exists() => "it is a link to what is not there",
+        _ if folder.exists() => "it is no folder",
+        _ => return problem,
+    };
+    std::io::Error::new(problem.kind(), format!("{why}; name another with --data or storage.path"))
 }

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     agent_gate::{DOOR, Tools},
     chats,
-    config::{self, Accounts, Case, Config, DEFAULT_AGENT, Errors, Known, Permissions, Person, Places, Undeclared},
+    config::{self, Accounts, Case, Config, Errors, Known, Permissions, Person, Places, Undeclared},
     gsv, paths,
     strangers::{self, strangers},
 };
@@ -40,9 +40,9 @@ pub struct Household {
 }
 
 impl Household {
-    /// Whether this agent is one that is not there. Where agents are not known, and for what every gateway has, it is not told.
+    /// Whether this agent is one that is not there. Where agents are not known it is not told.
     pub fn is_stranger(&self, agent: &str) -> bool {
-        !self.agents.is_empty() && agent != DEFAULT_AGENT && !self.agents.iter().any(|known| known == agent)
+        !self.agents.is_empty() && !self.agents.iter().any(|known| known == agent)
     }
 
     pub(super) fn of(config: &Config, tools: &Arc<Tools>) -> Self {

@@ -13,7 +13,7 @@ use countersign_core::{
     session::{self, Entry, Gathered, Imported, Part},
 };
 use countersign_protocol::omp::session_file::Entry as FileEntry;
-use countersign_runtime::{Handle, Source, tools::Todos};
+use countersign_runtime::{Handle, Source};
 
 use super::{entries, seat::SeatError};
 use crate::session_file::{Blobs, Opened};
@@ -79,13 +79,6 @@ pub(super) async fn follow_file(
     }
     let known = self::known(requests, id).await?;
     Ok(Tree { entries: known.entries.into_iter().filter(lacks).collect(), head: known.head })
-}
-
-/// Says how many tasks of the list that came with a session are open: the agent is reminded of them.
-pub(super) async fn count_tasks(requests: &Source, id: &SessionId, list: &Todos) -> Result<(), SeatError> {
-    let open = u32::try_from(list.open_count()).unwrap_or(u32::MAX);
-    requests.ask(Command::Session(id.clone(), session::Command::CountTasks { open })).await?;
-    Ok(())
 }
 
 /// Puts `entries` into a session that has none, and makes the last of them the leaf.

@@ -11,7 +11,6 @@ use countersign_core::{
     digest::Digest,
     engine::{Command, Refusal},
     id::{EntryId, Lsn, SessionId},
-    message::Message,
     session::{self, Entry, Imported, Kind, Said, Setting, Settings},
 };
 use countersign_protocol::omp::session_file::{Body, Entry as FileEntry, Form, Header};
@@ -25,17 +24,18 @@ pub(crate) use error::SeatError;
 use super::{
     adopting::adopt,
     entries,
-    gathering::{Tree, begin_with, count_tasks, follow_file},
+    gathering::{Tree, begin_with, follow_file},
     keeper::{Keeper, Unwritten},
     moving,
     shelf::{Open, Shelf},
+    tasks::{count_tasks, listed, todos},
     unwritten,
     workshop::Workshop,
 };
 use crate::{
     agent_dir::Product,
     attach::{Stay, home},
-    gjc::{Projection, Readers, todos::kept},
+    gjc::{Projection, Readers},
     session_file::{self, WriteError, Writer, name},
 };
 
@@ -441,42 +441,6 @@ fn named(entries: &[FileEntry]) -> Option<String> {
         _ => None,
     });
     last.flatten().filter(|name| !name.trim().is_empty())
-}
-
-/// The list of tasks that a session begins with: it may be a branch of one that has tasks.
-fn listed(beginning: &[Imported]) -> Todos {
-    let may_list = |entry: &&Imported| matches!(entry.kind, Kind::ToolResult { .. } | Kind::Other);
-    let line = |imported: &Imported| {
-        let entry = Entry {
-            id: imported.id.clone(),
-            parent: imported.parent.clone(),
-            kind: imported.kind.clone(),
-            lsn: Lsn(0),
-            content: Lsn(0),
-            at: imported.made_at.unwrap_or_default(),
-            tokens: imported.said.tokens,
-            shown: true,
-            pruned: None,
-        };
-        entries::to_file(&entry, &imported.said.content)
-    };
-    todos(&beginning.iter().filter(may_list).filter_map(line).collect::<Vec<_>>())
-}
-
-/// The list of tasks as the file has it last: from a result of the model's, or from a person.
-fn todos(entries: &[FileEntry]) -> Todos {
-    let todos = Todos::default();
-    let phases = entries.iter().rev().find_map(|entry| match session_file::convert::of_entry(entry) {
-        Some((Message::ToolResult(result), _)) if result.tool_name == "todo_write" => {
-            todo::Todos::phases_of(&result.details?)
-        }
-        Some(_) => None,
-        None => kept(entry),
-    });
-    if let Some(phases) = phases {
-        todos.set(phases);
-    }
-    todos
 }
 
 /// The first entries of a new session: which model, and how much it thinks.

@@ -196,7 +196,8 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
         };
         let kind = Kind::Bash { in_context: true };
         if session.run().is_some() {
-            let queued = session::Event::Queued { queue: Queue::Held, tokens: said.tokens, kind, marks: None };
+            let queued =
+                session::Event::Queued { queue: Queue::Held, tokens: said.tokens, kind, marks: None, behind: None };
             branch.push_with(Event::Session(queued), Some(said.content));
             branch.push(Event::Call(Happened::Ended { call: id, end, entry: None }));
         } else {

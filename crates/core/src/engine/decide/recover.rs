@@ -75,7 +75,8 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
         let (kind, said) = (Kind::Bash { in_context: true }, texts::command_unknown(content));
         // Nothing may stand between a message and the results of its calls.
         let entry = if session.run().is_some() {
-            let queued = session::Event::Queued { queue: Queue::Held, tokens: said.tokens, kind, marks: None };
+            let queued =
+                session::Event::Queued { queue: Queue::Held, tokens: said.tokens, kind, marks: None, behind: None };
             branch.push_with(Event::Session(queued), Some(said.content));
             None
         } else {

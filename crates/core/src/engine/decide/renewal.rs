@@ -25,8 +25,9 @@ pub(super) fn say(
     let mut branch = Branch::new(session);
     let waits = !session.is_at_rest() || !session.queue(Queue::Next).is_empty();
     if waits || session.is_over_limit() || view.closing {
+        let behind = session.behind_compaction().map(|begun| begun.content).filter(|_| marks.ahead);
         let marks = Some(marks).filter(|marks| !marks.is_empty());
-        let queued = Happened::Queued { queue: Queue::Next, tokens: said.tokens, kind: Kind::User, marks };
+        let queued = Happened::Queued { queue: Queue::Next, tokens: said.tokens, kind: Kind::User, marks, behind };
         branch.push_with(Event::Session(queued), Some(said.content));
         return Ok(Decision { facts: branch.finish(), reply: Reply::Queued });
     }

@@ -264,7 +264,7 @@ pub(super) fn prompt(
 }
 
 fn enqueue(branch: &mut Branch<'_>, queue: Queue, kind: Kind, said: Said) {
-    let event = Happened::Queued { queue, tokens: said.tokens, kind, marks: None };
+    let event = Happened::Queued { queue, tokens: said.tokens, kind, marks: None, behind: None };
     branch.push_with(Event::Session(event), Some(said.content));
 }
 

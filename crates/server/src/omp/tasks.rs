@@ -1,0 +1,66 @@
+//! The list of tasks that a session has when it is opened: from its file, or from the one that it branches from.
+
+use countersign_core::{
+    engine::Command,
+    id::{Lsn, SessionId},
+    message::Message,
+    session::{self, Entry, Imported, Kind},
+};
+use countersign_protocol::omp::session_file::Entry as FileEntry;
+use countersign_runtime::{
+    Source,
+    tools::{Todos, todo},
+};
+
+use super::{entries, seat::SeatError};
+use crate::{gjc::todos::kept, session_file};
+
+/// The list of tasks that a session begins with: it may be a branch of one that has tasks.
+pub(super) fn listed(beginning: &[Imported]) -> Todos {
+    let may_list = |entry: &&Imported| matches!(entry.kind, Kind::ToolResult { .. } | Kind::Other);
+    let line = |imported: &Imported| {
+        let entry = Entry {
+            id: imported.id.clone(),
+            parent: imported.parent.clone(),
+            kind: imported.kind.clone(),
+            lsn: Lsn(0),
+            content: Lsn(0),
+            at: imported.made_at.unwrap_or_default(),
+            tokens: imported.said.tokens,
+            shown: true,
+            pruned: None,
+        };
+        entries::to_file(&entry, &imported.said.content)
+    };
+    list(beginning.iter().rev().filter(may_list).find_map(|imported| phases(&line(imported)?)))
+}
+
+/// The list of tasks as the file has it last: from a result of the model's, or from a person.
+pub(super) fn todos(entries: &[FileEntry]) -> Todos {
+    list(entries.iter().rev().find_map(phases))
+}
+
+fn phases(entry: &FileEntry) -> Option<Vec<todo::Phase>> {
+    match session_file::convert::of_entry(entry) {
+        Some((Message::ToolResult(result), _)) if result.tool_name == "todo_write" => {
+            todo::Todos::phases_of(&result.details?)
+        }
+        Some(_) => None,
+        None => kept(entry),
+    }
+}
+
+fn list(phases: Option<Vec<todo::Phase>>) -> Todos {
+    let todos = Todos::default();
+    if let Some(phases) = phases {
+        todos.set(phases);
+    }
+    todos
+}
+
+/// Says how many tasks of the list that came with a session are open: the agent is reminded of them.
+pub(super) async fn count_tasks(requests: &Source, id: &SessionId, list: &Todos) -> Result<(), SeatError> {
+    let open = u32::try_from(list.open_count()).unwrap_or(u32::MAX);
+    requests.ask(Command::Session(id.clone(), session::Command::CountTasks { open })).await?;
+    Ok(())
+}
