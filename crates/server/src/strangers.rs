@@ -37,8 +37,14 @@ pub(crate) fn strangers(source: &Source, tools: &[Known<'_>]) -> Vec<String> {
 fn told(rule: &Rule, tools: &[Known<'_>]) -> Vec<String> {
     let Some(tool) = rule.tool.as_deref().or(rule.pattern.as_deref()) else { return Vec::new() };
     let tool = tool.split_once('(').map_or(tool, |(tool, _)| tool).trim();
-    if let Some(known) = tools.iter().find(|known| known.name == tool) {
-        return arguments(rule, known);
+    // A service and the gateway may both have one of this name.
+    let of_this_name = tools.iter().filter(|known| known.name == tool).cloned().reduce(|mut all, other| {
+        all.takes.extend(other.takes);
+        all.is_open |= other.is_open;
+        all
+    });
+    if let Some(known) = of_this_name {
+        return arguments(rule, &known);
     }
     if tool.contains(['*', '?', '[']) {
         return Vec::new();

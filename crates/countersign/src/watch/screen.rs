@@ -341,8 +341,19 @@ fn details(row: &Row, columns: usize) -> Vec<String> {
     if let Some(deadline) = &row.deadline {
         text.push(format!("until {deadline}"));
     }
-    let width = columns.max(1);
-    text.iter().flat_map(|line| wrap(line, width)).collect()
+    text.iter().flat_map(|line| folded(line, columns)).collect()
+}
+
+/// How far a line goes on below its beginning.
+const FURTHER: &str = "    ";
+
+/// A line in lines that fit. What goes on is set in: a long text must not look as if something else began in it.
+fn folded(line: &str, columns: usize) -> Vec<String> {
+    if cells(line) <= columns || columns <= 2 * FURTHER.len() {
+        return wrap(line, columns.max(1));
+    }
+    let pieces = wrap(line, columns - FURTHER.len()).into_iter().enumerate();
+    pieces.map(|(at, piece)| if at == 0 { piece } else { format!("{FURTHER}{piece}") }).collect()
 }
 
 #[cfg(test)]
@@ -353,7 +364,7 @@ mod tests {
     use countersign_server::control::{Request, Row};
     use serde_json::json;
 
-    use super::{KEYS, MORE, Next, PAUSE, Screen};
+    use super::{KEYS, MORE, Next, PAUSE, Screen, details};
 
     const LATER: Duration = Duration::from_secs(60);
 
@@ -478,6 +489,12 @@ mod tests {
         for byte in "\u{1b}[1;5A".bytes() {
             assert_eq!(one.press(byte, LATER), Next::Nothing, "an arrow with control");
         }
+    }
+
+    #[test]
+    fn what_goes_on_in_the_next_line_looks_like_no_beginning() {
+        let lines = details(&row("a", &format!("{} allowed by ana", "x".repeat(25))), 40);
+        assert!(lines.iter().any(|line| line == "    allowed by ana"), "{lines:?}");
     }
 
     #[test]

@@ -424,6 +424,7 @@ mod tests {
             ("idle", "amount: 5"),
             ("'pa*'", "nothing: 5"),
             ("unheard_of", "nothing: 5"),
+            ("read", "path: x, room: y"),
         ];
         let text: String = rules.iter().map(|(tool, args)| rule(tool, args)).collect();
         std::fs::write(&path, format!("rules:\n{text}")).unwrap();
@@ -444,6 +445,7 @@ mod tests {
             ("pay", tool(&["amount"], Undeclared::Ask)),
             ("shut", tool(&["door"], Undeclared::Refuse)),
             ("idle", tool(&[], Undeclared::Refuse)),
+            ("read", tool(&["room"], Undeclared::Refuse)),
         ];
         let tools = tools.map(|(name, tool)| (name.to_owned(), tool));
         let household = Household { tools: BTreeMap::from(tools).into(), ..unknown() };
