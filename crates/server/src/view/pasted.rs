@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A text as a shell takes it for one word: as it is where nothing in it means anything, else in quotes.
 ///
-/// What cannot be seen in it is not shown: pass the command through [`crate::view::escape`].
+/// What cannot be seen in it is not shown: pass the command through [`crate::view::escape()`].
 pub fn pasted(text: impl fmt::Display) -> String {
     let text = text.to_string();
     let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+@%:,=".contains(letter);
