@@ -26,7 +26,7 @@ use countersign_server::{
     gateway::checkup::{self, Key},
     messenger::telegram::Unfit,
     tokens,
-    view::pasted,
+    view::{Lines, escape, pasted},
 };
 use serde::Serialize;
 use serde_json::json;
@@ -387,13 +387,15 @@ fn tell(checks: &[Check], form: Form) -> anyhow::Result<ExitCode> {
         let name = paint.tone(Tone::Strong, format!("{:<width$}", check.check));
         let indent = width + 8;
         let pad = " ".repeat(indent);
-        let fitted = |text: &str, indent: usize| match columns {
-            Some(columns) => wrapped(text, indent, indent, columns),
-            None => text.replace('\n', &format!("\n{}", " ".repeat(indent))),
+        let what = escape(&check.what, Lines::Many);
+        let what = match columns {
+            Some(columns) => wrapped(&what, indent, indent, columns),
+            None => what.replace('\n', &format!("\n{pad}")),
         };
-        writeln!(out, "{state}  {name}  {}", fitted(&check.what, indent))?;
+        writeln!(out, "{state}  {name}  {what}")?;
+        // A command in it is to be copied as it is.
         if let Some(advice) = &check.advice {
-            writeln!(out, "{pad}→ {}", fitted(advice, indent + 2))?;
+            writeln!(out, "{pad}→ {}", escape(advice, Lines::One))?;
         }
     }
     match findings {

@@ -35,8 +35,10 @@ pub(crate) fn strangers(source: &Source, tools: &[Known<'_>]) -> Vec<String> {
 }
 
 fn told(rule: &Rule, tools: &[Known<'_>]) -> Vec<String> {
-    let Some(tool) = rule.tool.as_deref().or(rule.pattern.as_deref()) else { return Vec::new() };
-    let tool = tool.split_once('(').map_or(tool, |(tool, _)| tool).trim();
+    let of_pattern =
+        |pattern: &'_ String| pattern.split_once('(').map_or(&**pattern, |(tool, _)| tool).trim().to_owned();
+    let Some(tool) = rule.tool.clone().or_else(|| rule.pattern.as_ref().map(of_pattern)) else { return Vec::new() };
+    let tool = tool.as_str();
     // A service and the gateway may both have one of this name.
     let of_this_name = tools.iter().filter(|known| known.name == tool).cloned().reduce(|mut all, other| {
         all.takes.extend(other.takes);
@@ -61,7 +63,9 @@ fn arguments(rule: &Rule, tool: &Known<'_>) -> Vec<String> {
     let Some(Args::Each(each)) = &rule.args else { return Vec::new() };
     let told = |path: &String| {
         let name = path.split('.').next().unwrap_or_default();
-        if tool.takes.contains(&name) {
+        // A name may hold dots itself.
+        let heads = path.match_indices('.').map(|(at, _)| &path[..at]).chain([path.as_str()]);
+        if name == "*" || heads.into_iter().any(|head| tool.takes.contains(&head)) {
             return None;
         }
         let meant = slips::meant(name, tool.takes.iter().copied(), 1);

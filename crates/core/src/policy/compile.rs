@@ -88,6 +88,8 @@ pub enum Slip {
     Unclosed,
     /// White space around it or behind its tool, which no signature has.
     Space,
+    /// Arguments behind the name of a tool.
+    Arguments,
 }
 
 impl fmt::Display for Warning {
@@ -107,6 +109,7 @@ impl fmt::Display for Warning {
                 let slip = match slip {
                     Slip::Unclosed => "it does not end with the parenthesis that closes the arguments",
                     Slip::Space => "there is white space around it or behind its tool",
+                    Slip::Arguments => "a tool is named alone; a signature is written as a pattern",
                 };
                 write!(f, "{origin}: \"{pattern}\" matches nothing: {slip}")
             }
@@ -246,7 +249,9 @@ pub fn compile(sources: Vec<Source>) -> Result<Compiled, Vec<CompileError>> {
             if let Some(pattern) = rule.pattern.as_deref().filter(|pattern| misses_bare_calls(pattern)) {
                 tables.warnings.push(Warning::MissesBareCalls { origin: origin.clone(), pattern: pattern.to_owned() });
             }
-            if let Some((pattern, slip)) = rule.pattern.as_deref().and_then(|pattern| Some((pattern, slip(pattern)?))) {
+            let of_pattern = rule.pattern.as_deref().and_then(|pattern| Some((pattern, slip(pattern)?)));
+            let of_tool = rule.tool.as_deref().and_then(|tool| Some((tool, slip_of_tool(tool)?)));
+            if let Some((pattern, slip)) = of_pattern.or(of_tool) {
                 let pattern = pattern.to_owned();
                 tables.warnings.push(Warning::NeverMatches { origin: origin.clone(), pattern, slip });
             }
@@ -342,6 +347,12 @@ fn slip(pattern: &str) -> Option<Slip> {
         return Some(Slip::Space);
     }
     (pattern.contains('(') && !pattern.ends_with([')', '*', '?', ']'])).then_some(Slip::Unclosed)
+}
+
+/// What keeps the name of a tool from being one.
+fn slip_of_tool(tool: &str) -> Option<Slip> {
+    let arguments = tool.contains('(').then_some(Slip::Arguments);
+    arguments.or_else(|| (tool.trim() != tool).then_some(Slip::Space))
 }
 
 fn entry(rule: &Rule, is_default: bool, origin: Origin) -> Entry {

@@ -317,11 +317,12 @@ fn details(row: &Row, columns: usize) -> Vec<String> {
     for (name, value) in &row.arguments {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let shown = escape(&value, Lines::Many).replace('\t', "    ");
+        let name = argument(name);
         if shown.contains('\n') {
-            text.push(format!("{}:", one(name)));
+            text.push(format!("{name}:"));
             text.extend(shown.split('\n').map(|line| format!("  | {line}")));
         } else {
-            text.push(format!("{}: {shown}", one(name)));
+            text.push(format!("{name}: {shown}"));
         }
     }
     text.extend(row.runs.iter().map(|line| format!("runs {}", one(line))));
@@ -342,6 +343,12 @@ fn details(row: &Row, columns: usize) -> Vec<String> {
         text.push(format!("until {deadline}"));
     }
     text.iter().flat_map(|line| folded(line, columns)).collect()
+}
+
+/// The name of an argument. One that looks like more than a name is in quotes: it must not look like another line of the card.
+fn argument(name: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "_-.".contains(letter);
+    if name.chars().all(is_plain) { name.to_owned() } else { format!("\"{}\"", one(name)) }
 }
 
 /// How far a line goes on below its beginning.
@@ -495,6 +502,9 @@ mod tests {
     fn what_goes_on_in_the_next_line_looks_like_no_beginning() {
         let lines = details(&row("a", &format!("{} allowed by ana", "x".repeat(25))), 40);
         assert!(lines.iter().any(|line| line == "    allowed by ana"), "{lines:?}");
+        let mut asking = row("a", "ls");
+        asking.arguments.insert("asked by agent".to_owned(), json!("trusted"));
+        assert!(details(&asking, 80).contains(&"\"asked by agent\": trusted".to_owned()));
     }
 
     #[test]

@@ -184,8 +184,8 @@ impl Resolver<'_> {
             }
         }
         let from_environment = parts.len() > 1;
-        // What variables hold is not looked at.
-        let is_misspelt = parts.iter().step_by(2).any(|part| is_misspelt_variable(part));
+        // What variables hold is not looked at. What else looks like one was none when the file was read.
+        let is_misspelt = parts.iter().step_by(2).any(|part| part.contains("${"));
         if unset {
             return Value { line, form: Form::Unset, variable: None, from_environment, is_misspelt };
         }

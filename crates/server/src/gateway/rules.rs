@@ -425,6 +425,8 @@ mod tests {
             ("'pa*'", "nothing: 5"),
             ("unheard_of", "nothing: 5"),
             ("read", "path: x, room: y"),
+            ("bash", "'*': 'rm *', '*.x': y"),
+            ("till", "order.total: 9, order.total.net: 8"),
         ];
         let text: String = rules.iter().map(|(tool, args)| rule(tool, args)).collect();
         std::fs::write(&path, format!("rules:\n{text}")).unwrap();
@@ -446,6 +448,7 @@ mod tests {
             ("shut", tool(&["door"], Undeclared::Refuse)),
             ("idle", tool(&[], Undeclared::Refuse)),
             ("read", tool(&["room"], Undeclared::Refuse)),
+            ("till", tool(&["order.total"], Undeclared::Refuse)),
         ];
         let tools = tools.map(|(name, tool)| (name.to_owned(), tool));
         let household = Household { tools: BTreeMap::from(tools).into(), ..unknown() };

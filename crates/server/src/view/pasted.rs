@@ -2,11 +2,13 @@
 
 use std::fmt;
 
-/// A text as a shell takes it for one word: as it is where nothing in it means anything, else in quotes.
+/// A path as a shell and its commands take it for one word: as it is where nothing in it means anything, else in quotes.
 ///
 /// What cannot be seen in it is not shown: pass the command through [`crate::view::escape()`].
-pub fn pasted(text: impl fmt::Display) -> String {
-    let text = text.to_string();
+pub fn pasted(path: impl fmt::Display) -> String {
+    let text = path.to_string();
+    // It would be an option.
+    let text = if text.starts_with('-') { format!("./{text}") } else { text };
     let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+@%:,=".contains(letter);
     if !text.is_empty() && text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
@@ -22,6 +24,7 @@ mod tests {
             ("/tmp/a b/record.db", "'/tmp/a b/record.db'"),
             ("/tmp/it's/$x", r"'/tmp/it'\''s/$x'"),
             ("", "''"),
+            ("-x.yaml", "./-x.yaml"),
         ] {
             assert_eq!(pasted(text), want);
         }

@@ -435,6 +435,12 @@ fn rules_that_make_no_sense_do_not_load_and_odd_ones_warn() {
         load(json!({"defaults": [{"pattern": "bash(python *)", "action": "allow"}]})).unwrap_err()[..],
         [CompileError::Interpreter { .. }]
     ));
+    for (tool, slip) in [("bash(rm *)", Slip::Arguments), (" bash", Slip::Space), ("bash ", Slip::Space)] {
+        assert_eq!(
+            load(json!({"rules": [{"tool": tool, "action": "deny"}]})).unwrap().warnings(),
+            [Warning::NeverMatches { origin: origin(), pattern: tool.to_owned(), slip }]
+        );
+    }
     let several = json!({"pattern": "bash(sh *)", "args": {"a": "x"}, "action": "allow", "steps": [{"approvals": 1}]});
     assert!(
         matches!(

@@ -51,6 +51,7 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ("agent:\n  token: \"${NOPE\"", NO_VARIABLE),
         ("agent:\n  token: \"${AGENT_TOKEN}-${NOPE }\"", NO_VARIABLE),
         ("agent:\n  token: \"${NOPE${AGENT_TOKEN}\"", NO_VARIABLE),
+        ("agent:\n  token: \"\\x24{AGENT_TOKEN}\"", NO_VARIABLE),
         (
             "agents: [ { id: a, token: t1 }, { id: a, token: t2 } ]",
             "config.yaml:1: agents[1].id: another agent has this id",
