@@ -9,6 +9,8 @@ use super::{DEEPEST, LARGEST_SCHEMA, MOST_PROPERTIES, MOST_VALUES, canonical::ca
 
 /// The largest automaton of one `pattern`, in bytes.
 const LARGEST_PATTERN: usize = 1 << 18;
+/// How deep the groups of one may nest: whoever compiles it recurses that deep.
+const DEEPEST_PATTERN: u32 = 100;
 
 /// Why a schema cannot be used. The code on the wire is `invalid_workflow_gate_schema`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -184,7 +186,7 @@ impl Node {
             unique: reader.read("uniqueItems", "true or false", Value::as_bool)?.unwrap_or(false),
             range: reader.bounds("minimum", "maximum", "a number", |value| value.as_number().cloned())?,
             pattern: reader.read("pattern", "a regular expression", |value| {
-                RegexBuilder::new(value.as_str()?).size_limit(LARGEST_PATTERN).build().ok()
+                RegexBuilder::new(value.as_str()?).size_limit(LARGEST_PATTERN).nest_limit(DEEPEST_PATTERN).build().ok()
             })?,
             one_of: reader.branches("oneOf")?,
             any_of: reader.branches("anyOf")?,
