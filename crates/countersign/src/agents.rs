@@ -7,7 +7,7 @@ use std::{io::Write as _, os::unix::fs::MetadataExt as _, path::Path, process::E
 use anyhow::Context as _;
 use countersign_server::{
     config::{Change, TokenFrom, agents, change_agents, new_token},
-    view::{Lines, escape},
+    view::{Lines, escape, pasted},
 };
 use serde_json::json;
 
@@ -81,7 +81,7 @@ fn list(file: &Path, form: Form) -> anyhow::Result<ExitCode> {
     }
     let paint = Paint::stdout();
     if agents.is_empty() {
-        writeln!(out, "No agents. Add one with `countersign agents add ID --config {}`.", file.display())?;
+        writeln!(out, "No agents. Add one with `countersign agents add ID --config {}`.", pasted(file.display()))?;
     }
     let width = agents.iter().map(|agent| agent.id.chars().count()).max().unwrap_or_default();
     for agent in agents {

@@ -15,7 +15,7 @@ use countersign_core::{
 };
 use countersign_server::{
     control::{self, Request, Row},
-    view::{Lines, escape},
+    view::{Lines, escape, label, pasted},
 };
 use countersign_store::{AnyLog, Content, Log as _, Partition};
 use serde_json::{Value, json};
@@ -227,9 +227,9 @@ fn show(place: &Place, row: &Row, form: Form) -> anyhow::Result<ExitCode> {
     for (name, value) in &row.arguments {
         let shown = escape(&text_of(value), Lines::Many).into_owned();
         match shown.contains('\n') {
-            false => writeln!(out, "  {}: {shown}", one(name))?,
+            false => writeln!(out, "  {}: {shown}", label(name))?,
             true => {
-                writeln!(out, "  {}:", one(name))?;
+                writeln!(out, "  {}:", label(name))?;
                 shown.split('\n').try_for_each(|line| writeln!(out, "    | {line}"))?;
             }
         }
@@ -243,11 +243,15 @@ fn show(place: &Place, row: &Row, form: Form) -> anyhow::Result<ExitCode> {
             writeln!(out, "  {number}. {}", one(choice))?;
         }
         let several = if row.several { "; several may be" } else { "" };
-        writeln!(out, "\nAnswer it with `countersign gates answer {id} ANSWER --data {}`.", place.folder.display())?;
+        writeln!(
+            out,
+            "\nAnswer it with `countersign gates answer {id} ANSWER --data {}`.",
+            pasted(place.folder.display())
+        )?;
         writeln!(out, "ANSWER is one of the choices, or your own words{several}.")?;
         return Ok(ExitCode::SUCCESS);
     }
-    writeln!(out, "\nAllow it with `countersign gates allow {id} --data {}`.", place.folder.display())?;
+    writeln!(out, "\nAllow it with `countersign gates allow {id} --data {}`.", pasted(place.folder.display()))?;
     for rule in &row.proposals {
         // An agent wrote part of it, and somebody may paste it into a shell. What cannot be shown as it is would be another rule.
         if one(rule) == *rule {

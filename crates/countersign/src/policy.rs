@@ -19,7 +19,7 @@ use countersign_server::{
         rules::{self, Household, Loaded, Nobody, RulesError, TooFew},
         trial::{self, Explained, Failed, Tried, kept_off},
     },
-    view::{Lines, escape},
+    view::{Lines, escape, pasted},
 };
 use serde_json::{Map, Value, json};
 
@@ -217,8 +217,9 @@ pub(crate) fn explain(files: &Files, asked: &Asked, form: Form) -> anyhow::Resul
         files.there()?;
     }
     let loaded = rules::read(&files.rules, &household)?;
-    if let Some((name, _)) = asked.tool.split_once('(') {
-        let (tool, name) = (one(&asked.tool), if name.is_empty() { "TOOL".to_owned() } else { one(name) });
+    if let Some((name, _)) = asked.tool.split_once('(').filter(|_| asked.tool.ends_with(')')) {
+        let name = if name.is_empty() { "TOOL".to_owned() } else { one(&pasted(name)) };
+        let tool = one(&asked.tool);
         bail!(
             "{tool}: that is a signature. The tool is named alone, and what it is called with stands behind it: \
              countersign policy explain {name} KEY=VALUE"

@@ -9,7 +9,7 @@ use countersign_runtime::Clock;
 use countersign_server::{
     session_file::time::iso,
     tokens::{self, Scope, Token},
-    view::{Lines, escape},
+    view::{Lines, escape, pasted},
 };
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ fn list(listed: &[Token], now: Millis, folder: &Path, form: Form) -> std::io::Re
     }
     let paint = Paint::stdout();
     if listed.is_empty() {
-        let folder = folder.display();
+        let folder = pasted(folder.display());
         writeln!(out, "No tokens. Make one with `countersign tokens add NAME --scope read --data {folder}`.")?;
     }
     let width = listed.iter().map(|token| token.name.chars().count()).max().unwrap_or_default();

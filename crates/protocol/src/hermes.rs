@@ -151,6 +151,9 @@ pub struct Event {
 }
 
 impl Event {
+    /// The name of the event with which a turn ended well.
+    pub const DONE: &'static str = "done";
+
     /// With any data.
     pub const fn new(name: &'static str, data: Value) -> Self {
         Self { name, data }
@@ -207,7 +210,7 @@ impl Event {
         let usage = json!({
             "input_tokens": session.input_tokens, "output_tokens": session.output_tokens, "estimated_cost": null,
         });
-        Self::new("done", json!({ "session": session, "usage": usage, "terminal_state": "completed" }))
+        Self::new(Self::DONE, json!({ "session": session, "usage": usage, "terminal_state": "completed" }))
     }
 
     /// Nothing follows.

@@ -12,6 +12,7 @@ mod wanted;
 
 pub(crate) use call::returned;
 pub use compact::note_down;
+pub use conversation::estimated;
 pub(crate) use desk::{Close, Desk};
 pub use host::{Chosen, Fired, Host, Memories, Served, Summaries, Wing, reference};
 

@@ -131,7 +131,7 @@ impl From<ChatError> for Failure {
             ChatError::Failed(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         let text = match &error {
-            ChatError::Busy => "a run works in this session: steer it, queue the message, or stop it".to_owned(),
+            ChatError::Busy => "this session is at work: queue the message, steer its run, or stop it".to_owned(),
             other => other.to_string(),
         };
         Self::new(status, text)

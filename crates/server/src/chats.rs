@@ -14,7 +14,7 @@ use countersign_core::{
     id::{Lsn, RunId, SessionId},
     message::{self, Block, Message, estimate_tokens},
     run,
-    session::{self, ModelRef, PromptRefusal, Settings, Stopped, WhenBusy},
+    session::{self, ModelRef, PromptRefusal, Settings, Stopped, Sums, WhenBusy},
 };
 use countersign_runtime::{Handle, Lane, Refused};
 
@@ -132,6 +132,8 @@ impl Chats {
             approval_timeout: self.timeouts.0,
             clarify_timeout: self.timeouts.1,
             stopped: wish.stopped,
+            // Whoever reads an answer may say the next thing at once.
+            sums: Sums::BeforeRuns,
             ..Settings::default()
         };
         let source = self.handle.source(Lane::Request);
@@ -216,7 +218,14 @@ impl Chats {
     ) -> Result<Reply, ChatError> {
         sayable(text, "message")?;
         let source = self.handle.source(Lane::Request);
-        let is_unnamed = self.ours(session, |session| session.name().is_none()).await?;
+        let look = |session: &session::Session| (session.name().is_none(), session.settings().sums);
+        let (is_unnamed, sums) = self.ours(session, look).await?;
+        if sums == Sums::AfterRuns {
+            // An earlier version opened it.
+            let setting = session::Setting::Sums(Sums::BeforeRuns);
+            let set = Command::Session(session.clone(), session::Command::Set { setting, entry: None });
+            source.ask(set).await.map_err(failed)?;
+        }
         let prompt = session::Command::Prompt { said: said(text), with: Vec::new(), when_busy };
         let prompt = Command::Session(session.clone(), once(key, prompt));
         let outcome = source.ask(prompt).await.map(|reply| reply.outcome).map_err(failed)?;

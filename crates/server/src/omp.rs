@@ -17,6 +17,7 @@ pub mod flags;
 mod gathering;
 pub(crate) mod grants;
 mod held;
+pub(crate) mod image;
 mod keeper;
 mod models;
 mod moving;

@@ -13,14 +13,28 @@ pub(crate) struct Known<'a> {
     pub(crate) name: &'a str,
     /// The arguments that it is known to take.
     pub(crate) takes: Vec<&'a str>,
-    /// True if it may take others too.
-    pub(crate) is_open: bool,
+    /// Whether it takes others too.
+    pub(crate) others: Others,
 }
+
+/// Whether a tool takes arguments that nobody declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Others {
+    /// It does not.
+    No,
+    /// It may: one that nearly has the name of another is probably a slip.
+    Perhaps,
+    /// It does, whatever they are called.
+    Any,
+}
+
+/// The shortest name that one with another letter is probably meant for.
+const SHORTEST: usize = 4;
 
 impl<'a> Known<'a> {
     /// A tool of the gateway's own, with what it takes and nothing else.
     pub(crate) fn own((name, takes): (&'a String, &'a BTreeSet<String>)) -> Self {
-        Self { name, takes: takes.iter().map(String::as_str).collect(), is_open: false }
+        Self { name, takes: takes.iter().map(String::as_str).collect(), others: Others::No }
     }
 }
 
@@ -42,7 +56,7 @@ fn told(rule: &Rule, tools: &[Known<'_>]) -> Vec<String> {
     // A service and the gateway may both have one of this name.
     let of_this_name = tools.iter().filter(|known| known.name == tool).cloned().reduce(|mut all, other| {
         all.takes.extend(other.takes);
-        all.is_open |= other.is_open;
+        all.others = all.others.max(other.others);
         all
     });
     if let Some(known) = of_this_name {
@@ -68,18 +82,21 @@ fn arguments(rule: &Rule, tool: &Known<'_>) -> Vec<String> {
         if name == "*" || heads.into_iter().any(|head| tool.takes.contains(&head)) {
             return None;
         }
-        let meant = slips::meant(name, tool.takes.iter().copied(), 1);
-        if tool.is_open && meant.is_none() {
-            return None;
-        }
-        let tool = (tool.name, tool.takes.join(", "));
-        Some(match (meant, tool) {
-            (Some(meant), (tool, _)) => format!("\"{tool}\" takes no argument \"{name}\"; did you mean \"{meant}\"?"),
-            (None, (tool, takes)) if takes.is_empty() => {
-                format!("\"{tool}\" takes no arguments, so none is \"{name}\"")
+        let meant = slips::meant(name, tool.takes.iter().copied(), 1).filter(|meant| meant.chars().count() >= SHORTEST);
+        let (takes, tool) = (tool.takes.join(", "), (tool.name, tool.others));
+        match (tool, meant) {
+            ((_, Others::Any), _) | ((_, Others::Perhaps), None) => None,
+            ((tool, Others::Perhaps), Some(meant)) => {
+                Some(format!("\"{tool}\" is not known to take an argument \"{name}\"; did you mean \"{meant}\"?"))
             }
-            (None, (tool, takes)) => format!("\"{tool}\" takes no argument \"{name}\"; it takes {takes}"),
-        })
+            ((tool, Others::No), Some(meant)) => {
+                Some(format!("\"{tool}\" takes no argument \"{name}\"; did you mean \"{meant}\"?"))
+            }
+            ((tool, Others::No), None) if takes.is_empty() => {
+                Some(format!("\"{tool}\" takes no arguments, so none is \"{name}\""))
+            }
+            ((tool, Others::No), None) => Some(format!("\"{tool}\" takes no argument \"{name}\"; it takes {takes}")),
+        }
     };
     each.keys().filter_map(told).collect()
 }

@@ -5,8 +5,10 @@
 pub mod escape;
 pub mod export;
 pub mod gate_card;
+pub mod label;
 pub mod pasted;
 
 pub use escape::{Lines, escape};
 pub use gate_card::GateCard;
+pub use label::label;
 pub use pasted::pasted;

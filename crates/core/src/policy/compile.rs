@@ -341,18 +341,25 @@ fn misses_bare_calls(pattern: &str) -> bool {
 }
 
 /// What keeps `pattern` from matching any signature: those end with a tool's name or with the parenthesis behind its arguments.
+/// What an agent calls a tool is its own affair, so nothing is said where a wildcard may stand for it.
 fn slip(pattern: &str) -> Option<Slip> {
-    let tool = pattern.split_once('(').map(|(tool, _)| tool).filter(|tool| !tool.contains(['*', '?', '[']));
-    if pattern.trim() != pattern || tool.is_some_and(|tool| tool.trim() != tool) {
+    let (tool, behind) = pattern.split_once('(').map_or((pattern, None), |(tool, behind)| (tool, Some(behind)));
+    let is_space_behind = behind.is_some_and(|behind| behind.trim_end() != behind);
+    if is_space_behind || tool.trim() != tool && !has_wildcard(tool) {
         return Some(Slip::Space);
     }
-    (pattern.contains('(') && !pattern.ends_with([')', '*', '?', ']'])).then_some(Slip::Unclosed)
+    (behind.is_some() && !pattern.ends_with([')', '*', '?', ']'])).then_some(Slip::Unclosed)
 }
 
 /// What keeps the name of a tool from being one.
 fn slip_of_tool(tool: &str) -> Option<Slip> {
-    let arguments = tool.contains('(').then_some(Slip::Arguments);
-    arguments.or_else(|| (tool.trim() != tool).then_some(Slip::Space))
+    let is_signature = tool.split_once('(').is_some_and(|(name, _)| !has_wildcard(name));
+    let arguments = is_signature.then_some(Slip::Arguments);
+    arguments.or_else(|| (tool.trim() != tool && !has_wildcard(tool)).then_some(Slip::Space))
+}
+
+fn has_wildcard(text: &str) -> bool {
+    text.contains(['*', '?', '['])
 }
 
 fn entry(rule: &Rule, is_default: bool, origin: Origin) -> Entry {

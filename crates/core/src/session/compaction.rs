@@ -41,6 +41,13 @@ pub struct Compaction {
 }
 
 impl Session {
+    /// The run that begins once a compaction is over: with the prompt that waits for it, or to ask again what was too long.
+    pub fn awaited_run(&self) -> Option<RunId> {
+        let compaction = self.compaction()?;
+        let asks_again = compaction.then == Then::Again && !compaction.aborting;
+        compaction.run.filter(|_| self.awaited_prompt().is_some() || asks_again)
+    }
+
     /// The message that gets a run of its own once the compaction under way is over, which was begun for it. None where that was
     /// taken back: what came since is not what it is made for.
     pub fn behind_compaction(&self) -> Option<&Queued> {

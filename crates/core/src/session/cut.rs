@@ -69,7 +69,9 @@ impl Session {
         if kept < keep {
             return None;
         }
-        let mut cut = (at..part.len()).find(|&index| may_begin(part[index]))?;
+        // Behind that there may be results alone, which stay with the message that called for them.
+        let ahead = (at..part.len()).find(|&index| may_begin(part[index]));
+        let mut cut = ahead.or_else(|| (0..at).rev().find(|&index| may_begin(part[index])))?;
         while cut > 0 && !part[cut - 1].kind.is_message() && !matches!(part[cut - 1].kind, Kind::Compaction { .. }) {
             cut -= 1;
         }

@@ -57,6 +57,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether it is a whole message of the model: no failure, and not broken off.
+    pub(crate) const fn is_answer(&self) -> bool {
+        matches!(self, Self::Assistant { stop, .. } if !matches!(stop, StopReason::Error | StopReason::Aborted))
+    }
+
     /// Whether the model may see it.
     pub const fn is_message(&self) -> bool {
         match self {

@@ -232,6 +232,8 @@ pub enum Setting {
     Profile(Box<Profile>),
     /// How many tokens requests have beside the conversation.
     Preamble(u64),
+    /// When a context that has grown too long is summed up.
+    Sums(Sums),
     /// Everything at once, as files and flags have it when the session opens.
     All(Box<Settings>),
 }
@@ -247,6 +249,7 @@ impl Settings {
             Setting::Nobody(nobody) => self.asking.nobody.clone_from(nobody),
             Setting::Profile(profile) => self.profile = (**profile).clone(),
             Setting::Preamble(tokens) => self.preamble = *tokens,
+            Setting::Sums(sums) => self.sums = *sums,
             Setting::All(all) => *self = (**all).clone(),
         }
     }

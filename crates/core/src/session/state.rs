@@ -262,11 +262,6 @@ impl Session {
         self.run
     }
 
-    /// The run that begins once a compaction is over, with the prompt that waits for it.
-    pub fn awaited_run(&self) -> Option<RunId> {
-        self.compaction.as_ref()?.run.filter(|_| !self.prompts.is_empty())
-    }
-
     /// The prompt that waits for a compaction.
     pub fn awaited_prompt(&self) -> Option<&Queued> {
         self.prompts.front()
@@ -382,6 +377,8 @@ impl Session {
                     self.sum_tried = false;
                     self.reminded = 0;
                 }
+                // The model took what it was shown: the next that is too long is another.
+                self.overflow_tried &= !kind.is_answer();
                 if let Some(run) = self.run.filter(|run| self.began.as_ref().is_none_or(|(began, _)| began != run)) {
                     self.began = Some((run, id.clone()));
                 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Scene, continue_with};
 use crate::{
     engine::{Branch, Context, Event, Fact, affordable, compaction_started, compaction_started_again, prune, texts},
+    id::RunId,
     message::StopReason,
     run::{Abort, End, Event as Happened, Failure, Phase, Trigger},
     session::{Event as InSession, Kind, Queue, Reason, Stopped, Sums, Then},
@@ -99,7 +100,8 @@ fn failed(
             Some(cut) => {
                 branch.push(Event::Session(InSession::Dropped { entry }));
                 end(scene, branch, End::Overflowed);
-                branch.push(compaction_started_again(scene.session, cut, scene.run.marks()));
+                let again = RunId::new(context.fresh.uuid(context.now));
+                branch.push(compaction_started_again(scene.session, cut, again, scene.run.marks()));
             }
             None => end(scene, branch, End::Failed),
         }

@@ -187,10 +187,16 @@ fn retries_are_counted_anew_after_an_answer() {
 
 #[test]
 fn a_request_that_still_does_not_fit_after_a_compaction_is_not_compacted_again() {
-    let mut stage = long(true);
-    stage.fail(OVERFLOW);
-    let done = session::Compacted::Done { said: text(1), spent: None };
-    stage.session(session::Command::Compacted { epoch: 1, outcome: done });
+    let compacted = || {
+        let mut stage = long(true);
+        stage.fail(OVERFLOW);
+        let done = session::Compacted::Done { said: text(1), spent: None };
+        stage.session(session::Command::Compacted { epoch: 1, outcome: done });
+        stage
+    };
+    let mut stage = compacted();
+    assert_eq!(stage.fail(OVERFLOW).0.last().unwrap(), "run ended failed");
+    let mut stage = compacted();
     for tokens in [60, 1] {
         stage.want([wanted("write", "a")]);
         let returned = Returned {
@@ -204,10 +210,11 @@ fn a_request_that_still_does_not_fit_after_a_compaction_is_not_compacted_again()
         stage.end_with(0, Progress::Returned(Box::new(returned)));
     }
     assert!(stage.here().cut().is_some(), "it could be compacted");
-    assert_eq!(stage.fail(OVERFLOW).0.last().unwrap(), "run ended failed");
-    stage.prompt(WhenBusy::Refuse);
     let told = stage.fail(OVERFLOW).0;
-    assert_eq!(told.last().unwrap(), "session compaction_started again", "a new message, a new try");
+    assert_eq!(told.last().unwrap(), "session compaction_started again", "the model took it, and it grew again");
+    let done = session::Compacted::Done { said: text(1), spent: None };
+    stage.session(session::Command::Compacted { epoch: 2, outcome: done });
+    assert_eq!(stage.fail(OVERFLOW).0.last().unwrap(), "run ended failed");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use countersign_core::{id::Lsn, time::Millis};
-use countersign_server::session_file::time::iso;
+use countersign_server::{session_file::time::iso, view::pasted};
 use countersign_store::{Head, Log as _, OpenError, Partition};
 use nix::{
     sys::statvfs::statvfs,
@@ -97,11 +97,11 @@ fn folder(folder: &Path) -> Check {
         return Check::fix("data", format!("{name} is no folder"), "name another with --data or storage.path");
     }
     if access(existing(folder), AccessFlags::W_OK | AccessFlags::X_OK).is_err() {
-        let advice = format!("let the user of the gateway write there: chown or chmod {name}");
+        let advice = format!("let the user of the gateway write there: chown or chmod {}", pasted(folder.display()));
         return Check::fix("data", format!("{name} cannot be written"), advice);
     }
     if is_there && found.permissions().mode() & 0o002 != 0 {
-        let advice = format!("chmod o-w {name}");
+        let advice = format!("chmod o-w {}", pasted(folder.display()));
         return Check::fix("data", format!("{name} can be changed by everybody, and with it the record"), advice);
     }
     Check::ok("data", if is_there { name } else { format!("{name} is made by `serve`") })

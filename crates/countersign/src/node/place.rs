@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use countersign_core::policy::{Compiled, Layer};
-use countersign_server::config;
+use countersign_server::{config, view::pasted};
 use countersign_tools::{node::fit, regular};
 use nix::fcntl::{Flock, FlockArg};
 
@@ -76,7 +76,7 @@ impl TokenFrom {
     pub(crate) fn warning(&self) -> Option<String> {
         let Self::File(path) = self else { return None };
         let open = fs::metadata(path).is_ok_and(|found| found.mode() & 0o077 != 0);
-        open.then(|| format!("others on this machine can read the token: chmod 600 {}", path.display()))
+        open.then(|| format!("others on this machine can read the token: chmod 600 {}", pasted(path.display())))
     }
 }
 

@@ -8,7 +8,7 @@ use std::{fmt::Write as _, time::Duration};
 use countersign_core::gate::Scope;
 use countersign_server::{
     control::{Request, Row},
-    view::{Lines, escape},
+    view::{Lines, escape, label},
 };
 
 use crate::gates::asker;
@@ -317,7 +317,7 @@ fn details(row: &Row, columns: usize) -> Vec<String> {
     for (name, value) in &row.arguments {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let shown = escape(&value, Lines::Many).replace('\t', "    ");
-        let name = argument(name);
+        let name = label(name);
         if shown.contains('\n') {
             text.push(format!("{name}:"));
             text.extend(shown.split('\n').map(|line| format!("  | {line}")));
@@ -345,22 +345,18 @@ fn details(row: &Row, columns: usize) -> Vec<String> {
     text.iter().flat_map(|line| folded(line, columns)).collect()
 }
 
-/// The name of an argument. One that looks like more than a name is in quotes: it must not look like another line of the card.
-fn argument(name: &str) -> String {
-    let is_plain = |letter: char| letter.is_alphanumeric() || "_-.".contains(letter);
-    if name.chars().all(is_plain) { name.to_owned() } else { format!("\"{}\"", one(name)) }
-}
-
 /// How far a line goes on below its beginning.
 const FURTHER: &str = "    ";
 
 /// A line in lines that fit. What goes on is set in: a long text must not look as if something else began in it.
 fn folded(line: &str, columns: usize) -> Vec<String> {
-    if cells(line) <= columns || columns <= 2 * FURTHER.len() {
-        return wrap(line, columns.max(1));
+    if cells(line) <= columns {
+        return vec![line.to_owned()];
     }
-    let pieces = wrap(line, columns - FURTHER.len()).into_iter().enumerate();
-    pieces.map(|(at, piece)| if at == 0 { piece } else { format!("{FURTHER}{piece}") }).collect()
+    // A narrow terminal has less to spare.
+    let further = &FURTHER[..FURTHER.len().min(columns / 3)];
+    let pieces = wrap(line, (columns - further.len()).max(1)).into_iter().enumerate();
+    pieces.map(|(at, piece)| if at == 0 { piece } else { format!("{further}{piece}") }).collect()
 }
 
 #[cfg(test)]
@@ -502,6 +498,9 @@ mod tests {
     fn what_goes_on_in_the_next_line_looks_like_no_beginning() {
         let lines = details(&row("a", &format!("{} allowed by ana", "x".repeat(25))), 40);
         assert!(lines.iter().any(|line| line == "    allowed by ana"), "{lines:?}");
+        let lines = details(&row("a", &format!("{} allowed by ana", "x".repeat(25))), 8);
+        let is_piece = |line: &&String| line.trim_start().starts_with("allow");
+        assert!(lines.iter().filter(is_piece).all(|line| line.starts_with("  ")), "{lines:?}");
         let mut asking = row("a", "ls");
         asking.arguments.insert("asked by agent".to_owned(), json!("trusted"));
         assert!(details(&asking, 80).contains(&"\"asked by agent\": trusted".to_owned()));

@@ -56,6 +56,34 @@ fn calls(frames: &[Value]) -> usize {
 }
 
 #[test]
+fn an_image_of_a_host_that_can_be_none_is_told_as_that() {
+    let place = Place::new();
+    place.provider.script([wants(3), say("done")]);
+    let mut host = start(&place, &[]);
+    lend(&mut host, &[tool("look_up")]);
+    let from = host.prompt("go");
+    for (at, data, mime, want) in [
+        (1, "!!!", "image/png", "[An image that cannot be shown: data is not base64]"),
+        (
+            2,
+            "aGk=",
+            "text/html",
+            "[An image that cannot be shown: mimeType is \"text/html\", which is no type of image]",
+        ),
+        (3, "iVBORw0KGgo=", "image/png", ""),
+    ] {
+        let call = called(&host, from, &format!("c{at}"));
+        let result = json!({ "content": [{ "type": "image", "data": data, "mimeType": mime }] });
+        answer(&mut host, &call, "host_tool_result", &json!({ "result": result }));
+        assert_eq!(ended(&host, from, &format!("c{at}")), (want.to_owned(), false));
+    }
+    event(&host, from, "agent_end");
+    let asked = place.provider.last().text();
+    assert!(!asked.contains("!!!") && asked.contains("data:image/png;base64,iVBORw0KGgo="), "{asked}");
+    host.close_cleanly();
+}
+
+#[test]
 fn many_calls_are_with_the_host_at_once_and_each_ends_with_its_own_answer() {
     let place = Place::new();
     place.provider.script([wants(3), say("done")]);

@@ -89,6 +89,8 @@ fn commands_and_directives_are_answered_in_the_chat_with_marks() {
     assert_eq!(told(&mut wx), "_Thinking: high_");
     let again = hear(&mut wx, message("p1", "m1", "/status"));
     assert_eq!((&again["status"], &again["command"]), (&json!("command"), &json!("status")));
+    let again = hear(&mut wx, message("p1", "m2", "/think:high"));
+    assert_eq!((&again["status"], &again["response"]), (&json!("directive-only"), &json!("_Thinking: high_")));
     scene.provider.script([say("hi")]);
     hear(&mut wx, message("p1", "m3", "hello"));
     assert_eq!(told(&mut wx), "hi", "what came twice is answered once");
@@ -340,6 +342,17 @@ fn pictures_are_kept_and_shown_until_the_session_begins_anew() {
     let reset = client.ok("session.reset", json!({ "sessionKey": "main" }));
     assert_eq!(reset["mediaDeleted"], 2, "{reset}");
     assert!(!scene.place.data().join("objects").join(name).exists());
+    // With a message that has its session begin anew the picture comes into the new one, and with a directive to the model.
+    hear(&mut wx, message("ana", "m5", "before"));
+    told(&mut wx);
+    client.ok("session.patch", json!({ "sessionKey": "main", "resetPolicy": { "mode": "idle", "idleMinutes": 0 } }));
+    for (id, words) in [("m6", "what is this?"), ("m7", "/think:low")] {
+        let mut message = with(id, json!({ "type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo=" }));
+        message["message"]["text"] = json!(words);
+        assert_eq!(hear(&mut wx, message)["status"], "started");
+        told(&mut wx);
+        assert!(scene.provider.last().text().contains("data:image/png;base64,iVBORw0KGgo="), "{id}");
+    }
 }
 
 #[test]
@@ -400,4 +413,36 @@ fn accounts_are_looked_after_and_what_is_left_out_says_so() {
     params["client"]["channel"] = "telegram".into();
     let refused = line.fails("connect", params);
     assert_eq!(refused, error(103, "Invalid client: telegram is a channel of the gateway's own"));
+}
+
+#[test]
+fn what_comes_with_an_answer_to_a_question_reaches_the_model() {
+    let scene = Scene::new();
+    let (_gateway, _client, mut wx) = network(&scene);
+    for (id, words, media, want) in [
+        (
+            "v",
+            "",
+            json!({ "type": "audio", "mimeType": "audio/ogg", "data": "T2dnUw==", "transcription": "the red one" }),
+            "Transcript: the red one",
+        ),
+        (
+            "p",
+            "this one",
+            json!({ "type": "image", "mimeType": "image/png", "filename": "one.png", "data": "iVBORw0KGgo=" }),
+            "this one\\n[Image one.png (image/png) at media/",
+        ),
+    ] {
+        let question = json!([{ "id": "which", "question": "Which one?", "options": [] }]);
+        let asks = Reply::new(vec![call("c0", "ask", &json!({ "questions": question }))]);
+        scene.provider.script([asks, say("thanks")]);
+        hear(&mut wx, message("ana", &format!("{id}1"), "choose"));
+        assert!(told(&mut wx).contains("Which one?"));
+        let mut answer = message("ana", &format!("{id}2"), words);
+        answer["message"]["media"] = json!([media]);
+        assert_eq!(hear(&mut wx, answer)["status"], "started");
+        assert_eq!(told(&mut wx), "thanks");
+        let asked = scene.provider.last().text();
+        assert!(asked.contains(want), "{asked}");
+    }
 }

@@ -324,6 +324,25 @@ fn a_call_has_its_time_and_what_comes_later_is_dropped() {
 }
 
 #[test]
+fn a_call_that_never_began_or_is_in_doubt_is_no_success() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    for (told, want) in [
+        (json!({ "fate": "not_begun" }), "the node never began this call"),
+        (json!({ "fate": "not_begun", "error": "it never came" }), "it never came"),
+        (json!({ "fate": "unknown" }), "the node does not know what became of this call"),
+    ] {
+        let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
+        let call = given(&mut node, "Mute");
+        let mut result = told.clone();
+        result["callId"] = call["callId"].clone();
+        node.ok("tool.result", result);
+        assert_eq!(fails(&mut client, &asked), error(500, want), "{told}");
+    }
+}
+
+#[test]
 fn logs_are_given_by_the_node_that_is_meant() {
     let scene = Scene::new();
     let (gateway, mut client) = scene.client();
@@ -346,6 +365,15 @@ fn logs_are_given_by_the_node_that_is_meant() {
     assert_eq!(node.ok("logs.result", told.clone()), json!({ "ok": true }));
     assert_eq!(fails(&mut client, &asked), error(500, "no log"));
     assert_eq!(node.fails("logs.result", json!({ "callId": "zzz" })), error(404, "Unknown callId"));
+    assert_eq!(node.fails("logs.result", told), error(404, "Unknown callId"), "it was answered");
+    let asked = client.post("logs.get", json!({ "nodeId": "box" }));
+    let wanted = node.event("logs.get", &json!({}));
+    let unreadable = json!({ "callId": wanted["callId"], "lines": "a" });
+    let refused = node.fails("logs.result", unreadable);
+    let why = format!("the node's result was refused: {}", refused["message"].as_str().unwrap());
+    assert_eq!(fails(&mut client, &asked), error(500, &why));
+    let late = json!({ "callId": wanted["callId"], "lines": ["a"] });
+    assert_eq!(node.ok("logs.result", late), json!({ "ok": true, "dropped": true }));
     for (params, want) in [
         (json!({}), error(400, "nodeId required when multiple nodes are connected")),
         (json!({ "nodeId": "nope" }), error(503, "Node not connected")),

@@ -155,6 +155,57 @@ fn what_is_too_long_for_the_provider_is_compacted_and_asked_again() {
 }
 
 #[test]
+fn a_run_that_got_on_behind_a_summary_may_grow_too_long_again() {
+    let place = Place::with_config(KEEP);
+    let mut host = place.start(&[]);
+    talk(&mut host, 3);
+    let long = || refuse(400, "prompt is too long: 300000 tokens");
+    let count = Reply::new(vec![bash("k", "seq 1 60")]);
+    place.provider.script([long(), say("one"), count, long(), say("two"), say("done")]);
+    let frames = host.turn(&"more ".repeat(50));
+    assert_eq!(only(&frames, "auto_compaction_start").len(), 2);
+    assert_eq!(host.said().last().unwrap(), "done");
+    assert!(place.provider.last().is_paired());
+}
+
+#[test]
+fn what_was_said_with_an_image_is_in_the_summary() {
+    let place = Place::with_config(KEEP);
+    let mut host = place.start(&[]);
+    let from = host.mark();
+    // As base64 it is longer than the window.
+    let image = json!({ "type": "image", "data": "A".repeat(600_000), "mimeType": "image/png" });
+    host.done(json!({ "type": "prompt", "message": "the port is 8123", "images": [image] }));
+    host.settled(from);
+    talk(&mut host, 3);
+    let count = place.provider.count();
+    host.done(json!({ "type": "compact" }));
+    let asked = place.provider.asked(count).text();
+    assert!(asked.contains("the port is 8123") && asked.contains("(and an image)"), "{asked}");
+    assert_eq!(place.provider.count(), count + 1);
+}
+
+#[test]
+fn a_turn_whose_beginning_is_too_long_is_summed_up_in_parts() {
+    let place = Place::with_config(KEEP);
+    let mut host = place.start(&[]);
+    let count = |at: usize| Reply::new(vec![bash(&format!("k{at}"), "seq 1 60")]);
+    place.provider.script([count(1), count(2), count(3), say("counted")]);
+    host.turn(&"go ".repeat(20_000));
+    let asked = place.provider.count();
+    let long = || refuse(400, "prompt is too long: 300000 tokens");
+    place.provider.script([long(), say("The first half"), say("The second half")]);
+    let result = host.done(json!({ "type": "compact", "customInstructions": "look at the ports" }));
+    for at in 0..3 {
+        assert!(place.provider.asked(asked + at).text().contains("look at the ports"), "{at}");
+    }
+    let summary = result["summary"].as_str().unwrap();
+    assert!(summary.starts_with("**Turn Context"), "{summary}");
+    assert!(summary.contains("The first half") && summary.contains("The second half"), "{summary}");
+    assert_eq!(result["shortSummary"], "The first half");
+}
+
+#[test]
 fn an_overflow_that_compaction_does_not_cure_ends() {
     let place = Place::with_config(KEEP);
     let mut host = place.start(&[]);

@@ -73,6 +73,73 @@ fn the_tasks_of_a_session_from_elsewhere_are_reminded_of() {
     assert_eq!(reminders.len(), 3);
     assert_eq!(reminders[0]["todos"].as_array().unwrap().len(), 2);
     assert!(place.provider.last().text().contains("2 of your tasks are still open"));
+    let (bare, _) = (Place::new(), drop(host));
+    let brought = bare.put("brought.jsonl", &file);
+    let mut host = bare.start(&["--tools", "read"]);
+    host.done(json!({ "type": "switch_session", "sessionPath": brought }));
+    assert_eq!(only(&host.turn("where were we?"), "todo_reminder").len(), 0, "it could not tick one off");
+}
+
+#[test]
+fn tasks_of_a_branch_that_was_left_are_not_reminded_of() {
+    let (place, elsewhere) = (Place::new(), Place::new());
+    let mut host = elsewhere.start(&[]);
+    let phases = json!([{ "name": "one", "tasks": [{ "content": "first" }] }]);
+    elsewhere.provider.script([todo(&json!([{ "op": "replace", "phases": phases }]))]);
+    host.turn("go");
+    let file = std::fs::read_to_string(host.file()).unwrap();
+    let lines = file.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let mut other = lines.into_iter().find(|line| line["message"]["role"] == "user").unwrap();
+    other["id"] = json!("0badcafe");
+    other["message"]["content"] = json!("something else");
+    let brought = place.put("brought.jsonl", format!("{file}{other}\n"));
+    let mut host = place.start(&[]);
+    host.done(json!({ "type": "switch_session", "sessionPath": brought }));
+    assert_eq!(only(&host.turn("well?"), "todo_reminder").len(), 0);
+}
+
+#[test]
+fn tasks_that_were_done_elsewhere_are_not_reminded_of() {
+    let (place, elsewhere) = (Place::new(), Place::new());
+    let mut host = place.start(&[]);
+    let phases = json!([{ "name": "one", "tasks": [{ "content": "first" }] }]);
+    place.provider.script([todo(&json!([{ "op": "replace", "phases": phases }]))]);
+    let frames = host.turn("go");
+    let id = only(&frames, "todo_reminder")[0]["todos"][0]["id"].clone();
+    let file = host.file();
+    drop(host);
+
+    let carried = elsewhere.put("carried.jsonl", std::fs::read_to_string(&file).unwrap());
+    let mut host = elsewhere.start(&[]);
+    host.done(json!({ "type": "switch_session", "sessionPath": carried }));
+    elsewhere.provider.script([todo(&json!([{ "op": "update", "id": id, "status": "completed" }]))]);
+    assert_eq!(only(&host.turn("finish"), "todo_reminder").len(), 0);
+    std::fs::copy(host.file(), &file).unwrap();
+
+    let mut host = place.start(&[]);
+    host.done(json!({ "type": "switch_session", "sessionPath": file }));
+    assert_eq!(only(&host.turn("where were we?"), "todo_reminder").len(), 0);
+}
+
+#[test]
+fn tasks_that_the_file_lost_come_from_the_log() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let phases = json!([{ "name": "one", "tasks": [{ "content": "first" }] }]);
+    place.provider.script([todo(&json!([{ "op": "replace", "phases": phases }]))]);
+    let frames = host.turn("go");
+    let id = only(&frames, "todo_reminder")[0]["todos"][0]["id"].clone();
+    let file = host.file();
+    drop(host);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let result = text.find("\"role\":\"toolResult\"").unwrap();
+    std::fs::write(&file, &text[..=text[..result].rfind('\n').unwrap()]).unwrap();
+
+    let mut host = place.start(&[]);
+    host.done(json!({ "type": "switch_session", "sessionPath": file }));
+    place.provider.script([todo(&json!([{ "op": "update", "id": id, "status": "in_progress" }]))]);
+    let task = only(&host.turn("go on"), "todo_reminder")[0]["todos"][0].clone();
+    assert_eq!((&task["id"], &task["status"]), (&id, &json!("in_progress")));
 }
 
 #[test]

@@ -101,6 +101,17 @@ fn what_is_no_record_and_what_is_no_folder_is_said_once_with_what_helps() {
     std::fs::remove_dir_all(place.data()).unwrap();
     std::fs::write(place.data(), "").unwrap();
     assert!(refused(&place, &[]).contains("it is no folder; name another with --data or storage.path"));
+    assert!(refused(&place, &["--data", "data/"]).contains("it is no folder"));
+    let err = refused(&place, &["--data", "data/deep"]);
+    assert!(err.contains("something on the way to it is no folder"), "{err}");
+    std::os::unix::fs::symlink("nowhere", place.folder.join("astray")).unwrap();
+    let err = refused(&place, &["--data", "astray"]);
+    assert!(err.contains("it is a link to what is not there"), "{err}");
+    let err = refused(&place, &["--data", "astray/deep"]);
+    assert!(err.contains("astray is a link to what is not there"), "{err}");
+    std::os::unix::fs::symlink("circle", place.folder.join("circle")).unwrap();
+    let err = refused(&place, &["--data", "circle"]);
+    assert!(!err.contains("a link to what is not there"), "{err}");
 }
 
 #[test]

@@ -330,6 +330,23 @@ fn a_session_that_is_let_through_waits_for_nobody_but_rules_still_deny() {
     let (_, told) = post(&gateway, "/api/approval/respond", own);
     assert_eq!(told, json!({ "ok": true, "choice": "once", "stale_cleared": true, "yolo_enabled": true }));
     assert_eq!(agent.reply(&json!(5))["result"]["status"], "executed");
+    assert_eq!(turn(json!({ "session_id": AGENT, "enabled": false })).1["yolo_enabled"], false);
+    // Who comes behind somebody's denial, or names what never was, lets nothing through.
+    let denied = raise(&gateway, &mut agent, 6, "door-e");
+    assert_eq!(respond(&gateway, AGENT, "deny", Some(&denied)).1["ok"], true);
+    for named in [denied.as_str(), "nonsense"] {
+        let late = json!({ "session_id": AGENT, "choice": "once", "approval_id": named, "yolo": true });
+        let (_, told) = post(&gateway, "/api/approval/respond", late);
+        assert_eq!((&told["stale_cleared"], &told["yolo_enabled"]), (&json!(true), &json!(false)), "{named}");
+    }
+    for (body, status) in [
+        (json!({ "session_id": "nobody" }), 404),
+        (json!({ "session_id": AGENT, "enabled": "yes" }), 400),
+        (json!({ "session_id": AGENT, "enabled": 1 }), 400),
+    ] {
+        assert_eq!(turn(body.clone()).0, status, "{body}");
+    }
+    assert_eq!(is_on(), false);
     // It is lost with the process.
     gateway.kill();
     let gateway = Gateway::start(&place);

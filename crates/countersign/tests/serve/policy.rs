@@ -128,6 +128,8 @@ fn an_explanation_takes_no_signature_for_a_tool_and_says_that_an_agent_is_not_th
     let told = "countersign: turn(lamp, open): that is a signature. The tool is named alone, and what it is called with stands \
                 behind it: countersign policy explain turn KEY=VALUE\n";
     assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(1), "", told));
+    let said = policy(&place, &["explain", "turn; ls(lamp)"]);
+    assert!(said.err.ends_with("policy explain 'turn; ls' KEY=VALUE\n"), "{said:?}");
     let line = |agent: &str| {
         let said = policy(&place, &["explain", "turn", "thing=lamp", "--agent", agent]);
         said.out.lines().find(|line| line.starts_with("  agent ")).map(str::to_owned)

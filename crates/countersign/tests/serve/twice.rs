@@ -82,6 +82,42 @@ fn a_message_behind_a_compaction_is_taken_back() {
 }
 
 #[test]
+fn a_turn_that_fills_the_window_is_summed_up_before_the_next_and_holds_nobody_up() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let full = Reply { usage: (95_000, 10, 0), ..say("two") };
+    talk.provider.script([counted(), full, say("a summary"), say("as you say")]);
+    let session = http.session();
+    for size in [48_000, 24_000] {
+        assert_eq!(http.turn(&http.say(&session, &"word ".repeat(size))).ended().last().unwrap().name, "stream_end");
+    }
+    let told = http.get(&format!("/api/v1/sessions/{session}")).json();
+    assert_eq!((&told["state"], talk.provider.count()), (&json!("resting"), 2));
+    let events = http.turn(&http.say(&session, "third")).ended();
+    assert_eq!((text(&events).as_str(), names(&events).last()), ("as you say", Some(&"stream_end")));
+    assert!(names(&events).contains(&"compressed"), "{:?}", names(&events));
+}
+
+#[test]
+fn a_turn_that_was_too_long_is_stopped_by_name_while_it_is_summed_up() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let held = Reply::new(vec![saying("a sum"), Part::Hang]);
+    talk.provider.script([counted(), refuse(400, "prompt is too long"), held]);
+    let session = http.session();
+    http.turn(&http.say(&session, &"word ".repeat(48_000))).ended();
+    http.turn(&http.say(&session, &"word ".repeat(24_000))).ended();
+    asked_for_a_summary(&talk);
+    let shown = http.get(&format!("/api/session?session_id={session}&messages=0")).json()["session"].clone();
+    let again = shown["active_stream_id"].as_str().unwrap().to_owned();
+    let turn = http.turn(&again);
+    turn.named("compressing");
+    assert_eq!(http.get(&format!("/api/chat/cancel?stream_id={again}")).json()["cancelled"], true);
+    assert_eq!(turn.ended().last().unwrap().name, "cancel");
+    assert_eq!(http.get(&format!("/api/v1/sessions/{session}")).json()["state"], "resting");
+}
+
+#[test]
 fn a_program_that_stops_a_summary_is_told_that_something_was_stopped() {
     let talk = Talk::new();
     let (_gateway, http) = talk.start();
@@ -92,10 +128,26 @@ fn a_program_that_stops_a_summary_is_told_that_something_was_stopped() {
     let stream = http.say(&session, &"word ".repeat(24_000));
     let turn = http.turn(&stream);
     asked_for_a_summary(&talk);
-    let stop = || http.post(&format!("/api/v1/sessions/{session}/stop"), &json!({})).json();
+    assert_eq!(turn.ended().last().unwrap().name, "apperror");
+    let path = format!("/api/v1/sessions/{session}");
+    let told = http.get(&path).json();
+    assert!(told["state"] == "working" && told["run"].is_string(), "{told}");
+    // The run that asks again has its name and its stream already.
+    let shown = http.get(&format!("/api/session?session_id={session}&messages=0")).json()["session"].clone();
+    let again = shown["active_stream_id"].as_str().unwrap().to_owned();
+    assert_ne!(again, stream);
+    let turn = http.turn(&again);
+    turn.named("compressing");
+    let refused = http.post("/api/chat/start", &json!({ "session_id": session, "message": "now" }));
+    assert_eq!((refused.status, &refused.json()["active_stream_id"]), (409, &json!(again)));
+    let refused = http.post(&format!("{path}/messages"), &json!({ "text": "now" }));
+    assert_eq!(refused.status, 409);
+    assert!(refused.body.contains("this session is at work"), "{refused:?}");
+    let stop = || http.post(&format!("{path}/stop"), &json!({})).json();
     assert_eq!(stop(), json!({ "run": null, "stopped": true }));
-    turn.ended();
+    assert_eq!(turn.ended().last().unwrap().name, "cancel");
     assert_eq!(stop(), json!({ "run": null, "stopped": false }));
+    assert_eq!(http.get(&path).json()["state"], "resting");
     assert_eq!(talk.provider.count(), 3, "nobody is asked what was stopped");
 }
 

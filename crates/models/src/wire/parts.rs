@@ -2,7 +2,7 @@
 //!
 //! It must not know any wire.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Event, Part, PartKind, Stop, Usage};
 
@@ -14,6 +14,8 @@ pub(crate) struct Parts {
     next: usize,
     open: BTreeMap<usize, Open>,
     called: bool,
+    /// The ids of calls that were opened.
+    ids: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -37,9 +39,18 @@ impl Parts {
         }
     }
 
-    /// Opens a part and says its index.
-    pub(crate) fn start(&mut self, kind: PartKind) -> usize {
+    /// Opens a part and says its index. A call whose id another of this answer has is given one of its own.
+    pub(crate) fn start(&mut self, mut kind: PartKind) -> usize {
         self.begin(None);
+        if let PartKind::ToolCall { id, .. } = &mut kind {
+            let given = id.clone();
+            let mut number = 1;
+            // Its result is told by its id, and a provider takes no history in which two calls share one.
+            while !self.ids.insert(id.clone()) {
+                number += 1;
+                *id = format!("{given}_{number}");
+            }
+        }
         let index = self.next;
         self.next += 1;
         self.called |= matches!(kind, PartKind::ToolCall { .. });
@@ -135,5 +146,28 @@ impl Parts {
             Stop::Stop | Stop::ToolUse => Stop::Stop,
         };
         self.ready.push(Event::Stop(stop));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Parts;
+    use crate::{Event, PartKind};
+
+    #[test]
+    fn calls_of_one_answer_have_ids_of_their_own() {
+        let mut parts = Parts::default();
+        for id in ["a", "a", "b", "a_2", "a"] {
+            parts.start(PartKind::ToolCall { id: id.to_owned(), name: "t".to_owned() });
+        }
+        let ids: Vec<String> = parts
+            .take()
+            .into_iter()
+            .filter_map(|event| match event {
+                Event::PartStart { kind: PartKind::ToolCall { id, .. }, .. } => Some(id),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(ids, ["a", "a_2", "b", "a_2_2", "a_3"]);
     }
 }

@@ -1,12 +1,17 @@
 //! Summarises what a compaction cuts off.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use countersign_core::{
     engine::Command,
     id::{EntryId, Lsn, SessionId},
     ledger::Amount,
-    message::{Message, Summary, estimate_tokens},
+    message::{Block, Message, Summary, estimate_tokens},
     session::{Command as SessionCommand, Compacted, ModelRef, Piece, Retry, Session},
 };
 use countersign_models::{self as models, Event, Failure, FailureKind, Level, Part, Request, Stop};
@@ -98,27 +103,22 @@ impl CompactWork {
             _ => None,
         });
         let summaries = host.summaries(&history, &turn, previous.as_ref(), instructions.as_deref());
-        let parts = parts(&history, model.context_window);
-        let memories = to_remember(&parts, &turn, host);
+        let asking = Asking { chosen: &chosen, host, instructions: instructions.as_deref(), retry: self.retry };
+        let history_parts = parts(&history, model.context_window, &|message| asking.tokens(message));
+        let turn_parts = parts(&turn, model.context_window, &|message| asking.tokens(message));
+        let memories = to_remember(&history_parts, &turn, host);
         let mut spent = Spent(Some(Amount::default()));
         let history = match &summaries.history {
-            Some(request) if parts.len() == 1 => {
-                self.ask(&chosen, &summaries.system, request, host, &mut spent).await?
-            }
-            Some(_) => self.in_parts(&chosen, host, &parts, previous, instructions.as_deref(), &mut spent).await?,
+            Some(_) => asking.sum_up(Of::History, &history_parts, previous, &mut spent).await?,
             None => previous.map(|previous| previous.summary).unwrap_or_default(),
         };
         let turn = match &summaries.turn {
-            Some(request) => Some(self.ask(&chosen, &summaries.system, request, host, &mut spent).await?),
+            Some(_) => Some(asking.sum_up(Of::Turn, &turn_parts, None, &mut spent).await?),
             None => None,
         };
         let summary = host.join_summary(&history, turn.as_deref(), &summaries.details);
         let mut message = Summary {
-            short_summary: summary
-                .lines()
-                .map(str::trim)
-                .find(|line| !line.is_empty() && !line.starts_with('#'))
-                .map(short),
+            short_summary: first_line(&history).or_else(|| first_line(turn.as_deref()?)),
             summary,
             tokens_before: Some(self.tokens_before),
             ..Summary::default()
@@ -127,7 +127,7 @@ impl CompactWork {
         let mut noted = Vec::new();
         for asked in &memories {
             // What is not remembered is still in what was put away.
-            match self.ask(&chosen, &asked.system, &asked.request, host, &mut spent).await {
+            match asking.ask(&asked.system, &asked.request, &mut spent).await {
                 Ok(text) => noted.push(text),
                 Err(error) => tracing::warn!(session = %self.session, %error, "nothing could be remembered"),
             }
@@ -138,63 +138,149 @@ impl CompactWork {
         host.put_away(&self.session, &self.first_kept).await?;
         Ok(Compacted::Done { said: said(&Message::CompactionSummary(message)), spent: spent.0 })
     }
+}
 
-    /// Sums up what is too long for one request part by part, each with the summary of those before it. A part that a model
-    /// will not sum up is left out and named, unless that is all of it: what was said there is in what is put away.
-    async fn in_parts(
+/// What is summed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    /// What came before: each part with the summary of those before it.
+    History,
+    /// The beginning of a turn that is cut in two: each part for itself.
+    Turn,
+}
+
+/// Asks a model for summaries.
+struct Asking<'a> {
+    chosen: &'a Chosen,
+    host: &'a dyn Host,
+    instructions: Option<&'a str>,
+    retry: Retry,
+}
+
+impl Asking<'_> {
+    /// About how many tokens of a request for a summary a message takes.
+    fn tokens(&self, message: &Message) -> u64 {
+        estimate_tokens(self.host.told_size(message))
+    }
+
+    /// Sums up part by part. What is still too long for the model is halved, and of a single message that is, beginning and end are
+    /// told. A part that a model will not sum up is left out and named, unless that is all of it: what was said there is in what is
+    /// put away.
+    async fn sum_up(
         &self,
-        chosen: &Chosen,
-        host: &dyn Host,
+        of: Of,
         parts: &[&[Message]],
         mut previous: Option<Summary>,
-        instructions: Option<&str>,
         spent: &mut Spent,
     ) -> Result<String, String> {
-        let (mut left_out, mut refused, mut is_summed_up) = (String::new(), None, previous.is_some());
-        for part in parts {
-            if let [message] = part
-                && tokens(message) > chosen.entry.context_window / 2
+        let mut left: VecDeque<Cow<'_, [Message]>> = parts.iter().map(|part| Cow::Borrowed(*part)).collect();
+        let (mut written, mut left_out, mut refused) = (Vec::new(), String::new(), None);
+        let most = self.chosen.entry.context_window / 2;
+        while let Some(part) = left.pop_front() {
+            let part = match &*part {
+                [message] if self.tokens(message) > most => Cow::Owned(vec![shortened(message, most)]),
+                _ => part,
+            };
+            let (history, turn) = match of {
+                Of::History => (&*part, &[][..]),
+                Of::Turn => (&[][..], &*part),
+            };
+            let asked = self.host.summaries(history, turn, previous.as_ref(), self.instructions);
+            let Some(request) = asked.history.or(asked.turn) else { continue };
+            let unsaid = match self.ask(&asked.system, &request, spent).await {
+                Ok(summary) if of == Of::History => {
+                    previous = Some(Summary { summary, ..Summary::default() });
+                    written.clear();
+                    written.extend(previous.as_ref().map(|previous| previous.summary.clone()));
+                    continue;
+                }
+                Ok(summary) => {
+                    written.push(summary);
+                    continue;
+                }
+                Err(unsaid) => unsaid,
+            };
+            // A provider that is away will be there again, and then all of it is summed up.
+            if unsaid.may_pass {
+                return Err(unsaid.message);
+            }
+            if unsaid.is_too_long
+                && let Some(smaller) = self.smaller(&part)
             {
-                let tokens = tokens(message);
-                left_out.push_str(&format!("\n\n[A message of about {tokens} tokens was too long to be summed up.]"));
+                smaller.into_iter().rev().for_each(|part| left.push_front(Cow::Owned(part)));
                 continue;
             }
-            let asked = host.summaries(part, &[], previous.as_ref(), instructions);
-            let Some(request) = &asked.history else { continue };
-            match self.ask(chosen, &asked.system, request, host, spent).await {
-                Ok(summary) => {
-                    previous = Some(Summary { summary, ..Summary::default() });
-                    is_summed_up = true;
-                }
-                // A provider that is away will be there again, and then all of it is summed up.
-                Err(unsaid) if unsaid.may_pass => return Err(unsaid.message),
-                Err(unsaid) => {
-                    let count = part.len();
-                    left_out.push_str(&format!(
-                        "\n\n[{count} messages could not be summed up: {}]",
-                        short(&unsaid.message)
-                    ));
-                    refused = Some(unsaid.message);
-                }
-            }
+            let why = short(&unsaid.message);
+            left_out.push_str(&match part.len() {
+                1 => format!("\n\n[A message could not be summed up: {why}]"),
+                count => format!("\n\n[{count} messages could not be summed up: {why}]"),
+            });
+            refused = Some(unsaid.message);
         }
-        if let Some(why) = refused.filter(|_| !is_summed_up) {
-            return Err(why);
+        match refused.filter(|_| written.is_empty()) {
+            Some(why) => Err(why),
+            None if written.is_empty() => Ok(previous.map(|previous| previous.summary).unwrap_or_default()),
+            None => Ok(written.join("\n\n") + &left_out),
         }
-        Ok(previous.map(|previous| previous.summary).unwrap_or_default() + &left_out)
+    }
+
+    /// What is asked for in the place of a part that was too long; none where nothing can be made of it that is shorter, or it is so
+    /// short that its length cannot be what is wrong.
+    fn smaller(&self, part: &[Message]) -> Option<Vec<Vec<Message>>> {
+        let all: u64 = part.iter().map(|message| self.tokens(message)).sum();
+        if all < self.chosen.entry.context_window / 16 {
+            return None;
+        }
+        if let [message] = part {
+            let shorter = shortened(message, all / 2);
+            return (self.tokens(&shorter) < all).then(|| vec![vec![shorter]]);
+        }
+        let (one, other) = part.split_at(part.len() / 2);
+        (!one.is_empty()).then(|| vec![one.to_vec(), other.to_vec()])
     }
 
     /// Asks for one text, again where that may help. What stands for a part of the conversation says something, and is whole.
-    async fn ask(
-        &self,
-        chosen: &Chosen,
-        system: &str,
-        request: &str,
-        host: &dyn Host,
-        spent: &mut Spent,
-    ) -> Result<String, Unsaid> {
-        ask(chosen, (system, request), self.retry, host.silence(), spent).await
+    async fn ask(&self, system: &str, request: &str, spent: &mut Spent) -> Result<String, Unsaid> {
+        ask(self.chosen, (system, request), self.retry, self.host.silence(), spent).await
     }
+}
+
+/// A message of about `most` tokens: of each of its texts that is longer than its share, beginning and end.
+fn shortened(message: &Message, most: u64) -> Message {
+    let mut message = message.clone();
+    let mut texts: Vec<&mut String> = match &mut message {
+        Message::User(said) | Message::Developer(said) => texts(&mut said.content),
+        Message::Assistant(answer) => texts(&mut answer.content),
+        Message::ToolResult(result) => texts(&mut result.content),
+        Message::Custom(custom) => texts(&mut custom.content),
+        Message::CompactionSummary(summary) | Message::BranchSummary(summary) => vec![&mut summary.summary],
+        Message::BashExecution(_) | Message::FileMention(_) => Vec::new(),
+    };
+    let share = usize::try_from(most * 4).unwrap_or(usize::MAX) / texts.len().max(1);
+    for text in texts.iter_mut().filter(|text| text.len() > share) {
+        let half = share / 2;
+        let (head, tail) = (text.floor_char_boundary(half), text.ceil_char_boundary(text.len() - half));
+        **text = format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..]);
+    }
+    drop(texts);
+    message
+}
+
+fn texts(blocks: &mut [Block]) -> Vec<&mut String> {
+    let mut texts = Vec::new();
+    for block in blocks {
+        match block {
+            Block::Text(text) => texts.push(&mut text.text),
+            Block::Thinking(thinking) => texts.push(&mut thinking.thinking),
+            Block::RedactedThinking { .. } | Block::Image(_) | Block::ToolCall(_) => {}
+        }
+    }
+    texts
+}
+
+/// What a summary says in its first line that is no heading.
+fn first_line(summary: &str) -> Option<String> {
+    summary.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).map(short)
 }
 
 /// Why a model said nothing that can be used.
@@ -204,6 +290,8 @@ struct Unsaid {
     message: String,
     /// Whether the same request may be answered another time.
     may_pass: bool,
+    /// Whether it was longer than the model takes.
+    is_too_long: bool,
 }
 
 impl From<Unsaid> for String {
@@ -223,14 +311,16 @@ async fn ask(
     loop {
         let failure = match once(chosen, system, request, silence, spent).await {
             Ok(text) if text.is_empty() => {
-                return Err(Unsaid { message: "the model gave no summary".to_owned(), may_pass: false });
+                let message = "the model gave no summary".to_owned();
+                return Err(Unsaid { message, may_pass: false, is_too_long: false });
             }
             Ok(text) => return Ok(text),
             Err(failure) => failure,
         };
         let may_pass = failure.kind.is_retryable();
         if !retry.enabled || !may_pass || attempt >= retry.max {
-            return Err(Unsaid { message: failure.message, may_pass });
+            let is_too_long = failure.kind == FailureKind::Overflow;
+            return Err(Unsaid { message: failure.message, may_pass, is_too_long });
         }
         let delay = retry.base.saturating_mul(2_u32.saturating_pow(attempt));
         attempt += 1;
@@ -263,7 +353,11 @@ pub async fn note_down(
     silence: Duration,
 ) -> Result<String, String> {
     let (mut noted, mut spent, mut refused) = (Vec::new(), Spent(None), None);
-    for part in parts(messages, chosen.entry.context_window) {
+    let tokens = |message: &Message| {
+        conversation::estimated(message)
+            .unwrap_or_else(|| serde_json::to_string(message).map_or(0, |text| estimate_tokens(text.len())))
+    };
+    for part in parts(messages, chosen.entry.context_window, &tokens) {
         let Memories { system, request } = request(part);
         match ask(chosen, (&system, &request), retry, silence, &mut spent).await {
             Ok(text) => noted.push(text),
@@ -276,13 +370,8 @@ pub async fn note_down(
     }
 }
 
-/// About how many tokens a message takes.
-fn tokens(message: &Message) -> u64 {
-    serde_json::to_string(message).map_or(0, |text| estimate_tokens(text.len()))
-}
-
 /// The parts in which messages are summed up, in order: all at once, unless that is more than what fits into a request. Then each has at most a quarter of it, or one message.
-fn parts(messages: &[Message], window: u64) -> Vec<&[Message]> {
+fn parts<'a>(messages: &'a [Message], window: u64, tokens: &dyn Fn(&Message) -> u64) -> Vec<&'a [Message]> {
     if messages.iter().map(tokens).sum::<u64>() <= window / 10 * 9 {
         return vec![messages];
     }
@@ -360,9 +449,9 @@ async fn once(
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::message::{Block, Message, Said};
+    use countersign_core::message::{Block, Image, Message, Said, estimate_tokens};
 
-    use super::parts;
+    use super::{parts, shortened};
 
     fn said(words: usize) -> Message {
         Message::User(Said { content: vec![Block::text("word ".repeat(words))], ..Said::default() })
@@ -370,8 +459,10 @@ mod tests {
 
     #[test]
     fn what_is_too_long_for_one_request_is_summed_up_in_parts() {
-        let sizes =
-            |messages: &[Message], window| parts(messages, window).iter().map(|part| part.len()).collect::<Vec<_>>();
+        let tokens = |message: &Message| serde_json::to_string(message).map_or(0, |text| estimate_tokens(text.len()));
+        let sizes = |messages: &[Message], window| {
+            parts(messages, window, &tokens).iter().map(|part| part.len()).collect::<Vec<_>>()
+        };
         let all: Vec<Message> = (0..12).map(|_| said(116)).collect();
         assert_eq!(sizes(&all, 100_000), [12], "it fits");
         assert_eq!(sizes(&all, 1_700), [2; 6], "a quarter each");
@@ -379,5 +470,17 @@ mod tests {
         let huge = [said(10), said(5_000), said(10)];
         assert_eq!(sizes(&huge, 2_000), [1, 1, 1], "a huge one stands alone");
         assert_eq!(sizes(&[], 10), [0]);
+    }
+
+    #[test]
+    fn of_a_message_that_is_too_long_beginning_and_end_are_told() {
+        let image = Block::Image(Image { data: "x".repeat(10_000), mime_type: "image/png".to_owned() });
+        let long = format!("begins \u{e4}{} \u{fc} ends", "\u{f6}".repeat(9_001));
+        let message = Message::User(Said { content: vec![Block::text(long), image.clone()], ..Said::default() });
+        let Message::User(said) = shortened(&message, 100) else { panic!("it is still one of a person") };
+        let text = said.content[0].as_text().unwrap();
+        assert!(text.starts_with("begins \u{e4}") && text.ends_with(" \u{fc} ends") && text.len() < 500, "{text}");
+        assert_eq!(said.content[1], image, "nobody is told of its bytes");
+        assert_eq!(shortened(&message, 10_000), message);
     }
 }

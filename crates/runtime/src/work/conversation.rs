@@ -220,7 +220,13 @@ fn mentioned_image(file: &serde_json::Value) -> Option<Part> {
 /// A message as content.
 pub(crate) fn said(message: &Message) -> Said {
     let content: Arc<str> = serde_json::to_string(message).expect("messages are plain data with text keys").into();
-    let tokens = match message {
+    let tokens = estimated(message).unwrap_or_else(|| estimate_tokens(content.len()));
+    Said { content, tokens }
+}
+
+/// About how many tokens a message takes, where that is less than all that is written of it.
+pub fn estimated(message: &Message) -> Option<u64> {
+    Some(match message {
         Message::Assistant(assistant) => estimate(&assistant.content),
         Message::ToolResult(result) => estimate(&result.content),
         Message::User(said) | Message::Developer(said) => estimate(&said.content),
@@ -228,9 +234,8 @@ pub(crate) fn said(message: &Message) -> Said {
         | Message::CompactionSummary(_)
         | Message::BranchSummary(_)
         | Message::FileMention(_)
-        | Message::Custom(_) => estimate_tokens(content.len()),
-    };
-    Said { content, tokens }
+        | Message::Custom(_) => return None,
+    })
 }
 
 /// An image counts as so many tokens, whatever its bytes.

@@ -186,6 +186,11 @@ pub trait Host: Send + Sync + 'static {
         instructions: Option<&str>,
     ) -> Summaries;
 
+    /// How many bytes of a request for a summary a message takes.
+    fn told_size(&self, message: &Message) -> usize {
+        serde_json::to_string(message).map_or(0, |text| text.len())
+    }
+
     /// Keeps what a compaction is about to take out of a session: everything before the entry `first_kept`.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ async fn noted(replies: Vec<Reply>, messages: &[Message]) -> (Result<String, Str
 #[tokio::test]
 async fn a_long_conversation_is_noted_part_by_part_and_a_part_may_fail() {
     let refuse = || Reply::fail(Failure::new(FailureKind::Refused, "no"));
-    let long = [said(145), said(145), said(145), said(145), said(145), said(145), said(145), said(145)];
+    let long = [said(160), said(160), said(160), said(160), said(160), said(160), said(160), said(160)];
     let three = vec![Reply::say("- a"), refuse(), Reply::say("- c\n"), Reply::say("- d")];
     let (notes, asked) = noted(three, &long).await;
     assert_eq!((notes.as_deref(), asked), (Ok("- a\n- c\n- d"), ["2", "2", "2", "2"].map(str::to_owned).to_vec()));

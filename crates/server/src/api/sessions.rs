@@ -39,16 +39,17 @@ const ENTRIES: (usize, usize) = (50, 200);
 /// What a session is busy with now.
 #[derive(Clone, Default)]
 struct Busy {
+    /// A run, a summary of the conversation, or a command of a person.
+    works: bool,
     run: Option<String>,
     waiting: usize,
 }
 
 fn busy(engine: &Engine) -> BTreeMap<String, Busy> {
     let mut all = BTreeMap::<String, Busy>::new();
-    for session in engine.state().sessions() {
-        if let Some(run) = session.run() {
-            all.entry(session.id().to_string()).or_default().run = Some(run.to_string());
-        }
+    for session in engine.state().sessions().filter(|session| !session.is_at_rest()) {
+        let run = session.run().or_else(|| session.awaited_run()).map(|run| run.to_string());
+        all.insert(session.id().to_string(), Busy { works: true, run, waiting: 0 });
     }
     for session in engine.state().pending_gates().filter_map(|gate| gate.session()) {
         all.entry(session.to_string()).or_default().waiting += 1;
@@ -122,10 +123,10 @@ fn listed(row: &Row, busy: Option<&Busy>) -> Value {
 
 /// In one word: what it waits for goes before what it does.
 const fn state(busy: &Busy) -> &'static str {
-    match (busy.waiting, &busy.run) {
+    match (busy.waiting, busy.works) {
         (1.., _) => "waiting",
-        (0, Some(_)) => "working",
-        (0, None) => "resting",
+        (0, true) => "working",
+        (0, false) => "resting",
     }
 }
 

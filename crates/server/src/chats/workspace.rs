@@ -34,7 +34,10 @@ pub(super) fn make(root: &Path, wanted: &str) -> Result<PathBuf, ChatError> {
     let mut folder = root.to_owned();
     for part in inner.components() {
         let next = folder.join(part);
-        let failed = |error: io::Error| ChatError::Failed(format!("{}: {error}", next.display()));
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::InvalidFilename | io::ErrorKind::NotADirectory => refused(),
+            _ => ChatError::Failed(format!("{}: {error}", next.display())),
+        };
         folder = match fs::canonicalize(&next) {
             Ok(real) => real,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -57,7 +60,7 @@ pub(super) fn make(root: &Path, wanted: &str) -> Result<PathBuf, ChatError> {
 mod tests {
     use std::{fs, os::unix::fs::symlink};
 
-    use super::{all, make};
+    use super::{ChatError, all, make};
 
     #[test]
     fn nothing_is_made_behind_a_link_that_leads_elsewhere() {
@@ -77,6 +80,8 @@ mod tests {
         {
             assert!(make(&root, wanted).is_err(), "{wanted}");
         }
+        assert!(matches!(make(&root, &"x".repeat(300)), Err(ChatError::Invalid(_))));
+        assert!(matches!(make(&root, "file/new"), Err(ChatError::Invalid(_))));
         assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
         assert_eq!(all(&root), ["main", "new", "own"].map(|name| root.join(name)));
     }

@@ -11,7 +11,7 @@ use secrecy::SecretString;
 
 use super::{
     problem::{Fault, Problem},
-    value::{Form, Value, is_shell_variable},
+    value::{Form, Value, has_shell_variable},
 };
 
 /// A credential that stands in a file as it is.
@@ -247,7 +247,7 @@ impl<'a> At<'a> {
         if value.from_environment {
             return;
         }
-        if matches!(self.form(), Some(Form::Text(text)) if is_shell_variable(text)) {
+        if matches!(self.form(), Some(Form::Text(text)) if has_shell_variable(text)) {
             self.warn("this is the credential itself, and no variable: one is written ${NAME}");
         }
         let literal = Literal { line: self.line, key: self.key.clone() };

@@ -108,13 +108,17 @@ fn is_misspelt_variable(text: &str) -> bool {
     text.split("${").skip(1).any(|behind| !is_whole(behind))
 }
 
-/// Whether it looks like a variable of a shell, which is a text as any other here: `$NAME`.
-pub(super) fn is_shell_variable(text: &str) -> bool {
+/// Whether a word of it looks like a variable of a shell, which is a text as any other here: `$NAME`, `Bearer $NAME`, `%NAME%`.
+pub(super) fn has_shell_variable(text: &str) -> bool {
     let is_name = |name: &str| {
         name.starts_with(|letter: char| letter.is_ascii_uppercase())
             && name.chars().all(|letter| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_')
     };
-    text.strip_prefix('$').is_some_and(is_name)
+    let name = |word: &'_ str| {
+        let of_windows = || word.strip_prefix('%').and_then(|rest| rest.strip_suffix('%'));
+        word.strip_prefix('$').or_else(of_windows).is_some_and(is_name)
+    };
+    text.split_whitespace().any(name)
 }
 
 /// The text as it was before it was marked.

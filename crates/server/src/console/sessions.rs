@@ -32,7 +32,8 @@ const LONGEST_KEY: usize = 64;
 /// What works or waits in a session.
 #[derive(Clone, Copy, Debug, Default)]
 struct Busy {
-    runs: bool,
+    /// A run, a summary of the conversation, or a command of a person.
+    works: bool,
     waits: usize,
 }
 
@@ -49,8 +50,8 @@ impl Console {
         let rows = index::list(self.site.handle.log()).await.map_err(Trouble::unread)?;
         let read = |engine: &Engine| {
             let mut busy: BTreeMap<String, Busy> = BTreeMap::new();
-            for run in engine.state().runs() {
-                busy.entry(run.session().as_str().to_owned()).or_default().runs = true;
+            for session in engine.state().sessions().filter(|session| !session.is_at_rest()) {
+                busy.entry(session.id().as_str().to_owned()).or_default().works = true;
             }
             for session in engine.state().pending_gates().filter_map(|gate| gate.session()) {
                 busy.entry(session.as_str().to_owned()).or_default().waits += 1;
@@ -140,7 +141,7 @@ impl Console {
 fn state(busy: Busy) -> Markup {
     html! {
         @if busy.waits > 0 { span.badge.ask { (busy.waits) " waiting" } }
-        @else if busy.runs { span.badge.good { "working" } }
+        @else if busy.works { span.badge.good { "working" } }
     }
 }
 

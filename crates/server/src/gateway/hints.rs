@@ -1,6 +1,6 @@
 //! What helps where a gateway does not start.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use countersign_runtime::store;
 
@@ -31,14 +31,20 @@ pub(super) fn unopened(path: &Path, problem: &store::OpenError) -> String {
     }
 }
 
-/// Says what to do where something else is in the place of the data directory.
+/// Says what to do where something else is in the place of the data directory, or on the way to it.
 pub(super) fn no_folder(folder: &Path, problem: std::io::Error) -> std::io::Error {
-    let why = match problem.kind() {
+    // Without what stands behind the last slash: a file is none because of that either.
+    let folder: PathBuf = folder.components().collect();
+    let is_astray = |path: &&Path| {
+        path.is_symlink() && path.metadata().is_err_and(|problem| problem.kind() == std::io::ErrorKind::NotFound)
+    };
+    let why = match (problem.kind(), folder.ancestors().find(is_astray)) {
         _ if folder.is_dir() => return problem,
-        std::io::ErrorKind::NotADirectory => "something on the way to it is no folder",
-        std::io::ErrorKind::AlreadyExists if !folder.exists() => "it is a link to what is not there",
-        _ if folder.exists() => "it is no folder",
-        _ => return problem,
+        (_, Some(link)) if link == folder => "it is a link to what is not there".to_owned(),
+        (_, Some(link)) => format!("{} is a link to what is not there", link.display()),
+        (_, None) if folder.exists() => "it is no folder".to_owned(),
+        (std::io::ErrorKind::NotADirectory, None) => "something on the way to it is no folder".to_owned(),
+        (_, None) => return problem,
     };
     std::io::Error::new(problem.kind(), format!("{why}; name another with --data or storage.path"))
 }

@@ -112,6 +112,10 @@ impl Host for House {
         compaction::summaries(history, turn, previous, instructions)
     }
 
+    fn told_size(&self, message: &Message) -> usize {
+        compaction::told_size(message)
+    }
+
     fn join_summary(&self, history: &str, turn: Option<&str>, details: &serde_json::Value) -> String {
         compaction::join_summary(history, turn, details)
     }

@@ -7,7 +7,7 @@ use std::{
 
 use countersign_core::{
     engine::Rules,
-    policy::{self, CompileError, Layer, Posture, Rule, Side, Source, Surroundings, Warning},
+    policy::{self, CompileError, Layer, Posture, Rule, Side, Source, Surroundings, Warning, signature},
 };
 
 pub use super::approvers::{Nobody, TooFew};
@@ -20,7 +20,7 @@ use crate::{
     chats,
     config::{self, Accounts, Case, Config, Errors, Known, Permissions, Person, Places, Undeclared},
     gsv, paths,
-    strangers::{self, strangers},
+    strangers::{self, Others, strangers},
 };
 use countersign_runtime::tools::{self, Registry};
 
@@ -194,10 +194,19 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
 
 /// The tools of services, for what rules say of them.
 fn services(tools: &Tools) -> impl Iterator<Item = strangers::Known<'_>> {
-    tools.iter().map(|(name, tool)| strangers::Known {
-        name,
-        takes: tool.args.iter().map(|declared| declared.name.as_str()).collect(),
-        is_open: tool.undeclared != Undeclared::Refuse,
+    tools.iter().map(|(name, tool)| {
+        let mut takes: Vec<&str> = tool.args.iter().map(|declared| declared.name.as_str()).collect();
+        for name in tool.signature.as_deref().map(signature::names).unwrap_or_default() {
+            if !takes.contains(&name) {
+                takes.push(name);
+            }
+        }
+        let others = match tool.undeclared {
+            Undeclared::Refuse => Others::No,
+            Undeclared::Ask => Others::Perhaps,
+            Undeclared::Allow => Others::Any,
+        };
+        strangers::Known { name, takes, others }
     })
 }
 
@@ -427,6 +436,9 @@ mod tests {
             ("read", "path: x, room: y"),
             ("bash", "'*': 'rm *', '*.x': y"),
             ("till", "order.total: 9, order.total.net: 8"),
+            ("send", "amount: 9, note: x"),
+            ("list", "entity_ids: x"),
+            ("move", "y: 9"),
         ];
         let text: String = rules.iter().map(|(tool, args)| rule(tool, args)).collect();
         std::fs::write(&path, format!("rules:\n{text}")).unwrap();
@@ -449,6 +461,9 @@ mod tests {
             ("idle", tool(&[], Undeclared::Refuse)),
             ("read", tool(&["room"], Undeclared::Refuse)),
             ("till", tool(&["order.total"], Undeclared::Refuse)),
+            ("send", Tool { signature: Some("{to}, {amount}".into()), ..tool(&["to"], Undeclared::Refuse) }),
+            ("list", tool(&["entity_id"], Undeclared::Allow)),
+            ("move", tool(&["x"], Undeclared::Ask)),
         ];
         let tools = tools.map(|(name, tool)| (name.to_owned(), tool));
         let household = Household { tools: BTreeMap::from(tools).into(), ..unknown() };
@@ -461,9 +476,10 @@ mod tests {
                 "2: \"bash\" takes no argument \"comand\"; did you mean \"command\"?",
                 "3: \"bash\" takes no argument \"wide\"; it takes command, cwd, env, head, needs, pty, tail, timeout",
                 "5: \"gsv__Cron\" takes no argument \"acton\"; did you mean \"action\"?",
-                "6: \"pay\" takes no argument \"amuont\"; did you mean \"amount\"?",
+                "6: \"pay\" is not known to take an argument \"amuont\"; did you mean \"amount\"?",
                 "7: \"shut\" takes no argument \"amount\"; it takes door",
                 "8: \"idle\" takes no arguments, so none is \"amount\"",
+                "14: \"send\" takes no argument \"note\"; it takes to, amount",
             ]
         );
     }

@@ -6,7 +6,7 @@ mod asks;
 mod carrier;
 pub(super) mod enclosed;
 mod inbound;
-mod media;
+pub(super) mod media;
 mod pairing;
 mod places;
 mod post;

@@ -34,7 +34,7 @@ pub(super) use lives::{open_for_job, prepare};
 pub(super) use methods::last_messages;
 pub(super) use seen::CHAT;
 pub(super) use send::said;
-pub(super) use send::{Speaker, Spoken, say_more, say_only};
+pub(super) use send::{Speaker, Spoken, has_answered, say_more, say_only};
 pub(super) use teller::follow;
 pub(super) use trimming::Trimmed;
 

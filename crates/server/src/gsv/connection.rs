@@ -381,14 +381,15 @@ impl<'a> Connection<'a> {
             }
         });
         let (method, request, held) = match read {
-            Ok((Method::ToolResult, request, held)) => (Method::ToolResult, request, held),
+            // Whoever waits for a result is told that it cannot be read.
+            Ok((method @ (Method::ToolResult | Method::LogsResult), request, held)) => (method, request, held),
             Ok((method, Ok(request), held)) => (method, Ok(request), held),
             Ok((_, Err(fault), _)) | Err(fault) => return Ok(Some((id, fault))),
         };
         let (door, peer) = (Arc::clone(self.door), Arc::clone(&self.peer));
         let answering = match request {
             Ok(request) => dispatch::answer(door, peer, method, request, self.door.cards.now()).left_future(),
-            Err(fault) => nodes::refuse(door, peer, params, fault).right_future(),
+            Err(fault) => nodes::refuse(door, peer, method, params, fault).right_future(),
         };
         let work = async move {
             let answer = match answering.await {

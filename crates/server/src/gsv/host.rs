@@ -147,6 +147,10 @@ impl Host for OfSession {
         compaction::summaries(history, turn, previous, instructions)
     }
 
+    fn told_size(&self, message: &Message) -> usize {
+        compaction::told_size(message)
+    }
+
     fn put_away<'a>(&'a self, _: &'a SessionId, first_kept: &'a EntryId) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(memory::put_away(&self.door, &self.place.key, first_kept))
     }

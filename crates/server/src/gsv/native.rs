@@ -31,7 +31,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::Door;
-use crate::strangers::Known;
+use crate::strangers::{Known, Others};
 
 /// What a call of a native tool comes to: what the model reads, or what went wrong, in words.
 pub(super) type Outcome = Result<String, Failure>;
@@ -147,7 +147,7 @@ pub(crate) fn known<'a>() -> impl Iterator<Item = Known<'a>> {
     SPECS.iter().map(|spec| {
         let properties = spec.schema.get("properties").and_then(Value::as_object);
         let takes = properties.into_iter().flat_map(Map::keys).map(String::as_str).collect();
-        Known { name: &spec.name, takes, is_open: false }
+        Known { name: &spec.name, takes, others: Others::No }
     })
 }
 

@@ -58,9 +58,17 @@ pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
 }
 
 /// Refuses a result that cannot be read. Whoever waits for it is told: no other will come.
-pub(super) async fn refuse(door: Arc<Door>, peer: Arc<Peer>, params: Option<Json>, fault: Fault) -> Answer {
-    if let Some(call_id) = params.and_then(|params| tool::call_of(&params)) {
-        results::unreadable(&door, &peer, call_id, &fault).await;
+pub(super) async fn refuse(
+    door: Arc<Door>,
+    peer: Arc<Peer>,
+    method: Method,
+    params: Option<Json>,
+    fault: Fault,
+) -> Answer {
+    match (method, params.and_then(|params| tool::call_of(&params))) {
+        (Method::LogsResult, Some(call_id)) => door.nodes.logs.unreadable(&peer.connect.id, &call_id, &fault),
+        (_, Some(call_id)) => results::unreadable(&door, &peer, call_id, &fault).await,
+        (_, None) => {}
     }
     Err(fault)
 }

@@ -14,7 +14,7 @@ use crate::web::sse;
 
 /// How many bytes a reader that is behind is given at once.
 const AT_ONCE: usize = 64 << 10;
-/// How many bytes one turn may hold. Beyond that its older half is told more briefly.
+/// How many bytes one turn may hold, but for how it ended. Beyond that its older half is told more briefly.
 const MOST: usize = 4 << 20;
 /// What a journal and each of its frames take besides, about, in bytes.
 const WHOLE: usize = 512;
@@ -45,6 +45,8 @@ struct Frame {
 struct Events {
     frames: VecDeque<Frame>,
     bytes: usize,
+    /// What tells how it ended takes these besides: all of the conversation may be in it, whatever the turn was.
+    of_end: usize,
     /// How many there were.
     count: u64,
     last: &'static str,
@@ -92,11 +94,12 @@ impl Journal {
             events.count += 1;
             let last = self.before + events.count;
             let frame = self.frame(last, event);
-            events.bytes += frame.bytes.len();
+            let is_end = is_last || event.name == Event::DONE || events.of_end > 0;
+            *(if is_end { &mut events.of_end } else { &mut events.bytes }) += frame.bytes.len();
             events.frames.push_back(frame);
             events.last = event.name;
             events.is_over = is_last;
-            if events.bytes > self.most {
+            if !is_end && events.bytes > self.most {
                 self.shorten(&mut events);
             }
         }
@@ -165,7 +168,7 @@ impl Journal {
     /// How many bytes it takes, about.
     pub(super) fn size(&self) -> usize {
         let events = self.events.lock();
-        WHOLE + events.bytes + events.frames.len() * EACH
+        WHOLE + events.bytes + events.of_end + events.frames.len() * EACH
     }
 
     #[cfg(test)]
@@ -358,6 +361,19 @@ mod tests {
         assert!(short.bytes() <= 3000, "{}", short.bytes());
         let (_, names) = whole(&Arc::new(short)).await;
         assert_eq!((names[0].as_str(), names.last().map(String::as_str)), ("warning", Some("stream_end")));
+    }
+
+    #[tokio::test]
+    async fn how_a_turn_ended_makes_it_no_longer() {
+        let journal = Journal { most: 1000, ..Journal::new(SessionId::new("s"), run_of(STREAM).unwrap(), 0) };
+        journal.push(&Event::token("a"), false);
+        journal.push(&Event::new("tool", serde_json::json!({ "tid": "c" })), false);
+        journal.push(&Event::token("b"), false);
+        journal.push(&Event::new(Event::DONE, serde_json::json!({ "session": "x".repeat(5000) })), false);
+        journal.push(&Event::stream_end("s"), true);
+        assert!(journal.bytes() <= 1000 && journal.size() > 5000, "{} of {}", journal.bytes(), journal.size());
+        let (_, names) = whole(&Arc::new(journal)).await;
+        assert_eq!(names, ["token", "tool", "token", "done", "stream_end"]);
     }
 
     #[tokio::test]

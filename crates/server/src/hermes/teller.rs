@@ -2,7 +2,7 @@
 //!
 //! It does no input or output. What was streamed is not said again by the fact behind it; what a crash cut is made up for.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use countersign_core::{
     call::{self, Executor},
@@ -17,8 +17,13 @@ use countersign_protocol::hermes::Event;
 use countersign_runtime::{LiveKind, Part};
 use serde_json::{Map, Value};
 
+use crate::view::{Lines, escape};
+
 /// How much of a result is shown beside its call, in characters.
 pub(super) const PREVIEW: usize = 500;
+
+/// What people are told where the model takes no more.
+const TOO_LONG: &str = "The conversation is too long for the model";
 
 /// How a turn ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,8 +58,10 @@ pub(super) struct Teller {
     result: Option<String>,
     /// Why the last message failed.
     problem: Option<String>,
-    /// Whether it waits for a compaction to begin.
-    waits: bool,
+    /// How it goes on behind the compaction that it waits for, if it waits for one.
+    waits: Option<session::Then>,
+    /// Whether somebody stopped that compaction.
+    is_stopping: bool,
 }
 
 /// Which blocks are streamed.
@@ -118,15 +125,29 @@ impl Teller {
                 }
                 None
             }
-            Happened::Session(session::Event::CompactionStarted { run, .. }) => {
-                self.waits |= run.is_some();
+            Happened::Session(session::Event::CompactionStarted { run, then, .. }) => {
+                if run.is_some() {
+                    self.waits = Some(then.clone());
+                }
+                self.is_stopping = false;
                 told.push(Event::new("compressing", serde_json::json!({})));
                 None
             }
             // Whoever takes back what waits leaves nothing that could begin.
-            Happened::Session(session::Event::Cleared) if self.waits => Some(Over::Cancelled),
-            Happened::Session(session::Event::CompactionEnded { ok, .. }) => {
+            Happened::Session(session::Event::Cleared) if self.waits == Some(session::Then::Prompt) => {
+                Some(Over::Cancelled)
+            }
+            Happened::Session(session::Event::CompactionEnded { ok, aborted, then, .. }) => {
                 told.push(Event::new("compressed", serde_json::json!({ "ok": ok })));
+                // The turn that waited does not begin. Where the process ended meanwhile, the next begins again.
+                let is_lost = *aborted && !self.is_stopping;
+                (self.waits.is_some() && *then == session::Then::Rest && !is_lost).then(|| match aborted {
+                    true => Over::Cancelled,
+                    false => self.failed("context_overflow", TOO_LONG),
+                })
+            }
+            Happened::Session(session::Event::CompactionAborting) => {
+                self.is_stopping = true;
                 None
             }
             Happened::Call(event) => {
@@ -172,7 +193,8 @@ impl Teller {
                     arguments: content.arguments,
                     started_at: None,
                 };
-                told.push(Event::tool(&shown.tool, &shown.tid, &shown.arguments, &beginning(&content.signature)));
+                let preview = escape(&beginning(&content.signature), Lines::Many).into_owned();
+                told.push(Event::tool(&named(&shown.tool), &shown.tid, &shown.arguments, &preview));
                 self.calls.insert(*call, shown);
             }
             call::Event::Started { call, .. } => {
@@ -183,9 +205,10 @@ impl Teller {
             call::Event::Ended { call, end, .. } => {
                 let Some(shown) = self.calls.remove(call) else { return };
                 let preview = beginning(&self.result.take().unwrap_or_default());
+                let preview = escape(&preview, Lines::Many);
                 let duration = shown.started_at.map(|since| at.since(since).as_secs_f64());
                 let Shown { tid, tool, arguments, .. } = shown;
-                told.push(Event::tool_complete(&tool, &tid, &arguments, &preview, duration, end.is_error()));
+                told.push(Event::tool_complete(&named(&tool), &tid, &arguments, &preview, duration, end.is_error()));
             }
             _ => {}
         }
@@ -194,7 +217,7 @@ impl Teller {
     fn run(&mut self, event: &run::Event, told: &mut Vec<Event>) -> Option<Over> {
         match event {
             run::Event::Started { .. } => {
-                self.waits = false;
+                self.waits = None;
                 None
             }
             run::Event::BackedOff { attempt, max, delay, .. } => {
@@ -212,7 +235,7 @@ impl Teller {
                 End::Completed => Over::Done,
                 End::Aborted => Over::Cancelled,
                 End::RetryCancelled | End::Failed => self.failed("error", "The model failed"),
-                End::Overflowed => self.failed("context_overflow", "The conversation is too long for the model"),
+                End::Overflowed => self.failed("context_overflow", TOO_LONG),
                 End::Interrupted => self.failed("interrupted", "The gateway was restarted"),
             }),
             _ => None,
@@ -230,6 +253,11 @@ pub(super) fn beginning(text: &str) -> String {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
     }
+}
+
+/// The name of a tool, as people see it.
+fn named(tool: &str) -> Cow<'_, str> {
+    escape(tool, Lines::One)
 }
 
 #[cfg(test)]

@@ -14,10 +14,15 @@ use countersign_runtime::{Handle, Lane};
 use serde_json::{Value, json};
 
 use super::{journal::stream_id, teller::beginning};
-use crate::sessions::{self, Row};
+use crate::{
+    sessions::{self, Row},
+    view::{Lines, escape},
+};
 
 /// How many messages one reply holds at most.
 pub(super) const MOST_MESSAGES: usize = 1000;
+/// What is noted where a turn was stopped.
+const CANCELLED: &str = "Task cancelled.";
 /// What a session is called in which nothing was said.
 const UNTITLED: &str = "Untitled";
 
@@ -80,6 +85,9 @@ pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages)
             Some(Err(_)) => {}
             None => told.note(place, "assistant", "This message was redacted."),
         }
+    }
+    if end == all && session.active_stream_id.is_none() {
+        told.end_stopped();
     }
     session.input_tokens = told.input;
     session.output_tokens = told.output;
@@ -226,7 +234,7 @@ fn attention(engine: &Engine, id: &SessionId) -> Option<Attention> {
 }
 
 fn title(name: Option<&str>) -> String {
-    name.unwrap_or(UNTITLED).to_owned()
+    escape(name.unwrap_or(UNTITLED), Lines::One).into_owned()
 }
 
 /// A time as the wire has it.
@@ -247,6 +255,8 @@ const fn is_message(kind: &Kind) -> bool {
 struct Telling {
     messages: Vec<hermes::Message>,
     calls: Vec<ToolNote>,
+    /// The last result of a turn that was stopped in a call, while no answer followed.
+    stopped: Option<(String, Millis)>,
     input: u64,
     output: u64,
 }
@@ -259,6 +269,7 @@ impl Telling {
     fn message(&mut self, place: &Place, said: Message) {
         match said {
             Message::User(said) => {
+                self.end_stopped();
                 let mut told = message(place, "user", "");
                 told.content = content_of(&said.content);
                 self.messages.push(told);
@@ -267,8 +278,11 @@ impl Telling {
             Message::ToolResult(result) => {
                 let text = text_of(&result.content);
                 if let Some(note) = self.calls.iter_mut().rev().find(|note| note.tid == result.tool_call_id) {
-                    note.snippet = beginning(&text);
+                    note.snippet = escape(&beginning(&text), Lines::Many).into_owned();
                     note.done = true;
+                }
+                if result.is_error && says_stopped(&text) || self.stopped.is_some() {
+                    self.stopped = Some((place.id.clone(), place.at));
                 }
                 let mut told = message(place, "tool", &text);
                 told.tool_call_id = Some(result.tool_call_id);
@@ -285,7 +299,26 @@ impl Telling {
         }
     }
 
+    /// Notes that a turn was stopped in a call, where one was.
+    fn end_stopped(&mut self) {
+        if let Some((id, at)) = self.stopped.take() {
+            self.problem(&id, at, CANCELLED);
+        }
+    }
+
+    fn problem(&mut self, id: &str, at: Millis, text: &str) {
+        self.messages.push(hermes::Message {
+            id: format!("{id}-error"),
+            role: "assistant".to_owned(),
+            content: Value::String(text.to_owned()),
+            timestamp: seconds(at),
+            error: true,
+            ..hermes::Message::default()
+        });
+    }
+
     fn answer(&mut self, place: &Place, answer: Assistant) {
+        self.stopped = None;
         self.input += answer.usage.input + answer.usage.cache_read + answer.usage.cache_write;
         self.output += answer.usage.output;
         let text = text_of(&answer.content);
@@ -301,7 +334,7 @@ impl Telling {
                 "function": { "name": call.name, "arguments": Value::Object(call.arguments.clone()).to_string() },
             }));
             self.calls.push(ToolNote {
-                name: call.name.clone(),
+                name: escape(&call.name, Lines::One).into_owned(),
                 tid: call.id.clone(),
                 assistant_msg_idx: at,
                 args: call.arguments.clone(),
@@ -313,17 +346,19 @@ impl Telling {
             self.messages.push(told);
         }
         let problem = match answer.stop_reason {
-            StopReason::Aborted => Some("Task cancelled.".to_owned()),
+            StopReason::Aborted => Some(CANCELLED.to_owned()),
             StopReason::Error => Some(answer.error_message.unwrap_or_else(|| "The model failed.".to_owned())),
             StopReason::Stop | StopReason::Length | StopReason::ToolUse => None,
         };
         if let Some(problem) = problem {
-            let mut note = message(place, "assistant", &problem);
-            note.id.push_str("-error");
-            note.error = true;
-            self.messages.push(note);
+            self.problem(&place.id, place.at, &problem);
         }
     }
+}
+
+/// Whether the result of a call says that the call was stopped. A run that is stopped while one works has no other last word.
+fn says_stopped(result: &str) -> bool {
+    ["Tool execution was aborted", "Command aborted"].iter().any(|said| result.contains(said))
 }
 
 fn thought(block: &Block) -> Option<&str> {

@@ -10,6 +10,7 @@ use countersign_protocol::{
     Extra, Json,
     omp::session_file::{Body, CompactionEntry, Entry as FileEntry, MessageEntry, ModelChange, ThinkingLevelChange},
 };
+use countersign_runtime::estimated;
 use serde_json::{Value, json};
 
 use crate::session_file::{Blobs, convert, time};
@@ -111,7 +112,7 @@ pub(crate) fn from_file(entry: &FileEntry, blobs: &Blobs) -> Imported {
                 blobs.inline(&mut message);
                 let content = serde_json::to_string(&message).unwrap_or_default();
                 let kind = kind(&message, entry);
-                let tokens = estimate_tokens(content.len());
+                let tokens = estimated(&message).unwrap_or_else(|| estimate_tokens(content.len()));
                 imported(kind, content, tokens, own.or(at))
             }
         },

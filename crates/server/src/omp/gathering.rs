@@ -30,6 +30,14 @@ pub(super) struct Tree {
     pub(super) head: Lsn,
 }
 
+/// What came of following a file.
+pub(super) struct Followed {
+    /// What the file lacks.
+    pub(super) missing: Tree,
+    /// Whether what the file holds took the place of what the log had.
+    pub(super) is_changed: bool,
+}
+
 /// What the log knows of a session and its file.
 struct Known {
     entries: Vec<Entry>,
@@ -50,7 +58,7 @@ pub(super) async fn follow_file(
     id: &SessionId,
     opened: &Arc<Opened>,
     blobs: &Blobs,
-) -> Result<Tree, SeatError> {
+) -> Result<Followed, SeatError> {
     let known = known(requests, id).await?;
     let file = &opened.file.entries;
     let proven = proven(&known, opened).await?;
@@ -64,7 +72,7 @@ pub(super) async fn follow_file(
     let first_foreign = gathered.iter().position(|entry| matches!(entry, Gathered::Foreign(_)));
     let Some(first_foreign) = first_foreign.or_else(|| (!lost).then_some(gathered.len())) else {
         let entries = known.entries.into_iter().filter(|entry| lacks(entry)).collect();
-        return Ok(Tree { entries, head: known.head });
+        return Ok(Followed { missing: Tree { entries, head: known.head }, is_changed: false });
     };
     let is_whole = !known.entries.iter().any(lacks);
     let ids: BTreeSet<&EntryId> = known.entries.iter().map(|entry| &entry.id).collect();
@@ -78,7 +86,8 @@ pub(super) async fn follow_file(
         gather(requests, id, gathered, leaf).await?;
     }
     let known = self::known(requests, id).await?;
-    Ok(Tree { entries: known.entries.into_iter().filter(lacks).collect(), head: known.head })
+    let missing = Tree { entries: known.entries.into_iter().filter(lacks).collect(), head: known.head };
+    Ok(Followed { missing, is_changed: true })
 }
 
 /// Puts `entries` into a session that has none, and makes the last of them the leaf.

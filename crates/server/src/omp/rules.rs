@@ -14,7 +14,7 @@ use crate::{
     agent_dir::{AgentDir, Product},
     config::{Errors, RuleFile},
     gjc,
-    strangers::{Known, strangers},
+    strangers::{Known, Others, strangers},
 };
 
 /// Why rules were not taken.
@@ -90,7 +90,7 @@ pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, R
     sources.extend(asking(place.asks, has_rules));
     // A host may bring tools of its own, also of these names.
     let own = Registry::arguments();
-    let tools: Vec<Known<'_>> = own.iter().map(|tool| Known { is_open: true, ..Known::own(tool) }).collect();
+    let tools: Vec<Known<'_>> = own.iter().map(|tool| Known { others: Others::Perhaps, ..Known::own(tool) }).collect();
     // A gateway knows people.
     let lonely = sources.iter().filter(|_| place.gateway.is_none());
     let people = lonely.flat_map(|source| {

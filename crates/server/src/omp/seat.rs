@@ -24,7 +24,7 @@ pub(crate) use error::SeatError;
 use super::{
     adopting::adopt,
     entries,
-    gathering::{Tree, begin_with, follow_file},
+    gathering::{Followed, Tree, begin_with, follow_file},
     keeper::{Keeper, Unwritten},
     moving,
     shelf::{Open, Shelf},
@@ -140,11 +140,11 @@ impl Seat {
             let open = shelf.open(&id, Todos::default()).await?;
             let header = session_file::open::header(&id, shelf.common.clock.now(), &shelf.cwd, None);
             let file = Origin::Log(path.to_owned());
-            return Self::take_up(shelf, open, id, file, header, settings).await.map(Some);
+            return Self::take_up(shelf, open, id, file, header, Todos::default(), settings).await.map(Some);
         };
         let header = opened.file.header.clone();
         let id = SessionId::new(header.id.as_str());
-        let listed = todos(&opened.file.entries);
+        let listed = todos(opened.file.entries.iter());
         let told = Todos::new(todo::Storage::Session, listed.get());
         if moving::come(shelf, &id, path).await? {
             return Box::pin(Self::reopen(shelf, path, settings)).await;
@@ -160,13 +160,9 @@ impl Seat {
             open.close().await;
             return Err(SeatError::Copy(opened));
         }
-        let is_unheard_of = cwd_of(&open.handle.source(Lane::Request), &id).await.is_none();
         let is_new = shelf.come_home(&id, &opened.path)?;
         let (handle, is_own) = (open.handle.clone(), open.stay.is_none());
-        let seat = match Self::take_up(shelf, open, id.clone(), Origin::File(opened), header, settings).await {
-            Ok(seat) if is_unheard_of => count_tasks(&seat.requests, &id, &told).await.map(|()| seat),
-            seat => seat,
-        };
+        let seat = Self::take_up(shelf, open, id.clone(), Origin::File(opened), header, told, settings).await;
         if seat.is_err() && is_own {
             handle.close().await;
             handle.close_log().await;
@@ -174,15 +170,17 @@ impl Seat {
         if seat.is_err() && is_new {
             home::forget(shelf.common.folder.root(), &id);
         }
-        seat.map(|seat| Some(Self { told_tasks: told, ..seat }))
+        seat.map(Some)
     }
 
+    /// `told_tasks` is the list of tasks as the file has it.
     async fn take_up(
         shelf: &Shelf,
         open: Open,
         id: SessionId,
         file: Origin,
         header: Header,
+        told_tasks: Todos,
         settings: impl FnOnce(&[Entry], &[(EntryId, String)]) -> Settings,
     ) -> Result<Self, SeatError> {
         let Open { handle, workshop, stay } = open;
@@ -221,10 +219,12 @@ impl Seat {
             })?;
         }
         let blobs = shelf.blobs();
-        let Tree { entries: missing, head } = match (&file, known) {
+        let Followed { missing: Tree { entries: missing, head }, is_changed } = match (&file, known) {
             (Origin::File(opened), _) => follow_file(&handle, &requests, &id, opened, &blobs).await?,
-            (Origin::Log(_), Some(known)) => known,
-            (Origin::Log(_), None) => Tree { entries: Vec::new(), head: Lsn(0) },
+            (Origin::Log(_), Some(known)) => Followed { missing: known, is_changed: false },
+            (Origin::Log(_), None) => {
+                Followed { missing: Tree { entries: Vec::new(), head: Lsn(0) }, is_changed: false }
+            }
         };
         let title = header.title.clone().or_else(|| match &file {
             Origin::File(opened) => named(&opened.file.entries),
@@ -245,10 +245,25 @@ impl Seat {
         let is_as_left = is_recorded(&requests, &id, &writer).await;
         let lsns: Vec<_> = missing.iter().map(|entry| entry.content).collect();
         let contents = handle.contents().get(&lsns).await.map_err(|error| SeatError::Owner(error.to_string()))?;
-        for (entry, content) in missing.iter().zip(contents) {
-            if let Some(line) = content.and_then(|content| entries::to_file(entry, &content)) {
-                writer.push(&line)?;
-            }
+        let lines = missing.iter().zip(contents).filter_map(|(entry, content)| entries::to_file(entry, &content?));
+        let lines: Vec<FileEntry> = lines.collect();
+        for line in &lines {
+            writer.push(line)?;
+        }
+        // What went on working meanwhile may have a list that is not recorded yet.
+        let is_as_in_file = workshop.todos().get() == told_tasks.get();
+        if !lines.is_empty() {
+            let written = match &file {
+                Origin::File(opened) => opened.file.entries.as_slice(),
+                Origin::Log(_) => &[],
+            };
+            told_tasks.set(todos(written.iter().chain(&lines)).get());
+        }
+        if is_changed || is_as_in_file {
+            workshop.todos().set(told_tasks.get());
+        }
+        if is_changed {
+            count_tasks(&requests, &id, &told_tasks).await?;
         }
         // It is a copy of what the log has: one that cannot be written now is no reason not to open the session.
         let can_wait = |failed: WriteError| if matches!(failed, WriteError::Io { .. }) { Ok(()) } else { Err(failed) };
@@ -284,18 +299,7 @@ impl Seat {
         let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
         let answers = handle.source(Lane::Result);
         let gates = project(shelf, &handle, &id).await?;
-        Ok(Self {
-            id,
-            handle,
-            requests,
-            answers,
-            subscriber,
-            workshop,
-            told_tasks: Todos::default(),
-            keeper: Some(keeper),
-            gates,
-            stay,
-        })
+        Ok(Self { id, handle, requests, answers, subscriber, workshop, told_tasks, keeper: Some(keeper), gates, stay })
     }
 
     /// Ends it: what is in flight is stopped and recorded, the file is brought up to the log. In a gateway it goes on.

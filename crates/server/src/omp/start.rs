@@ -310,6 +310,8 @@ pub(super) async fn open_in(
     let sandbox = held::sandbox(&settings.ours.sandbox, &folder, &cwd, &denied);
     let kit = Kit { launcher, sandbox, clock, models, variables, denied, manner };
     let common = Arc::new(common(&flags, &settings, folder, roster, kit));
+    // A file may bring tasks to a model that has no tool for them; a host of gjc keeps the list itself.
+    let can_tick = flags.product == Product::Gjc || common.registry.specs().any(|spec| spec.name == "todo_write");
     let sessions = flags.session_dir.as_ref().map_or_else(
         || common.folder.sessions().join(name::folder(&cwd, common.folder.home(), &temporary)),
         |dir| cwd.join(dir),
@@ -320,7 +322,7 @@ pub(super) async fn open_in(
         folder: (!flags.no_session).then_some(sessions),
         cwd,
         merge: if flags.no_merge { Duration::ZERO } else { MERGE },
-        reminders: if settings.todo_reminders.enabled { settings.todo_reminders.max } else { 0 },
+        reminders: if can_tick && settings.todo_reminders.enabled { settings.todo_reminders.max } else { 0 },
         temporary,
         abroad,
     };

@@ -35,9 +35,19 @@ pub(super) fn listed(beginning: &[Imported]) -> Todos {
     list(beginning.iter().rev().filter(may_list).find_map(|imported| phases(&line(imported)?)))
 }
 
-/// The list of tasks as the file has it last: from a result of the model's, or from a person.
-pub(super) fn todos(entries: &[FileEntry]) -> Todos {
-    list(entries.iter().rev().find_map(phases))
+/// The list of tasks as the conversation that ends with the last of `entries` has it: from a result of the model's, or from a person.
+pub(super) fn todos<'a>(entries: impl DoubleEndedIterator<Item = &'a FileEntry>) -> Todos {
+    let mut entries = entries.rev().peekable();
+    let mut wanted = entries.peek().map(|entry| entry.id.as_str());
+    // What an entry follows stands before it. Others are of branches that were left.
+    let on_path = entries.filter(|entry| {
+        let is_wanted = wanted == Some(entry.id.as_str());
+        if is_wanted {
+            wanted = entry.parent_id.as_deref();
+        }
+        is_wanted
+    });
+    list(on_path.filter_map(phases).next())
 }
 
 fn phases(entry: &FileEntry) -> Option<Vec<todo::Phase>> {

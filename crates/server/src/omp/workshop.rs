@@ -216,6 +216,10 @@ impl Host for Workshop {
         compaction::summaries(history, turn, previous, instructions)
     }
 
+    fn told_size(&self, message: &Message) -> usize {
+        compaction::told_size(message)
+    }
+
     fn join_summary(&self, history: &str, turn: Option<&str>, details: &Value) -> String {
         compaction::join_summary(history, turn, details)
     }

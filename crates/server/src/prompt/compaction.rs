@@ -82,15 +82,18 @@ pub fn request(input: Input<'_>) -> String {
         text.push_str("\n\n");
     }
     text.push_str(SUMMARY);
-    if let Some(instructions) = input.instructions.map(str::trim).filter(|text| !text.is_empty()) {
-        text.push_str(&format!("\n\nThe person asks in particular: {instructions}"));
-    }
-    text
+    text + &asked(input.instructions)
 }
 
 /// The request for a summary of the beginning of a turn that is cut in two.
-pub fn turn_request(messages: &[Message]) -> String {
-    format!("{}\n{TURN}", serialise(messages))
+pub fn turn_request(messages: &[Message], instructions: Option<&str>) -> String {
+    format!("{}\n{TURN}{}", serialise(messages), asked(instructions))
+}
+
+/// What the person asks to be heeded.
+fn asked(instructions: Option<&str>) -> String {
+    let instructions = instructions.map(str::trim).filter(|text| !text.is_empty());
+    instructions.map_or_else(String::new, |text| format!("\n\nThe person asks in particular: {text}"))
 }
 
 /// The request for one line out of a summary.
@@ -105,7 +108,8 @@ pub fn short_request(summary: &str) -> String {
 pub fn join(summary: &str, turn: Option<&str>, files: &FileLists) -> String {
     let mut text = summary.trim().to_owned();
     if let Some(turn) = turn {
-        text.push_str(&format!("\n\n---\n\n**{SPLIT_TURN}:**\n\n{}", turn.trim()));
+        let rule = if text.is_empty() { "" } else { "\n\n---\n\n" };
+        text.push_str(&format!("{rule}**{SPLIT_TURN}:**\n\n{}", turn.trim()));
     }
     for (tag, paths) in [("read-files", &files.read), ("modified-files", &files.modified)] {
         if !paths.is_empty() {
@@ -220,7 +224,7 @@ fn parts(message: &Message) -> Vec<(String, String)> {
 fn said(block: &Block) -> (String, String) {
     let (speaker, said) = match block {
         Block::Text(text) => ("Assistant", text.text.clone()),
-        Block::Thinking(thinking) => ("Assistant thought", thinking.thinking.clone()),
+        Block::Thinking(thinking) => ("Assistant thought", cut(&thinking.thinking)),
         Block::RedactedThinking { .. } => ("Assistant thought", String::new()),
         Block::Image(_) => ("Assistant", "(an image)".to_owned()),
         Block::ToolCall(call) => {
@@ -260,6 +264,11 @@ fn sealed(text: &str) -> String {
         .fold(text.to_owned(), |text, tag| text.replace(&format!("</{tag}>"), &format!("<\\/{tag}>")))
 }
 
+/// How many bytes of a request a message takes.
+pub(crate) fn told_size(message: &Message) -> usize {
+    serialise(std::slice::from_ref(message)).len()
+}
+
 /// The requests for a summary of `history` and of the first part of a turn, `turn`.
 pub(crate) fn summaries(
     history: &[Message],
@@ -277,7 +286,7 @@ pub(crate) fn summaries(
     Summaries {
         system: SYSTEM.to_owned(),
         history: (!history.is_empty()).then(|| request(input)),
-        turn: (!turn.is_empty()).then(|| turn_request(turn)),
+        turn: (!turn.is_empty()).then(|| turn_request(turn, instructions)),
         details: files.details(),
     }
 }
@@ -378,7 +387,8 @@ mod tests {
         });
         assert!(next.contains("<previous-summary>\nold <\\/previous-summary>\n</previous-summary>"));
         assert!(next.ends_with("The person asks in particular: the tests"));
-        assert!(turn_request(&messages).contains("## Original request"));
+        let of_turn = turn_request(&messages, Some("heed the port"));
+        assert!(of_turn.contains("## Original request") && of_turn.ends_with("in particular: heed the port"));
     }
 
     #[test]

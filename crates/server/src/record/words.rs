@@ -8,7 +8,7 @@ use countersign_core::{
     gate::{self, Resolution, Scope},
     message::{Message, text_of},
     peer, policy, run,
-    session::{self, Kind, ModelRef, Setting},
+    session::{self, Kind, ModelRef, Setting, Sums},
     settings,
 };
 use countersign_runtime::store::Stored;
@@ -214,6 +214,8 @@ fn set(setting: &Setting) -> String {
         Setting::Nobody(Some(why)) => format!("nobody can be asked: {why}"),
         Setting::Profile(_) => "profile set".to_owned(),
         Setting::Preamble(tokens) => format!("about {tokens} tokens go before the conversation"),
+        Setting::Sums(Sums::BeforeRuns) => "a long conversation is summed up before the next message".to_owned(),
+        Setting::Sums(Sums::AfterRuns) => "a long conversation is summed up behind a run".to_owned(),
         Setting::All(all) => {
             format!("settings, model {}", all.model.as_ref().map_or_else(|| "none".to_owned(), model_name))
         }

@@ -5,7 +5,7 @@
 use countersign_core::{call::Pins, digest::Digest, gate::Content};
 use serde_json::{Map, Value};
 
-use super::{Lines, escape};
+use super::{Lines, escape, label};
 
 /// What waits for a decision.
 #[derive(Clone, Copy, Debug)]
@@ -190,12 +190,6 @@ fn sections(tool: &str, arguments: &Map<String, Value>) -> Vec<Section> {
         .chain(rest.into_iter().map(String::as_str))
         .map(|key| Section { label: label(key), text: shown(&arguments[key]) })
         .collect()
-}
-
-/// A name that is not plain is quoted, so that it cannot look like a name and a value.
-fn label(key: &str) -> String {
-    let plain = !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-.".contains(letter));
-    if plain { key.to_owned() } else { escape(&Value::from(key).to_string(), Lines::One).into_owned() }
 }
 
 fn shown(value: &Value) -> String {

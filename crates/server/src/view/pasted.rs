@@ -2,20 +2,33 @@
 
 use std::fmt;
 
-/// A path as a shell and its commands take it for one word: as it is where nothing in it means anything, else in quotes.
+use super::{Lines, escape};
+
+/// A path as a shell and its commands take it for one word: as it is where nothing in it means anything, else in quotes. What cannot be
+/// seen in it is written byte by byte, as bash, ksh and zsh read it.
 ///
-/// What cannot be seen in it is not shown: pass the command through [`crate::view::escape()`].
+/// Nothing in it is hidden, so that [`escape()`] leaves it as it is.
 pub fn pasted(path: impl fmt::Display) -> String {
     let text = path.to_string();
     // It would be an option.
     let text = if text.starts_with('-') { format!("./{text}") } else { text };
+    if escape(&text, Lines::One) != text {
+        return format!("$'{}'", text.chars().map(byte_by_byte).collect::<String>());
+    }
     let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+@%:,=".contains(letter);
     if !text.is_empty() && text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
+fn byte_by_byte(letter: char) -> String {
+    let mut bytes = [0; 4];
+    let text = letter.encode_utf8(&mut bytes);
+    let is_as_it_is = !matches!(letter, '\'' | '\\') && escape(text, Lines::One) == *text;
+    if is_as_it_is { text.to_owned() } else { text.bytes().map(|byte| format!("\\{byte:03o}")).collect() }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::pasted;
+    use super::{Lines, escape, pasted};
 
     #[test]
     fn a_text_is_one_word_of_the_shell() {
@@ -25,8 +38,13 @@ mod tests {
             ("/tmp/it's/$x", r"'/tmp/it'\''s/$x'"),
             ("", "''"),
             ("-x.yaml", "./-x.yaml"),
+            ("\u{3164}/a b", r"$'\343\205\244/a b'"),
+            ("it's\n", r"$'it\047s\012'"),
+            (r"a\u{3164}", r"$'a\134u{3164}'"),
+            (r"a\b", r"'a\b'"),
         ] {
             assert_eq!(pasted(text), want);
+            assert_eq!(escape(want, Lines::One), want);
         }
     }
 }

@@ -20,12 +20,14 @@ use super::auth::Auth;
 
 /// How often it is looked whether they are.
 const LOOK: Duration = Duration::from_secs(5);
+/// How long ago it may have been looked when something is told.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// The response, for as long as `shown` lets somebody in.
 pub(super) fn while_known(response: Response, auth: Arc<Auth>, shown: HeaderMap) -> Response {
     response.map(|body| {
         let look = Box::pin(tokio::time::sleep(LOOK));
-        Body::from_stream(Watched { frames: body.into_data_stream(), auth, shown, look })
+        Body::from_stream(Watched { frames: body.into_data_stream(), auth, shown, look, looked: Instant::now() })
     })
 }
 
@@ -34,6 +36,14 @@ struct Watched {
     auth: Arc<Auth>,
     shown: HeaderMap,
     look: Pin<Box<Sleep>>,
+    looked: Instant,
+}
+
+impl Watched {
+    fn is_known(&mut self) -> bool {
+        self.looked = Instant::now();
+        self.auth.caller(&self.shown).is_some()
+    }
 }
 
 impl Stream for Watched {
@@ -41,12 +51,16 @@ impl Stream for Watched {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         while self.look.as_mut().poll(context).is_ready() {
-            if self.auth.caller(&self.shown).is_none() {
+            if !self.is_known() {
                 return Poll::Ready(None);
             }
             self.look.as_mut().reset(Instant::now() + LOOK);
         }
-        Pin::new(&mut self.frames).poll_next(context)
+        let frame = std::task::ready!(Pin::new(&mut self.frames).poll_next(context));
+        if frame.is_some() && self.looked.elapsed() >= FRESH && !self.is_known() {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(frame)
     }
 }
 

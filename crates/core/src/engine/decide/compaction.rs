@@ -21,10 +21,10 @@ pub(crate) fn started(session: &Session, reason: Reason, cut: Cut, then: Then) -
     begun(session, reason, cut, then, None, None)
 }
 
-/// The fact that begins a compaction for a request that was too long. The run that asks again is what the one before was.
-pub(crate) fn started_again(session: &Session, cut: Cut, marks: &Marks) -> Event {
+/// The fact that begins a compaction for a request that was too long: `run` asks again, and is what the one before was.
+pub(crate) fn started_again(session: &Session, cut: Cut, run: RunId, marks: &Marks) -> Event {
     let marks = (!marks.is_empty()).then(|| Box::new(marks.clone()));
-    begun(session, Reason::Overflow, cut, Then::Again, None, marks)
+    begun(session, Reason::Overflow, cut, Then::Again, Some(run), marks)
 }
 
 /// The fact that begins a compaction which a prompt waits for: `run` begins with it, and is marked so.
@@ -187,7 +187,7 @@ fn end_as(
         then if is_done => then.clone(),
         _ => Then::Rest,
     };
-    let awaited = compaction.run.filter(|_| then == Then::Prompt);
+    let awaited = compaction.run.filter(|_| matches!(then, Then::Prompt | Then::Again));
     branch.push_with(
         Event::Session(Happened::CompactionEnded {
             epoch: compaction.epoch,

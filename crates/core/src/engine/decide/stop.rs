@@ -22,8 +22,8 @@ pub(super) fn abort(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal>
     };
     let mut facts: Vec<Fact> = gates.filter(|gate| gate.is_pending()).map(withdrawn).collect();
     let Some(run) = session.run().and_then(|run| view.state.run(run)) else {
-        // The run that waits for a compaction begins behind it, and ends.
-        let awaited = session.awaited_run();
+        // The run that waits for a compaction with a prompt begins behind it, and ends. One that would ask again does not begin.
+        let awaited = session.awaited_run().filter(|_| session.awaited_prompt().is_some());
         let is_followed = |compaction: &session::Compaction| {
             compaction.then != session::Then::Rest || session.behind_compaction().is_some()
         };
@@ -58,7 +58,9 @@ pub(super) fn stop(view: View<'_>, id: &SessionId, run: RunId) -> Result<Decisio
     }
     let is_stopping = session.compaction().is_some_and(|compaction| compaction.aborting);
     let aborting = (!is_stopping).then_some(session::Event::CompactionAborting);
-    let events = std::iter::once(session::Event::Cleared).chain(aborting);
+    // What it waits for with is taken back.
+    let taken_back = session.awaited_prompt().map(|_| session::Event::Cleared);
+    let events = taken_back.into_iter().chain(aborting);
     let facts = events.map(|event| Fact::plain(Event::Session(event), Some(id.clone()))).collect();
     Ok(Decision { facts, reply: Reply::Stopping(run) })
 }

@@ -441,6 +441,10 @@ fn rules_that_make_no_sense_do_not_load_and_odd_ones_warn() {
             [Warning::NeverMatches { origin: origin(), pattern: tool.to_owned(), slip }]
         );
     }
+    // An agent may call a tool whatever it likes, and these refuse some of that.
+    for tool in ["*(*", " *"] {
+        assert_eq!(load(json!({"rules": [{"tool": tool, "action": "deny"}]})).unwrap().warnings(), [], "{tool}");
+    }
     let several = json!({"pattern": "bash(sh *)", "args": {"a": "x"}, "action": "allow", "steps": [{"approvals": 1}]});
     assert!(
         matches!(
@@ -465,6 +469,9 @@ fn a_pattern_that_a_slip_keeps_from_matching_is_told_of() {
         (" read(*.pem)", Some(Slip::Space)),
         ("read (*.pem)", Some(Slip::Space)),
         ("* (*.pem)", None),
+        ("* (*.pem) ", Some(Slip::Space)),
+        (" *", None),
+        (" read", Some(Slip::Space)),
         ("read(*.pem)", None),
         ("read(*", None),
         ("read(?", None),

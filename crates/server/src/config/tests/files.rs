@@ -182,8 +182,19 @@ fn a_variable_alone_is_what_it_says_and_text_where_text_is_needed() {
         let config = Scene::new(text).load_with(&Flags::default(), &[("V", variable)]).unwrap().config;
         assert_eq!(config.agents[0].token.expose_secret(), want, "{text}");
     }
-    let warned = Scene::new("agent: { token: $NAME }").load().unwrap().warnings;
-    assert!(warned.iter().any(|warning| warning.contains("no variable: one is written ${NAME}")), "{warned:?}");
+    for (token, is_warned) in [
+        ("$NAME", true),
+        ("'$NAME '", true),
+        ("Bearer $MY_NAME", true),
+        ("'%NAME%'", true),
+        ("pa$$NAME", false),
+        ("'100%'", false),
+        ("$5 a day", false),
+    ] {
+        let warned = Scene::new(&format!("agent: {{ token: {token} }}")).load().unwrap().warnings;
+        let is_told = warned.iter().any(|warning| warning.contains("no variable: one is written ${NAME}"));
+        assert_eq!(is_told, is_warned, "{token}: {warned:?}");
+    }
     for (variable, want) in [("[111, 112]", vec![111, 112]), ("[-5]", vec![-5])] {
         let text = "messenger: { type: telegram, telegram: { token: t, chat_id: '${ID}', allowed_users: ${V} } }";
         let config = Scene::new(text).load_with(&Flags::default(), &[("V", variable), ("ID", "-7")]).unwrap().config;

@@ -36,6 +36,7 @@ use super::{
 };
 use crate::{
     listen::{Guest, peer},
+    session_file::find,
     web::{reply, sse},
 };
 
@@ -263,6 +264,10 @@ impl Visit {
         let Ok(room) = Arc::clone(&self.house.rooms).try_acquire_owned() else {
             return Err(BridgeError::TooMany { limit: SESSIONS });
         };
+        if opening.resume.as_deref().is_some_and(|id| id.trim().is_empty() || find::is_path(id)) {
+            // Whoever may open sessions may not say where on this machine they lie.
+            return Err(invalid("resume is the id of a session, or its beginning".to_owned()));
+        }
         let which = opening.resume.map_or(Which::New, Which::Resumed);
         let conversation = self.house.begin(which, Some(room)).await.map_err(|error| invalid(error.to_string()))?;
         Ok(ok(&json!({ "status": "opened", "session_id": conversation.session() })))

@@ -25,6 +25,7 @@ use countersign_runtime::{
 use serde_json::{Value, json};
 
 use super::lent::{Lent, tools_of, unknown, uris_of};
+use crate::omp::image;
 
 /// How many calls that nobody waits for any more are remembered, so that what the host still says of them is recorded.
 const STOPPED: usize = 256;
@@ -278,7 +279,15 @@ fn failed(text: String) -> Output {
 fn of_wire(output: ToolOutput) -> Output {
     let block = |block: ContentBlock| match block {
         ContentBlock::Text(text) => Block::text(text.text),
-        ContentBlock::Image(image) => Block::Image(Image { data: image.data, mime_type: image.mime_type }),
+        ContentBlock::Image(image) => match image::check(&image) {
+            Ok(()) if image::decoded(&image.data) <= image::LARGEST => {
+                Block::Image(Image { data: image.data, mime_type: image.mime_type })
+            }
+            Ok(()) => {
+                Block::text(format!("[An image that cannot be shown: it has more than {} bytes]", image::LARGEST))
+            }
+            Err(problem) => Block::text(format!("[An image that cannot be shown: {problem}]")),
+        },
         ContentBlock::Other(json) => Block::text(json.text()),
     };
     Output {

@@ -11,6 +11,7 @@ use countersign_protocol::gsv::{
     channel::{Access, Inbound, PeerKind, Taken},
     chat::{Directives, Sent},
     command::{Command, Style},
+    directive,
 };
 use countersign_runtime::Lane;
 use serde_json::Value;
@@ -18,10 +19,10 @@ use serde_json::Value;
 use super::{
     super::{
         Door,
-        chat::{Moment, Speaker, Spoken, say_more},
+        chat::{Moment, Speaker, Spoken, has_answered, say_more},
         delivery,
     },
-    access, media, pairing, places,
+    access, pairing, places,
 };
 
 /// What a chat is told of a command that was done by a process that died before it said so.
@@ -45,17 +46,6 @@ pub(super) async fn take(door: &Arc<Door>, inbound: Inbound, came: Moment) -> Re
     let agent = agent(&tree, &inbound).unwrap_or_else(|| door.settings.agent());
     let key = door.settings.keys().of_chat(&agent, &inbound.channel, &inbound.account, &inbound.peer);
     let run = inbound.message_id.as_ref().map(|id| run_of(&from, id));
-    if let Some(run) = &run
-        && is_heard(door, &from, inbound.message_id.as_deref()).await?
-    {
-        let taken = again(&inbound.text, key, run);
-        if matches!(taken, Taken::Command { .. }) {
-            // What it came to was said to the chat, unless the process died in between.
-            reply(door, &inbound, from, DONE_BEFORE).await?;
-        }
-        return Ok(taken);
-    }
-    let more = media::keep(door, &key, &inbound.media).await?;
     let origin = Origin {
         by: places::principal(&inbound.channel, places::sender(&inbound)),
         from: from.clone(),
@@ -63,7 +53,22 @@ pub(super) async fn take(door: &Arc<Door>, inbound: Inbound, came: Moment) -> Re
     };
     let by = origin.by.clone();
     let speaker = Speaker { by, origin: Some(Box::new(origin)), style: Style::Marked, came };
-    let spoken = Spoken { text: &inbound.text, before: before(door, &inbound), more };
+    if let Some(run) = &run
+        && is_heard(door, &from, inbound.message_id.as_deref()).await?
+    {
+        let is_answer = has_answered(door, &key, &speaker).await?;
+        let begun =
+            || Taken::Started { session_key: key.clone(), run_id: run.clone(), directives: Directives::default() };
+        let taken = if is_answer { begun() } else { none_begun(door, &inbound, &key).unwrap_or_else(begun) };
+        // What it came to was said to the chat, unless the process died in between.
+        match &taken {
+            Taken::Command { .. } => reply(door, &inbound, from, DONE_BEFORE).await?,
+            Taken::DirectiveOnly { response: Some(told), .. } => reply(door, &inbound, from, told).await?,
+            _ => {}
+        }
+        return Ok(taken);
+    }
+    let spoken = Spoken { text: &inbound.text, before: before(door, &inbound), media: &inbound.media };
     let sent = say_more(door, &key, spoken, run, &speaker).await?;
     let (taken, told) = match sent {
         Sent::Started { run_id, directives, .. } => (Taken::Started { session_key: key, run_id, directives }, None),
@@ -108,15 +113,19 @@ async fn is_heard(door: &Arc<Door>, from: &Address, id: Option<&str>) -> Result<
     read.map(|(heard, _)| heard).ok_or_else(|| super::failed("the gateway is closing"))
 }
 
-/// What is answered to a message that came before.
-fn again(text: &str, session_key: String, run: &str) -> Taken {
-    match Command::read(text) {
-        Some(command) => {
-            let response = "This message was answered before.".to_owned();
-            Taken::Command { session_key, command: command.name(), response }
-        }
-        None => Taken::Started { session_key, run_id: run.to_owned(), directives: Directives::default() },
+/// What is answered to a message that came before, began no run and answered nothing, as far as its words tell.
+fn none_begun(door: &Door, inbound: &Inbound, session_key: &str) -> Option<Taken> {
+    let text = inbound.text.trim_start();
+    let word = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
+    let answers = || ["approve", "deny"].into_iter().find(|name| word.strip_prefix('/') == Some(*name));
+    let session_key = session_key.to_owned();
+    if let Some(command) = Command::read(text).map(|command| command.name()).or_else(answers) {
+        let response = "This message was answered before.".to_owned();
+        return Some(Taken::Command { session_key, command, response });
     }
+    let parsed = directive::parse(text, &door.settings.model().provider);
+    (parsed.is_all() && inbound.media.is_empty())
+        .then(|| Taken::DirectiveOnly { session_key, response: parsed.acknowledgement() })
 }
 
 /// The agent that a message is for, where something binds it to one: the first that fits.

@@ -1,7 +1,5 @@
 //! What comes with messages: put into the store, and shown to the model as far as it can see it.
 
-use std::sync::Arc;
-
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_core::message::{Block, Image};
 use countersign_protocol::gsv::{
@@ -45,17 +43,31 @@ pub(super) fn type_of(name: &str) -> &'static str {
 /// # Errors
 /// 400 for what is no base64 or too large, 500 if it could not be written. What was written before stays until the session
 /// begins anew.
-pub(super) async fn keep(door: &Arc<Door>, key: &str, media: &[Media]) -> Result<Vec<Block>, Fault> {
+pub(in crate::gsv) async fn keep(door: &Door, key: &str, media: &[Media]) -> Result<Vec<Block>, Fault> {
     let mut blocks = Vec::with_capacity(media.len());
     for (place, item) in media.iter().enumerate() {
-        blocks.push(one(door, key, place, item).await?);
+        let (picture, noted) = one(door, key, place, item).await?;
+        blocks.push(picture.map_or_else(|| Block::text(noted), Block::Image));
     }
     Ok(blocks)
 }
 
-async fn one(door: &Arc<Door>, key: &str, place: usize, item: &Media) -> Result<Block, Fault> {
+/// The same where there is room for words alone: what the model is told of each.
+///
+/// # Errors
+/// As there.
+pub(in crate::gsv) async fn keep_for_words(door: &Door, key: &str, media: &[Media]) -> Result<Vec<String>, Fault> {
+    let mut words = Vec::with_capacity(media.len());
+    for (place, item) in media.iter().enumerate() {
+        words.push(one(door, key, place, item).await?.1);
+    }
+    Ok(words)
+}
+
+/// Puts an attachment into the store: the picture, if the model can be shown it, and what it can be told of it.
+async fn one(door: &Door, key: &str, place: usize, item: &Media) -> Result<(Option<Image>, String), Fault> {
     let mime = item.mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let Some(data) = &item.data else { return Ok(Block::text(noted(item, item.url.as_deref()))) };
+    let Some(data) = &item.data else { return Ok((None, noted(item, item.url.as_deref()))) };
     let within = format!("message.media[{place}]");
     let bytes = STANDARD.decode(data.trim()).map_err(|_| Fault::invalid(format!("{within}.data is no base64")))?;
     if bytes.is_empty() {
@@ -72,10 +84,8 @@ async fn one(door: &Arc<Door>, key: &str, place: usize, item: &Media) -> Result<
     let store = objects::Store::of(&door.site.config);
     let put = store.put(name.clone(), bytes).await;
     put.map_err(|error| super::failed(format!("{within} could not be stored: {error}")))?;
-    Ok(match picture {
-        Some((mime, _)) => Block::Image(Image { data: objects::reference(&name), mime_type: (*mime).to_owned() }),
-        None => Block::text(noted(item, Some(&name))),
-    })
+    let picture = picture.map(|(mime, _)| Image { data: objects::reference(&name), mime_type: (*mime).to_owned() });
+    Ok((picture, noted(item, Some(&name))))
 }
 
 /// What the model is told of something that it cannot be shown.

@@ -15,11 +15,11 @@ use countersign_protocol::gsv::{
 use countersign_runtime::{Lane, Refused};
 
 use super::{
-    super::{Door, registry::session_of},
+    super::{Door, channels::media, registry::session_of},
     card::{resolved, token},
     cards::in_chat,
     seen::{Asked, Seen},
-    send::Speaker,
+    send::{Speaker, Spoken},
 };
 
 /// What a message is told that is none, or came too late.
@@ -41,14 +41,27 @@ pub(super) fn awaited(asked: &Asked, speaker: &Speaker) -> String {
 }
 
 /// Takes a message for an answer. `None` if it is a message.
-pub(super) async fn answer(door: &Arc<Door>, seen: &Seen, text: &str, run: &str, speaker: &Speaker) -> Option<Sent> {
+pub(super) async fn answer(
+    door: &Arc<Door>,
+    seen: &Seen,
+    spoken: &Spoken<'_>,
+    run: &str,
+    speaker: &Speaker,
+) -> Option<Sent> {
+    let text = spoken.text;
     let session = session_of(&seen.key);
     let place = if speaker.origin.is_some() { in_chat(&session) } else { session };
     let is_shown = |asked: &Asked| door.cards.was_shown(&place, asked.gate, speaker.came);
     let for_speaker = seen.waiting.as_ref().filter(|asked| speaker.may_answer(asked));
     // What was said before a question was asked does not answer it.
     if let Some(asked) = for_speaker.filter(|asked| asked.is_question && is_shown(asked)) {
-        return decide(door, asked, Answer::Say(vec![text.to_owned()]), "answer", run, speaker).await;
+        let more = match media::keep_for_words(door, &seen.key, spoken.media).await {
+            Ok(more) => more,
+            Err(fault) => return wrong("answer", fault.message),
+        };
+        let said = Some(text).filter(|text| !text.trim().is_empty()).into_iter().chain(more.iter().map(String::as_str));
+        let said = said.collect::<Vec<_>>().join("\n");
+        return decide(door, asked, Answer::Say(vec![said]), "answer", run, speaker).await;
     }
     let waiting = for_speaker.filter(|asked| !asked.is_question);
     let waiting = waiting.map(|asked| (token(asked.gate), is_shown(asked)));

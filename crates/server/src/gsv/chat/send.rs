@@ -14,6 +14,7 @@ use countersign_protocol::{
     Json,
     gsv::{
         Fault,
+        channel::Media,
         chat::{Directives, Send, Sent, State},
         code,
         command::{self, Style},
@@ -23,7 +24,7 @@ use countersign_protocol::{
 };
 
 use super::{
-    super::{Door, delivery, dispatch::Answer, peer::Peer, registry::session_of},
+    super::{Door, channels::media, delivery, dispatch::Answer, peer::Peer, registry::session_of},
     Moment, answering, commands,
     lives::{self, Word},
     seen::{Asked, Seen, see, see_whole},
@@ -79,7 +80,7 @@ pub(in crate::gsv) struct Spoken<'a> {
     /// What the model reads before them.
     pub(in crate::gsv) before: String,
     /// What comes with them.
-    pub(in crate::gsv) more: Vec<Block>,
+    pub(in crate::gsv) media: &'a [Media],
 }
 
 /// Says something in the session with this canonical key. `run` is what whoever says it calls the run.
@@ -99,7 +100,7 @@ pub(in crate::gsv) async fn say(
     if run.as_ref().is_some_and(|run| run.len() > LONGEST_RUN) {
         return Err(Fault::invalid(format!("runId has at most {LONGEST_RUN} bytes")));
     }
-    let spoken = Spoken { text, before: String::new(), more: Vec::new() };
+    let spoken = Spoken { text, before: String::new(), media: &[] };
     say_more(door, key, spoken, run, speaker).await
 }
 
@@ -121,7 +122,7 @@ pub(in crate::gsv) async fn say_more(
         // It answered, and whoever brought it did not hear of that.
         return Ok(Sent::Started { run_id: run, queued: false, directives: Directives::default() });
     }
-    let parsed = match beside(door, &seen, spoken.text, &run, speaker).await {
+    let parsed = match beside(door, &seen, &spoken, &run, speaker).await {
         Beside::Done(sent) => {
             heard(door, key, speaker).await?;
             return Ok(sent);
@@ -129,6 +130,15 @@ pub(in crate::gsv) async fn say_more(
         Beside::Message(parsed) => parsed,
     };
     begin(door, seen, parsed, spoken, run, speaker).await
+}
+
+/// Whether a speaker's message answered something that waited in the session with this canonical key.
+///
+/// # Errors
+/// 500 if the session cannot be read.
+pub(in crate::gsv) async fn has_answered(door: &Arc<Door>, key: &str, speaker: &Speaker) -> Result<bool, Fault> {
+    let Some(answer) = speaker.key() else { return Ok(false) };
+    Ok(see(door, key).await?.answers.contains(&answer))
 }
 
 /// Says something in a session that is a message whatever it looks like: no command, and no answer to what waits. What agents
@@ -156,7 +166,7 @@ pub(in crate::gsv) async fn say_only(
         text: text.to_owned(),
     };
     let run = uuid::Uuid::new_v4().to_string();
-    let spoken = Spoken { text, before, more: Vec::new() };
+    let spoken = Spoken { text, before, media: &[] };
     begin(door, seen, parsed, spoken, run, speaker).await
 }
 
@@ -168,16 +178,18 @@ enum Beside {
     Message(directive::Parsed),
 }
 
-async fn beside(door: &Arc<Door>, seen: &Seen, text: &str, run: &str, speaker: &Speaker) -> Beside {
+async fn beside(door: &Arc<Door>, seen: &Seen, spoken: &Spoken<'_>, run: &str, speaker: &Speaker) -> Beside {
+    let text = spoken.text;
     if let Some(command) = command::Command::read(text) {
         return Beside::Done(commands::answer(door, seen.clone(), command, speaker).await);
     }
-    if let Some(sent) = answering::answer(door, seen, text, run, speaker).await {
+    if let Some(sent) = answering::answer(door, seen, spoken, run, speaker).await {
         return Beside::Done(sent);
     }
     let provider = seen.model.as_ref().map_or_else(|| door.settings.model().provider, |model| model.provider.clone());
     let parsed = directive::parse(text, &provider);
-    if !parsed.is_all() {
+    // What comes with them is for the model.
+    if !parsed.is_all() || !spoken.media.is_empty() {
         return Beside::Message(parsed);
     }
     let mut response = parsed.acknowledgement();
@@ -232,7 +244,9 @@ async fn begin(
         thinking: directives.think_level.map(|level| level.shown().to_owned()),
         ..Marks::default()
     });
-    let said = said(&format!("{}{}", spoken.before, parsed.text), spoken.more);
+    // Behind the new beginning, which takes away what came with the messages before.
+    let more = media::keep(door, &seen.key, spoken.media).await?;
+    let said = said(&format!("{}{}", spoken.before, parsed.text), more);
     let say = Command::Session(id, session::Command::Say { said, marks });
     let word = Word { by: speaker.by.clone(), heard: heard_of(door, &seen.key, speaker) };
     let command = word.over(say);

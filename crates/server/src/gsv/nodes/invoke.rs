@@ -13,7 +13,7 @@ use countersign_protocol::{
     Json,
     gsv::{
         Fault, code,
-        tool::{Ask, Asked, Invoke, Invoked},
+        tool::{Ask, Asked, Fate, Invoke, Invoked},
     },
 };
 use countersign_runtime::{Lane, Refused, tools::Tool as _};
@@ -23,7 +23,9 @@ use sha2::{Digest as _, Sha256};
 use super::{
     super::{Door, chat::DOOR, dispatch::Answer, peer::Peer},
     node_tool::{NodeTool, peer_of},
-    register, toolbox,
+    register,
+    results::{NEVER_BEGAN, NOT_KNOWN},
+    toolbox,
 };
 
 /// How the ids of the sessions begin in which the acts of clients stand.
@@ -57,10 +59,13 @@ pub(super) async fn invoke(door: &Arc<Door>, peer: &Arc<Peer>, wanted: Invoke) -
         // It goes on, and nobody waits for it.
         () = peer.gone() => return Err(Fault::new(code::UNAVAILABLE, "the connection is gone")),
     };
-    match (outcome.error, outcome.result) {
-        (Some(error), _) => Err(Fault::new(code::FAILED, error)),
-        (None, result) => {
-            let result = result.unwrap_or_else(|| Value::Null.into());
+    let failed = |otherwise: &str| Fault::new(code::FAILED, outcome.error.as_deref().unwrap_or(otherwise));
+    match (outcome.fate, &outcome.error) {
+        (Some(Fate::NotBegun), _) => Err(failed(NEVER_BEGAN)),
+        (Some(Fate::Unknown), _) => Err(failed(NOT_KNOWN)),
+        (None, Some(error)) => Err(Fault::new(code::FAILED, error.as_str())),
+        (None, None) => {
+            let result = outcome.result.unwrap_or_else(|| Value::Null.into());
             Ok(Json::of(&Invoked { result }))
         }
     }

@@ -46,13 +46,19 @@ struct Waits<'a> {
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        let mut open = self.requests.0.lock();
-        if let Some((node, _)) = open.open.remove(&self.id) {
-            open.over.push_back((self.id.clone(), node));
-            if open.over.len() > REMEMBERED {
-                open.over.pop_front();
-            }
+        self.requests.0.lock().end(&self.id);
+    }
+}
+
+impl Open {
+    /// Takes a request out, and remembers that it was there. Whoever waits for it, if anybody does.
+    fn end(&mut self, id: &str) -> Option<oneshot::Sender<Told>> {
+        let (node, client) = self.open.remove(id)?;
+        self.over.push_back((id.to_owned(), node));
+        if self.over.len() > REMEMBERED {
+            self.over.pop_front();
         }
+        Some(client)
     }
 }
 
@@ -95,6 +101,18 @@ impl Requests {
             Some(Ok(())) => Ack::TAKEN,
             Some(Err(_)) | None => Ack::DROPPED,
         })
+    }
+
+    /// Ends a request whose result cannot be read: no other will come.
+    pub(super) fn unreadable(&self, node: &str, id: &str, fault: &Fault) {
+        let mut open = self.0.lock();
+        if open.open.get(id).is_some_and(|(of, _)| of == node)
+            && let Some(client) = open.end(id)
+        {
+            let why = format!("the node's result was refused: {}", fault.message);
+            // It may have gone.
+            let _ = client.send(Err(Fault::new(code::FAILED, why)));
+        }
     }
 }
 

@@ -22,6 +22,11 @@ use super::{
 /// How much of a result stands in the record and is read by models, in bytes. A client is given all of it.
 const LONGEST: usize = 1 << 20;
 
+/// What is said of a call that its node did not begin, where it gives no reason.
+pub(super) const NEVER_BEGAN: &str = "the node never began this call";
+/// And of one of which it does not know what came.
+pub(super) const NOT_KNOWN: &str = "the node does not know what became of this call";
+
 /// How long the name of an execution may be, in bytes. It stands among facts, which have a limit.
 const LONGEST_EXECUTION: usize = 1024;
 
@@ -91,8 +96,8 @@ async fn forgotten(door: &Door, peer: &Peer, outcome: &Outcome) -> Option<Result
 async fn say(exchange: Exchange, purpose: Purpose, outcome: &Outcome) -> Heard {
     let why = |otherwise: &str| format!("Error: {}", outcome.error.as_deref().unwrap_or(otherwise));
     match outcome.fate {
-        Some(Fate::NotBegun) => exchange.never_began(why("the node never began this call")),
-        Some(Fate::Unknown) => exchange.lost(why("the node does not know what became of this call")),
+        Some(Fate::NotBegun) => exchange.never_began(why(NEVER_BEGAN)),
+        Some(Fate::Unknown) => exchange.lost(why(NOT_KNOWN)),
         None => {
             let left_behind = left_behind(outcome).filter(|_| purpose == Purpose::Run);
             exchange.end_leaving(output(outcome), left_behind.map(Into::into)).await

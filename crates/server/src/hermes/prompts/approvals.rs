@@ -10,7 +10,7 @@ use axum::{
 };
 use countersign_core::{
     engine::{Refusal, Reply},
-    gate::{Answer, AnswerRefusal, Scope},
+    gate::{Answer, AnswerRefusal, Resolution, Scope},
     id::SessionId,
 };
 use countersign_runtime::Refused;
@@ -59,19 +59,26 @@ pub(super) struct Told {
     more: Value,
     /// Whether there was a gate for it.
     had_gate: bool,
+    /// Whether what was asked for is allowed now, or has one more voice for it.
+    is_allowed: bool,
 }
 
 impl Told {
     fn ok(more: Value) -> Self {
-        Self { status: StatusCode::OK, is_ok: true, more, had_gate: true }
+        Self { status: StatusCode::OK, is_ok: true, more, had_gate: true, is_allowed: true }
+    }
+
+    /// Somebody was faster.
+    fn stale(is_allowed: bool) -> Self {
+        Self { is_allowed, ..Self::ok(json!({ "stale_cleared": true })) }
     }
 
     fn refused(status: StatusCode, why: &str) -> Self {
-        Self { status, is_ok: false, more: json!({ "error": why }), had_gate: true }
+        Self { status, is_ok: false, more: json!({ "error": why }), had_gate: true, is_allowed: false }
     }
 
     fn without_gate(is_ok: bool, more: Value) -> Self {
-        Self { status: StatusCode::OK, is_ok, more, had_gate: false }
+        Self { status: StatusCode::OK, is_ok, more, had_gate: false, is_allowed: false }
     }
 }
 
@@ -127,8 +134,8 @@ pub(super) async fn respond(
     };
     if body.is_set("yolo") {
         let mut is_on = prompts.is_covered(&session);
-        // Whoever denies lets nothing through, and an answer that was not taken changes nothing.
-        if !is_on && told.is_ok && choice != Choice::Deny {
+        // Whoever denies lets nothing through, and neither does who comes behind a denial or names nothing that there was.
+        if !is_on && told.is_allowed && choice != Choice::Deny {
             is_on = match prompts.cover(&session, &caller.principal).await {
                 Ok(()) => true,
                 Err(refused) => {
@@ -189,12 +196,17 @@ async fn decide(
             Err(refused) => refused,
         };
         return Ok(match refused {
-            Refused::Refusal(Refusal::Answer(AnswerRefusal::AlreadyResolved { .. } | AnswerRefusal::Unknown(_))) => {
+            Refused::Refusal(Refusal::Answer(
+                refusal @ (AnswerRefusal::AlreadyResolved { .. } | AnswerRefusal::Unknown(_)),
+            )) => {
                 if named.is_none() {
                     // Somebody else answered the oldest just now: there is another oldest, or none.
                     continue;
                 }
-                Told::ok(json!({ "stale_cleared": true }))
+                Told::stale(matches!(
+                    refusal,
+                    AnswerRefusal::AlreadyResolved { resolution: Resolution::Allowed { .. } | Resolution::Granted, .. }
+                ))
             }
             Refused::Refusal(Refusal::Answer(
                 refusal @ (AnswerRefusal::NotAmong { .. }

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::{Closed, Found, Prompts, nameless::Post, queue::Line, streams};
 use crate::{
+    chats::sayable,
     view::{Lines, escape},
     web::{BadBody, Body, Caller, Problem, reply},
 };
@@ -55,6 +56,9 @@ pub(super) async fn respond(
     let Some(said) = said(&body) else {
         return Ok(Problem::new(StatusCode::BAD_REQUEST, "response is required").reply(uri.path()));
     };
+    if let Err(why) = sayable(&said, "response") {
+        return Ok(Problem::new(StatusCode::BAD_REQUEST, why.to_string()).reply(uri.path()));
+    }
     let named = super::name_of(&body, "clarify_id");
     let told = match named {
         Some(named) => answer(&prompts, &session, Some(&named), &said, &caller).await,
@@ -147,6 +151,10 @@ pub(super) fn words(content: &Content, said: &str) -> Vec<String> {
 
 /// The labels that make up `said`, one behind the other, each once. Labels may hold what stands between them.
 fn listed(labels: &[(&str, String)], said: &str) -> Option<Vec<String>> {
+    let longest = |(label, shown): &(&str, String)| label.len().max(shown.len()) + BETWEEN[0].len();
+    if said.len() > labels.iter().map(longest).sum() {
+        return None;
+    }
     // How each end of a label was reached: where that label began and which it was.
     let mut reached: Vec<Option<(usize, usize)>> = vec![None; said.len() + 1];
     for at in 0..said.len() {

@@ -125,7 +125,8 @@ async fn listen(prompts: &Arc<Prompts>, session: &SessionId, known: Option<usize
     prompts.refresh(&BTreeSet::from([session.clone()])).await?;
     let of = session.clone();
     let look = move |engine: &Engine| {
-        let run = engine.state().session(&of).and_then(countersign_core::session::Session::run);
+        let session = engine.state().session(&of);
+        let run = session.and_then(|session| session.run().or_else(|| session.awaited_run()));
         (transcript::count(engine, &of), run)
     };
     let (here, _) = prompts.handle.source(Lane::Request).read(look).await.ok_or(Closed)?;

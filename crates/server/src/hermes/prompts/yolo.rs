@@ -12,15 +12,18 @@ use axum::{
     response::Response,
 };
 use countersign_core::{
-    engine::{Command, Engine},
+    engine::{Command, Engine, Scope as At},
     gate::{self, Answer, Gate, Scope},
     id::{GateId, PrincipalId, SessionId},
 };
 use countersign_runtime::{Lane, Refused};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Prompts, card};
-use crate::web::{BadBody, Body, Caller, Problem, reply};
+use crate::{
+    chats::ChatError,
+    web::{BadBody, Body, Caller, Problem, reply},
+};
 
 /// How many sessions can be let through at once.
 const MOST: usize = 10_000;
@@ -49,7 +52,20 @@ pub(super) async fn turn(
 ) -> Result<Response, BadBody> {
     let body = body?;
     let Some(session) = super::session_of(&body) else { return Ok(super::without_session(&uri)) };
-    let is_on = !body.0.contains_key("enabled") || body.is_set("enabled");
+    let is_on = match body.0.get("enabled") {
+        None | Some(Value::Null | Value::Bool(true)) => true,
+        Some(Value::Bool(false)) => false,
+        // A form has texts only.
+        Some(Value::String(text)) if matches!(text.as_str(), "false" | "off" | "0") => false,
+        Some(_) if body.is_set("enabled") => true,
+        Some(_) => {
+            let problem = Problem::new(StatusCode::BAD_REQUEST, "enabled is true or false");
+            return Ok(problem.reply(uri.path()));
+        }
+    };
+    if is_on && !prompts.knows(&session).await {
+        return Ok(Problem::new(StatusCode::NOT_FOUND, ChatError::Unknown.to_string()).reply(uri.path()));
+    }
     if !is_on {
         prompts.covered.lock().remove(&session);
     } else if let Err(refused) = prompts.cover(&session, &caller.principal).await {
@@ -59,6 +75,14 @@ pub(super) async fn turn(
 }
 
 impl Prompts {
+    /// Whether there is such a session.
+    pub(super) async fn knows(&self, session: &SessionId) -> bool {
+        let wanted = session.clone();
+        let source = self.handle.source(Lane::Result);
+        let look = move |engine: &Engine| engine.state().session(&wanted).is_some();
+        source.read_of(At::Session(session.clone()), look).await.is_some_and(|(is_there, _)| is_there)
+    }
+
     /// Whether a session is let through.
     pub(super) fn is_covered(&self, session: &SessionId) -> bool {
         self.covered.lock().contains_key(session)

@@ -22,9 +22,8 @@ use serde_json::{Value, json};
 
 use super::{ABORTED, acknowledge, not_sent, problem, settings::current, stop_all};
 use crate::{
-    omp::door::Door,
+    omp::{door::Door, image},
     prompt::{self, slash},
-    view::{Lines, escape},
 };
 
 /// How much of a file that is mentioned is shown, in bytes.
@@ -32,7 +31,7 @@ const MENTIONED: usize = 50 * 1024;
 /// How much is shown of all files that one text mentions, in bytes.
 const MENTIONED_IN_ALL: usize = 1 << 20;
 /// How large an image may be that is mentioned, and all that one text mentions, in bytes.
-const MENTIONED_IMAGES: usize = IMAGE;
+const MENTIONED_IMAGES: usize = image::LARGEST;
 
 /// How much of a file shows what it is.
 const SAMPLE: u64 = 512;
@@ -43,8 +42,6 @@ const IMAGE_TOKENS: u64 = 1200;
 const TEXT: usize = 16 << 20;
 /// How many images one message may have.
 const IMAGES: usize = 64;
-/// How large one image may be, in bytes of the decoded image.
-const IMAGE: usize = 20 << 20;
 
 pub(super) async fn prompt(
     door: &mut Door,
@@ -194,45 +191,13 @@ fn check(text: &str, images: &[ImageContent]) -> Result<(), String> {
     if images.len() > IMAGES {
         return Err(format!("Too many images: {} (limit {IMAGES})", images.len()));
     }
-    match images.iter().map(|image| decoded(&image.data)).enumerate().find(|(_, size)| *size > IMAGE) {
-        Some((index, size)) => Err(format!("Image too large: images[{index}] has {size} bytes (limit {IMAGE})")),
+    let most = image::LARGEST;
+    match images.iter().map(|image| image::decoded(&image.data)).enumerate().find(|(_, size)| *size > most) {
+        Some((index, size)) => Err(format!("Image too large: images[{index}] has {size} bytes (limit {most})")),
         None => images.iter().enumerate().try_for_each(|(index, image)| {
-            is_image(image).map_err(|problem| format!("Invalid image: images[{index}].{problem}"))
+            image::check(image).map_err(|problem| format!("Invalid image: images[{index}].{problem}"))
         }),
     }
-}
-
-/// Whether an image can be one, as far as that shows without a look into it.
-fn is_image(image: &ImageContent) -> Result<(), String> {
-    if image.data.is_empty() {
-        return Err("data is empty".to_owned());
-    }
-    if image.data.starts_with("data:") {
-        return Err("data is a data URL; only the base64 behind its comma belongs there".to_owned());
-    }
-    // As providers take it: padded or not, without line ends.
-    let base64 = image.data.trim_end_matches('=');
-    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
-    if base64.is_empty()
-        || base64.len() % 4 == 1
-        || image.data.len() - base64.len() > 2
-        || !base64.bytes().all(is_letter)
-    {
-        return Err("data is not base64".to_owned());
-    }
-    let is_type = |rest: &str| {
-        !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
-    };
-    if !image.mime_type.strip_prefix("image/").is_some_and(is_type) {
-        let given = escape(&image.mime_type, Lines::One);
-        return Err(format!("mimeType is \"{given}\", which is no type of image"));
-    }
-    Ok(())
-}
-
-/// How many bytes base64 stands for.
-fn decoded(base64: &str) -> usize {
-    base64.trim_end_matches('=').len() * 3 / 4
 }
 
 /// A message as content: the text, then the images.
@@ -338,7 +303,11 @@ mod tests {
     use countersign_runtime::tools::Roots;
     use serde_json::{Value, json};
 
-    use super::{IMAGE, IMAGES, Left, MENTIONED, TEXT, check, decoded, file, mentioned, shown};
+    use super::{
+        IMAGES, Left, MENTIONED, TEXT, check, file,
+        image::{LARGEST as IMAGE, decoded},
+        mentioned, shown,
+    };
 
     #[test]
     fn base64_is_counted_as_the_bytes_it_stands_for() {
