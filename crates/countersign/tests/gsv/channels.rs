@@ -439,6 +439,9 @@ fn what_comes_with_an_answer_to_a_question_reaches_the_model() {
         hear(&mut wx, message("ana", &format!("{id}1"), "choose"));
         assert!(told(&mut wx).contains("Which one?"));
         let mut answer = message("ana", &format!("{id}2"), words);
+        answer["message"]["media"] = json!([{ "type": "image", "mimeType": "image/png", "data": "!!!" }]);
+        let refused = wx.fails("channel.inbound", answer.clone());
+        assert_eq!(refused, error(400, "message.media[0].data is no base64"), "it answers nothing and may come again");
         answer["message"]["media"] = json!([media]);
         assert_eq!(hear(&mut wx, answer)["status"], "started");
         assert_eq!(told(&mut wx), "thanks");

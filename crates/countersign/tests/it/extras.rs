@@ -12,6 +12,13 @@ fn todo(ops: &serde_json::Value) -> Reply {
     Reply::new(vec![call("k", "todo_write", &json!({ "ops": ops }))])
 }
 
+/// Has the model list one task, and gives its id.
+fn listed(place: &Place, host: &mut Host) -> serde_json::Value {
+    let phases = json!([{ "name": "one", "tasks": [{ "content": "first" }] }]);
+    place.provider.script([todo(&json!([{ "op": "replace", "phases": phases }]))]);
+    only(&host.turn("go"), "todo_reminder")[0]["todos"][0]["id"].clone()
+}
+
 #[test]
 fn open_tasks_are_reminded_of_and_finished_ones_go_with_the_next_prompt() {
     let place = Place::new();
@@ -39,10 +46,7 @@ fn open_tasks_are_reminded_of_and_finished_ones_go_with_the_next_prompt() {
 fn a_branch_has_the_tasks_that_were_open_where_it_begins() {
     let place = Place::new();
     let mut host = place.start(&[]);
-    let phases = json!([{ "name": "one", "tasks": [{ "content": "first" }] }]);
-    place.provider.script([todo(&json!([{ "op": "replace", "phases": phases }]))]);
-    let frames = host.turn("go");
-    let id = only(&frames, "todo_reminder")[0]["todos"][0]["id"].clone();
+    let id = listed(&place, &mut host);
     host.turn("more");
     let users = host.done(json!({ "type": "get_branch_messages" }))["messages"].clone();
     let more = users.as_array().unwrap().iter().find(|message| message["text"] == "more").unwrap();
@@ -102,10 +106,7 @@ fn tasks_of_a_branch_that_was_left_are_not_reminded_of() {
 fn tasks_that_were_done_elsewhere_are_not_reminded_of() {
     let (place, elsewhere) = (Place::new(), Place::new());
     let mut host = place.start(&[]);
-    let phases = json!([{ "name": "one", "tasks": [{ "content": "first" }] }]);
-    place.provider.script([todo(&json!([{ "op": "replace", "phases": phases }]))]);
-    let frames = host.turn("go");
-    let id = only(&frames, "todo_reminder")[0]["todos"][0]["id"].clone();
+    let id = listed(&place, &mut host);
     let file = host.file();
     drop(host);
 
@@ -125,10 +126,7 @@ fn tasks_that_were_done_elsewhere_are_not_reminded_of() {
 fn tasks_that_the_file_lost_come_from_the_log() {
     let place = Place::new();
     let mut host = place.start(&[]);
-    let phases = json!([{ "name": "one", "tasks": [{ "content": "first" }] }]);
-    place.provider.script([todo(&json!([{ "op": "replace", "phases": phases }]))]);
-    let frames = host.turn("go");
-    let id = only(&frames, "todo_reminder")[0]["todos"][0]["id"].clone();
+    let id = listed(&place, &mut host);
     let file = host.file();
     drop(host);
     let text = std::fs::read_to_string(&file).unwrap();

@@ -166,6 +166,30 @@ fn a_session_has_one_turn_at_a_time_and_a_turn_can_be_stopped() {
 }
 
 #[test]
+fn a_turn_that_is_stopped_at_a_call_says_so_and_no_other_does() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let waits = Reply::new(vec![saying("now: "), bash("c1", "echo ran")]);
+    talk.provider.script([waits, say("here")]);
+    let session = http.session();
+    let stream = http.say(&session, "begin");
+    let turn = http.turn(&stream);
+    turn.named("approval");
+    assert_eq!(http.get(&format!("/api/chat/cancel?stream_id={stream}")).json()["cancelled"], true);
+    turn.ended();
+    let read = |query: &str| http.get(&format!("/api/session?session_id={session}{query}")).json()["session"].clone();
+    let told = read("");
+    assert_eq!(roles(&told), ["user", "assistant", "tool", "assistant"]);
+    let note = &told["messages"][3];
+    assert_eq!((&note["content"], &note["_error"]), (&json!("Task cancelled."), &json!(true)));
+    http.turn(&http.say(&session, "still there?")).ended();
+    let all = ["user", "assistant", "tool", "assistant", "user", "assistant"];
+    assert_eq!(roles(&read("")), all);
+    assert_eq!(roles(&read("&msg_limit=2")), all[4..]);
+    assert_eq!(roles(&read("&msg_limit=3&msg_before=3")), all[..4]);
+}
+
+#[test]
 fn a_turn_is_steered_on_its_way() {
     let talk = Talk::new();
     let (_gateway, http) = talk.start();

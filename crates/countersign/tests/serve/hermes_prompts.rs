@@ -343,6 +343,7 @@ fn a_session_that_is_let_through_waits_for_nobody_but_rules_still_deny() {
         (json!({ "session_id": "nobody" }), 404),
         (json!({ "session_id": AGENT, "enabled": "yes" }), 400),
         (json!({ "session_id": AGENT, "enabled": 1 }), 400),
+        (json!({ "session_id": AGENT, "enabled": null }), 400),
     ] {
         assert_eq!(turn(body.clone()).0, status, "{body}");
     }

@@ -25,6 +25,19 @@ fn asked_for_a_summary(talk: &Talk) {
     soon("a summary is asked for", || (talk.provider.count() == 3).then_some(()));
 }
 
+/// A session whose last message the model said was too long, while it is summed up: its id, and the stream of the turn that asks again.
+fn overflowed(talk: &Talk, http: &Http) -> (String, String) {
+    let session = http.session();
+    http.turn(&http.say(&session, &"word ".repeat(48_000))).ended();
+    let stream = http.say(&session, &"word ".repeat(24_000));
+    assert_eq!(http.turn(&stream).ended().last().unwrap().name, "apperror");
+    asked_for_a_summary(talk);
+    let shown = http.get(&format!("/api/session?session_id={session}&messages=0")).json()["session"].clone();
+    let again = shown["active_stream_id"].as_str().unwrap().to_owned();
+    assert_ne!(again, stream);
+    (session, again)
+}
+
 fn counted() -> Reply {
     Reply { usage: (60_000, 10, 0), ..say("one") }
 }
@@ -104,12 +117,7 @@ fn a_turn_that_was_too_long_is_stopped_by_name_while_it_is_summed_up() {
     let (_gateway, http) = talk.start();
     let held = Reply::new(vec![saying("a sum"), Part::Hang]);
     talk.provider.script([counted(), refuse(400, "prompt is too long"), held]);
-    let session = http.session();
-    http.turn(&http.say(&session, &"word ".repeat(48_000))).ended();
-    http.turn(&http.say(&session, &"word ".repeat(24_000))).ended();
-    asked_for_a_summary(&talk);
-    let shown = http.get(&format!("/api/session?session_id={session}&messages=0")).json()["session"].clone();
-    let again = shown["active_stream_id"].as_str().unwrap().to_owned();
+    let (session, again) = overflowed(&talk, &http);
     let turn = http.turn(&again);
     turn.named("compressing");
     assert_eq!(http.get(&format!("/api/chat/cancel?stream_id={again}")).json()["cancelled"], true);
@@ -118,24 +126,35 @@ fn a_turn_that_was_too_long_is_stopped_by_name_while_it_is_summed_up() {
 }
 
 #[test]
+fn a_turn_that_was_too_long_asks_again_across_a_restart() {
+    for is_killed in [false, true] {
+        let talk = Talk::new();
+        let (mut gateway, http) = talk.start();
+        let held = Reply::new(vec![saying("a sum"), Part::Hang]);
+        let refused = refuse(400, "prompt is too long");
+        talk.provider.script([counted(), refused, held, say("a summary"), say("as you say")]);
+        let (_, again) = overflowed(&talk, &http);
+        if is_killed {
+            gateway.kill();
+        } else {
+            gateway.stop();
+        }
+        let (_gateway, http) = talk.start();
+        let events = http.turn(&again).ended();
+        assert_eq!((text(&events).as_str(), names(&events).last()), ("as you say", Some(&"stream_end")), "{is_killed}");
+    }
+}
+
+#[test]
 fn a_program_that_stops_a_summary_is_told_that_something_was_stopped() {
     let talk = Talk::new();
     let (_gateway, http) = talk.start();
     let held = Reply::new(vec![saying("a sum"), Part::Hang]);
     talk.provider.script([counted(), refuse(400, "prompt is too long"), held]);
-    let session = http.session();
-    http.turn(&http.say(&session, &"word ".repeat(48_000))).ended();
-    let stream = http.say(&session, &"word ".repeat(24_000));
-    let turn = http.turn(&stream);
-    asked_for_a_summary(&talk);
-    assert_eq!(turn.ended().last().unwrap().name, "apperror");
+    let (session, again) = overflowed(&talk, &http);
     let path = format!("/api/v1/sessions/{session}");
     let told = http.get(&path).json();
     assert!(told["state"] == "working" && told["run"].is_string(), "{told}");
-    // The run that asks again has its name and its stream already.
-    let shown = http.get(&format!("/api/session?session_id={session}&messages=0")).json()["session"].clone();
-    let again = shown["active_stream_id"].as_str().unwrap().to_owned();
-    assert_ne!(again, stream);
     let turn = http.turn(&again);
     turn.named("compressing");
     let refused = http.post("/api/chat/start", &json!({ "session_id": session, "message": "now" }));

@@ -210,6 +210,10 @@ impl Asking<'_> {
                 smaller.into_iter().rev().for_each(|part| left.push_front(Cow::Owned(part)));
                 continue;
             }
+            if unsaid.is_too_long && written.is_empty() {
+                // What is short is too long, too: its length is not what is wrong, and no other part would be taken.
+                return Err(unsaid.message);
+            }
             let why = short(&unsaid.message);
             left_out.push_str(&match part.len() {
                 1 => format!("\n\n[A message could not be summed up: {why}]"),

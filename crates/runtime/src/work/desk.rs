@@ -107,7 +107,9 @@ impl Desk {
             if !is_owed {
                 in_flight.cancel.cancel();
             }
-            is_owed || is_stopping || !in_flight.task.is_finished()
+            // A summary that a process which ends leaves to the next says nothing more.
+            let is_left = self.is_closing && matches!(work, Work::Compact { .. }) && in_flight.task.is_finished();
+            (is_owed || is_stopping || !in_flight.task.is_finished()) && !is_left
         });
         // What is to stop and was never begun, or was lost, has nobody else to say so.
         for work in to_stop {
@@ -117,7 +119,9 @@ impl Desk {
                 self.in_flight.insert(work, in_flight);
             }
         }
-        for work in owed {
+        let is_left = |work: &Work| self.is_closing && matches!(work, Work::Compact { .. });
+        let begins: Vec<Work> = owed.into_iter().filter(|work| !is_left(work)).collect();
+        for work in begins {
             if !self.in_flight.contains_key(&work)
                 && let Some(in_flight) = self.start(engine, &work)
             {

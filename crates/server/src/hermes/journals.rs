@@ -222,7 +222,7 @@ impl Journals {
         let source = self.handle.source(Lane::Request);
         let read = source.read(move |engine| Some(engine.state().session(&id)?.name()?.to_owned()));
         if let Some((Some(name), _)) = read.await {
-            journal.push(&Event::title(journal.session.as_str(), &name), false);
+            journal.push(&Event::title(journal.session.as_str(), &transcript::title(Some(&name))), false);
         }
     }
 

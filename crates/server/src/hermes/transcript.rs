@@ -47,6 +47,8 @@ struct Place {
     id: String,
     at: Millis,
     content: Lsn,
+    /// Whether a person said it.
+    is_persons: bool,
 }
 
 /// What the engine says of one session.
@@ -73,6 +75,10 @@ pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages)
         Messages::Last(most) => (all, most),
         Messages::Before { before, most } => (before.min(all), most),
     };
+    let is_stopped_for_good = match places.get(end) {
+        Some(next) => next.is_persons,
+        None => session.active_stream_id.is_none(),
+    };
     places.truncate(end);
     let offset = end.saturating_sub(most);
     places.drain(..offset);
@@ -86,7 +92,7 @@ pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages)
             None => told.note(place, "assistant", "This message was redacted."),
         }
     }
-    if end == all && session.active_stream_id.is_none() {
+    if is_stopped_for_good {
         told.end_stopped();
     }
     session.input_tokens = told.input;
@@ -133,8 +139,13 @@ fn known(engine: &Engine, id: &SessionId, attention: Option<Attention>) -> Optio
     let pending = session.awaited_run().and_then(|_| session.awaited_prompt());
     let path = session.path();
     let shown = path.into_iter().filter(|entry| is_shown(entry));
-    let places: Vec<Place> =
-        shown.map(|entry| Place { id: entry.id.to_string(), at: entry.at, content: entry.content }).collect();
+    let place = |entry: &Entry| Place {
+        id: entry.id.to_string(),
+        at: entry.at,
+        content: entry.content,
+        is_persons: entry.kind == Kind::User,
+    };
+    let places: Vec<Place> = shown.map(place).collect();
     let last = places.last().map_or_else(|| session.opened_at(), |place| place.at);
     let model = session.settings().model.as_ref();
     let begun = run.and_then(|run| engine.state().run(run)).map(countersign_core::run::Run::asked_at);
@@ -233,7 +244,7 @@ fn attention(engine: &Engine, id: &SessionId) -> Option<Attention> {
     Attention::of(approvals.len(), questions.len())
 }
 
-fn title(name: Option<&str>) -> String {
+pub(super) fn title(name: Option<&str>) -> String {
     escape(name.unwrap_or(UNTITLED), Lines::One).into_owned()
 }
 
@@ -286,7 +297,7 @@ impl Telling {
                 }
                 let mut told = message(place, "tool", &text);
                 told.tool_call_id = Some(result.tool_call_id);
-                told.name = Some(result.tool_name);
+                told.name = Some(escape(&result.tool_name, Lines::One).into_owned());
                 self.messages.push(told);
             }
             Message::BashExecution(ran) => {
@@ -358,7 +369,7 @@ impl Telling {
 
 /// Whether the result of a call says that the call was stopped. A run that is stopped while one works has no other last word.
 fn says_stopped(result: &str) -> bool {
-    ["Tool execution was aborted", "Command aborted"].iter().any(|said| result.contains(said))
+    result.starts_with("Tool execution was aborted") || result.ends_with("Command aborted")
 }
 
 fn thought(block: &Block) -> Option<&str> {

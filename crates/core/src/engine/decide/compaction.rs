@@ -106,6 +106,10 @@ pub(super) fn ended(session: &Session, epoch: u32, outcome: Compacted, context: 
             reply: Reply::Dropped,
         };
     };
+    if matches!(outcome, Compacted::Aborted) && !compaction.aborting && compaction.then == Then::Again {
+        // The process ends, and nobody stopped it: the next takes it up.
+        return Decision { facts: Vec::new(), reply: Reply::Done };
+    }
     let mut branch = Branch::new(session);
     let (end, message) = match outcome {
         Compacted::Done { said, spent } => {

@@ -7,7 +7,8 @@ use crate::{
     gate::{self, Gate},
     id::{RunId, SessionId},
     run::{Abort, End, Event as Happened, Phase},
-    session, settle,
+    session::{self, Queue},
+    settle,
     unattended::Unattended,
 };
 
@@ -58,8 +59,9 @@ pub(super) fn stop(view: View<'_>, id: &SessionId, run: RunId) -> Result<Decisio
     }
     let is_stopping = session.compaction().is_some_and(|compaction| compaction.aborting);
     let aborting = (!is_stopping).then_some(session::Event::CompactionAborting);
-    // What it waits for with is taken back.
-    let taken_back = session.awaited_prompt().map(|_| session::Event::Cleared);
+    // What it would begin with, or was told on its way, is taken back.
+    let has_words = session.awaited_prompt().is_some() || !session.queue(Queue::Steering).is_empty();
+    let taken_back = has_words.then_some(session::Event::Cleared);
     let events = taken_back.into_iter().chain(aborting);
     let facts = events.map(|event| Fact::plain(Event::Session(event), Some(id.clone()))).collect();
     Ok(Decision { facts, reply: Reply::Stopping(run) })

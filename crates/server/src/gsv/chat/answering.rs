@@ -9,6 +9,7 @@ use countersign_core::{
     reading::{self, Decided, Meaning, Reach, Situation, Waiting, Words},
 };
 use countersign_protocol::gsv::{
+    Fault,
     chat::{Directives, Sent},
     command::failed,
 };
@@ -41,28 +42,41 @@ pub(super) fn awaited(asked: &Asked, speaker: &Speaker) -> String {
 }
 
 /// Takes a message for an answer. `None` if it is a message.
+///
+/// # Errors
+/// As those of [`media::keep_for_words()`]: then it answers nothing, and may come again.
 pub(super) async fn answer(
     door: &Arc<Door>,
     seen: &Seen,
     spoken: &Spoken<'_>,
     run: &str,
     speaker: &Speaker,
-) -> Option<Sent> {
-    let text = spoken.text;
+) -> Result<Option<Sent>, Fault> {
     let session = session_of(&seen.key);
     let place = if speaker.origin.is_some() { in_chat(&session) } else { session };
     let is_shown = |asked: &Asked| door.cards.was_shown(&place, asked.gate, speaker.came);
     let for_speaker = seen.waiting.as_ref().filter(|asked| speaker.may_answer(asked));
     // What was said before a question was asked does not answer it.
     if let Some(asked) = for_speaker.filter(|asked| asked.is_question && is_shown(asked)) {
-        let more = match media::keep_for_words(door, &seen.key, spoken.media).await {
-            Ok(more) => more,
-            Err(fault) => return wrong("answer", fault.message),
-        };
-        let said = Some(text).filter(|text| !text.trim().is_empty()).into_iter().chain(more.iter().map(String::as_str));
+        let more = media::keep_for_words(door, &seen.key, spoken.media).await?;
+        let said =
+            Some(spoken.text).filter(|text| !text.trim().is_empty()).into_iter().chain(more.iter().map(String::as_str));
         let said = said.collect::<Vec<_>>().join("\n");
-        return decide(door, asked, Answer::Say(vec![said]), "answer", run, speaker).await;
+        return Ok(decide(door, asked, Answer::Say(vec![said]), "answer", run, speaker).await);
     }
+    Ok(at_a_gate(door, seen, spoken.text, run, speaker, is_shown).await)
+}
+
+/// The same where no question waits.
+async fn at_a_gate(
+    door: &Arc<Door>,
+    seen: &Seen,
+    text: &str,
+    run: &str,
+    speaker: &Speaker,
+    is_shown: impl Fn(&Asked) -> bool,
+) -> Option<Sent> {
+    let for_speaker = seen.waiting.as_ref().filter(|asked| speaker.may_answer(asked));
     let waiting = for_speaker.filter(|asked| !asked.is_question);
     let waiting = waiting.map(|asked| (token(asked.gate), is_shown(asked)));
     let decided = seen.decided.as_ref().filter(|asked| speaker.may_answer(asked));

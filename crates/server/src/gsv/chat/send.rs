@@ -122,7 +122,7 @@ pub(in crate::gsv) async fn say_more(
         // It answered, and whoever brought it did not hear of that.
         return Ok(Sent::Started { run_id: run, queued: false, directives: Directives::default() });
     }
-    let parsed = match beside(door, &seen, &spoken, &run, speaker).await {
+    let parsed = match beside(door, &seen, &spoken, &run, speaker).await? {
         Beside::Done(sent) => {
             heard(door, key, speaker).await?;
             return Ok(sent);
@@ -178,19 +178,25 @@ enum Beside {
     Message(directive::Parsed),
 }
 
-async fn beside(door: &Arc<Door>, seen: &Seen, spoken: &Spoken<'_>, run: &str, speaker: &Speaker) -> Beside {
+async fn beside(
+    door: &Arc<Door>,
+    seen: &Seen,
+    spoken: &Spoken<'_>,
+    run: &str,
+    speaker: &Speaker,
+) -> Result<Beside, Fault> {
     let text = spoken.text;
     if let Some(command) = command::Command::read(text) {
-        return Beside::Done(commands::answer(door, seen.clone(), command, speaker).await);
+        return Ok(Beside::Done(commands::answer(door, seen.clone(), command, speaker).await));
     }
-    if let Some(sent) = answering::answer(door, seen, spoken, run, speaker).await {
-        return Beside::Done(sent);
+    if let Some(sent) = answering::answer(door, seen, spoken, run, speaker).await? {
+        return Ok(Beside::Done(sent));
     }
     let provider = seen.model.as_ref().map_or_else(|| door.settings.model().provider, |model| model.provider.clone());
     let parsed = directive::parse(text, &provider);
     // What comes with them is for the model.
     if !parsed.is_all() || !spoken.media.is_empty() {
-        return Beside::Message(parsed);
+        return Ok(Beside::Message(parsed));
     }
     let mut response = parsed.acknowledgement();
     if parsed.status
@@ -199,7 +205,7 @@ async fn beside(door: &Arc<Door>, seen: &Seen, spoken: &Spoken<'_>, run: &str, s
         let status = commands::status(&whole).text(speaker.style);
         response = Some(response.map_or_else(|| status.clone(), |told| format!("{told}\n{status}")));
     }
-    Beside::Done(Sent::DirectiveOnly { response, directives: parsed.directives })
+    Ok(Beside::Done(Sent::DirectiveOnly { response, directives: parsed.directives }))
 }
 
 /// The agent of the session with this key.

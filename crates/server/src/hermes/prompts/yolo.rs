@@ -53,7 +53,7 @@ pub(super) async fn turn(
     let body = body?;
     let Some(session) = super::session_of(&body) else { return Ok(super::without_session(&uri)) };
     let is_on = match body.0.get("enabled") {
-        None | Some(Value::Null | Value::Bool(true)) => true,
+        None | Some(Value::Bool(true)) => true,
         Some(Value::Bool(false)) => false,
         // A form has texts only.
         Some(Value::String(text)) if matches!(text.as_str(), "false" | "off" | "0") => false,
