@@ -225,6 +225,39 @@ fn nothing_follows_a_compaction_that_was_stopped() {
 }
 
 #[test]
+fn who_stops_a_request_that_is_asked_again_takes_back_what_it_was_told_and_nothing_else() {
+    let overflowed = || {
+        let mut stage = idle();
+        stage.set(Setting::AutoCompaction(false));
+        stage.import([("u", User, 900), ("v", User, 60)]);
+        stage.prompt(WhenBusy::Refuse);
+        stage.set(Setting::AutoCompaction(true));
+        stage.fail(Failure { retryable: false, overflow: true, after: None });
+        stage.session(Command::Queue { queue: Queue::FollowUp, said: text(1) });
+        stage.session(Command::Steer { said: text(1) });
+        stage
+    };
+    let mut stage = overflowed();
+    let run = stage.here().awaited_run().expect("it has its name");
+    let stop = EngineCommand::Run(run::Command::Stop { session: session(), run });
+    assert_eq!(stage.tell(stop).cell(), "Stopping: session dequeued steering, session compaction_aborting");
+    assert_eq!(stage.here().queued(), 1, "somebody else's message waits");
+    let told = stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Aborted }).cell();
+    assert_eq!(told, "Done: session compaction_ended rest");
+    // What it was told begins a run of its own where the summary fails, also behind a restart.
+    for restarts in [false, true] {
+        let mut stage = overflowed();
+        if restarts {
+            stage.restart(open(), Resume::Go);
+        }
+        let epoch = stage.here().compaction().expect("it is under way").epoch;
+        let failed = Compacted::Failed { message: "no".into() };
+        let told = stage.session(Command::Compacted { epoch, outcome: failed }).cell();
+        assert!(told.contains("session dequeued steering"), "{told}");
+    }
+}
+
+#[test]
 fn what_is_queued_waits_for_a_compaction_behind_what_is_in_the_queue() {
     let mut stage = with([("u", User, 900), ("v", User, 60)]);
     stage.session(Command::Queue { queue: Queue::FollowUp, said: text(1) });

@@ -210,7 +210,7 @@ impl Asking<'_> {
                 smaller.into_iter().rev().for_each(|part| left.push_front(Cow::Owned(part)));
                 continue;
             }
-            if unsaid.is_too_long && written.is_empty() {
+            if unsaid.is_too_long && written.is_empty() && self.is_short(&part) {
                 // What is short is too long, too: its length is not what is wrong, and no other part would be taken.
                 return Err(unsaid.message);
             }
@@ -228,11 +228,16 @@ impl Asking<'_> {
         }
     }
 
+    /// Whether the length of a part cannot be why a model does not take it.
+    fn is_short(&self, part: &[Message]) -> bool {
+        part.iter().map(|message| self.tokens(message)).sum::<u64>() < self.chosen.entry.context_window / 16
+    }
+
     /// What is asked for in the place of a part that was too long; none where nothing can be made of it that is shorter, or it is so
     /// short that its length cannot be what is wrong.
     fn smaller(&self, part: &[Message]) -> Option<Vec<Vec<Message>>> {
         let all: u64 = part.iter().map(|message| self.tokens(message)).sum();
-        if all < self.chosen.entry.context_window / 16 {
+        if self.is_short(part) {
             return None;
         }
         if let [message] = part {

@@ -108,8 +108,9 @@ impl Desk {
                 in_flight.cancel.cancel();
             }
             // A summary that a process which ends leaves to the next says nothing more.
-            let is_left = self.is_closing && matches!(work, Work::Compact { .. }) && in_flight.task.is_finished();
-            (is_owed || is_stopping || !in_flight.task.is_finished()) && !is_left
+            let is_over = in_flight.task.is_finished();
+            let is_left = self.is_closing && !is_stopping && is_over && matches!(work, Work::Compact { .. });
+            (is_owed || is_stopping || !is_over) && !is_left
         });
         // What is to stop and was never begun, or was lost, has nobody else to say so.
         for work in to_stop {

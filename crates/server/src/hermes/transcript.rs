@@ -47,8 +47,8 @@ struct Place {
     id: String,
     at: Millis,
     content: Lsn,
-    /// Whether a person said it.
-    is_persons: bool,
+    /// Whether no turn goes on with it: a person said it, or it sums up what came before.
+    ends_turn: bool,
 }
 
 /// What the engine says of one session.
@@ -76,7 +76,7 @@ pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages)
         Messages::Before { before, most } => (before.min(all), most),
     };
     let is_stopped_for_good = match places.get(end) {
-        Some(next) => next.is_persons,
+        Some(next) => next.ends_turn,
         None => session.active_stream_id.is_none(),
     };
     places.truncate(end);
@@ -143,7 +143,7 @@ fn known(engine: &Engine, id: &SessionId, attention: Option<Attention>) -> Optio
         id: entry.id.to_string(),
         at: entry.at,
         content: entry.content,
-        is_persons: entry.kind == Kind::User,
+        ends_turn: matches!(entry.kind, Kind::User | Kind::Compaction { .. }),
     };
     let places: Vec<Place> = shown.map(place).collect();
     let last = places.last().map_or_else(|| session.opened_at(), |place| place.at);
@@ -304,6 +304,7 @@ impl Telling {
                 self.note(place, "user", &format!("$ {}\n{}", ran.command, ran.output));
             }
             Message::CompactionSummary(summary) | Message::BranchSummary(summary) => {
+                self.end_stopped();
                 self.note(place, "assistant", &format!("[Summary of what came before]\n{}", summary.summary));
             }
             Message::Developer(_) | Message::FileMention(_) | Message::Custom(_) => {}
@@ -369,7 +370,9 @@ impl Telling {
 
 /// Whether the result of a call says that the call was stopped. A run that is stopped while one works has no other last word.
 fn says_stopped(result: &str) -> bool {
-    result.starts_with("Tool execution was aborted") || result.ends_with("Command aborted")
+    result.starts_with("Tool execution was aborted")
+        || result.ends_with("Command aborted")
+        || result == "Command aborted before it began"
 }
 
 fn thought(block: &Block) -> Option<&str> {

@@ -106,7 +106,7 @@ pub(super) fn ended(session: &Session, epoch: u32, outcome: Compacted, context: 
             reply: Reply::Dropped,
         };
     };
-    if matches!(outcome, Compacted::Aborted) && !compaction.aborting && compaction.then == Then::Again {
+    if matches!(outcome, Compacted::Aborted) && !compaction.aborting && may_be_left(session, compaction) {
         // The process ends, and nobody stopped it: the next takes it up.
         return Decision { facts: Vec::new(), reply: Reply::Done };
     }
@@ -123,6 +123,11 @@ pub(super) fn ended(session: &Session, epoch: u32, outcome: Compacted, context: 
     };
     end_as(&mut branch, compaction, end, message, context);
     Decision { facts: branch.finish(), reply: Reply::Done }
+}
+
+/// Whether another process may take up a compaction for a request that was too long. The contract of a job ends with it.
+fn may_be_left(session: &Session, compaction: &Compaction) -> bool {
+    compaction.then == Then::Again && session.unattended().is_none_or(|contract| contract.firing().is_none())
 }
 
 /// How a compaction ended, for what goes on afterwards.
@@ -144,7 +149,9 @@ pub(super) fn lost(branch: &mut Branch<'_>, compaction: &Compaction, resume: Res
     if resume == Resume::Go && compaction.aborting {
         return end_as(branch, compaction, Ended::Aborted, None, context);
     }
-    if resume == Resume::Go && compaction.then == Then::Rest {
+    let is_again = compaction.then == Then::Again;
+    if resume == Resume::Go && (compaction.then == Then::Rest || is_again && !may_be_left(branch.session(), compaction))
+    {
         return end_as(branch, compaction, Ended::Lost, None, context);
     }
     branch.push(Event::Session(Happened::CompactionEnded {
@@ -203,9 +210,12 @@ fn end_as(
         message,
     );
     // What was said meanwhile is not left lying; what was queued before starts nothing.
-    let is_waited_for = [Queue::Steering, Queue::FollowUp]
-        .iter()
-        .any(|queue| session.queue(*queue).iter().any(|queued| queued.content > compaction.instructions));
+    // Whoever steers a request that is asked again means what goes on with it.
+    let is_for_again = |queue| compaction.then == Then::Again && queue == Queue::Steering;
+    let is_waited_for = [Queue::Steering, Queue::FollowUp].into_iter().any(|queue| {
+        let mut queued = session.queue(queue).iter();
+        queued.any(|queued| is_for_again(queue) || queued.content > compaction.instructions)
+    });
     let (trigger, opening) = match &then {
         Then::Rest if is_waited_for && end != Ended::Aborted && !compaction.aborting => (Trigger::Prompt, Vec::new()),
         Then::Rest => {
