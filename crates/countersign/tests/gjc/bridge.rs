@@ -254,11 +254,13 @@ fn one_process_has_several_sessions_each_with_frames_of_its_own() {
     assert_eq!((status, &told["status"]), (200, &json!("opened")));
     let second = told["session_id"].as_str().unwrap();
     assert_ne!(first, second);
-    for path in ["/nowhere/x.jsonl", "../../etc", "x.jsonl", "", " "] {
+    let elsewhere = place.work.join("elsewhere");
+    let absolute = elsewhere.join("x.jsonl").display().to_string();
+    for path in [&*absolute, "elsewhere/x.jsonl", "../../etc", "x.jsonl", "", " "] {
         let (status, told) = bridge.ask("POST", "/v1/sessions", "", &json!({ "resume": path }));
         assert_eq!(status, 400, "{path}: {told}");
     }
-    assert!(!std::path::Path::new("/nowhere").exists());
+    assert!(!elsewhere.exists() && !place.work.join("x.jsonl").exists());
     let owner = bridge.claim(&first);
     assert_eq!(bridge.post(second, "control:disconnect", &owner, &json!({})).0, 403);
     let events = [&*first, second].map(|session| bridge.listen(session, "?last_seq=0"));

@@ -37,7 +37,7 @@ fn allowed() -> Outcome {
 }
 
 fn writes() -> Reply {
-    Reply::use_tool("c1", "write", &json!({ "path": "/nowhere/x", "content": "x" }).to_string())
+    Reply::use_tool("c1", "write", &json!({ "path": "/proc/nowhere/x", "content": "x" }).to_string())
 }
 
 #[tokio::test]
