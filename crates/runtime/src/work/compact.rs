@@ -362,10 +362,7 @@ pub async fn note_down(
     silence: Duration,
 ) -> Result<String, String> {
     let (mut noted, mut spent, mut refused) = (Vec::new(), Spent(None), None);
-    let tokens = |message: &Message| {
-        conversation::estimated(message)
-            .unwrap_or_else(|| serde_json::to_string(message).map_or(0, |text| estimate_tokens(text.len())))
-    };
+    let tokens = |message: &Message| said(message).tokens;
     for part in parts(messages, chosen.entry.context_window, &tokens) {
         let Memories { system, request } = request(part);
         match ask(chosen, (&system, &request), retry, silence, &mut spent).await {

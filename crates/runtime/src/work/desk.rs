@@ -120,10 +120,10 @@ impl Desk {
                 self.in_flight.insert(work, in_flight);
             }
         }
-        let is_left = |work: &Work| self.is_closing && matches!(work, Work::Compact { .. });
-        let begins: Vec<Work> = owed.into_iter().filter(|work| !is_left(work)).collect();
-        for work in begins {
-            if !self.in_flight.contains_key(&work)
+        for work in owed {
+            let is_left = self.is_closing && matches!(work, Work::Compact { .. });
+            if !is_left
+                && !self.in_flight.contains_key(&work)
                 && let Some(in_flight) = self.start(engine, &work)
             {
                 if let Work::Call { call, start } = &work {
