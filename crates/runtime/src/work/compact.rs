@@ -188,13 +188,11 @@ impl Asking<'_> {
             let asked = self.host.summaries(history, turn, previous.as_ref(), self.instructions);
             let Some(request) = asked.history.or(asked.turn) else { continue };
             let unsaid = match self.ask(&asked.system, &request, spent).await {
-                Ok(summary) if of == Of::History => {
-                    previous = Some(Summary { summary, ..Summary::default() });
-                    written.clear();
-                    written.extend(previous.as_ref().map(|previous| previous.summary.clone()));
-                    continue;
-                }
                 Ok(summary) => {
+                    if of == Of::History {
+                        previous = Some(Summary { summary: summary.clone(), ..Summary::default() });
+                        written.clear();
+                    }
                     written.push(summary);
                     continue;
                 }

@@ -183,6 +183,10 @@ fn end_as(
     message: Option<Arc<str>>,
     context: &mut Context,
 ) {
+    if compaction.then == Then::Again && matches!(end, Ended::Aborted | Ended::Lost) && !compaction.aborting {
+        // Nobody takes it up: whoever waits for what asks again is told that it is stopped.
+        branch.push(Event::Session(Happened::CompactionAborting));
+    }
     let session = branch.session();
     let is_for_next = session.behind_compaction().is_some();
     let (is_done, spent) = match end {

@@ -9,7 +9,7 @@ use countersign_core::{
     ledger::{Budget, Metric},
     message::StopReason,
     owed,
-    run::{Failure, Marks},
+    run::{End as RunEnd, Failure, Marks},
     schedule::{
         Afterwards, Beat, Command as OfJobs, Conversation, Ending, FiringId, Job, Kind, Limits, Message, Outcome, Over,
         Plan, Refusal as Refused, Replan, Schedule, Stage as Step_, Status, Which, Zone,
@@ -325,8 +325,8 @@ fn a_run_has_a_contract_of_its_own_that_ends_with_it() {
     assert!(matches!(refused, Ok(Reply::Started(_))), "{refused:?}");
 }
 
-#[test]
-fn a_request_that_did_not_fit_is_asked_again_for_the_same_firing() {
+/// A job whose request was too long, while what came before is summed up.
+fn summed_up() -> Stage {
     let mut stage = Stage::new(open());
     let assistant = session::Kind::Assistant { stop: StopReason::Stop, total_tokens: 9 };
     stage.import([("a", session::Kind::User, 400), ("b", assistant, 400)]);
@@ -335,6 +335,12 @@ fn a_request_that_did_not_fit_is_asked_again_for_the_same_firing() {
     let budget = Budget { calls: Some(3), ..Budget::default() };
     say_under(&mut stage, "j", 1, Some(Terms { actor: "cron".to_owned(), budget, ..Terms::default() }));
     stage.fail(Failure { retryable: false, overflow: true, after: None });
+    stage
+}
+
+#[test]
+fn a_request_that_did_not_fit_is_asked_again_for_the_same_firing() {
+    let mut stage = summed_up();
     let epoch = stage.here().compaction().unwrap().epoch;
     stage.session(session::Command::Compacted { epoch, outcome: Compacted::Done { said: text(1), spent: None } });
     let run = stage.engine.state().run(stage.run()).unwrap();
@@ -345,6 +351,22 @@ fn a_request_that_did_not_fit_is_asked_again_for_the_same_firing() {
     );
     stage.answer(StopReason::Stop, Vec::new(), None);
     assert_eq!((due(&stage).len(), stage.here().unattended()), (1, None));
+}
+
+#[test]
+fn a_summary_for_a_firing_that_a_process_leaves_is_told_as_stopped_and_the_firing_has_failed() {
+    for is_killed in [true, false] {
+        let mut stage = summed_up();
+        let told = if is_killed {
+            stage.restart(open(), Resume::Go).cell()
+        } else {
+            let epoch = stage.here().compaction().unwrap().epoch;
+            stage.session(session::Command::Compacted { epoch, outcome: Compacted::Aborted }).cell()
+        };
+        assert!(told.contains("session compaction_aborting, session compaction_ended rest"), "{told}");
+        assert_eq!((stage.here().compaction(), stage.here().unattended()), (None, None));
+        assert_eq!((due(&stage).len(), over(&stage, "j").end), (1, Some(RunEnd::Overflowed)), "{is_killed}");
+    }
 }
 
 #[test]
