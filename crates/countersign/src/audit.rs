@@ -78,6 +78,7 @@ fn unopened(path: &Path, error: OpenError) -> anyhow::Error {
         | OpenError::Owned { .. }
         | OpenError::NewerSchema { .. }
         | OpenError::NewerEvents { .. }
+        | OpenError::Parted { .. }
         | OpenError::Foreign { .. } => error.into(),
     }
 }
@@ -196,7 +197,7 @@ pub(crate) fn parse_time(text: &str) -> Result<countersign_core::time::Millis, S
 pub(crate) fn parse_head(text: &str) -> Result<Head, String> {
     let (lsn, chain) = text.split_once(':').ok_or("a head is a position, a colon and 64 hex digits")?;
     let lsn = lsn.parse().map(Lsn).map_err(|error| format!("the position: {error}"))?;
-    let chain = chain.parse().map_err(|error| format!("the chain: {error}"))?;
+    let chain = chain.parse().map_err(|_| "the chain behind the colon has 64 hex digits")?;
     Ok(Head { lsn, chain })
 }
 

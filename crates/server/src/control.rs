@@ -25,7 +25,7 @@ pub use crate::decisions::{covered, denials, enough, find, listed};
 
 pub use gates::{Approvals, Row, pending, row};
 pub(crate) use gates::{folder, row_of};
-pub use socket::{Control, FILE};
+pub use socket::{Control, FILE, has_room};
 pub(crate) use socket::{Owned, principal};
 
 /// What can be asked.

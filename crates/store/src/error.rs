@@ -93,6 +93,12 @@ pub enum OpenError {
     /// There is nothing to read.
     #[error("{} does not exist", .path.display())]
     Missing { path: PathBuf },
+    /// The file is gone, or empty, and what was written last is beside it: a new log would take its place.
+    #[error(
+        "{} is not there, but what was recorded last is in {}: put the file back where it was, or move that one away", .path.display(),
+        .beside.display()
+    )]
+    Parted { path: PathBuf, beside: PathBuf },
     /// The machine refused.
     #[error("{} could not be opened", .path.display())]
     Io {
@@ -115,7 +121,8 @@ impl OpenError {
             | Self::NewerSchema { .. }
             | Self::NewerEvents { .. }
             | Self::Foreign { .. }
-            | Self::Missing { .. } => false,
+            | Self::Missing { .. }
+            | Self::Parted { .. } => false,
         }
     }
 }

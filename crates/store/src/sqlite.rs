@@ -138,6 +138,7 @@ impl SqliteLog {
             Err(error) => return Err(io(error)),
         };
         if size == 0 {
+            file::whole(path)?;
             let shared = Shared::new(std::path::absolute(path).map_err(io)?, options, false);
             return Ok(Self::with(shared, Phase::Absent));
         }
@@ -157,15 +158,21 @@ impl SqliteLog {
     /// Opens the log at `path` for reading only, whether or not somebody owns it. Takes no lock, and knows no views.
     ///
     /// # Errors
-    /// [`OpenError`]; [`OpenError::Missing`] if there is no log.
+    /// [`OpenError`]; [`OpenError::Missing`] if there is no log, [`OpenError::Parted`] if only a part of one is left.
     pub fn open_read_only(path: impl AsRef<Path>, event_format: u32) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let missing = || OpenError::Missing { path: path.to_owned() };
         let absolute = match path.canonicalize() {
             Ok(absolute) => absolute,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                file::whole(path)?;
+                return Err(missing());
+            }
             Err(error) => return Err(OpenError::Io { path: path.to_owned(), cause: Cause::at(path, error) }),
         };
+        if absolute.metadata().is_ok_and(|file| file.len() == 0) {
+            file::whole(&absolute)?;
+        }
         let connection = file::open_to_read(&absolute, event_format)?.ok_or_else(missing)?;
         let shared = Shared::new(absolute, Options { event_format, ..Options::default() }, true);
         shared.readers.put_back(connection);

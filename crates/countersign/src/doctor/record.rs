@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use countersign_core::{id::Lsn, time::Millis};
-use countersign_server::{session_file::time::iso, view::pasted};
+use countersign_server::{control, session_file::time::iso, view::pasted};
 use countersign_store::{Head, Log as _, OpenError, Partition};
 use nix::{
     sys::statvfs::statvfs,
@@ -28,6 +28,7 @@ const PAST: Millis = Millis(1_735_689_600_000);
 /// `meant` are the flags that mean this place, for the commands that it is advised to run.
 pub(super) fn checks(place: &Place, meant: &str, now: Millis) -> Vec<Check> {
     let mut checks = vec![folder(&place.folder), disk(&place.folder)];
+    let is_parted = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(OpenError::Parted { .. }));
     let last = if place.log.exists() {
         match newest(&place.log) {
             Ok((head, at)) => {
@@ -59,6 +60,9 @@ pub(super) fn checks(place: &Place, meant: &str, now: Millis) -> Vec<Check> {
                 None
             }
         }
+    } else if let Some(error) = open(&place.log).err().filter(is_parted) {
+        checks.push(Check::fix("record", format!("{error:#}"), "do so before `serve` is started"));
+        None
     } else {
         checks.push(Check::note("record", format!("none yet: {} is not there", place.log.display())));
         None
@@ -95,6 +99,9 @@ fn folder(folder: &Path) -> Check {
     let is_there = existing(folder) == folder || folder.as_os_str().is_empty();
     if !found.is_dir() {
         return Check::fix("data", format!("{name} is no folder"), "name another with --data or storage.path");
+    }
+    if let Err(why) = control::has_room(folder) {
+        return Check::fix("data", format!("{name}: {why}"), "give it a shorter path");
     }
     if access(existing(folder), AccessFlags::W_OK | AccessFlags::X_OK).is_err() {
         let advice = format!("let the user of the gateway write there: chown or chmod {}", pasted(folder.display()));

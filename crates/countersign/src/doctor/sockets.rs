@@ -1,6 +1,9 @@
 //! Sockets of other programs that commands in the sandbox reach: whoever may ask these for something is held by none of it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use countersign_server::config::Config;
 use nix::unistd::{AccessFlags, access, geteuid};
@@ -41,8 +44,15 @@ fn reached(root: &Path, runtime: &Path, agent: Option<&Path>) -> Vec<(PathBuf, &
     let of_system = OF_THE_SYSTEM.iter().map(|(path, what)| (root.join(path), *what));
     let of_user = OF_THE_USER.iter().map(|(path, what)| (runtime.join(path), *what));
     let agent = agent.map(|path| (path.to_owned(), "the agent for SSH keys"));
+    let own = |folder: String, what| {
+        fs::read_dir(root.join(folder)).into_iter().flatten().flatten().map(move |entry| (entry.path(), what))
+    };
+    let tmux = own(format!("tmp/tmux-{}", geteuid()), "tmux, which runs commands outside");
+    let screen =
+        nix::unistd::User::from_uid(geteuid()).ok().flatten().map(|user| format!("run/screen/S-{}", user.name));
+    let screen = screen.into_iter().flat_map(|folder| own(folder, "screen, which runs commands outside"));
     let mut found: Vec<(PathBuf, &'static str)> = Vec::new();
-    for (path, what) in of_system.chain(of_user).chain(agent) {
+    for (path, what) in of_system.chain(of_user).chain(agent).chain(tmux).chain(screen) {
         if access(&path, AccessFlags::W_OK).is_ok() && !found.iter().any(|(known, _)| *known == path) {
             found.push((path, what));
         }
@@ -74,19 +84,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path);
         assert!(tell(&reached(folder.path(), &at("user"), None)).is_none());
-        for path in ["run", "user/podman"] {
+        let tmux = format!("tmp/tmux-{}/default", nix::unistd::geteuid());
+        for path in ["run", "user/podman", tmux.strip_suffix("/default").unwrap()] {
             fs::create_dir_all(at(path)).unwrap();
         }
-        let listening =
-            ["run/docker.sock", "user/podman/podman.sock", "agent.1"].map(|path| UnixListener::bind(at(path)).unwrap());
+        let listening = ["run/docker.sock", "user/podman/podman.sock", "agent.1", &tmux]
+            .map(|path| UnixListener::bind(at(path)).unwrap());
         let agent = at("agent.1");
         let found = reached(folder.path(), &at("user"), Some(&agent));
         let names: Vec<&str> = found.iter().map(|(_, what)| *what).collect();
-        assert_eq!(names, ["Docker", "Podman", "the agent for SSH keys"]);
+        assert_eq!(names, ["Docker", "Podman", "the agent for SSH keys", "tmux, which runs commands outside"]);
         let told = format!("{:?}", tell(&found));
         assert!(told.contains("run/docker.sock (Docker), ") && told.contains("docs/sandbox.md"), "{told}");
         let twice = at("run/docker.sock");
-        assert_eq!(reached(folder.path(), Path::new("/nowhere"), Some(&twice)).len(), 1);
+        assert_eq!(reached(folder.path(), Path::new("/nowhere"), Some(&twice)).len(), 2, "and tmux");
         drop(listening);
     }
 }

@@ -46,6 +46,23 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How many of these are read at a time.
 static REFUSALS: Semaphore = Semaphore::const_new(64);
 
+/// How long the path of a socket may be, in bytes.
+const LONGEST_PATH: usize = 107;
+
+/// Whether a data directory's path leaves room for the socket's name behind it.
+///
+/// # Errors
+/// That it does not, and what helps.
+pub fn has_room(folder: &Path) -> Result<(), String> {
+    let (length, most) = (folder.as_os_str().len(), LONGEST_PATH - FILE.len() - 1);
+    if length <= most {
+        return Ok(());
+    }
+    Err(format!(
+        "the path has {length} bytes, and the socket in it leaves room for {most}: name another with --data or storage.path"
+    ))
+}
+
 /// A data directory that is this gateway's until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Owned {
@@ -58,9 +75,13 @@ impl Owned {
     /// Takes `folder`, before anything else of it is touched.
     ///
     /// # Errors
-    /// What the system says, or that another gateway has the folder, and which process that is.
+    /// What the system says, that the path is too long for a socket, or that another gateway has the folder, and which process that
+    /// is.
     pub(crate) fn take(folder: &Path) -> std::io::Result<Self> {
         let path = folder.join(FILE);
+        if let Err(why) = has_room(folder) {
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
+        }
         Ok(Self { lock: own(&path.with_extension("sock.lock"))?, path })
     }
 }

@@ -48,6 +48,9 @@ impl LogFile {
             DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(refused)?;
         }
         let lock = Lock::take(path)?;
+        if !path.exists() {
+            whole(path)?;
+        }
         // Never opened if it exists: closing it would give up the locks that SQLite holds on it elsewhere in this
         // process.
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
@@ -104,6 +107,16 @@ impl Place {
             Err(io::Error::other("the file was replaced while it was in use"))
         }
     }
+}
+
+/// Fails if there is the end of a log beside `path`, where none is: SQLite would write over it. A new log has its file before it has an
+/// end.
+pub(super) fn whole(path: &Path) -> Result<(), OpenError> {
+    let beside = beside(path, "-wal");
+    if beside.metadata().is_ok_and(|left| left.len() > 0) {
+        return Err(OpenError::Parted { path: path.to_owned(), beside });
+    }
+    Ok(())
 }
 
 /// Opens the log at `path` for reading. `None` if it holds nothing yet.

@@ -202,6 +202,31 @@ async fn a_redaction_of_what_is_gone_already_does_not_touch_the_file() {
     assert_eq!(fs::metadata(&waiting).unwrap().len(), 0);
 }
 
+/// The file of a log that was not ended has little in it: what was recorded last waits beside it.
+#[tokio::test]
+async fn where_only_the_end_of_a_log_is_left_no_other_begins() {
+    let place = Place::new();
+    let log = place.open();
+    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    let left = place.log().with_extension("db-wal");
+    let (file, end) = (fs::read(place.log()).unwrap(), fs::read(&left).unwrap());
+    log.close().await;
+    for is_empty in [false, true] {
+        fs::write(&left, &end).unwrap();
+        if is_empty {
+            fs::write(place.log(), "").unwrap();
+        } else {
+            fs::remove_file(place.log()).unwrap();
+        }
+        for told in [SqliteLog::open(place.log(), Options::default()), SqliteLog::open_read_only(place.log(), 1)] {
+            assert!(matches!(told, Err(OpenError::Parted { .. })), "empty: {is_empty}: {told:?}");
+        }
+        assert_eq!(fs::read(&left).unwrap(), end, "it is as it was");
+    }
+    fs::write(place.log(), file).unwrap();
+    assert_eq!(place.open().head(ZERO).await.unwrap().lsn, Lsn(1));
+}
+
 #[tokio::test]
 async fn reading_only_needs_a_log_and_refuses_to_write() {
     let place = Place::new();
