@@ -153,6 +153,13 @@ impl Taking {
             return;
         }
         let Some(name) = words.find(|word| !word.starts_with('-') && !word.contains('=')) else { return };
+        if words.any(|word| !word.starts_with('-')) {
+            self.unknown(format!("{}: what its first line has {name} run", named.name));
+        }
+        if !name.starts_with('/') && name.contains('/') {
+            // As above.
+            return self.unknown(format!("{}: what its first line says that runs it, {name}", named.name));
+        }
         let found = match (&named.path, name.starts_with('/')) {
             (_, true) => Some(name.into()),
             (Some(path), false) => place::searched(path.split(':').filter(|entry| entry.starts_with('/')), name),

@@ -7,6 +7,7 @@
 mod asked;
 pub(crate) mod bounds;
 mod calls;
+mod devices;
 pub(crate) mod hosts;
 mod kernel;
 mod rights;

@@ -140,10 +140,16 @@ fn what_a_first_line_says_in_its_own_way_is_told() {
     case.write("relative", "#!./interpreter\n");
     case.write("another", "#!/bin/sh ./other.sh\n");
     case.write("plain", "#!/bin/sh -eu\n");
+    case.write("by_env", "#!/usr/bin/env sh\n");
+    case.write("relative_by_env", "#!/usr/bin/env -S A=1 ./interpreter\n");
+    case.write("another_by_env", "#!/usr/bin/env -S sh -e ./other.sh\n");
     for (command, want) in [
         ("./relative", vec!["./relative: what its first line says that runs it, ./interpreter"]),
         ("./another", vec!["./another: what its first line has /bin/sh run"]),
         ("./plain", vec![]),
+        ("./by_env", vec![]),
+        ("./relative_by_env", vec!["./relative_by_env: what its first line says that runs it, ./interpreter"]),
+        ("./another_by_env", vec!["./another_by_env: what its first line has sh run"]),
     ] {
         assert_eq!(case.take(command).unpinned, want, "{command}");
     }

@@ -17,7 +17,7 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Network, calls, rights, trees};
+use super::{Network, calls, devices, rights, trees};
 
 /// What may be done in a folder that may be written to. No devices are made.
 const WRITE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
@@ -100,7 +100,12 @@ impl Bounds {
         if !self.write.iter().any(|tree| Path::new(TERMINALS).starts_with(tree)) {
             unreadable.push(PathBuf::from(TERMINALS));
         }
-        let is_read_held = self.read.is_some() || !unreadable.is_empty();
+        let is_meant = |device: &PathBuf| {
+            self.write.iter().any(|tree| tree.starts_with(devices::FOLDER) && device.starts_with(tree))
+        };
+        let mut raw = devices::raw();
+        raw.retain(|device| !is_meant(device));
+        let is_read_held = self.read.is_some() || !unreadable.is_empty() || !raw.is_empty();
         let listed = self.read.is_some();
         // Where all but a few may be read, only the reading of files is held: folders show their names.
         let (read, read_file) = match (is_read_held, listed) {
@@ -118,7 +123,7 @@ impl Bounds {
         }
         let mut rules = Rules(ruleset.create()?);
         for tree in self.workspace.iter().chain(&self.write) {
-            let own: Vec<PathBuf> = self.beside(tree, &self.protected);
+            let own: Vec<PathBuf> = self.beside(tree, &self.protected, &raw);
             for part in trees::less(tree, &own) {
                 rules = rules.allow(&part, WRITE, WRITE_FILE)?;
             }
@@ -136,7 +141,7 @@ impl Bounds {
             let mut trees_read: Vec<PathBuf> = named.unwrap_or(everything);
             trees_read.extend(self.workspace.clone());
             for tree in trees_read {
-                let own = self.beside(&tree, &unreadable);
+                let own = self.beside(&tree, &unreadable, &raw);
                 for part in trees::less(&tree, &own) {
                     rules = rules.allow(&part, read, read_file)?;
                 }
@@ -146,10 +151,13 @@ impl Bounds {
         Ok(status.ruleset != RulesetStatus::NotEnforced)
     }
 
-    /// What of `own` counts for `tree`: for the working folder only what lies inside.
-    fn beside(&self, tree: &PathBuf, own: &[PathBuf]) -> Vec<PathBuf> {
+    /// What of `own` counts for `tree`: for the working folder only what lies inside. The `raw` devices do where it holds all of
+    /// them.
+    fn beside(&self, tree: &PathBuf, own: &[PathBuf], raw: &[PathBuf]) -> Vec<PathBuf> {
         let is_workspace = self.workspace.as_ref() == Some(tree);
-        own.iter().filter(|path| !is_workspace || (path.starts_with(tree) && *path != tree)).cloned().collect()
+        let of_own = own.iter().filter(|path| !is_workspace || (path.starts_with(tree) && *path != tree));
+        let raw = if Path::new(devices::FOLDER).starts_with(tree) { raw } else { &[] };
+        of_own.chain(raw).cloned().collect()
     }
 }
 

@@ -205,6 +205,28 @@ async fn terminals_are_opened_where_they_are_named() {
     assert!(said == "True\n" || said == "none\n", "{said}");
 }
 
+/// The files that no command may read lie on them.
+#[tokio::test]
+async fn disks_are_closed_unless_they_are_named() {
+    let disks = || std::fs::read_dir("/dev").into_iter().flatten().flatten();
+    let is_disk = |entry: &std::fs::DirEntry| {
+        use std::os::unix::fs::FileTypeExt as _;
+        entry.file_type().is_ok_and(|kind| kind.is_block_device()) && std::fs::File::open(entry.path()).is_ok()
+    };
+    let Some(disk) = disks().find(is_disk).map(|entry| entry.path()) else { return };
+    if !holds().await {
+        return;
+    }
+    let reads = format!("dd if={} of=/dev/null count=1 2>&1 | tail -1", disk.display());
+    for settings in [workspace(), Settings { mode: Mode::Guard, ..Settings::default() }] {
+        let said = World::new(settings, None).says(&reads).await;
+        assert!(said.contains("Permission denied") || said.contains("Operation not permitted"), "{said}");
+    }
+    let named = Settings { write: vec![disk.display().to_string().into()], ..workspace() };
+    let said = World::new(named, None).says(&reads).await;
+    assert!(said.contains("bytes") || said.contains("copied"), "{said}");
+}
+
 #[tokio::test]
 async fn programs_that_people_use_work_in_it() {
     if !holds().await {

@@ -49,10 +49,21 @@ const REFUSED: &str = "filter-branch difftool mergetool daemon instaweb merge-in
     credential credential-store fast-import cvsimport cvsexportcommit cvsserver archimport quiltimport p4 svn shell \
     upload-pack upload-archive receive-pack http-backend remote-ext remote-fd gui citool gitk web--browse for-each-repo \
     maintenance scalar bugreport diagnose mailinfo mailsplit checkout-index pack-objects index-pack fsmonitor--daemon \
-    credential-cache credential-cache--daemon";
+    credential-cache credential-cache--daemon submodule--helper";
+
+/// The others that git comes with. What else there is, an alias or another program gives a meaning.
+const OWN: &str = "am annotate apply bisect blame bundle cat-file check-attr check-ignore check-mailmap check-ref-format cherry \
+    citool clean column commit-graph commit-tree config count-objects describe diff-files diff-index diff-tree fast-export \
+    fmt-merge-msg for-each-ref format-patch fsck fsck-objects gc get-tar-commit-id grep hash-object help init init-db \
+    interpret-trailers last-modified lfs ls-files ls-tree merge-base merge-file merge-tree mktag mktree multi-pack-index \
+    name-rev notes pack-redundant pack-refs patch-id prune prune-packed range-diff read-tree rebase reflog refs repack replace \
+    replay repo rerere shortlog show-branch show-index show-ref sparse-checkout stage stripspace symbolic-ref unpack-file \
+    unpack-objects update-index update-ref update-server-info var verify-commit verify-pack verify-tag version whatchanged \
+    worktree write-tree";
 
 /// Commands that speak to a repository, whose address can name a program.
-const SPEAKERS: &str = "clone fetch pull push ls-remote remote submodule archive";
+const SPEAKERS: &str = "clone fetch pull push ls-remote remote submodule archive fetch-pack send-pack request-pull subtree http-fetch \
+    http-push";
 
 /// Commands with no option that would do harm, but for those of [`SHOWERS`].
 const QUIET: &str = "add branch checkout cherry-pick commit diff log merge mv reset restore revert rev-list rev-parse rm show \
@@ -154,7 +165,9 @@ fn command_runs(command: &str, rest: &[Word], options: usize) -> bool {
             scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c) || c == UNKNOWN)
         })
     };
-    listed(REFUSED, command)
+    let is_own = [QUIET, SPEAKERS, OWN].iter().any(|list| listed(list, command));
+    !(is_own || command.is_empty())
+        || listed(REFUSED, command)
         || texts().any(|text| has_long(text, &LONG) && !text.starts_with("--output-indicator-"))
         || listed(SPEAKERS, command) && rest.iter().flat_map(Word::texts).any(names_program)
         || match command {

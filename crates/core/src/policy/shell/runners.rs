@@ -14,13 +14,19 @@ pub(super) struct HandedOn {
 }
 
 /// Shells whose text this grammar does not read.
-const OTHER_SHELLS: &str = "zsh ksh mksh ash fish csh tcsh";
+const OTHER_SHELLS: &str = "zsh ksh mksh oksh ash yash fish csh tcsh osh ysh";
 
 /// Programs that run the words behind their options.
-const RUNNERS: &str = "npx bunx uvx pipx valgrind catchsegv caffeinate chronic";
+const RUNNERS: &str = "npx bunx uvx pipx valgrind catchsegv caffeinate chronic linux32 linux64 x86_64 i386 i486 i586 i686 uname26 \
+    choom uclampset coresched ssh-agent gpg-agent systemd-cat systemd-inhibit dbus-launch start-stop-daemon gosu su-exec tini \
+    dumb-init catatonit eatmydata faketime setlock envdir envuidgid setuidgid softlimit pgrphack fghack argv0 cpulimit cgexec \
+    trickle tsocks proxychains4 wine with-contenv";
+
+/// How the names of the programs begin that load others.
+const LOADERS: [&str; 4] = ["ld-linux", "ld-musl", "ld.so", "ld64.so"];
 
 /// Programs that run the words behind one of theirs.
-const RUNNERS_BY_WORD: [(&str, &[&str]); 13] = [
+const RUNNERS_BY_WORD: [(&str, &[&str]); 19] = [
     ("cmake", &["-E"]),
     ("uv", &["run"]),
     ("poetry", &["run"]),
@@ -34,6 +40,12 @@ const RUNNERS_BY_WORD: [(&str, &[&str]); 13] = [
     ("pnpm", &["exec", "dlx"]),
     ("yarn", &["exec", "dlx"]),
     ("perf", &["stat", "record"]),
+    ("ip", &["exec"]),
+    ("mise", &["exec", "x"]),
+    ("asdf", &["exec"]),
+    ("rbenv", &["exec"]),
+    ("pyenv", &["exec"]),
+    ("dotenv", &["run"]),
 ];
 
 /// The most words that are looked at for the one that is run.
@@ -68,7 +80,9 @@ pub(super) fn handed_on(argv: &[Word]) -> HandedOn {
     }
     match program {
         "git" => by_git(arguments),
-        "tar" | "gtar" | "bsdtar" | "make" | "gmake" => HandedOn { commands: Vec::new(), texts: assigned(arguments) },
+        "tar" | "gtar" | "bsdtar" | "make" | "gmake" | "dpkg" => {
+            HandedOn { commands: Vec::new(), texts: assigned(arguments) }
+        }
         "jobs" => commands(behind(&|text| is_short(text, 'x'))),
         "compgen" => text(behind(&|text| is_short(text, 'C') || is_short(text, 'W'))),
         "fd" | "fdfind" => {
@@ -76,13 +90,12 @@ pub(super) fn handed_on(argv: &[Word]) -> HandedOn {
         }
         "parallel" => lengthened(arguments),
         "nix-shell" => text(behind(&|text| matches!(text, "--run" | "--command"))),
-        "sg" => text(behind(&|text| text == "-c")),
-        "hyperfine" => HandedOn { commands: Vec::new(), texts: arguments.iter().map(Word::approximate).collect() },
+        "hyperfine" | "sg" => {
+            HandedOn { commands: Vec::new(), texts: arguments.iter().map(Word::approximate).collect() }
+        }
         name if listed(OTHER_SHELLS, name) => text(behind(&|text| is_short(text, 'c'))),
         "npx" => HandedOn { texts: text(behind(&|text| matches!(text, "-c" | "--call"))).texts, ..commands(arguments) },
-        name if listed(RUNNERS, name) || name.starts_with("ld-linux") || name.starts_with("ld-musl") => {
-            commands(arguments)
-        }
+        name if listed(RUNNERS, name) || LOADERS.iter().any(|loader| name.starts_with(loader)) => commands(arguments),
         _ => HandedOn::default(),
     }
 }
@@ -109,7 +122,7 @@ fn by_git(arguments: &[Word]) -> HandedOn {
             at.and_then(|at| rest.get(at + 1..)).unwrap_or_default()
         };
         match values.get(at).copied() {
-            Some("submodule") => {
+            Some("submodule" | "submodule--helper") => {
                 let words = behind(&["foreach"]);
                 found.texts.extend(words.iter().map(Word::approximate));
                 found.commands.extend(tails(words));
@@ -125,9 +138,9 @@ fn by_git(arguments: &[Word]) -> HandedOn {
     found
 }
 
-/// Texts behind the options of `tar` and in the variables of `make` that are run.
+/// Texts behind the options of `tar` and `dpkg` and in the variables of `make` that are run.
 fn assigned(arguments: &[Word]) -> Vec<String> {
-    const SIGNS: [&str; 5] = ["exec=", "--to-command=", "--use-compress-program=", "--rsh-command=", "!="];
+    const SIGNS: [&str; 6] = ["exec=", "--to-command=", "--use-compress-program=", "--rsh-command=", "-invoke=", "!="];
     let behind = |word: &Word| {
         let text = word.approximate();
         SIGNS.iter().find_map(|sign| text.split_once(sign).map(|(_, text)| text.to_owned()))

@@ -56,7 +56,19 @@ pub(super) const KNOWN: &[Options] = &[
     Options { programs: &["cargo"], long: &["--config"], letters: "", words: &[] },
     Options {
         programs: &["npm", "pnpm", "yarn"],
-        long: &["--script-shell", "--shell", "--node-options", "--userconfig", "--globalconfig"],
+        long: &[
+            "--script-shell",
+            "--shell",
+            "--node-options",
+            "--userconfig",
+            "--globalconfig",
+            "--git",
+            "--node-gyp",
+            "--browser",
+            "--editor",
+            "--viewer",
+            "--init-module",
+        ],
         letters: "",
         words: &[],
     },
@@ -111,6 +123,15 @@ pub(super) const KNOWN: &[Options] = &[
     Options { programs: &["nix-shell"], long: &["--run", "--command"], letters: "", words: &[] },
     Options { programs: &["compgen"], long: &[], letters: "CFW", words: &[] },
     Options { programs: &["jobs"], long: &[], letters: "x", words: &[] },
+    Options { programs: &["ssh-keygen"], long: &[], letters: "Dw", words: &[] },
+    Options { programs: &["ssh-add"], long: &[], letters: "sS", words: &[] },
+    Options { programs: &["tcpdump"], long: &[], letters: "z", words: &[] },
+    Options { programs: &["clang-tidy", "clang-query", "clang-check"], long: &["-load", "--load"], ..NONE },
+    Options {
+        programs: &["dpkg"],
+        long: &["--pre-invoke", "--post-invoke", "--status-logger", "--instdir", "--root"],
+        ..NONE
+    },
     Options { programs: &["sed", "less", "more", "man", "rustc", "sqlite3"], ..NONE },
 ];
 

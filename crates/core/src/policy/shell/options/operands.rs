@@ -101,6 +101,16 @@ pub(super) fn leaves_database(text: &str) -> bool {
         || lower.contains("system ")
 }
 
+/// Whether words of a package manager of Node set what its later calls run.
+pub(super) fn sets_options(words: &[&str]) -> bool {
+    let mut operands = words.iter().filter(|word| !word.starts_with('-'));
+    match operands.next() {
+        Some(&"set") => true,
+        Some(&("config" | "c")) => !operands.next().is_some_and(|word| matches!(*word, "get" | "list" | "ls")),
+        _ => false,
+    }
+}
+
 /// Whether a word of `sqlite3` may run a program, or read or write another file.
 pub(in crate::policy::shell) fn sqlite(text: &str) -> bool {
     const TELLS: &str = ".tables .schema .dump .headers .mode .indexes .databases .width .stats .timer .fullschema";
