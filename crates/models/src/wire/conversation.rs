@@ -64,7 +64,7 @@ pub(crate) enum Ids {
 /// The conversation of `request`, ready to be written.
 ///
 /// - Thinking and signatures of another model are left out, and with them a message that held nothing else.
-/// - A result follows its call at once, wherever it was found before the next answer. A call without one gets [`NO_RESULT`]; a result without a call is left out.
+/// - A result follows its call at once, wherever it was found before another call has its id. A call without one gets [`NO_RESULT`]; a result without a call is left out.
 /// - Ids of other models' calls are made unique, since models number them anew.
 pub(crate) fn turns(request: &Request, ids: Ids) -> Vec<Turn<'_>> {
     let mut used = vec![false; request.messages.len()];
@@ -131,7 +131,8 @@ fn piece<'a>(part: &'a Part, own: bool, names: &mut Names) -> Option<Piece<'a>> 
     }
 }
 
-/// The result of the call `id`, looked for from `from` up to the next answer.
+/// The result of the call `id`, looked for from `from` up to another call under it. Others may have gone on with the conversation
+/// before it was there.
 fn result<'a>(
     request: &'a Request,
     from: usize,
@@ -140,8 +141,10 @@ fn result<'a>(
     sent: String,
     called: &'a str,
 ) -> Turn<'a> {
+    let calls = |part: &Part| matches!(part, Part::ToolCall { id: of, .. } if of == id);
+    let is_other = |message: &Message| matches!(message, Message::Assistant(said) if said.parts.iter().any(calls));
     let later = request.messages.iter().enumerate().skip(from);
-    for (at, message) in later.take_while(|(_, message)| !matches!(message, Message::Assistant(_))) {
+    for (at, message) in later.take_while(|(_, message)| !is_other(message)) {
         match message {
             Message::ToolResult { id: of, name: _, parts, is_error } if of == id && !used[at] => {
                 used[at] = true;

@@ -304,6 +304,21 @@ async fn a_call_without_a_result_gets_one_and_a_result_without_a_call_is_left_ou
     assert_eq!(roles.collect::<Vec<_>>(), want);
 }
 
+/// Somebody else may have gone on with the conversation while the call waited for its leave.
+#[tokio::test]
+async fn a_result_that_came_late_stands_behind_its_call() {
+    let messages = vec![
+        said(Api::OpenaiCompletions, vec![call("a", "{}")]),
+        Message::User(vec![Part::text("well?")]),
+        said(Api::OpenaiCompletions, vec![Part::text("I wait")]),
+        result("a", vec![Part::text("one")], false),
+    ];
+    let body = sent(|request| request.messages = messages, Api::OpenaiCompletions).await;
+    let roles: Vec<_> = body["messages"].as_array().unwrap().iter().skip(1).map(|it| it["role"].clone()).collect();
+    assert_eq!(roles, ["assistant", "tool", "user", "assistant"]);
+    assert_eq!(body["messages"][2]["content"], "one");
+}
+
 #[tokio::test]
 async fn what_another_model_kept_to_itself_is_not_sent_and_its_ids_are_made_to_fit() {
     let long = format!("{}|{}", "fc_1".repeat(12), "x".repeat(30));
