@@ -3,6 +3,7 @@
 //! State holds the index of the tree, never its text: content is fetched by position outside the owner.
 
 mod asking;
+mod begun;
 mod breaker;
 mod command;
 mod compaction;
@@ -29,6 +30,6 @@ pub use cut::Cut;
 pub use event::{CameTo, Event, Kind, Reason, Then};
 pub use keys::{Done, Keys};
 pub use profile::{Profile, Renewal, RenewalMode};
-pub use requester::{Asked, Keyed, Outcome, Requester};
+pub use requester::{Asked, Keyed, Outcome, Requester, counted};
 pub use settings::{Interrupt, ModelRef, Modes, Price, Retry, Setting, Settings, Stopped, Sums, Take, Thresholds};
 pub use state::{Entry, Hosted, Queue, Queued, Session};

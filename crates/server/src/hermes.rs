@@ -2,6 +2,7 @@
 //!
 //! It turns requests into commands and what happens into events; it decides nothing about calls, gates or runs.
 
+mod awaited;
 mod chat;
 mod journal;
 mod journals;

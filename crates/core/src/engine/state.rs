@@ -321,7 +321,7 @@ impl State {
             let interrupt = opened.as_ref().map(|session| session.settings.modes.interrupt).unwrap_or_default();
             self.runs.insert(id, Run::start(id, session.clone(), *trigger, interrupt));
             if let Some(session) = opened {
-                session.run = Some(id);
+                session.work(id, *trigger);
             }
         }
         let Some(run) = self.runs.get_mut(&id) else { return };

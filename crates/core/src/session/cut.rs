@@ -46,13 +46,14 @@ impl Session {
         // Where the provider counts more than the estimate, less is kept.
         let settings = self.settings();
         let limit = settings.model.as_ref().map(|model| settings.thresholds.limit(model.context_window));
-        // What is kept must leave room below the limit, or the next look at it would cut again.
-        let keep = settings.thresholds.keep_recent.min(limit.map_or(u64::MAX, |limit| (limit / 2).max(1)));
-        let keep = if estimated > 0 && tokens_before > estimated {
-            u64::try_from(u128::from(keep) * u128::from(estimated) / u128::from(tokens_before)).unwrap_or(keep)
-        } else {
-            keep
+        let limit = limit.unwrap_or(u64::MAX);
+        let scaled = |tokens: u64| {
+            let is_more = estimated > 0 && tokens_before > estimated;
+            let part = || u128::from(tokens) * u128::from(estimated) / u128::from(tokens_before);
+            is_more.then(part).and_then(|part| u64::try_from(part).ok()).unwrap_or(tokens)
         };
+        // What is kept must leave room below the limit, or the next look at it would cut again.
+        let keep = scaled(settings.thresholds.keep_recent.min((limit / 2).max(1)));
 
         let mut kept = 0;
         let mut at = part.len();
@@ -69,8 +70,11 @@ impl Session {
         if kept < keep {
             return None;
         }
-        // Behind that there may be results alone, which stay with the message that called for them.
-        let ahead = (at..part.len()).find(|&index| may_begin(part[index]));
+        let after = |at: usize| (at..part.len()).find(|&index| may_begin(part[index]));
+        // One that leaves no room is summed up, too, unless it is the last: no request with it would be taken.
+        let behind = (kept > scaled(limit)).then(|| after(at + 1)).flatten();
+        // There may be results alone, which stay with the message that called for them.
+        let ahead = behind.or_else(|| after(at));
         let mut cut = ahead.or_else(|| (0..at).rev().find(|&index| may_begin(part[index])))?;
         while cut > 0 && !part[cut - 1].kind.is_message() && !matches!(part[cut - 1].kind, Kind::Compaction { .. }) {
             cut -= 1;

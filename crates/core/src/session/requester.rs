@@ -10,7 +10,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{breaker::Breaker, used::Used};
+use super::{
+    breaker::Breaker,
+    used::{Used, number},
+};
 use crate::{
     call::End,
     digest::Digest,
@@ -91,6 +94,17 @@ impl Requester {
     /// Whether an id was used in this generation.
     pub fn has_used(&self, wire: &str) -> bool {
         self.used.contains(wire)
+    }
+
+    /// Whether the program that asks for its results under the id `wire` is the one that asked for what waits: it counts on, so the
+    /// `lowest` number that it used on its connection is above those of all that is open or was not received. One that began anew
+    /// counts from 1. What `is_own` says was asked on that connection shows nothing.
+    pub fn counts_on(&self, wire: &str, lowest: Option<u64>, is_own: impl Fn(CallId) -> bool) -> bool {
+        let results = self.results.iter().map(|(call, result)| (*call, &result.asked));
+        let waits = self.open.iter().map(|(call, asked)| (*call, asked)).chain(results);
+        let of_others = waits.filter(|(call, asked)| asked.generation == self.generation && !is_own(*call));
+        let highest = of_others.filter_map(|(_, asked)| counted(&asked.wire)).max();
+        !self.has_used(wire) && lowest.zip(highest).is_none_or(|(lowest, highest)| lowest > highest)
     }
 
     /// The generation that an id belongs to that comes now.
@@ -178,6 +192,12 @@ impl Requester {
     }
 }
 
+/// The number that a program counted to, where an id, as JSON text, is one or is the text of one.
+pub fn counted(wire: &str) -> Option<u64> {
+    let of_text = || wire.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    number(wire).or_else(|| number(of_text()?))
+}
+
 const fn may_have_taken_effect(end: End) -> bool {
     match end {
         End::Done { .. } | End::Unknown => true,
@@ -228,6 +248,33 @@ mod tests {
         let requester = after_many(requester);
         assert_eq!(requester.keyed("0").and_then(|keyed| keyed.over), Some((End::Done { error: false }, Lsn(7))));
         assert!(requester.has_used("\"0\""));
+    }
+
+    #[test]
+    fn a_program_counts_on_or_began_anew() {
+        for (waits, id, lowest, want) in [
+            ("2", "3", Some(3), true),
+            ("2", "1", Some(1), false),
+            ("2", "7", Some(1), false),
+            ("2", "2", Some(2), false),
+            ("\"2\"", "\"3\"", Some(3), true),
+            ("\"2\"", "\"1\"", Some(1), false),
+            ("\"a\"", "\"b\"", None, true),
+            ("\"a\"", "\"a\"", None, false),
+            ("\"a\"", "1", Some(1), true),
+        ] {
+            for is_over in [false, true] {
+                let mut requester = Requester::default();
+                requester.requested(call(0), Asked { wire: waits.into(), ..asked(0) });
+                if is_over {
+                    requester.ended(call(0), End::Done { error: false }, Lsn(7), Lsn(6));
+                }
+                assert_eq!(requester.counts_on(id, lowest, |_| false), want, "{waits} waits, {id} asks");
+            }
+        }
+        let mut requester = Requester::default();
+        requester.requested(call(0), Asked { wire: "2".into(), ..asked(0) });
+        assert!(requester.counts_on("3", Some(1), |own| own == call(0)), "it asked for that itself");
     }
 
     #[test]

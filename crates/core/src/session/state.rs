@@ -267,12 +267,6 @@ impl Session {
         self.prompts.front()
     }
 
-    /// The first entry that the run which works in it has added, if it has and the entry is still there.
-    pub fn run_began(&self) -> Option<&EntryId> {
-        let (run, first) = self.began.as_ref()?;
-        (self.run == Some(*run) && self.by_id.contains_key(first)).then_some(first)
-    }
-
     /// The compaction that is under way.
     pub fn compaction(&self) -> Option<&Compaction> {
         self.compaction.as_ref()

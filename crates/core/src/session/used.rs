@@ -77,7 +77,7 @@ impl Used {
 }
 
 /// The number that an id is, as JSON text, if it is one that a program could have counted to.
-fn number(wire: &str) -> Option<u64> {
+pub(super) fn number(wire: &str) -> Option<u64> {
     let is_plain = wire.bytes().all(|byte| byte.is_ascii_digit()) && (wire == "0" || !wire.starts_with('0'));
     wire.parse().ok().filter(|_| is_plain)
 }

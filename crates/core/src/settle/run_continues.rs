@@ -68,14 +68,17 @@ fn end(scene: Scene<'_>, branch: &mut Branch<'_>, end: End) {
 /// nothing, where its session is set so.
 pub(crate) fn forget(branch: &mut Branch<'_>) {
     let session = branch.session();
-    let Some(first) = session.run_began().filter(|_| session.settings().stopped == Stopped::IsForgotten) else {
+    // It may not have begun yet: it was to ask again what was too long.
+    let first = session.run_began().or_else(|| session.asks_again_from());
+    let Some(first) = first.filter(|_| session.settings().stopped == Stopped::IsForgotten) else {
         return;
     };
     let path = session.path();
     let of_run: Vec<_> = path.into_iter().skip_while(|entry| entry.id != *first).collect();
     let is_said = |kind: &Kind| matches!(kind, Kind::User | Kind::Custom | Kind::Developer | Kind::Assistant { .. });
-    if of_run.iter().all(|entry| is_said(&entry.kind)) {
-        for entry in of_run.into_iter().filter(|entry| entry.shown) {
+    let is_summary = |kind: &Kind| matches!(kind, Kind::Compaction { .. });
+    if of_run.iter().all(|entry| is_said(&entry.kind) || is_summary(&entry.kind)) {
+        for entry in of_run.into_iter().filter(|entry| entry.shown && !is_summary(&entry.kind)) {
             branch.push(Event::Session(InSession::Dropped { entry: entry.id.clone() }));
         }
     }

@@ -6,7 +6,8 @@ use countersign_core::{
     message::StopReason::{self, Aborted, Error, Stop, ToolUse},
     run::{self, Answer, Failure},
     session::{
-        Command, Compacted, Cut, Kind, ModelRef, Piece, Queue, Session, Setting, Settings, Thresholds, WhenBusy,
+        Command, Compacted, Cut, Kind, ModelRef, Piece, Queue, Session, Setting, Settings, Stopped, Thresholds,
+        WhenBusy,
     },
 };
 
@@ -257,6 +258,46 @@ fn who_stops_a_request_that_is_asked_again_takes_back_what_it_was_told_and_nothi
     }
 }
 
+/// A message that was too long with what came before it, while that is summed up.
+fn asks_again(stopped: Stopped) -> Stage {
+    let mut stage = idle();
+    stage.set(Setting::All(Box::new(Settings { stopped, ..stage.here().settings().clone() })));
+    stage.set(Setting::AutoCompaction(false));
+    stage.import([("u", User, 900), ("v", User, 60)]);
+    stage.prompt(WhenBusy::Refuse);
+    stage.set(Setting::AutoCompaction(true));
+    stage.fail(Failure { retryable: false, overflow: true, after: None });
+    stage
+}
+
+#[test]
+fn whoever_stops_a_request_that_is_asked_again_takes_back_what_it_is_about_where_a_session_is_set_so() {
+    let abort = || EngineCommand::Run(run::Command::Abort { session: session() });
+    let done = || Compacted::Done { said: text(1), spent: None };
+    for stopped in [Stopped::Stays, Stopped::IsForgotten] {
+        for (case, in_summary, outcome) in [
+            ("in the summary", true, Compacted::Aborted),
+            ("too late for the summary", true, done()),
+            ("in the run that asks again", false, done()),
+        ] {
+            let mut stage = asks_again(stopped);
+            let message = stage.here().path().iter().rfind(|entry| entry.kind == User).expect("it was said").id.clone();
+            if in_summary {
+                stage.tell(abort());
+            }
+            stage.session(Command::Compacted { epoch: 1, outcome });
+            if !in_summary {
+                stage.tell(abort());
+                stage.answer(Aborted, Vec::new(), None);
+            }
+            let is_shown = shown(stage.here()).contains(message.as_str());
+            assert_eq!(is_shown, stopped == Stopped::Stays, "{case}: {}", shown(stage.here()));
+            assert!(stage.here().run().is_none() && stage.here().compaction().is_none(), "{case}");
+            assert!(shown(stage.here()).contains(" v") || shown(stage.here()).starts_with("u v"), "{case}");
+        }
+    }
+}
+
 #[test]
 fn what_is_queued_waits_for_a_compaction_behind_what_is_in_the_queue() {
     let mut stage = with([("u", User, 900), ("v", User, 60)]);
@@ -312,6 +353,9 @@ fn a_context_is_cut_before_the_newest_part_that_is_kept_and_never_before_a_resul
             "m",
         ),
         ("small, though a result comes first", with([("r", result(), 5), ("u", User, 5)]), "nothing"),
+        ("one that leaves no room", with([("u", User, 9), ("v", User, 900), ("a", said(Error, 0), 1)]), "a in v"),
+        ("one that leaves no room, the first", with([("v", User, 900), ("w", User, 9)]), "w"),
+        ("one that leaves no room, the last", with([("u", User, 9), ("v", User, 900)]), "v"),
         ("behind a summary", with([("u", User, 60), ("s", summary("u"), 1), ("v", User, 60)]), "v"),
         ("behind a summary, too small", with([("u", User, 60), ("s", summary("v"), 1), ("v", User, 60)]), "nothing"),
     ] {

@@ -6,7 +6,7 @@ use countersign_core::{
     id::RunId,
     message::StopReason,
     run,
-    session::{Command, Compacted, Key, Kind, Setting, Settings, Stopped, WhenBusy},
+    session::{Command, Compacted, Key, Kind, Queue, Setting, Settings, Stopped, WhenBusy},
 };
 
 use crate::{
@@ -137,11 +137,34 @@ fn one_run_is_stopped_and_no_other() {
 fn a_run_that_waits_for_a_compaction_is_stopped_before_it_begins() {
     let mut stage = behind();
     let run = stage.here().awaited_run().expect("one is promised");
-    assert_eq!(stop(&mut stage, run).cell(), "Stopping: session cleared, session compaction_aborting");
+    assert_eq!(stop(&mut stage, run).cell(), "Stopping: session dequeued prompt, session compaction_aborting");
     assert_eq!(stop(&mut stage, run).cell(), "Idle");
     let epoch = stage.here().compaction().expect("it is under way").epoch;
     let told = stage.session(Command::Compacted { epoch, outcome: Compacted::Aborted }).cell();
     assert_eq!(told, "Done: session compaction_ended rest");
+}
+
+#[test]
+fn who_stops_a_run_that_waits_for_a_compaction_takes_back_nothing_of_others() {
+    let mut stage = behind();
+    let run = stage.here().awaited_run().expect("one is promised");
+    stage.session(Command::Queue { queue: Queue::FollowUp, said: text(1) });
+    stage.session(Command::Say { said: text(1), marks: Box::default() });
+    stage.session(Command::Steer { said: text(1) });
+    let before = stage.here().queued();
+    let told = "Stopping: session dequeued prompt, session dequeued steering, session compaction_aborting";
+    assert_eq!(stop(&mut stage, run).cell(), told);
+    assert_eq!(stage.here().queued(), before - 2);
+    let epoch = stage.here().compaction().expect("it is under way").epoch;
+    let told = stage.session(Command::Compacted { epoch, outcome: Compacted::Aborted }).cell();
+    assert!(told.contains("run started prompt, run turn_opened, session dequeued next"), "{told}");
+}
+
+#[test]
+fn nobody_steers_what_is_being_stopped() {
+    let mut stage = behind();
+    stage.abort();
+    assert_eq!(stage.session(Command::Steer { said: text(1) }).cell(), "Idle");
 }
 
 /// Which of the entries the model is shown, after a run that was stopped.

@@ -184,6 +184,51 @@ fn a_new_program_that_first_asks_for_results_under_its_id_one_gets_the_list_alon
     assert_eq!(next["id"], 2, "{next}");
 }
 
+/// What a program asks for under an id is answered under it, whatever another asked for under the same before.
+#[test]
+fn a_new_program_that_asks_for_results_first_is_not_told_what_another_asked_for() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let nothing = json!({ "results": [], "queued": [] });
+    assert_eq!(agent.pending(1), nothing);
+    agent.request(2, "turn", door());
+    let old = place.gate();
+    drop(agent);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    assert_eq!(agent.pending(1), nothing);
+    agent.request(2, "turn", json!({ "thing": "tap" }));
+    place.waits(2);
+    place.allow(&old);
+    place.service.wait("/turn/door", 1);
+    place.waits(1);
+    place.deny(&place.gate());
+    assert_eq!(agent.reply(&json!(2))["error"]["code"], -32001, "that is what it asked for");
+    assert_eq!(missed(&agent.pending(3)), [(old, "executed".to_owned(), json!({ "result": { "did": "/turn/door" } }))]);
+}
+
+/// Ids that are no numbers do not tell who counts on. The first that comes again does.
+#[test]
+fn an_id_that_comes_again_ends_what_was_to_be_answered_under_ids_of_before() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.request("b", "turn", door());
+    let old = place.gate();
+    drop(agent);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.send(json!({ "method": "get_pending_results", "id": "a" }));
+    agent.reply(&json!("a"));
+    agent.send(json!({ "method": "list_tools", "id": "b" }));
+    assert!(agent.reply(&json!("b"))["result"].is_object());
+    place.allow(&old);
+    place.service.wait("/turn/door", 1);
+    place.waits(0);
+    agent.send(json!({ "method": "get_pending_results", "id": "c" }));
+    let Heard::Frame(next) = agent.next() else { panic!("no reply") };
+    assert_eq!(next["id"], "c", "{next}");
+}
+
 #[test]
 fn a_kill_anywhere_after_the_approval_leaves_at_most_one_action() {
     let place = Place::new();

@@ -166,7 +166,15 @@ storage: {{ type: sqlite, path: data/countersign.db }}
     }
 
     pub(crate) fn allow(&self, gate: &str) {
-        let said = self.people(&["gates", "allow", gate]);
+        self.answer("allow", gate);
+    }
+
+    pub(crate) fn deny(&self, gate: &str) {
+        self.answer("deny", gate);
+    }
+
+    fn answer(&self, verb: &str, gate: &str) {
+        let said = self.people(&["gates", verb, gate]);
         assert_eq!(said.code, Some(0), "{said:?}");
     }
 

@@ -112,6 +112,31 @@ fn a_turn_that_fills_the_window_is_summed_up_before_the_next_and_holds_nobody_up
 }
 
 #[test]
+fn whoever_stops_a_turn_that_waits_takes_back_nobody_elses_message() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let held = Reply::new(vec![saying("a sum"), Part::Hang]);
+    talk.provider.script([counted(), refuse(400, "no"), held, say("a summary"), say("as you say")]);
+    let session = long_session(&http);
+    let watched = http.stream(&format!("/api/session/stream?session_id={session}"));
+    watched.named("initial");
+    let stream = http.say(&session, "third");
+    asked_for_a_summary(&talk);
+    let path = format!("/api/v1/sessions/{session}");
+    let queued = http.post(&format!("{path}/messages"), &json!({ "text": "another's", "when_busy": "queue" }));
+    assert_eq!(queued.status, 202, "{queued:?}");
+    assert_eq!(http.get(&format!("/api/chat/cancel?stream_id={stream}")).json()["cancelled"], true);
+    assert_eq!(http.turn(&stream).ended().last().unwrap().name, "cancel");
+    assert_eq!(watched.named("turn_started").data["stream_id"], json!(stream));
+    assert_eq!(watched.named("turn_completed").data["status"], "cancelled");
+    soon("the summary ends", || (http.get(&path).json()["state"] == "resting").then_some(()));
+    assert_eq!(http.get(&path).json()["queued"], 1, "it waits for the next turn, as everything that is queued");
+    http.turn(&http.say(&session, "fourth")).ended();
+    let asked = talk.provider.last().text();
+    assert!(asked.contains("another's") && asked.contains("fourth") && !asked.contains("third"), "{asked}");
+}
+
+#[test]
 fn a_turn_that_was_too_long_is_stopped_by_name_while_it_is_summed_up() {
     let talk = Talk::new();
     let (_gateway, http) = talk.start();

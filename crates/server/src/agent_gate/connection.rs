@@ -1,7 +1,7 @@
 //! One connection: who it is, what it asks for, and every reply that it is owed.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     net::IpAddr,
     sync::Arc,
     time::Duration,
@@ -12,6 +12,7 @@ use countersign_core::{
     call,
     engine::{self, Command, Refusal, Scope},
     id::{CallId, GateId},
+    session::counted,
 };
 use countersign_protocol::agent_gate::{self as wire, Fault, Request, close, code};
 use countersign_runtime::{Lane, Refused, Reply, Source};
@@ -178,6 +179,10 @@ struct Connection<'a> {
     unproven: Vec<CallId>,
     /// Calls whose end this connection was told, or will be: they are not missed.
     mine: BTreeSet<CallId>,
+    /// Those of them that were asked for on an earlier connection and will be answered under their ids here, by id.
+    taken_up: BTreeMap<Arc<str>, CallId>,
+    /// The lowest number that was used as an id here.
+    lowest: Option<u64>,
     pinged: VecDeque<(u64, Vec<CallId>)>,
     /// Counts the pings.
     pings: u64,
@@ -203,6 +208,8 @@ impl<'a> Connection<'a> {
             open: 0,
             unproven: Vec::new(),
             mine: BTreeSet::new(),
+            taken_up: BTreeMap::new(),
+            lowest: None,
             pinged: VecDeque::new(),
             pings: 0,
             received: Vec::new(),
@@ -251,7 +258,10 @@ impl<'a> Connection<'a> {
                     Ok(())
                 }
                 Some((id, replied)) = self.sent.next() => self.replied(id, replied).await,
-                Some((id, outcome)) = self.ends.recv() => self.ended(&id, outcome).await,
+                Some((id, outcome)) = self.ends.recv() => {
+                    // It may have been let go of meanwhile.
+                    if self.mine.contains(&outcome.call) { self.ended(&id, outcome).await } else { Ok(()) }
+                }
                 message = self.socket.recv() => {
                     pulse.beats();
                     last_heard = Instant::now();
@@ -289,6 +299,10 @@ impl<'a> Connection<'a> {
 
     async fn frame(&mut self, frame: &str) -> Result<(), End> {
         let incoming = wire::read(frame);
+        self.lowest = self.lowest.into_iter().chain(counted(&incoming.id)).min();
+        if self.taken_up.contains_key(incoming.id.as_str()) {
+            self.let_go();
+        }
         match incoming.request {
             Err(fault) => self.fault(&incoming.id, &fault).await,
             Ok(Request::Auth { .. }) => {
@@ -390,6 +404,7 @@ impl<'a> Connection<'a> {
     /// A request is over.
     async fn ended(&mut self, id: &str, mut outcome: Outcome) -> Result<(), End> {
         self.open = self.open.saturating_sub(1);
+        self.taken_up.remove(id);
         if outcome.end == call::End::Unknown && outcome.gate.is_none() {
             outcome.gate = self.gate_of(outcome.call).await;
         }
@@ -443,13 +458,22 @@ impl<'a> Connection<'a> {
         }
     }
 
+    /// An id means something else now: the program is not the one that asked for what was taken up. It is listed to whoever asks.
+    fn let_go(&mut self) {
+        for call in std::mem::take(&mut self.taken_up).into_values() {
+            self.door.answers.claim(call, &self.told);
+            self.mine.remove(&call);
+            self.open = self.open.saturating_sub(1);
+        }
+    }
+
     async fn pending(&mut self, id: &str) -> Result<(), End> {
         // What was asked for before this is known first, so that nothing is answered twice.
         while let Some((id, replied)) = self.sent.next().await {
             self.replied(id, replied).await?;
         }
         self.record_received().await;
-        let missed = pending::missed(self.door, self.agent, &self.source, id, &self.mine).await;
+        let missed = pending::missed(self.door, self.agent, &self.source, (id, self.lowest), &self.mine).await;
         let Some(missed) = missed else {
             return self.fault(id, &Fault::new(code::FAILED, "The gateway is closing")).await;
         };
@@ -460,6 +484,7 @@ impl<'a> Connection<'a> {
         for (call, id) in missed.open {
             self.open += 1;
             self.mine.insert(call);
+            self.taken_up.insert(Arc::clone(&id), call);
             self.wait(call, id).await?;
         }
         self.mine.extend(&missed.calls);

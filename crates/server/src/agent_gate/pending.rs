@@ -29,13 +29,13 @@ pub(super) struct Missed {
     pub(super) open: Vec<(CallId, Arc<str>)>,
 }
 
-/// What the agent missed, for a connection that asks for it under `id`. What that connection itself was told or will be,
-/// `told`, is not missed.
+/// What the agent missed, for a connection that asks for it under `id` and used no lower number than `lowest`. What that
+/// connection itself was told or will be, `told`, is not missed.
 pub(super) async fn missed(
     door: &Door,
     agent: &Known,
     requests: &Source,
-    id: &str,
+    (id, lowest): (&str, Option<u64>),
     told: &BTreeSet<CallId>,
 ) -> Option<Missed> {
     let session = agent.session.clone();
@@ -49,8 +49,7 @@ pub(super) async fn missed(
     };
     results.retain(|(call, _)| !told.contains(call));
     open.retain(|call, _| !told.contains(call));
-    // A program that counts on was there before; one that began anew uses ids that were used already.
-    let goes_on = !requester.has_used(id);
+    let goes_on = requester.counts_on(id, lowest, |call| told.contains(&call));
     let mut missed = Missed::default();
     let (mut rows, mut size) = (Vec::new(), 0);
     for (call, result) in results {

@@ -17,6 +17,7 @@ use countersign_protocol::hermes::Event;
 use countersign_runtime::{LiveKind, Part};
 use serde_json::{Map, Value};
 
+use super::awaited::{Awaited, NeverBegins};
 use crate::view::{Lines, escape};
 
 /// How much of a result is shown beside its call, in characters.
@@ -58,10 +59,8 @@ pub(super) struct Teller {
     result: Option<String>,
     /// Why the last message failed.
     problem: Option<String>,
-    /// How it goes on behind the compaction that it waits for, if it waits for one.
-    waits: Option<session::Then>,
-    /// Whether somebody stopped that compaction.
-    is_stopping: bool,
+    /// What it is while it waits for what came before to be summed up.
+    waits: Option<Awaited>,
 }
 
 /// Which blocks are streamed.
@@ -125,30 +124,21 @@ impl Teller {
                 }
                 None
             }
-            Happened::Session(session::Event::CompactionStarted { run, then, .. }) => {
-                if run.is_some() {
-                    self.waits = Some(then.clone());
+            Happened::Session(event) => {
+                match event {
+                    session::Event::CompactionStarted { .. } => {
+                        self.waits = Awaited::of(event);
+                        told.push(Event::new("compressing", serde_json::json!({})));
+                    }
+                    session::Event::CompactionEnded { ok, .. } => {
+                        told.push(Event::new("compressed", serde_json::json!({ "ok": ok })));
+                    }
+                    _ => {}
                 }
-                self.is_stopping = false;
-                told.push(Event::new("compressing", serde_json::json!({})));
-                None
-            }
-            // Whoever takes back what waits leaves nothing that could begin.
-            Happened::Session(session::Event::Cleared) if self.waits == Some(session::Then::Prompt) => {
-                Some(Over::Cancelled)
-            }
-            Happened::Session(session::Event::CompactionEnded { ok, aborted, then, .. }) => {
-                told.push(Event::new("compressed", serde_json::json!({ "ok": ok })));
-                // The turn that waited does not begin. Where the process ended meanwhile, the next begins again.
-                let is_lost = *aborted && !self.is_stopping;
-                (self.waits.is_some() && *then == session::Then::Rest && !is_lost).then(|| match aborted {
-                    true => Over::Cancelled,
-                    false => self.failed("context_overflow", TOO_LONG),
+                Some(match self.waits.as_mut()?.never_begins(event)? {
+                    NeverBegins::Stopped => Over::Cancelled,
+                    NeverBegins::TooLong => self.failed("context_overflow", TOO_LONG),
                 })
-            }
-            Happened::Session(session::Event::CompactionAborting) => {
-                self.is_stopping = true;
-                None
             }
             Happened::Call(event) => {
                 self.call(event, at, content, told);
@@ -156,7 +146,6 @@ impl Teller {
             }
             Happened::Run(event) => self.run(event, told),
             Happened::Booted
-            | Happened::Session(_)
             | Happened::Gate(_)
             | Happened::Peer(_)
             | Happened::Policy(_)

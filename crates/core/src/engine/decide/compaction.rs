@@ -183,7 +183,9 @@ fn end_as(
     message: Option<Arc<str>>,
     context: &mut Context,
 ) {
-    if compaction.then == Then::Again && matches!(end, Ended::Aborted | Ended::Lost) && !compaction.aborting {
+    if compaction.then == Then::Again && compaction.aborting {
+        settle::forget(branch);
+    } else if compaction.then == Then::Again && matches!(end, Ended::Aborted | Ended::Lost) {
         // Nobody takes it up: whoever waits for what asks again is told that it is stopped.
         branch.push(Event::Session(Happened::CompactionAborting));
     }

@@ -279,7 +279,8 @@ pub(super) fn queue(session: &Session, queue: Queue, said: Said) -> Result<Decis
 
 pub(super) fn steer(view: View<'_>, session: &Session, said: Said) -> Decision {
     let works = session.run().filter(|run| view.state.run(*run).is_some_and(|run| run.abort() == Abort::No));
-    let Some(run) = works.or_else(|| session.awaited_run()) else {
+    let is_stopping = session.compaction().is_some_and(|compaction| compaction.aborting);
+    let Some(run) = works.or_else(|| session.awaited_run().filter(|_| !is_stopping)) else {
         return Decision { facts: Vec::new(), reply: Reply::Idle };
     };
     let mut branch = Branch::new(session);

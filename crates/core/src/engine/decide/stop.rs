@@ -59,13 +59,11 @@ pub(super) fn stop(view: View<'_>, id: &SessionId, run: RunId) -> Result<Decisio
     }
     let is_stopping = session.compaction().is_some_and(|compaction| compaction.aborting);
     let aborting = (!is_stopping).then_some(session::Event::CompactionAborting);
-    // What it would begin with is taken back, or what it was told on its way. Other messages wait for another.
-    let taken_back = if session.awaited_prompt().is_some() {
-        vec![session::Event::Cleared]
-    } else {
-        session.queue(Queue::Steering).iter().map(|_| session::Event::Dequeued { queue: Queue::Steering }).collect()
-    };
-    let events = taken_back.into_iter().chain(aborting);
+    // What it would begin with is taken back, and what it was told on its way. Other messages wait for another.
+    let taken_back = [Queue::Prompt, Queue::Steering]
+        .into_iter()
+        .flat_map(|queue| session.queue(queue).iter().map(move |_| session::Event::Dequeued { queue }));
+    let events = taken_back.chain(aborting);
     let facts = events.map(|event| Fact::plain(Event::Session(event), Some(id.clone()))).collect();
     Ok(Decision { facts, reply: Reply::Stopping(run) })
 }

@@ -10,7 +10,7 @@ use countersign_core::{
     call,
     engine::{Engine, Event, Recorded},
     gate,
-    id::{CallId, SessionId},
+    id::{CallId, RunId, SessionId},
     message::{Block, Message, StopReason},
     run::{self, End, Trigger},
     session::{self, Kind},
@@ -19,7 +19,10 @@ use countersign_runtime::{Lane, Released, Source, Subscriber};
 use serde_json::{Value, json};
 
 use super::{
-    super::{journal, transcript},
+    super::{
+        awaited::{Awaited, NeverBegins},
+        journal, transcript,
+    },
     Prompts, card,
 };
 use crate::view::{Lines, escape};
@@ -41,6 +44,8 @@ struct Follower {
     said: BTreeMap<SessionId, Said>,
     /// The tools of calls that have not ended.
     tools: BTreeMap<CallId, String>,
+    /// Turns that wait until what came before is summed up: they count as begun.
+    awaited: BTreeMap<SessionId, Awaited>,
     /// Sessions in whose queues something changed.
     touched: BTreeSet<SessionId>,
     /// Sessions in which a run ended.
@@ -60,6 +65,7 @@ pub(super) async fn follow(prompts: Arc<Prompts>, mut subscriber: Subscriber) {
         prompts: Arc::clone(&prompts),
         said: BTreeMap::new(),
         tools: BTreeMap::new(),
+        awaited: BTreeMap::new(),
         touched: BTreeSet::new(),
         ended: BTreeSet::new(),
     };
@@ -119,52 +125,74 @@ impl Follower {
             }
             _ => {}
         }
+        if let Some(awaited) = Awaited::of(event) {
+            self.began(session, awaited.run(), awaited.is_for_prompt(), recorded);
+            self.awaited.insert(session.clone(), awaited);
+        } else if let Some(awaited) = self.awaited.get_mut(session)
+            && let Some(why) = awaited.never_begins(event)
+        {
+            let (run, end) = match why {
+                NeverBegins::Stopped => (awaited.run(), End::Aborted),
+                NeverBegins::TooLong => (awaited.run(), End::Overflowed),
+            };
+            self.awaited.remove(session);
+            self.ended(session, run, end, recorded);
+        }
     }
 
     fn run(&mut self, session: &SessionId, event: &run::Event, recorded: &Recorded) {
         match event {
             run::Event::Started { run, trigger } => {
-                let mut started = json!({
-                    "session_id": session,
-                    "run_id": run.to_string(),
-                    "stream_id": journal::stream_id(*run),
-                    "pending_started_at": transcript::seconds(recorded.meta.at),
-                    "route": card::route(session.as_str()),
-                });
-                // A client whose own message began it knows of its stream. It would take any other for a second turn.
-                let event = if *trigger == Trigger::Prompt { "turn_started" } else { "server_turn_started" };
-                started["input_type"] = if *trigger == Trigger::Prompt { "chat" } else { "follow-up" }.into();
-                self.tell(session, event, &started);
-                self.changed("turn_started", session, recorded);
-            }
-            run::Event::Ended { run, end, .. } => {
-                let said = self.said.remove(session).unwrap_or_default();
-                let (event, status, otherwise) = match end {
-                    End::Completed => ("turn_completed", "completed", "The turn is complete."),
-                    End::Aborted | End::RetryCancelled => ("turn_completed", "cancelled", "The turn was stopped."),
-                    End::Failed => ("turn_failed", "error", "The model's provider failed."),
-                    End::Overflowed => ("turn_failed", "error", "The conversation is too long for the model."),
-                    End::Interrupted => ("turn_failed", "error", "The gateway ended in the middle of the turn."),
-                };
-                let text = Some(said.text).filter(|text| !text.is_empty());
-                let mut ended = json!({
-                    "session_id": session,
-                    "run_id": run.to_string(),
-                    "stream_id": journal::stream_id(*run),
-                    "status": status,
-                    "summary": text.as_deref().unwrap_or(otherwise),
-                    "route": card::route(session.as_str()),
-                });
-                if event == "turn_failed" {
-                    ended["error"] = said.problem.as_deref().unwrap_or(otherwise).into();
-                }
-                self.tell(session, event, &ended);
-                self.changed("turn_ended", session, recorded);
-                if self.is_heard(session) {
-                    self.ended.insert(session.clone());
+                let is_told = self.awaited.remove(session).is_some_and(|awaited| awaited.run() == *run);
+                if !is_told {
+                    self.began(session, *run, *trigger == Trigger::Prompt, recorded);
                 }
             }
+            run::Event::Ended { run, end, .. } => self.ended(session, *run, *end, recorded),
             _ => {}
+        }
+    }
+
+    fn began(&self, session: &SessionId, run: RunId, is_for_prompt: bool, recorded: &Recorded) {
+        let mut started = json!({
+            "session_id": session,
+            "run_id": run.to_string(),
+            "stream_id": journal::stream_id(run),
+            "pending_started_at": transcript::seconds(recorded.meta.at),
+            "route": card::route(session.as_str()),
+        });
+        // A client whose own message began it knows of its stream. It would take any other for a second turn.
+        let event = if is_for_prompt { "turn_started" } else { "server_turn_started" };
+        started["input_type"] = if is_for_prompt { "chat" } else { "follow-up" }.into();
+        self.tell(session, event, &started);
+        self.changed("turn_started", session, recorded);
+    }
+
+    fn ended(&mut self, session: &SessionId, run: RunId, end: End, recorded: &Recorded) {
+        let said = self.said.remove(session).unwrap_or_default();
+        let (event, status, otherwise) = match end {
+            End::Completed => ("turn_completed", "completed", "The turn is complete."),
+            End::Aborted | End::RetryCancelled => ("turn_completed", "cancelled", "The turn was stopped."),
+            End::Failed => ("turn_failed", "error", "The model's provider failed."),
+            End::Overflowed => ("turn_failed", "error", "The conversation is too long for the model."),
+            End::Interrupted => ("turn_failed", "error", "The gateway ended in the middle of the turn."),
+        };
+        let text = Some(said.text).filter(|text| !text.is_empty());
+        let mut ended = json!({
+            "session_id": session,
+            "run_id": run.to_string(),
+            "stream_id": journal::stream_id(run),
+            "status": status,
+            "summary": text.as_deref().unwrap_or(otherwise),
+            "route": card::route(session.as_str()),
+        });
+        if event == "turn_failed" {
+            ended["error"] = said.problem.as_deref().unwrap_or(otherwise).into();
+        }
+        self.tell(session, event, &ended);
+        self.changed("turn_ended", session, recorded);
+        if self.is_heard(session) {
+            self.ended.insert(session.clone());
         }
     }
 

@@ -1,0 +1,110 @@
+//! A turn that waits while what came before it is summed up.
+
+use countersign_core::{
+    id::RunId,
+    session::{Event, Queue, Then},
+};
+
+/// A turn that has its name and has not begun.
+#[derive(Debug)]
+pub(super) struct Awaited {
+    run: RunId,
+    then: Then,
+    is_stopping: bool,
+}
+
+/// Why a turn that waited does not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NeverBegins {
+    /// Somebody stopped it.
+    Stopped,
+    /// What came before could not be summed up, and without that it is too long.
+    TooLong,
+}
+
+impl Awaited {
+    /// The turn that waits for what begins with `event`, if one does.
+    pub(super) fn of(event: &Event) -> Option<Self> {
+        let Event::CompactionStarted { run: Some(run), then, .. } = event else { return None };
+        Some(Self { run: *run, then: then.clone(), is_stopping: false })
+    }
+
+    pub(super) const fn run(&self) -> RunId {
+        self.run
+    }
+
+    /// Whether the turn answers a message, and does not ask again what was too long.
+    pub(super) fn is_for_prompt(&self) -> bool {
+        self.then == Then::Prompt
+    }
+
+    /// Why it does not begin, once that is known. `event` is the next of its session.
+    pub(super) fn never_begins(&mut self, event: &Event) -> Option<NeverBegins> {
+        match event {
+            // Whoever takes back what waits leaves nothing that could begin.
+            Event::Cleared | Event::Dequeued { queue: Queue::Prompt } => {
+                self.is_for_prompt().then_some(NeverBegins::Stopped)
+            }
+            Event::CompactionAborting => {
+                self.is_stopping = true;
+                None
+            }
+            Event::CompactionEnded { then: Then::Rest, .. } if self.is_stopping => Some(NeverBegins::Stopped),
+            // Where the process ended meanwhile, the next begins to sum up again.
+            Event::CompactionEnded { then: Then::Rest, aborted: false, .. } => Some(NeverBegins::TooLong),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::{
+        id::{EntryId, RunId},
+        session::{Event, Queue, Reason, Then},
+    };
+
+    use super::{
+        Awaited,
+        NeverBegins::{self, Stopped, TooLong},
+    };
+
+    fn awaited(then: Then) -> Awaited {
+        let run = RunId::parse("00000000000000000000000000000001").unwrap();
+        let begun = |run| Event::CompactionStarted {
+            epoch: 1,
+            reason: Reason::Threshold,
+            first_kept: EntryId::new("e"),
+            split_from: None,
+            tokens_before: 9,
+            then: then.clone(),
+            run,
+            marks: None,
+        };
+        assert!(Awaited::of(&begun(None)).is_none(), "nobody waits for it");
+        Awaited::of(&begun(Some(run))).unwrap()
+    }
+
+    #[test]
+    fn a_turn_that_waits_is_over_once_nothing_can_begin_it() {
+        let ended = |ok, aborted, then| Event::CompactionEnded { epoch: 1, ok, aborted, then, spent: None };
+        let taken_back = || Event::Dequeued { queue: Queue::Prompt };
+        let stopping = || Event::CompactionAborting;
+        for (case, then, events, want) in [
+            ("it begins", Then::Prompt, vec![ended(true, false, Then::Prompt)], None::<NeverBegins>),
+            ("it begins without a summary", Then::Prompt, vec![ended(false, false, Then::Prompt)], None),
+            ("it asks again", Then::Again, vec![ended(true, false, Then::Again)], None),
+            ("taken back", Then::Prompt, vec![taken_back()], Some(Stopped)),
+            ("all is taken back", Then::Prompt, vec![Event::Cleared], Some(Stopped)),
+            ("what others wait to say is", Then::Again, vec![Event::Cleared], None),
+            ("stopped", Then::Again, vec![stopping(), ended(false, true, Then::Rest)], Some(Stopped)),
+            ("stopped too late", Then::Again, vec![stopping(), ended(true, false, Then::Rest)], Some(Stopped)),
+            ("no summary", Then::Again, vec![ended(false, false, Then::Rest)], Some(TooLong)),
+            ("the process ended", Then::Again, vec![ended(false, true, Then::Rest)], None),
+        ] {
+            let mut awaited = awaited(then);
+            let told = events.iter().filter_map(|event| awaited.never_begins(event)).next();
+            assert_eq!(told, want, "{case}");
+        }
+    }
+}
