@@ -35,8 +35,9 @@ usage: cargo xtask COMMAND
                                 a gateway that is killed at random while it works: nothing that was told is lost, nothing is done twice
   package [--binary FILE]       the manual, completions, parts list and Debian package of the release binary, into target/package
   reference                     the pages of docs/reference that are made of the code
-  fuzz [TARGET] [--minutes N] [--seed N] [--replay FILE]
-                                a decoder against mutated input; without a target, each in turn
+  fuzz [TARGET] [--minutes N] [--seed N] [--guided [--keep] | --replay FILE]
+                                a decoder against mutated input; without a target, each in turn;
+                                --guided steers by what code was reached, --keep keeps what it found
 ";
 
 fn main() -> ExitCode {
@@ -55,6 +56,10 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         eprint!("{USAGE}");
         return Ok(ExitCode::from(2));
     };
+    if rest.iter().any(|argument| matches!(argument.as_str(), "--help" | "-h")) {
+        print!("{USAGE}");
+        return Ok(ExitCode::SUCCESS);
+    }
     match command.as_str() {
         "verify" => Ok(verify::run(&Workspace::read()?, verify::Options::parse(rest)?)),
         "tidy" => tidy::run(&Workspace::read()?),

@@ -1,17 +1,23 @@
 //! The agent's own client: `request`, `tools` and `pending`, with the exit codes that agents know.
 
-use std::{io::Write as _, process::ExitCode, time::Duration};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use countersign_protocol::agent_gate::close;
 use countersign_server::view::{Lines, escape};
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Map, Value, json};
 use tokio_tungstenite::{
-    MaybeTlsStream, WebSocketStream, connect_async_with_config,
+    Connector, MaybeTlsStream, WebSocketStream, connect_async_tls_with_config,
     tungstenite::{Error, Message, http::Uri, protocol::WebSocketConfig},
 };
 
-use crate::{unreached, words};
+use crate::{trust::trust, unreached, words};
 
 /// How long connecting and authenticating may take.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -35,6 +41,8 @@ pub(crate) struct Asker {
     pub(crate) token: Option<String>,
     /// How long an answer is waited for.
     pub(crate) timeout: Duration,
+    /// A file of certificates that are trusted besides the system's.
+    pub(crate) ca: Option<PathBuf>,
 }
 
 /// What is asked for.
@@ -93,7 +101,7 @@ async fn ask(asker: Asker, wanted: Wanted) -> Result<Value, Failed> {
     let is_request = method == "tool_request";
     let url = asker.url.ok_or_else(|| failed(UNREACHABLE, "no gateway: give --url or set AGENTPASS_URL"))?;
     let token = asker.token.ok_or_else(|| failed(UNREACHABLE, "no token: give --token or set AGENT_TOKEN"))?;
-    let mut line = tokio::time::timeout(CONNECT, connect(&url, &token))
+    let mut line = tokio::time::timeout(CONNECT, connect(&url, asker.ca.as_deref(), &token))
         .await
         .map_err(|_| failed(UNREACHABLE, format!("{url} does not answer")))??;
     let asked = json!({ "jsonrpc": "2.0", "method": method, "params": params, "id": 1 });
@@ -132,7 +140,7 @@ pub(crate) fn read(arguments: &[String]) -> Result<Map<String, Value>, Failed> {
 
 struct Line(WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>);
 
-async fn connect(url: &str, token: &str) -> Result<Line, Failed> {
+async fn connect(url: &str, ca: Option<&Path>, token: &str) -> Result<Line, Failed> {
     if let Some((scheme @ ("http" | "https"), rest)) = url.split_once("://") {
         let wanted = if scheme == "http" { "ws" } else { "wss" };
         return Err(failed(UNREACHABLE, format!("{url}: agents speak WebSocket: write {wanted}://{rest}")));
@@ -143,9 +151,17 @@ async fn connect(url: &str, token: &str) -> Result<Line, Failed> {
     if let Ok(uri) = url.parse::<Uri>() {
         unreached::port(&uri).map_err(|error| failed(UNREACHABLE, format!("{url}: {error}")))?;
     }
+    let connector = match url.starts_with("wss:") {
+        true => {
+            let trusted = trust(ca).map_err(|error| failed(UNREACHABLE, format!("{error:#}")))?;
+            Some(Connector::Rustls(Arc::new(trusted)))
+        }
+        false if ca.is_some() => return Err(failed(UNREACHABLE, format!("{url}: --ca is for wss:// addresses"))),
+        false => None,
+    };
     // Tokens are for gateways only; what the library says of an address holds none.
     let config = WebSocketConfig::default().read_buffer_size(4096).write_buffer_size(4096);
-    let (stream, _) = connect_async_with_config(url, Some(config), true)
+    let (stream, _) = connect_async_tls_with_config(url, Some(config), true, connector)
         .await
         .map_err(|error| failed(UNREACHABLE, unreached(url, &error)))?;
     let mut line = Line(stream);
@@ -183,12 +199,13 @@ impl Line {
     /// Sends a request and waits for its answer.
     async fn ask(&mut self, request: &Value) -> Result<Value, Failed> {
         // What was asked for may wait for a person all the same, or be done.
+        let became = match request["method"] == "tool_request" {
+            true => "; `countersign pending` tells what became of the request",
+            false => "",
+        };
         let gone = |error: Error| {
             let why = words::without_numbers(&error.to_string());
-            failed(
-                UNREACHABLE,
-                format!("the connection broke: {why}; `countersign pending` tells what became of the request"),
-            )
+            failed(UNREACHABLE, format!("the connection broke: {why}{became}"))
         };
         self.0.send(Message::text(request.to_string())).await.map_err(gone)?;
         loop {
@@ -199,11 +216,11 @@ impl Line {
                 }
                 Some(Ok(Message::Close(frame))) => {
                     let why = frame.map_or_else(String::new, |frame| format!(": {} {}", frame.code, frame.reason));
-                    return Err(failed(UNREACHABLE, format!("the gateway closed the connection{why}")));
+                    return Err(failed(UNREACHABLE, format!("the gateway closed the connection{why}{became}")));
                 }
                 Some(Ok(_)) => continue,
                 Some(Err(error)) => return Err(gone(error)),
-                None => return Err(failed(UNREACHABLE, "the gateway closed the connection")),
+                None => return Err(failed(UNREACHABLE, format!("the gateway closed the connection{became}"))),
             };
             let Ok(mut reply) = serde_json::from_str::<Value>(&text) else { continue };
             if reply.get("id") != request.get("id") {

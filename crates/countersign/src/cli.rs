@@ -1,6 +1,7 @@
 //! The command line.
 
 mod agents;
+mod asker;
 mod at;
 mod audit;
 mod backup;
@@ -14,7 +15,7 @@ mod tokens;
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 use countersign_server::{agent_dir::Product, omp::flags};
 
@@ -22,6 +23,7 @@ use countersign_core::gate::Scope;
 
 use crate::{agent, config, demo, doctor, gates, words};
 
+use asker::Asker;
 use at::{Before, Where};
 
 const AFTER_HELP: &str = "\
@@ -217,20 +219,6 @@ enum Command {
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
-}
-
-/// Where the gateway is, and who asks.
-#[derive(Args)]
-struct Asker {
-    /// The gateway, such as ws://127.0.0.1:8443
-    #[arg(long, env = "AGENTPASS_URL", value_name = "URL")]
-    url: Option<String>,
-    /// The agent's token
-    #[arg(long, env = "AGENT_TOKEN", value_name = "TOKEN", hide_env_values = true)]
-    token: Option<String>,
-    /// How many seconds an answer is waited for
-    #[arg(long, value_name = "SECONDS", default_value_t = 900.0)]
-    timeout: f64,
 }
 
 #[derive(Subcommand)]
@@ -430,13 +418,6 @@ impl Command {
             | Self::Completions { .. }
             | Self::Man { .. } => false,
         }
-    }
-}
-
-impl From<Asker> for agent::Asker {
-    fn from(asker: Asker) -> Self {
-        let timeout = Duration::try_from_secs_f64(asker.timeout).unwrap_or(Duration::from_secs(900));
-        Self { url: asker.url, token: asker.token, timeout }
     }
 }
 

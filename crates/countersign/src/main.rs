@@ -26,6 +26,7 @@ mod serve;
 mod sessions;
 mod stdio;
 mod tokens;
+mod trust;
 mod unreached;
 mod watch;
 mod words;

@@ -6,9 +6,14 @@ use anyhow::bail;
 use tokio_tungstenite::tungstenite::http::Uri;
 
 /// What libraries say, and what it comes of.
-const KNOWN: [(&str, &str); 6] = [
-    ("CaUsedAsEndEntity", "its certificate is one that signs others (CA:TRUE), which nobody takes for a gateway's own"),
-    ("UnknownIssuer", "nobody whom this machine trusts signed its certificate"),
+const KNOWN: [(&str, &str); 7] = [
+    (
+        "CaUsedAsEndEntity",
+        "its certificate is one that signs others (CA:TRUE), which nobody takes for a gateway's own: make it with \
+        basicConstraints=CA:FALSE",
+    ),
+    ("UnknownIssuer", "nobody whom this machine trusts signed its certificate: --ca FILE names one to trust"),
+    ("invalid HTTP version", "what answers there speaks TLS: write wss://"),
     ("NotValidForName", "its certificate is for another name than this"),
     ("Expired", "its certificate has expired"),
     (

@@ -5,14 +5,9 @@
 use std::{net::IpAddr, path::Path, sync::Arc};
 
 use anyhow::{Context as _, bail};
-use rustls::{
-    ClientConfig,
-    crypto::ring,
-    pki_types::{CertificateDer, pem::PemObject as _},
-};
 use tokio_tungstenite::{Connector, tungstenite::http::Uri};
 
-use crate::unreached;
+use crate::{trust::trust, unreached};
 
 /// Where the door of nodes is, if an address names none.
 const DOOR: &str = "/ws";
@@ -82,28 +77,6 @@ fn parse(given: &str) -> anyhow::Result<Uri> {
 fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-/// The system's certificates, and those in `ca`.
-fn trust(ca: Option<&Path>) -> anyhow::Result<ClientConfig> {
-    let extra: Vec<CertificateDer<'static>> = match ca {
-        None => Vec::new(),
-        Some(path) => {
-            let unreadable = || format!("--ca {} cannot be read", path.display());
-            let read = CertificateDer::pem_file_iter(path).with_context(unreadable)?;
-            read.collect::<Result<_, _>>().with_context(unreadable)?
-        }
-    };
-    if let (Some(path), []) = (ca, extra.as_slice()) {
-        bail!("--ca {} holds no certificate", path.display());
-    }
-    let provider = Arc::new(ring::default_provider());
-    let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(extra, Arc::clone(&provider))
-        .context("no certificates to trust: give some with --ca")?;
-    let built = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .context("TLS cannot be set up")?;
-    Ok(built.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
 #[cfg(test)]

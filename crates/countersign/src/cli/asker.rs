@@ -1,0 +1,31 @@
+//! What every command of an agent's own client takes.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+
+use crate::agent;
+
+/// Where the gateway is, and who asks.
+#[derive(Args)]
+pub(super) struct Asker {
+    /// The gateway, such as ws://127.0.0.1:8443
+    #[arg(long, env = "AGENTPASS_URL", value_name = "URL")]
+    url: Option<String>,
+    /// The agent's token
+    #[arg(long, env = "AGENT_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// How many seconds an answer is waited for
+    #[arg(long, value_name = "SECONDS", default_value_t = 900.0)]
+    timeout: f64,
+    /// Certificates that are trusted besides the system's, as PEM, for wss:// addresses
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+}
+
+impl From<Asker> for agent::Asker {
+    fn from(asker: Asker) -> Self {
+        let timeout = Duration::try_from_secs_f64(asker.timeout).unwrap_or(Duration::from_secs(900));
+        Self { url: asker.url, token: asker.token, timeout, ca: asker.ca }
+    }
+}

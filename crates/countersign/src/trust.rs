@@ -1,0 +1,35 @@
+//! Which certificates of gateways are believed.
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::{Context as _, bail};
+use rustls::{
+    ClientConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
+
+/// The system's certificates, and those in the file `ca`.
+///
+/// # Errors
+/// What is wrong with the file, or that nothing could be trusted.
+pub(crate) fn trust(ca: Option<&Path>) -> anyhow::Result<ClientConfig> {
+    let extra: Vec<CertificateDer<'static>> = match ca {
+        None => Vec::new(),
+        Some(path) => {
+            let unreadable = || format!("--ca {} cannot be read", path.display());
+            let read = CertificateDer::pem_file_iter(path).with_context(unreadable)?;
+            read.collect::<Result<_, _>>().with_context(unreadable)?
+        }
+    };
+    if let (Some(path), []) = (ca, extra.as_slice()) {
+        bail!("--ca {} holds no certificate", path.display());
+    }
+    let provider = Arc::new(ring::default_provider());
+    let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(extra, Arc::clone(&provider))
+        .context("no certificates to trust: give some with --ca")?;
+    let built = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .context("TLS cannot be set up")?;
+    Ok(built.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
+}
