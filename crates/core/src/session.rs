@@ -30,6 +30,6 @@ pub use cut::Cut;
 pub use event::{CameTo, Event, Kind, Reason, Then};
 pub use keys::{Done, Keys};
 pub use profile::{Profile, Renewal, RenewalMode};
-pub use requester::{Asked, Keyed, Outcome, Requester, counted};
+pub use requester::{Asked, Counts, Keyed, Outcome, Requester, counted};
 pub use settings::{Interrupt, ModelRef, Modes, Price, Retry, Setting, Settings, Stopped, Sums, Take, Thresholds};
 pub use state::{Entry, Hosted, Queue, Queued, Session};

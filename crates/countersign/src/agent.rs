@@ -151,7 +151,7 @@ async fn connect(url: &str, ca: Option<&Path>, token: &str) -> Result<Line, Fail
     if let Ok(uri) = url.parse::<Uri>() {
         unreached::port(&uri).map_err(|error| failed(UNREACHABLE, format!("{url}: {error}")))?;
     }
-    let connector = match url.starts_with("wss:") {
+    let connector = match url.to_ascii_lowercase().starts_with("wss:") {
         true => {
             let trusted = trust(ca).map_err(|error| failed(UNREACHABLE, format!("{error:#}")))?;
             Some(Connector::Rustls(Arc::new(trusted)))

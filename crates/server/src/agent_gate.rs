@@ -6,7 +6,7 @@
 
 mod answers;
 mod connection;
-
+mod greeting;
 mod outcome;
 mod pending;
 mod requests;

@@ -47,6 +47,8 @@ impl Session {
         let settings = self.settings();
         let limit = settings.model.as_ref().map(|model| settings.thresholds.limit(model.context_window));
         let limit = limit.unwrap_or(u64::MAX);
+        // A model that took no more than that may take less than is said of it.
+        let limit = if without.is_some() { limit.min(tokens_before / 2) } else { limit };
         let scaled = |tokens: u64| {
             let is_more = estimated > 0 && tokens_before > estimated;
             let part = || u128::from(tokens) * u128::from(estimated) / u128::from(tokens_before);

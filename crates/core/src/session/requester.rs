@@ -70,6 +70,17 @@ pub struct Keyed {
     pub over: Option<(End, Lsn)>,
 }
 
+/// Which program asks for its results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// One that goes on with this generation.
+    From(u32),
+    /// One that began anew.
+    Anew,
+    /// One of several: nobody can tell which.
+    Unclear,
+}
+
 /// An agent's requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requester {
@@ -96,15 +107,35 @@ impl Requester {
         self.used.contains(wire)
     }
 
-    /// Whether the program that asks for its results under the id `wire` is the one that asked for what waits: it counts on, so the
-    /// `lowest` number that it used on its connection is above those of all that is open or was not received. One that began anew
-    /// counts from 1. What `is_own` says was asked on that connection shows nothing.
-    pub fn counts_on(&self, wire: &str, lowest: Option<u64>, is_own: impl Fn(CallId) -> bool) -> bool {
+    /// Which of the programs that asked for what waits it is that asks for its results under the id `wire`. It counts on, so the
+    /// `lowest` number that it used on its connection is above those of all that it has open or did not receive; of several that
+    /// this is true of it is the one that it comes closest behind. One that began anew counts from 1. What `is_own` says was asked
+    /// on that connection shows nothing.
+    pub fn counts_on(&self, wire: &str, lowest: Option<u64>, is_own: impl Fn(CallId) -> bool) -> Counts {
         let results = self.results.iter().map(|(call, result)| (*call, &result.asked));
         let waits = self.open.iter().map(|(call, asked)| (*call, asked)).chain(results);
-        let of_others = waits.filter(|(call, asked)| asked.generation == self.generation && !is_own(*call));
-        let highest = of_others.filter_map(|(_, asked)| counted(&asked.wire)).max();
-        !self.has_used(wire) && lowest.zip(highest).is_none_or(|(lowest, highest)| lowest > highest)
+        let mut highest: BTreeMap<u32, u64> = BTreeMap::new();
+        for (_, asked) in waits.filter(|(call, _)| !is_own(*call)) {
+            if let Some(number) = counted(&asked.wire) {
+                let known = highest.entry(asked.generation).or_default();
+                *known = number.max(*known);
+            }
+        }
+        let is_current = || match self.has_used(wire) {
+            false => Counts::From(self.generation),
+            true => Counts::Anew,
+        };
+        let Some(lowest) = lowest.filter(|_| !highest.is_empty()) else { return is_current() };
+        let before = || highest.iter().filter(|(_, highest)| **highest < lowest);
+        let closest = before().map(|(_, highest)| *highest).max();
+        let mut generations =
+            before().filter(|(_, highest)| Some(**highest) == closest).map(|(generation, _)| *generation);
+        match (generations.next(), generations.next()) {
+            (None, _) => Counts::Anew,
+            (Some(generation), None) if generation == self.generation => is_current(),
+            (Some(generation), None) => Counts::From(generation),
+            (Some(_), Some(_)) => Counts::Unclear,
+        }
     }
 
     /// The generation that an id belongs to that comes now.
@@ -252,16 +283,17 @@ mod tests {
 
     #[test]
     fn a_program_counts_on_or_began_anew() {
+        let from = Counts::From(1);
         for (waits, id, lowest, want) in [
-            ("2", "3", Some(3), true),
-            ("2", "1", Some(1), false),
-            ("2", "7", Some(1), false),
-            ("2", "2", Some(2), false),
-            ("\"2\"", "\"3\"", Some(3), true),
-            ("\"2\"", "\"1\"", Some(1), false),
-            ("\"a\"", "\"b\"", None, true),
-            ("\"a\"", "\"a\"", None, false),
-            ("\"a\"", "1", Some(1), true),
+            ("2", "3", Some(3), from),
+            ("2", "1", Some(1), Counts::Anew),
+            ("2", "7", Some(1), Counts::Anew),
+            ("2", "2", Some(2), Counts::Anew),
+            ("\"2\"", "\"3\"", Some(3), from),
+            ("\"2\"", "\"1\"", Some(1), Counts::Anew),
+            ("\"a\"", "\"b\"", None, from),
+            ("\"a\"", "\"a\"", None, Counts::Anew),
+            ("\"a\"", "1", Some(1), from),
         ] {
             for is_over in [false, true] {
                 let mut requester = Requester::default();
@@ -274,7 +306,24 @@ mod tests {
         }
         let mut requester = Requester::default();
         requester.requested(call(0), Asked { wire: "2".into(), ..asked(0) });
-        assert!(requester.counts_on("3", Some(1), |own| own == call(0)), "it asked for that itself");
+        assert_eq!(requester.counts_on("3", Some(1), |own| own == call(0)), from, "it asked for that itself");
+    }
+
+    #[test]
+    fn of_several_programs_it_is_the_one_that_it_comes_closest_behind() {
+        for (first, second, lowest, want) in [
+            (5, 1, 6, Counts::From(1)),
+            (1, 3, 4, Counts::From(2)),
+            (5, 1, 2, Counts::From(2)),
+            (1, 1, 2, Counts::Unclear),
+            (5, 5, 2, Counts::Anew),
+        ] {
+            let mut requester = Requester::default();
+            requester.requested(call(0), Asked { wire: first.to_string().into(), ..asked(0) });
+            requester.requested(call(1), Asked { wire: second.to_string().into(), generation: 2, ..asked(1) });
+            let told = requester.counts_on(&lowest.to_string(), Some(lowest), |_| false);
+            assert_eq!(told, want, "{first}, {second}: {lowest}");
+        }
     }
 
     #[test]

@@ -310,6 +310,19 @@ fn what_is_queued_waits_for_a_compaction_behind_what_is_in_the_queue() {
     assert_eq!(stage.here().queued(), 1, "what came last waits");
 }
 
+/// What is said of a model may be more than it takes: what it refused tells.
+#[test]
+fn a_message_that_a_model_would_not_take_is_not_kept_whatever_is_said_of_the_model() {
+    let mut stage = idle();
+    stage.set(settings(100_000, plain()));
+    stage.import([("u", User, 9), ("v", User, 400)]);
+    stage.prompt(WhenBusy::Refuse);
+    stage.fail(Failure { retryable: false, overflow: true, after: None });
+    let first_kept = stage.here().compaction().expect("it is summed up").first_kept.clone();
+    let kept = stage.here().entry(&first_kept).map(|entry| entry.kind.clone());
+    assert!(first_kept.as_str() != "v" && kept == Some(User), "{first_kept}");
+}
+
 /// First kept and first of the turn that is split, as the table writes them.
 fn cut(stage: &Stage) -> String {
     match stage.here().cut() {

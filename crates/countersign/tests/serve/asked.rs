@@ -6,6 +6,7 @@ use crate::{
     agent::{Agent, Heard, error, executed},
     gateway::Gateway,
     place::{KITCHEN, Place, RULES, TOKEN},
+    service::Manner,
 };
 
 fn door() -> Value {
@@ -183,6 +184,50 @@ fn an_agent_that_went_while_it_waited_is_answered_when_it_is_back() {
     drop(agent);
     place.waits(0);
     assert_eq!(Agent::join(&gateway, TOKEN).pending(4), nothing);
+}
+
+/// Each of many ids under one key has its reply, also where the first was shown to have come while others are on their way.
+#[test]
+fn what_is_asked_for_under_many_ids_is_answered_under_each() {
+    let place = Place::new();
+    let large = json!({ "text": "x".repeat(700 << 10) }).to_string();
+    place.service.does("/turn/door", Manner::Answer(200, "application/json", large));
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    for id in 1..=12 {
+        let params = json!({ "tool": "turn", "args": door(), "idempotency_key": "k" });
+        agent.send(json!({ "method": "tool_request", "params": params, "id": id }));
+    }
+    place.allow(&place.gate());
+    for id in 1..=12 {
+        assert_eq!(agent.reply(&json!(id))["result"]["status"], "executed", "{id}");
+    }
+    assert_eq!(place.service.count("/turn/door"), 1);
+}
+
+/// Another program of the same agent asked under the same ids meanwhile: nobody can tell which of the two asks.
+#[test]
+fn what_one_of_two_programs_asked_for_is_told_to_neither_under_an_id_of_both() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    for thing in ["door", "tap"] {
+        let mut agent = Agent::join(&gateway, TOKEN);
+        agent.request(1, "turn", json!({ "thing": thing }));
+        place.waits(if thing == "door" { 1 } else { 2 });
+    }
+    let mut agent = Agent::join(&gateway, TOKEN);
+    agent.pending(2);
+    for gate in place.waits(2) {
+        place.allow(gate["id"].as_str().unwrap());
+    }
+    place.service.wait("/turn/tap", 1);
+    place.waits(0);
+    agent.send(json!({ "method": "list_tools", "id": 3 }));
+    let Heard::Frame(next) = agent.next() else { panic!("no reply") };
+    assert_eq!(next["id"], 3, "{next}");
+    let rows = agent.pending(4)["results"].clone();
+    let ids: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["request_id"].as_str().unwrap()).collect();
+    assert!(ids.len() == 2 && ids.iter().all(|id| id.starts_with("gate_")), "{ids:?}");
 }
 
 #[test]

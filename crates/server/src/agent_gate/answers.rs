@@ -91,17 +91,23 @@ impl Answers {
         !inner.has_forgotten
     }
 
-    /// Takes a connection's wait for a call back. False if its end was brought meanwhile.
-    pub(super) fn claim(&self, call: CallId, connection: &UnboundedSender<Told>) -> bool {
+    /// Takes a connection's wait for a call under an id back. False if its end was brought meanwhile.
+    pub(super) fn claim(&self, call: CallId, id: &str, connection: &UnboundedSender<Told>) -> bool {
         let mut inner = self.0.lock();
         let Some(waiting) = inner.waiting.get_mut(&call) else { return false };
         let before = waiting.len();
-        waiting.retain(|(_, of)| !of.same_channel(connection));
+        waiting.retain(|(under, of)| !of.same_channel(connection) || **under != *id);
         let claimed = waiting.len() < before;
         if waiting.is_empty() {
             inner.waiting.remove(&call);
         }
         claimed
+    }
+
+    /// Whether a connection waits for a call under any id.
+    pub(super) fn has(&self, call: CallId, connection: &UnboundedSender<Told>) -> bool {
+        let inner = self.0.lock();
+        inner.waiting.get(&call).is_some_and(|waiting| waiting.iter().any(|(_, of)| of.same_channel(connection)))
     }
 
     /// Forgets a connection.
@@ -136,7 +142,7 @@ mod tests {
         assert!(answers.wait(call(1), "2".into(), &tx));
         let told: Vec<String> = std::iter::from_fn(|| rx.try_recv().ok()).map(|(id, _)| id.to_string()).collect();
         assert_eq!(told, ["1", "2"]);
-        assert!(!answers.claim(call(1), &tx), "what was told is told once");
+        assert!(!answers.claim(call(1), "1", &tx), "what was told is told once");
     }
 
     #[test]
@@ -145,9 +151,20 @@ mod tests {
         answers.ended(call(1), DONE, "x".repeat(KEPT_BYTES).into());
         answers.ended(call(2), DONE, "[]".into());
         assert!(!answers.wait(call(1), "1".into(), &tx), "it has to be looked for");
-        assert!(answers.claim(call(1), &tx) && !answers.claim(call(1), &tx));
+        assert!(answers.claim(call(1), "1", &tx) && !answers.claim(call(1), "1", &tx));
         answers.ended(call(1), DONE, "[]".into());
         assert!(rx.try_recv().is_err(), "it was claimed");
+    }
+
+    #[test]
+    fn a_wait_that_is_taken_back_leaves_those_under_other_ids() {
+        let (answers, (tx, mut rx)) = (Answers::default(), unbounded_channel());
+        answers.wait(call(1), "1".into(), &tx);
+        answers.wait(call(1), "9".into(), &tx);
+        assert!(answers.claim(call(1), "1", &tx) && answers.has(call(1), &tx));
+        answers.ended(call(1), DONE, "[]".into());
+        let told: Vec<String> = std::iter::from_fn(|| rx.try_recv().ok()).map(|(id, _)| id.to_string()).collect();
+        assert_eq!((told, answers.has(call(1), &tx)), (vec!["9".to_owned()], false));
     }
 
     #[test]

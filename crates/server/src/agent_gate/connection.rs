@@ -22,11 +22,9 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{Door, Known, answers::Told, outcome::Outcome, pending, requests, roster::Knock};
+use super::{Door, Known, answers::Told, greeting::authenticate, outcome::Outcome, pending, requests, roster::Knock};
 use crate::listen::{Place, pulse::Pulse};
 
-/// How long a client has to show who it is.
-const AUTH: Duration = Duration::from_secs(10);
 /// How long ago a client spoke that is taken for alive without being asked.
 const RECENT: Duration = Duration::from_secs(1);
 /// How long a client may take nothing of what is sent to it.
@@ -37,7 +35,7 @@ const GATHER: Duration = Duration::from_millis(50);
 const OPEN: usize = 4096;
 
 /// Why a connection ends.
-enum End {
+pub(super) enum End {
     /// The client went.
     Gone,
     /// We close it, with this code.
@@ -87,75 +85,13 @@ async fn say_goodbye(socket: &mut WebSocket, end: &End) {
     }
 }
 
-/// An agent that showed who it is, and the id under which it did.
-struct Shown {
-    known: Arc<Known>,
-    id: String,
-}
-
-/// Waits for the first frame. Each way to fail is told, and then the connection is closed for good.
-async fn authenticate(door: &Arc<Door>, socket: &mut WebSocket, from: IpAddr) -> Result<Shown, End> {
-    let mut closing = door.closing.subscribe();
-    let refuse = |id: &str, code: i32, message: &str| wire::fault(id, &Fault::new(code, message));
-    let first = tokio::select! {
-        first = timeout(AUTH, next_text(socket)) => first,
-        () = closed(&mut closing) => return Err(End::Close(close::RESTART, "restarting")),
-    };
-    let told = match first {
-        Err(_) => refuse("null", code::UNAUTHENTICATED, "Authentication timeout"),
-        Ok(Err(end)) => return Err(end),
-        Ok(Ok(frame)) => {
-            let incoming = wire::read(&frame);
-            let now = door.clock.now();
-            match incoming.request {
-                Ok(Request::Auth { token }) => match token.and_then(|token| door.agent_of(&token).cloned()) {
-                    // Whoever shows the right token is never limited: a bad client behind the same address must not
-                    // keep a good one out. A token has too much in it to be found by trying.
-                    Some(known) => {
-                        door.failed.lock().succeeded(from);
-                        return Ok(Shown { known, id: incoming.id });
-                    }
-                    None if door.failed.lock().is_limited(from, now) => {
-                        refuse(&incoming.id, code::LIMITED, "Too many failed authentications")
-                    }
-                    None => {
-                        door.failed.lock().failed(from, now);
-                        refuse(&incoming.id, code::UNAUTHENTICATED, "Invalid token")
-                    }
-                },
-                Ok(_) => refuse(&incoming.id, code::UNAUTHENTICATED, "Not authenticated"),
-                Err(fault) if fault.code == code::NO_METHOD => {
-                    refuse(&incoming.id, code::UNAUTHENTICATED, "Not authenticated")
-                }
-                Err(fault) => wire::fault(&incoming.id, &fault),
-            }
-        }
-    };
-    let _ = socket.send(Message::Text(told.into())).await;
-    Err(End::Close(close::NORMAL, ""))
-}
-
 /// Waits until the door closes.
-async fn closed(closing: &mut watch::Receiver<bool>) {
+pub(super) async fn closed(closing: &mut watch::Receiver<bool>) {
     // An error means that the door is gone.
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
-/// The next frame with text in it.
-async fn next_text(socket: &mut WebSocket) -> Result<String, End> {
-    loop {
-        match socket.recv().await {
-            Some(Ok(Message::Text(text))) => return Ok(text.to_string()),
-            // Clients send JSON in binary frames too; what is no text is no JSON.
-            Some(Ok(Message::Binary(bytes))) => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-            Some(Ok(Message::Close(_))) | None => return Err(End::Gone),
-            Some(Err(error)) => return Err(broken(&error)),
-        }
-    }
-}
-
-fn broken(error: &axum::Error) -> End {
+pub(super) fn broken(error: &axum::Error) -> End {
     // The library has no other way to tell a frame that is too large from a line that broke.
     let is_too_large = error.to_string().contains("too long") || error.to_string().contains("too large");
     if is_too_large { End::Close(close::TOO_LARGE, "a frame is larger than 1 MiB") } else { End::Gone }
@@ -181,6 +117,8 @@ struct Connection<'a> {
     mine: BTreeSet<CallId>,
     /// Those of them that were asked for on an earlier connection and will be answered under their ids here, by id.
     taken_up: BTreeMap<Arc<str>, CallId>,
+    /// Those of these that will not, whose ends are on their way.
+    let_go: BTreeMap<Arc<str>, CallId>,
     /// The lowest number that was used as an id here.
     lowest: Option<u64>,
     pinged: VecDeque<(u64, Vec<CallId>)>,
@@ -209,6 +147,7 @@ impl<'a> Connection<'a> {
             unproven: Vec::new(),
             mine: BTreeSet::new(),
             taken_up: BTreeMap::new(),
+            let_go: BTreeMap::new(),
             lowest: None,
             pinged: VecDeque::new(),
             pings: 0,
@@ -258,10 +197,14 @@ impl<'a> Connection<'a> {
                     Ok(())
                 }
                 Some((id, replied)) = self.sent.next() => self.replied(id, replied).await,
-                Some((id, outcome)) = self.ends.recv() => {
-                    // It may have been let go of meanwhile.
-                    if self.mine.contains(&outcome.call) { self.ended(&id, outcome).await } else { Ok(()) }
-                }
+                Some((id, outcome)) = self.ends.recv() => match self.let_go.get(&id) {
+                    // Its id meant something else before it was here.
+                    Some(call) if *call == outcome.call => {
+                        self.let_go.remove(&id);
+                        Ok(())
+                    }
+                    _ => self.ended(&id, outcome).await,
+                },
                 message = self.socket.recv() => {
                     pulse.beats();
                     last_heard = Instant::now();
@@ -301,7 +244,7 @@ impl<'a> Connection<'a> {
         let incoming = wire::read(frame);
         self.lowest = self.lowest.into_iter().chain(counted(&incoming.id)).min();
         if self.taken_up.contains_key(incoming.id.as_str()) {
-            self.let_go();
+            self.let_all_go();
         }
         match incoming.request {
             Err(fault) => self.fault(&incoming.id, &fault).await,
@@ -384,7 +327,7 @@ impl<'a> Connection<'a> {
             results.get(&call).map(|result| (result.end, result.lsn))
         });
         let Some((Some((end, lsn)), _)) = read.await else { return Ok(()) };
-        if !self.door.answers.claim(call, &self.told) {
+        if !self.door.answers.claim(call, &id, &self.told) {
             return Ok(());
         }
         let content = self.door.handle.contents().get(&[lsn]).await.ok().and_then(|mut texts| texts.pop()?);
@@ -459,11 +402,16 @@ impl<'a> Connection<'a> {
     }
 
     /// An id means something else now: the program is not the one that asked for what was taken up. It is listed to whoever asks.
-    fn let_go(&mut self) {
-        for call in std::mem::take(&mut self.taken_up).into_values() {
-            self.door.answers.claim(call, &self.told);
-            self.mine.remove(&call);
+    fn let_all_go(&mut self) {
+        for (id, call) in std::mem::take(&mut self.taken_up) {
             self.open = self.open.saturating_sub(1);
+            if !self.door.answers.claim(call, &id, &self.told) {
+                self.let_go.insert(id, call);
+            }
+            // The same may have been asked for again under its key.
+            if !self.door.answers.has(call, &self.told) {
+                self.mine.remove(&call);
+            }
         }
     }
 

@@ -1,11 +1,8 @@
 //! Results that an agent has not received: read once, and answered under their own ids where these still mean them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
-use countersign_core::{call::Content, engine::Scope, id::CallId, time::Millis};
+use countersign_core::{call::Content, engine::Scope, id::CallId, session::Counts, time::Millis};
 use countersign_protocol::agent_gate::LARGEST_FRAME;
 use countersign_runtime::Source;
 use serde_json::{Value, json};
@@ -49,7 +46,7 @@ pub(super) async fn missed(
     };
     results.retain(|(call, _)| !told.contains(call));
     open.retain(|call, _| !told.contains(call));
-    let goes_on = requester.counts_on(id, lowest, |call| told.contains(&call));
+    let counts = requester.counts_on(id, lowest, |call| told.contains(&call));
     let mut missed = Missed::default();
     let (mut rows, mut size) = (Vec::new(), 0);
     for (call, result) in results {
@@ -67,8 +64,9 @@ pub(super) async fn missed(
         };
         let outcome =
             Outcome { call, gate: result.asked.gate, end: result.end, content: ended.clone().unwrap_or_default() };
-        let means_it = result.asked.generation == generation;
-        let request_id = if means_it {
+        let is_its_own = counts == Counts::From(result.asked.generation);
+        let is_known_by_id = is_its_own || counts == Counts::Anew && result.asked.generation == generation;
+        let request_id = if is_known_by_id {
             text_of(&result.asked.wire)
         } else {
             result.asked.gate.map_or_else(|| call.to_string(), |gate| gate.to_string())
@@ -87,14 +85,12 @@ pub(super) async fn missed(
         }
         rows.push(row);
         missed.calls.push(call);
-        if means_it && goes_on {
+        if is_its_own {
             missed.replies.push((call, outcome.reply(&result.asked.wire)));
         }
     }
-    if goes_on {
-        let still_open: BTreeMap<_, _> = open.into_iter().filter(|(_, asked)| asked.generation == generation).collect();
-        missed.open = still_open.into_iter().map(|(call, asked)| (call, asked.wire)).collect();
-    }
+    open.retain(|_, asked| counts == Counts::From(asked.generation));
+    missed.open = open.into_iter().map(|(call, asked)| (call, asked.wire)).collect();
     missed.listed = listed(rows);
     Some(missed)
 }

@@ -11,10 +11,12 @@ pub(super) const FOLDER: &str = "/dev";
 
 /// Those that are no block devices, below the folder, each with or without a number: memory, disks that are asked by commands of their
 /// own, consoles, what stands in for a keyboard, and the serial lines on which machines have consoles.
-const NUMBERED: [&str; 13] =
-    ["mem", "kmem", "port", "sg", "console", "uinput", "uhid", "hidraw", "tty", "ttyS", "ttyAMA", "hvc", "xvc"];
-/// Others, by how their paths begin: what stands on consoles and is typed, and disks.
-const BEGINNINGS: [&str; 5] = ["bsg/", "input/", "nvme", "ng", "vcs"];
+const NUMBERED: [&str; 18] = [
+    "mem", "kmem", "port", "sg", "console", "fb", "uinput", "uhid", "hidraw", "tty", "ttyS", "ttyAMA", "ttyAML",
+    "ttyMSM", "ttyPS", "ttymxc", "hvc", "xvc",
+];
+/// Others, by how their paths begin: what stands on consoles and is typed, and disks of other kinds.
+const BEGINNINGS: [&str; 6] = ["bsg/", "input/", "mtd", "nvme", "ng", "vcs"];
 /// The terminal of whoever asks, which is another for each.
 const OWN: &str = "tty";
 /// File systems of their own, with nothing of the kind.

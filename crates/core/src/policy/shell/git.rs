@@ -29,7 +29,7 @@ const ALONE: &str = "-p --paginate -P --no-pager -v --version -h --help --bare -
 const GLOBALS: [&str; 6] = ["-c", "--config-env", "--exec-path", "--git-dir", "--work-tree", "--paginate"];
 
 /// Long options of its commands that run or write something else.
-const LONG: [&str; 12] = [
+const LONG: [&str; 13] = [
     "--upload-pack",
     "--receive-pack",
     "--exec",
@@ -42,6 +42,7 @@ const LONG: [&str; 12] = [
     "--export-marks",
     "--index-output",
     "--in-place",
+    "--unsafe-paths",
 ];
 
 /// Commands that run what they are given, or what their arguments or their input name.
@@ -49,17 +50,20 @@ const REFUSED: &str = "filter-branch difftool mergetool daemon instaweb merge-in
     credential credential-store fast-import cvsimport cvsexportcommit cvsserver archimport quiltimport p4 svn shell \
     upload-pack upload-archive receive-pack http-backend remote-ext remote-fd gui citool gitk web--browse for-each-repo \
     maintenance scalar bugreport diagnose mailinfo mailsplit checkout-index pack-objects index-pack fsmonitor--daemon \
-    credential-cache credential-cache--daemon submodule--helper";
+    credential-cache credential-cache--daemon submodule--helper merge-file";
 
 /// The others that git comes with. What else there is, an alias or another program gives a meaning.
 const OWN: &str = "am annotate apply bisect blame bundle cat-file check-attr check-ignore check-mailmap check-ref-format cherry \
-    citool clean column commit-graph commit-tree config count-objects describe diff-files diff-index diff-tree fast-export \
+    clean column commit-graph commit-tree config count-objects describe diff-files diff-index diff-tree fast-export \
     fmt-merge-msg for-each-ref format-patch fsck fsck-objects gc get-tar-commit-id grep hash-object help init init-db \
-    interpret-trailers last-modified lfs ls-files ls-tree merge-base merge-file merge-tree mktag mktree multi-pack-index \
+    interpret-trailers last-modified lfs ls-files ls-tree merge-base merge-tree mktag mktree multi-pack-index \
     name-rev notes pack-redundant pack-refs patch-id prune prune-packed range-diff read-tree rebase reflog refs repack replace \
     replay repo rerere shortlog show-branch show-index show-ref sparse-checkout stage stripspace symbolic-ref unpack-file \
     unpack-objects update-index update-ref update-server-info var verify-commit verify-pack verify-tag version whatchanged \
     worktree write-tree";
+
+/// What of `git lfs` runs and writes nothing else.
+const LFS: &str = "env fetch locks ls-files pull push status track untrack version";
 
 /// Commands that speak to a repository, whose address can name a program.
 const SPEAKERS: &str = "clone fetch pull push ls-remote remote submodule archive fetch-pack send-pack request-pull subtree http-fetch \
@@ -179,6 +183,7 @@ fn command_runs(command: &str, rest: &[Word], options: usize) -> bool {
             "bisect" => first().is_some_and(|word| matches!(word, "run" | "view" | "visualize")),
             "submodule" => rest.iter().any(|word| word.value == "foreach"),
             "config" => !only_tells(rest),
+            "lfs" => !first().is_some_and(|word| listed(LFS, word)),
             _ => false,
         }
 }

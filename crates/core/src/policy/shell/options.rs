@@ -62,9 +62,9 @@ pub(super) fn run_something(program: &str, arguments: &[Word]) -> bool {
         "tree" => options().any(|text| is_option(text, "oR", "--output")),
         "file" => options().any(|text| is_option(text, "C", "--compile")),
         "psql" | "mysql" | "mariadb" => texts().any(operands::leaves_database),
-        "cmake" => begins(&["-E", "-P"]),
-        "npm" | "pnpm" | "yarn" => operands::sets_options(&texts().collect::<Vec<_>>()),
-        "go" => texts().any(|text| text.contains("-extld")),
+        "cmake" => begins(&["-E", "-P", "-C"]),
+        "npm" | "pnpm" | "yarn" => operands::of_npm(&texts().collect::<Vec<_>>()),
+        "go" => operands::of_go(&texts().collect::<Vec<_>>()),
         "gh" => {
             texts().next().is_some_and(|word| matches!(word, "alias" | "extension" | "extensions" | "ext" | "config"))
         }

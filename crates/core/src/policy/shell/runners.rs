@@ -14,19 +14,19 @@ pub(super) struct HandedOn {
 }
 
 /// Shells whose text this grammar does not read.
-const OTHER_SHELLS: &str = "zsh ksh mksh oksh ash yash fish csh tcsh osh ysh";
+const OTHER_SHELLS: &str = "zsh ksh mksh oksh lksh ash posh yash fish csh tcsh osh ysh";
 
 /// Programs that run the words behind their options.
 const RUNNERS: &str = "npx bunx uvx pipx valgrind catchsegv caffeinate chronic linux32 linux64 x86_64 i386 i486 i586 i686 uname26 \
-    choom uclampset coresched ssh-agent gpg-agent systemd-cat systemd-inhibit dbus-launch start-stop-daemon gosu su-exec tini \
+    choom uclampset coresched ssh-agent gpg-agent systemd-cat systemd-inhibit dbus-launch gosu su-exec tini aa-exec runcon \
     dumb-init catatonit eatmydata faketime setlock envdir envuidgid setuidgid softlimit pgrphack fghack argv0 cpulimit cgexec \
-    trickle tsocks proxychains4 wine with-contenv";
+    trickle tsocks proxychains4 wine with-contenv s6-setuidgid dotenv";
 
 /// How the names of the programs begin that load others.
-const LOADERS: [&str; 4] = ["ld-linux", "ld-musl", "ld.so", "ld64.so"];
+const LOADERS: [&str; 5] = ["ld-linux", "ld-musl", "ld.so", "ld64.so", "ld-2."];
 
 /// Programs that run the words behind one of theirs.
-const RUNNERS_BY_WORD: [(&str, &[&str]); 19] = [
+const RUNNERS_BY_WORD: [(&str, &[&str]); 22] = [
     ("cmake", &["-E"]),
     ("uv", &["run"]),
     ("poetry", &["run"]),
@@ -40,12 +40,16 @@ const RUNNERS_BY_WORD: [(&str, &[&str]); 19] = [
     ("pnpm", &["exec", "dlx"]),
     ("yarn", &["exec", "dlx"]),
     ("perf", &["stat", "record"]),
-    ("ip", &["exec"]),
+    // Its words may be cut short.
+    ("ip", &["exec", "exe", "ex", "e"]),
     ("mise", &["exec", "x"]),
     ("asdf", &["exec"]),
     ("rbenv", &["exec"]),
     ("pyenv", &["exec"]),
-    ("dotenv", &["run"]),
+    ("nodenv", &["exec"]),
+    ("rustup", &["run"]),
+    ("mamba", &["run"]),
+    ("micromamba", &["run"]),
 ];
 
 /// The most words that are looked at for the one that is run.
@@ -90,6 +94,7 @@ pub(super) fn handed_on(argv: &[Word]) -> HandedOn {
         }
         "parallel" => lengthened(arguments),
         "nix-shell" => text(behind(&|text| matches!(text, "--run" | "--command"))),
+        "start-stop-daemon" => started(arguments),
         "hyperfine" | "sg" => {
             HandedOn { commands: Vec::new(), texts: arguments.iter().map(Word::approximate).collect() }
         }
@@ -98,6 +103,21 @@ pub(super) fn handed_on(argv: &[Word]) -> HandedOn {
         name if listed(RUNNERS, name) || LOADERS.iter().any(|loader| name.starts_with(loader)) => commands(arguments),
         _ => HandedOn::default(),
     }
+}
+
+/// What `start-stop-daemon` starts: the program is an option's value, its arguments stand behind two dashes.
+fn started(arguments: &[Word]) -> HandedOn {
+    const OPTIONS: [&str; 4] = ["--exec", "--startas", "-x", "-a"];
+    let values: Vec<String> = arguments.iter().map(Word::approximate).collect();
+    let behind = values.iter().position(|text| text == "--").map_or(&[][..], |at| &values[at + 1..]);
+    let joined = |text: &str| {
+        let rest = OPTIONS.iter().find_map(|option| text.strip_prefix(option))?;
+        Some(rest.trim_start_matches('=').to_owned()).filter(|rest| !rest.is_empty())
+    };
+    let apart = values.windows(2).filter(|pair| OPTIONS.contains(&pair[0].as_str())).map(|pair| pair[1].clone());
+    let programs = values.iter().filter_map(|text| joined(text)).chain(apart);
+    let texts = programs.map(|program| [&[program], behind].concat().join(" ")).collect();
+    HandedOn { commands: Vec::new(), texts }
 }
 
 /// The same of commands that get words from elsewhere behind their own.

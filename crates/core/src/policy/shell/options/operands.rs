@@ -101,14 +101,47 @@ pub(super) fn leaves_database(text: &str) -> bool {
         || lower.contains("system ")
 }
 
-/// Whether words of a package manager of Node set what its later calls run.
-pub(super) fn sets_options(words: &[&str]) -> bool {
-    let mut operands = words.iter().filter(|word| !word.starts_with('-'));
-    match operands.next() {
-        Some(&"set") => true,
-        Some(&("config" | "c")) => !operands.next().is_some_and(|word| matches!(*word, "get" | "list" | "ls")),
+/// Whether words of a package manager of Node name what it runs, or set what its later calls run. It takes long options behind one dash,
+/// too, and cut short.
+pub(super) fn of_npm(words: &[&str]) -> bool {
+    const RUNS: [&str; 10] = [
+        "script-shell",
+        "node-options",
+        "userconfig",
+        "globalconfig",
+        "git",
+        "node-gyp",
+        "browser",
+        "editor",
+        "viewer",
+        "init-module",
+    ];
+    let names_program = |word: &str| {
+        let name = word.trim_start_matches('-').split('=').next().unwrap_or_default();
+        word.starts_with('-') && name.len() > 2 && RUNS.iter().any(|known| known.starts_with(name))
+    };
+    let is_config = |word: &str| word == "c" || word.len() > 2 && "config".starts_with(word);
+    // What stands behind an option may be its value, or the command.
+    let may_be_command = |at: usize| {
+        (0..at).all(|before| words[before].starts_with('-') || before > 0 && words[before - 1].starts_with('-'))
+    };
+    let sets = |at: usize| match words[at] {
+        "set" => true,
+        word if is_config(word) => {
+            let next = words[at + 1..].iter().find(|word| !word.starts_with('-'));
+            next.is_some_and(|word| !matches!(*word, "get" | "list" | "ls"))
+        }
         _ => false,
-    }
+    };
+    words.iter().any(|word| names_program(word)) || (0..words.len()).any(|at| may_be_command(at) && sets(at))
+}
+
+/// Whether words of `go` name the linker that it runs, or set what its later calls run.
+pub(super) fn of_go(words: &[&str]) -> bool {
+    let is_set =
+        words.first() == Some(&"env") && words.iter().any(|word| word.trim_start_matches('-').starts_with('w'));
+    let parts = words.iter().flat_map(|word| word.split(|c: char| c.is_whitespace() || "='\"".contains(c)));
+    is_set || parts.map(|part| part.trim_start_matches('-')).any(|part| part == "extld")
 }
 
 /// Whether a word of `sqlite3` may run a program, or read or write another file.

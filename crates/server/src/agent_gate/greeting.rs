@@ -1,0 +1,77 @@
+//! How an agent shows who it is, before anything else.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use axum::extract::ws::{Message, WebSocket};
+use countersign_protocol::agent_gate::{self as wire, Fault, Request, close, code};
+use tokio::time::timeout;
+
+use super::{
+    Door, Known,
+    connection::{End, broken, closed},
+};
+
+/// How long a client has to show who it is.
+const AUTH: Duration = Duration::from_secs(10);
+
+/// An agent that showed who it is, and the id under which it did.
+pub(super) struct Shown {
+    pub(super) known: Arc<Known>,
+    pub(super) id: String,
+}
+
+/// Waits for the first frame. Each way to fail is told, and then the connection is closed for good.
+pub(super) async fn authenticate(door: &Arc<Door>, socket: &mut WebSocket, from: IpAddr) -> Result<Shown, End> {
+    let mut closing = door.closing.subscribe();
+    let refuse = |id: &str, code: i32, message: &str| wire::fault(id, &Fault::new(code, message));
+    let first = tokio::select! {
+        first = timeout(AUTH, next_text(socket)) => first,
+        () = closed(&mut closing) => return Err(End::Close(close::RESTART, "restarting")),
+    };
+    let told = match first {
+        Err(_) => refuse("null", code::UNAUTHENTICATED, "Authentication timeout"),
+        Ok(Err(end)) => return Err(end),
+        Ok(Ok(frame)) => {
+            let incoming = wire::read(&frame);
+            let now = door.clock.now();
+            match incoming.request {
+                Ok(Request::Auth { token }) => match token.and_then(|token| door.agent_of(&token).cloned()) {
+                    // Whoever shows the right token is never limited: a bad client behind the same address must not
+                    // keep a good one out. A token has too much in it to be found by trying.
+                    Some(known) => {
+                        door.failed.lock().succeeded(from);
+                        return Ok(Shown { known, id: incoming.id });
+                    }
+                    None if door.failed.lock().is_limited(from, now) => {
+                        refuse(&incoming.id, code::LIMITED, "Too many failed authentications")
+                    }
+                    None => {
+                        door.failed.lock().failed(from, now);
+                        refuse(&incoming.id, code::UNAUTHENTICATED, "Invalid token")
+                    }
+                },
+                Ok(_) => refuse(&incoming.id, code::UNAUTHENTICATED, "Not authenticated"),
+                Err(fault) if fault.code == code::NO_METHOD => {
+                    refuse(&incoming.id, code::UNAUTHENTICATED, "Not authenticated")
+                }
+                Err(fault) => wire::fault(&incoming.id, &fault),
+            }
+        }
+    };
+    let _ = socket.send(Message::Text(told.into())).await;
+    Err(End::Close(close::NORMAL, ""))
+}
+
+/// The next frame with text in it.
+async fn next_text(socket: &mut WebSocket) -> Result<String, End> {
+    loop {
+        match socket.recv().await {
+            Some(Ok(Message::Text(text))) => return Ok(text.to_string()),
+            // Clients send JSON in binary frames too; what is no text is no JSON.
+            Some(Ok(Message::Binary(bytes))) => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+            Some(Ok(Message::Close(_))) | None => return Err(End::Gone),
+            Some(Err(error)) => return Err(broken(&error)),
+        }
+    }
+}
