@@ -420,10 +420,14 @@ impl Session {
             Event::Queued { queue, tokens, kind, marks, behind } => {
                 let queued = Queued { content: lsn, at, tokens: *tokens, kind: kind.clone(), marks: marks.clone() };
                 let waiting = self.queue_mut(*queue);
-                let begun = waiting.iter().position(|other| Some(other.content) == *behind).map_or(0, |at| at + 1);
                 let is_ahead = |queued: &Queued| queued.marks.as_ref().is_some_and(|marks| marks.ahead);
-                let behind = waiting.iter().skip(begun).position(|other| is_ahead(&queued) && !is_ahead(other));
-                waiting.insert(behind.map_or(waiting.len(), |behind| begun + behind), queued);
+                // Most go to the end, however many wait.
+                let place = is_ahead(&queued).then(|| {
+                    let first = behind.and_then(|first| waiting.iter().position(|other| other.content == first));
+                    let begun = first.map_or(0, |at| at + 1);
+                    waiting.iter().skip(begun).position(|other| !is_ahead(other)).map(|behind| begun + behind)
+                });
+                waiting.insert(place.flatten().unwrap_or(waiting.len()), queued);
             }
             Event::Dequeued { queue } => {
                 self.queue_mut(*queue).pop_front();
