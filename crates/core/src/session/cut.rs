@@ -47,7 +47,7 @@ impl Session {
         let settings = self.settings();
         let limit = settings.model.as_ref().map(|model| settings.thresholds.limit(model.context_window));
         let limit = limit.unwrap_or(u64::MAX);
-        // A model that took no more than that may take less than is said of it.
+        // All of it was too long, whatever is said of the model: at most half of that is worth another try.
         let limit = if without.is_some() { limit.min(tokens_before / 2) } else { limit };
         let scaled = |tokens: u64| {
             let is_more = estimated > 0 && tokens_before > estimated;
