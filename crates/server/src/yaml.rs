@@ -91,7 +91,8 @@ impl Node {
             Err(source) => return Err(ReadError::Io { file: path.to_owned(), source }),
         };
         if path.extension().is_some_and(|extension| extension == "json") {
-            return serde_json::from_str(&text).map(|value| Some(Self::of_json(value))).map_err(|error| {
+            let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+            return serde_json::from_str(text).map(|value| Some(Self::of_json(value))).map_err(|error| {
                 let (file, line, message) = (path.to_owned(), error.line() as u64, error.to_string());
                 ReadError::Syntax { file, line, message }
             });
@@ -409,6 +410,17 @@ mod tests {
         assert!(Node::parse(&nested(31)).is_ok());
         for depth in [33, 60] {
             assert_eq!(Node::parse(&nested(depth)).unwrap_err().0, 1, "{depth}");
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [("models.yml", "\u{feff}a: 1\n"), ("models.json", "\u{feff}{\"a\": 1}")] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            let node = Node::read(&path).unwrap();
+            assert_eq!(Place::root(&path, node.as_ref()).at("a").unwrap().count().unwrap(), Some(1), "{name}");
         }
     }
 

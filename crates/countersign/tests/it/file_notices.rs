@@ -38,6 +38,32 @@ fn a_session_file_that_somebody_else_changed_or_removed_is_told_of_once() {
 }
 
 #[test]
+fn a_session_file_with_a_damaged_line_keeps_what_came_before_it() {
+    for has_mark in [false, true] {
+        let place = Place::new();
+        let mut host = place.start(&[]);
+        for text in ["one", "two", "three"] {
+            host.turn(text);
+        }
+        let file = host.file();
+        lines_with(&file, "three");
+        host.close_cleanly();
+        // Without its record the file alone says what was said.
+        fs::remove_dir_all(place.agent.join("countersign")).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        let damaged: Vec<&str> =
+            text.lines().map(|line| if line.contains("\"two\"") { &line[..40] } else { line }).collect();
+        let mark = if has_mark { "\u{feff}" } else { "" };
+        fs::write(&file, format!("{mark}{}\n", damaged.join("\n"))).unwrap();
+        let mut again = place.resume();
+        let notice = again.wait(0, "a notice", |frame| frame["method"] == "notify");
+        let message = notice["message"].as_str().unwrap();
+        assert!(message.contains(file.to_str().unwrap()) && message.contains("1 line could not be read"), "{message}");
+        assert_eq!(again.said(), ["one", "ok", "ok", "three", "ok"]);
+    }
+}
+
+#[test]
 fn a_damaged_log_is_named_with_the_session_file_that_is_whole() {
     let place = Place::new();
     let mut host = place.start(&[]);

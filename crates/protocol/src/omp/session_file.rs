@@ -4,6 +4,7 @@
 
 mod entry;
 mod migration;
+mod orphans;
 mod unique;
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,10 @@ pub use self::entry::{
     ModeChange, ModelChange, ServiceTierChange, SessionInfo, SessionInit, ThinkingLevelChange, TtsrInjection,
 };
 pub use self::migration::{Migration, migrate};
-use self::unique::{Ids, separate};
+use self::{
+    orphans::reattach,
+    unique::{Ids, separate},
+};
 use crate::json::{Extra, Wire, mend};
 
 /// The version that we write.
@@ -61,6 +65,8 @@ pub struct SessionFile {
     pub entries: Vec<Entry>,
     /// How many lines could not be read and are not in `entries`.
     pub unreadable: usize,
+    /// How many entries named a parent that is not in the file, and hang on the entry before them instead.
+    pub reattached: usize,
     /// Whether the file on disk still has an older form.
     pub form: Form,
 }
@@ -82,13 +88,14 @@ pub struct NotASession;
 /// Reads a whole file, bringing older forms up to date. `fresh` gives ids for entries that have none, or one that an entry
 /// before them has; it must not repeat itself.
 ///
-/// Lenient: a line that is no entry is counted and left out, and an entry of a type or a form that we do not know keeps
-/// its place in the tree. A line may lack its line break, as after a crash.
+/// Lenient: a line that is no entry is counted and left out, an entry whose parent is not in the file hangs on the entry
+/// before it, and an entry of a type or a form that we do not know keeps its place in the tree. A line may lack its line
+/// break, as after a crash, and the file may begin with a byte order mark.
 ///
 /// # Errors
 /// [`NotASession`] if the first line that is not blank is no header.
 pub fn read(text: &str, mut fresh: impl FnMut() -> String) -> Result<SessionFile, NotASession> {
-    let text = mend(text);
+    let text = mend(text.strip_prefix('\u{feff}').unwrap_or(text));
     let mut lines = text.split('\n').filter(|line| !line.trim_ascii().is_empty());
     let first = lines.next().ok_or(NotASession)?;
     let header = header(first).ok_or(NotASession)?;
@@ -118,7 +125,7 @@ pub fn fuzz(bytes: &[u8]) {
     file.entries.iter().for_each(|entry| text.extend_from_slice(&crate::encode(entry)));
     let text = String::from_utf8(text).expect("JSON is UTF-8");
     let again = read(&text, fresh).unwrap_or_else(|error| panic!("{error}: {text:?}"));
-    assert_eq!(again.unreadable, 0, "{text:?}");
+    assert_eq!((again.unreadable, again.reattached), (0, 0), "{text:?}");
     assert_eq!((again.header, again.entries), (file.header, file.entries), "{text:?}");
 }
 
@@ -141,7 +148,7 @@ fn collect(
     form: Form,
     fresh: impl FnMut() -> String,
 ) -> SessionFile {
-    let mut file = SessionFile { header, entries: Vec::new(), unreadable: 0, form };
+    let mut file = SessionFile { header, entries: Vec::new(), unreadable: 0, reattached: 0, form };
     for line in lines {
         match line {
             // A second header is no entry, whatever its id: what follows would go on from it.
@@ -152,5 +159,6 @@ fn collect(
     if separate(&mut file.entries, fresh) == Ids::Separated {
         file.form = Form::Older;
     }
+    file.reattached = reattach(&mut file.entries);
     file
 }

@@ -13,6 +13,14 @@ impl Door {
         self.write(&UiRequest { id, method: UiMethod::Notify { message, notify_type: Some(kind) } });
     }
 
+    /// Tells once what of the session's file was left out when it was read.
+    pub(super) fn tell_damage(&mut self) {
+        if let Some(damage) = self.seat.as_mut().and_then(|seat| seat.damage.take()) {
+            tracing::warn!("{damage}");
+            self.notify(damage, NotifyType::Warning);
+        }
+    }
+
     /// Looks whether the log takes anything. While it does not, nothing happens in a run, and nothing would say why.
     pub(super) async fn look_at_log(&mut self) {
         // A log that works refuses this, as there is no such session; one that does not says so.

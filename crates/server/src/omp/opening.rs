@@ -102,13 +102,14 @@ async fn fork(shelf: &Shelf, path: &Path, settings: Settings) -> Result<Seat, St
 /// A new session with the conversation of a file that was read.
 pub(crate) async fn fork_of(shelf: &Shelf, opened: Arc<Opened>, settings: Settings) -> Result<Seat, StartError> {
     let parent = Some(opened.path.display().to_string());
-    let blobs = shelf.blobs();
+    let (blobs, damage) = (shelf.blobs(), opened.damage());
     let entries = tokio::task::spawn_blocking(move || {
         opened.file.entries.iter().map(|entry| super::entries::from_file(entry, &blobs)).collect()
     });
     let entries = entries.await.map_err(StartError::new)?;
     let beginning = Beginning { path: None, parent, settings, entries };
-    Seat::begin(shelf, beginning).await.map_err(StartError::from)
+    let seat = Seat::begin(shelf, beginning).await.map_err(StartError::from)?;
+    Ok(Seat { damage, ..seat })
 }
 
 /// The thinking level that a session had last.

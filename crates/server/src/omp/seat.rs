@@ -66,6 +66,8 @@ pub(crate) struct Seat {
     pub(crate) gates: Option<Projection>,
     /// Its place in the gateway that it lives in; none where its log is its own.
     pub(crate) stay: Option<Stay>,
+    /// What of its file was left out when it was read, until the host has been told.
+    pub(crate) damage: Option<String>,
 }
 
 impl Seat {
@@ -122,7 +124,7 @@ impl Seat {
         }
         let answers = handle.source(Lane::Result);
         let gates = project(shelf, &handle, &id).await?;
-        Ok(Self { id, handle, requests, answers, subscriber, workshop, told_tasks, keeper, gates, stay })
+        Ok(Self { id, handle, requests, answers, subscriber, workshop, told_tasks, keeper, gates, stay, damage: None })
     }
 
     /// Opens the session of the file at `path`, which must be one. `settings` may change what is set once the entries are known.
@@ -184,6 +186,10 @@ impl Seat {
         settings: impl FnOnce(&[Entry], &[(EntryId, String)]) -> Settings,
     ) -> Result<Self, SeatError> {
         let Open { handle, workshop, stay } = open;
+        let damage = match &file {
+            Origin::File(opened) => opened.damage(),
+            Origin::Log(_) => None,
+        };
         let requests = handle.source(Lane::Request);
         // What is under way goes on meanwhile: nothing of it may fall between what is read now and what is followed later.
         let following = handle.subscribe().await.ok_or(SeatError::Closed)?;
@@ -299,7 +305,8 @@ impl Seat {
         let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
         let answers = handle.source(Lane::Result);
         let gates = project(shelf, &handle, &id).await?;
-        Ok(Self { id, handle, requests, answers, subscriber, workshop, told_tasks, keeper: Some(keeper), gates, stay })
+        let keeper = Some(keeper);
+        Ok(Self { id, handle, requests, answers, subscriber, workshop, told_tasks, keeper, gates, stay, damage })
     }
 
     /// Ends it: what is in flight is stopped and recorded, the file is brought up to the log. In a gateway it goes on.

@@ -60,6 +60,7 @@ impl Door {
     /// Takes up what another process left: a run that waits, and the gates that it waits for.
     pub(super) async fn take_up(&mut self) {
         self.dialogs.clear();
+        self.tell_damage();
         crate::gjc::unattended::take_up(self).await;
         let Some(seat) = &self.seat else { return };
         let id = seat.id.clone();

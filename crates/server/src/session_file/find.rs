@@ -29,8 +29,9 @@ pub fn header(path: &Path) -> Option<Header> {
     let file = regular::open(path, OpenOptions::new().read(true)).ok()?;
     let mut lines = BufReader::new(file.take(LONGEST)).lines();
     let first = lines.find(|line| line.as_ref().map_or(true, |line| !line.trim().is_empty()))?.ok()?;
-    let is_session = serde_json::from_str::<serde_json::Value>(&first).ok()?.get("type")? == "session";
-    serde_json::from_str(&first).ok().filter(|_| is_session)
+    let first = first.strip_prefix('\u{feff}').unwrap_or(&first);
+    let is_session = serde_json::from_str::<serde_json::Value>(first).ok()?.get("type")? == "session";
+    serde_json::from_str(first).ok().filter(|_| is_session)
 }
 
 /// The session in `folder` that was written to last.

@@ -43,6 +43,24 @@ impl Opened {
         Some(Digest::of(self.content.0.get(..usize::try_from(length).ok()?)?))
     }
 
+    /// Says what of the file was left out or moved, for whoever continues it. `None` if it was read as it stands.
+    pub fn damage(&self) -> Option<String> {
+        // A last line that was cut off is completed from the log, as after any crash.
+        let is_cut = self.whole < self.mark.length;
+        let lines = match self.file.unreadable.saturating_sub(usize::from(is_cut)) {
+            0 => None,
+            1 => Some("1 line could not be read and was left out".to_owned()),
+            more => Some(format!("{more} lines could not be read and were left out")),
+        };
+        let entries = match self.file.reattached {
+            0 => None,
+            1 => Some("1 entry whose parent is not in the file follows the entry before it".to_owned()),
+            more => Some(format!("{more} entries whose parents are not in the file follow the entries before them")),
+        };
+        let parts: Vec<String> = lines.into_iter().chain(entries).collect();
+        (!parts.is_empty()).then(|| format!("session file {} is damaged: {}", self.path.display(), parts.join("; ")))
+    }
+
     /// How many entries the first `length` bytes of the file hold, if that can be told.
     pub fn entries_within(&self, length: u64) -> Option<usize> {
         if self.file.unreadable > 0 || self.file.form != Form::Current {

@@ -53,7 +53,7 @@ pub(super) fn separate(entries: &mut [Entry], mut fresh: impl FnMut() -> String)
 }
 
 /// A line that nobody here reads, with these names in it.
-fn called(line: &Json, id: &str, parent: Option<&str>) -> Option<Json> {
+pub(super) fn called(line: &Json, id: &str, parent: Option<&str>) -> Option<Json> {
     if let Ok(mut members) = line.read::<Map<String, Value>>() {
         members.insert("id".to_owned(), id.into());
         if members.contains_key("parentId") {
