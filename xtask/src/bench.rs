@@ -14,6 +14,7 @@ mod lent;
 pub(crate) mod node;
 pub(crate) mod provider;
 mod report;
+mod rules_file;
 pub(crate) mod scratch;
 pub(crate) mod socket;
 pub(crate) mod streams;
@@ -251,6 +252,16 @@ pub(crate) fn run(workspace: &Workspace, options: &Options, arguments: &[String]
     measure(Figure::new("policy decision at 10 rules", Unit::Micros).target(2.0), &mut || of_policy("at_10_us"));
     measure(Figure::new("policy decision at 1,000 rules", Unit::Micros).target(2.0), &mut || of_policy("at_1000_us"));
     measure(Figure::new("policy decision at 10,000 rules", Unit::Micros).target(2.0), &mut || of_policy("at_10000_us"));
+    let rules = shared(|| rules_file::measure(&binary));
+    // The yardstick is the time at 1,000 rules.
+    measure(Figure::new("10,000 rules: file to decision", Unit::Millis).target(300.0), &mut || {
+        let rules = rules.taken()?;
+        Ok((rules.at_10_000, Some(rules.at_1_000)))
+    });
+    measure(Figure::new("rules: file to decision, 10,000 over 1,000", Unit::Ratio).target(15.0), &mut || {
+        let rules = rules.taken()?;
+        Ok((rules.at_10_000 / rules.at_1_000, None))
+    });
     measure(Figure::new("release binary", Unit::Mebibytes), &mut || Ok((mebibytes(binary.metadata()?.len()), None)));
     if options.cold {
         measure(Figure::new("cold release build", Unit::Seconds), &mut || {

@@ -18,6 +18,7 @@ mod near;
 mod needs;
 mod path;
 mod patterns;
+mod precedence;
 mod propose;
 mod rules;
 mod secrets;

@@ -1,6 +1,6 @@
 //! Rules about tools and arguments that are not there. It must not know where tools come from.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_core::policy::{Args, Rule, Source};
 
@@ -42,34 +42,59 @@ impl<'a> Known<'a> {
 /// about an argument that its tool does not take, which ones there are. Other names pass: there may be tools that nobody told
 /// of.
 pub(crate) fn strangers(source: &Source, tools: &[Known<'_>]) -> Vec<String> {
+    // A service and the gateway may both have one of this name.
+    let mut by_name: BTreeMap<&str, Known<'_>> = BTreeMap::new();
+    for tool in tools {
+        match by_name.get_mut(tool.name) {
+            Some(known) => {
+                known.takes.extend(&tool.takes);
+                known.others = known.others.max(tool.others);
+            }
+            None => drop(by_name.insert(tool.name, tool.clone())),
+        }
+    }
+    let nearest = Nearest::of(tools.iter().map(|tool| tool.name));
     let rules = source.rules.rules.iter().chain(&source.rules.defaults);
     rules
-        .flat_map(|rule| told(rule, tools).into_iter().map(|told| format!("{}:{}: {told}", source.name, rule.line)))
+        .flat_map(|rule| {
+            told(rule, &by_name, &nearest).into_iter().map(|told| format!("{}:{}: {told}", source.name, rule.line))
+        })
         .collect()
 }
 
-fn told(rule: &Rule, tools: &[Known<'_>]) -> Vec<String> {
+fn told(rule: &Rule, tools: &BTreeMap<&str, Known<'_>>, nearest: &Nearest<'_>) -> Vec<String> {
     let of_pattern =
         |pattern: &'_ String| pattern.split_once('(').map_or(&**pattern, |(tool, _)| tool).trim().to_owned();
     let Some(tool) = rule.tool.clone().or_else(|| rule.pattern.as_ref().map(of_pattern)) else { return Vec::new() };
     let tool = tool.as_str();
-    // A service and the gateway may both have one of this name.
-    let of_this_name = tools.iter().filter(|known| known.name == tool).cloned().reduce(|mut all, other| {
-        all.takes.extend(other.takes);
-        all.others = all.others.max(other.others);
-        all
-    });
-    if let Some(known) = of_this_name {
-        return arguments(rule, &known);
+    if let Some(known) = tools.get(tool) {
+        return arguments(rule, known);
     }
     if tool.contains(['*', '?', '[']) {
         return Vec::new();
     }
-    let meant = slips::meant(tool, tools.iter().map(|known| known.name), 1);
+    let meant = nearest.meant(tool);
     meant
         .map(|meant| format!("there is no tool \"{tool}\" here, so this rule does not cover \"{meant}\""))
         .into_iter()
         .collect()
+}
+
+/// The names of tools by their length, so that a rule is compared only with names that may be one slip away.
+struct Nearest<'a>(BTreeMap<usize, Vec<&'a str>>);
+
+impl<'a> Nearest<'a> {
+    fn of(names: impl Iterator<Item = &'a str>) -> Self {
+        let mut by_length: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+        names.for_each(|name| by_length.entry(name.to_lowercase().chars().count()).or_default().push(name));
+        Self(by_length)
+    }
+
+    fn meant(&self, tool: &str) -> Option<&'a str> {
+        let length = tool.to_lowercase().chars().count();
+        let near = self.0.range(length.saturating_sub(1)..=length + 1).flat_map(|(_, names)| names.iter().copied());
+        slips::meant(tool, near, 1)
+    }
 }
 
 /// The same of the arguments of a rule about `tool`.

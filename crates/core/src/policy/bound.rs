@@ -87,6 +87,16 @@ impl<'a> Caller<'a> {
         }
     }
 
+    /// Whoever `rule` is bound to, with its patterns as if they were names. A side without a pattern is a name that only a
+    /// star matches.
+    pub(crate) fn bound_by(rule: &'a Rule) -> Self {
+        Self {
+            principal: rule.principal.as_deref().unwrap_or_default(),
+            door: rule.door.as_deref(),
+            target: rule.target.as_deref(),
+        }
+    }
+
     /// The text for people, which patterns match: of an agent its id.
     pub(crate) fn shown(self, side: Side) -> Option<&'a str> {
         match side {

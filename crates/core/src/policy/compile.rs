@@ -168,7 +168,12 @@ impl Compiled {
 
     /// Every rule in force, in the order in which they are looked at among those of the same action; defaults last.
     pub fn rules(&self) -> impl Iterator<Item = Listed<'_>> {
-        self.0.rules.iter().map(|entry| Listed { named: &entry.named, rule: &entry.rule, is_default: entry.is_default })
+        self.0.rules.iter().map(Listed::from)
+    }
+
+    /// The rule of this rank.
+    pub(crate) fn listed(&self, rank: usize) -> Listed<'_> {
+        Listed::from(&self.0.rules[rank])
     }
 
     pub(crate) fn tables(&self) -> &Tables {
@@ -185,6 +190,12 @@ pub struct Listed<'a> {
     pub rule: &'a Rule,
     /// True if it is one of the defaults.
     pub is_default: bool,
+}
+
+impl<'a> From<&'a Entry> for Listed<'a> {
+    fn from(entry: &'a Entry) -> Self {
+        Self { named: &entry.named, rule: &entry.rule, is_default: entry.is_default }
+    }
 }
 
 impl Default for Compiled {

@@ -1,6 +1,6 @@
 //! What a rule would decide itself, and what it would not because something else goes before it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_core::{
     engine::Rules,
@@ -32,7 +32,7 @@ pub(super) struct Fit {
 
 /// What `rule` would have done to `calls`, where `then` has it among its rules.
 pub(super) fn of_rule(rule: &Rule, then: &Law, calls: &[Made], at: Millis) -> Fit {
-    let mut fit = Fit { outranked: outranked(rule, &then.rules.compiled, &[]), ..Fit::default() };
+    let mut fit = Fit { outranked: outranked(rule, &then.rules.compiled, &BTreeSet::new()), ..Fit::default() };
     let Some(alone) = alone(rule, then) else { return fit };
     let mut why: BTreeMap<String, u64> = BTreeMap::new();
     for subject in calls.iter().filter_map(|made| made.subject.as_ref()) {

@@ -2,7 +2,7 @@
 //!
 //! It must not know how people answer, only that somebody could.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_core::{
     gate::Step,
@@ -76,11 +76,11 @@ pub(super) fn too_few(source: &Source, people: &[Person], accounts: Option<&Acco
 pub(super) fn outranked(source: &Source) -> Vec<String> {
     let first = |rule: &Rule| rule.steps.first().filter(|_| rule.action == Action::Ask).cloned();
     let asking: Vec<(&Rule, Step)> = source.rules.rules.iter().filter_map(|rule| Some((rule, first(rule)?))).collect();
+    let (naming, open): (Vec<_>, Vec<_>) = asking.into_iter().partition(|(_, step)| step.from.is_some());
+    let open = ByPrefix::of(&open);
     let mut told = Vec::new();
-    for (rule, step) in asking.iter().filter(|(_, step)| step.from.is_some()) {
-        let before = asking
-            .iter()
-            .find(|(other, before)| before.from.is_none() && before.approvals > step.approvals && overlap(rule, other));
+    for (rule, step) in &naming {
+        let before = open.first(rule, |other, before| before.approvals > step.approvals && overlap(rule, other));
         if let Some((other, before)) = before {
             let (file, line, by, count) = (&source.name, rule.line, other.line, before.approvals);
             told.push(format!(
@@ -92,19 +92,44 @@ pub(super) fn outranked(source: &Source) -> Vec<String> {
     told
 }
 
+/// Rules by the text with which everything begins that they match: only those whose texts begin alike can overlap.
+struct ByPrefix<'a>(BTreeMap<&'a str, Vec<(usize, &'a Rule, &'a Step)>>);
+
+impl<'a> ByPrefix<'a> {
+    fn of(rules: &'a [(&'a Rule, Step)]) -> Self {
+        let mut by_prefix: BTreeMap<&str, Vec<(usize, &Rule, &Step)>> = BTreeMap::new();
+        for (at, (rule, step)) in rules.iter().enumerate() {
+            by_prefix.entry(prefix(rule)).or_default().push((at, rule, step));
+        }
+        Self(by_prefix)
+    }
+
+    /// The first rule in the order of the file that may begin as `rule` does and that `wanted` accepts.
+    fn first(&self, rule: &Rule, wanted: impl Fn(&Rule, &Step) -> bool) -> Option<(&'a Rule, &'a Step)> {
+        let prefix = prefix(rule);
+        let ends = (0..prefix.len()).filter(|at| prefix.is_char_boundary(*at));
+        let shorter = ends.filter_map(|end| self.0.get(&prefix[..end]));
+        let longer = self.0.range(prefix..).take_while(|(other, _)| other.starts_with(prefix)).map(|(_, rules)| rules);
+        let found = shorter.chain(longer).filter_map(|rules| rules.iter().find(|(_, rule, step)| wanted(rule, step)));
+        found.min_by_key(|(at, ..)| *at).map(|(_, rule, step)| (*rule, *step))
+    }
+}
+
+/// The text before the first wildcard of what a rule matches, or of the tool that it is about.
+fn prefix(rule: &Rule) -> &str {
+    let text = rule.pattern.as_deref().or(rule.tool.as_deref()).unwrap_or_default();
+    &text[..literal(text)]
+}
+
 fn rules(source: &Source) -> impl Iterator<Item = &Rule> {
     source.rules.rules.iter().chain(&source.rules.defaults)
 }
 
 /// True if both rules may match one call.
 fn overlap(one: &Rule, other: &Rule) -> bool {
-    let tool = |rule: &Rule| {
-        let pattern = rule.pattern.as_deref().map(|pattern| pattern.split_once('(').map_or(pattern, |(tool, _)| tool));
-        pattern.or(rule.tool.as_deref()).unwrap_or_default().to_owned()
-    };
     let is_about_one = match (&one.pattern, &other.pattern) {
         (Some(one), Some(other)) => may_meet(one, other),
-        (None, _) | (_, None) => may_meet(&tool(one), &tool(other)),
+        (None, _) | (_, None) => may_meet(tool(one), tool(other)),
     };
     let bounds = |side: &Side| match (side.of(one), side.of(other)) {
         (Some(one), Some(other)) => may_meet(one, other),
@@ -113,9 +138,19 @@ fn overlap(one: &Rule, other: &Rule) -> bool {
     is_about_one && Side::ALL.iter().all(bounds)
 }
 
+/// The tool that a rule is about, itself a pattern.
+fn tool(rule: &Rule) -> &str {
+    let pattern = rule.pattern.as_deref().map(|pattern| pattern.split_once('(').map_or(pattern, |(tool, _)| tool));
+    pattern.or(rule.tool.as_deref()).unwrap_or_default()
+}
+
+/// How long the text before the first wildcard is.
+fn literal(pattern: &str) -> usize {
+    pattern.find(['*', '?', '[']).unwrap_or(pattern.len())
+}
+
 /// True if a text may match both patterns: what stands before their first wildcards does not keep them apart.
 fn may_meet(one: &str, other: &str) -> bool {
-    let literal = |pattern: &str| pattern.find(['*', '?', '[']).map_or(pattern.len(), |at| at);
     let (first, second) = (literal(one), literal(other));
     match (first == one.len(), second == other.len()) {
         (true, _) => policy::matches(other, one),

@@ -1,6 +1,7 @@
 //! The rules of a gateway: one file, what it is about, and what stands where it says nothing.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -186,7 +187,7 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
         Warning::AllowIgnored(_) | Warning::MissesBareCalls { .. } => None,
     });
     let idle: Vec<(u32, String)> = never.chain(unmet).collect();
-    let lines: Vec<u32> = idle.iter().map(|(line, _)| *line).collect();
+    let lines: BTreeSet<u32> = idle.iter().map(|(line, _)| *line).collect();
     told.append(&mut super::outranked::all(&compiled, &lines));
     let warnings = compiled.warnings().iter().map(ToString::to_string).chain(told).collect();
     Ok(Loaded { rules: rules_of(compiled, household), cases, count, warnings, idle })
@@ -271,23 +272,40 @@ fn unmet(source: &Source, household: &Household) -> Vec<(u32, String)> {
     let mut services: Vec<&str> = household.tools.values().map(|tool| &*tool.service).collect();
     services.sort_unstable();
     services.dedup();
-    let told = |rule: &Rule, side: Side| {
-        let pattern = side.of(rule)?;
-        let there: Vec<&str> = match side {
-            Side::Principal => household.agents.iter().map(String::as_str).collect(),
-            Side::Door => vec![DOOR],
-            Side::Target => services.clone(),
-        };
-        if there.is_empty() || there.iter().any(|id| side.matches(pattern, id)) {
-            return None;
-        }
-        let (file, line, there) = (&source.name, rule.line, there.join(", "));
-        let told =
-            format!("{file}:{line}: there is no {side} \"{pattern}\" here, only {there}; this rule matches nothing");
-        Some((line, told))
+    let agents: Vec<&str> = household.agents.iter().map(String::as_str).collect();
+    let there = |side| match side {
+        Side::Principal => &agents[..],
+        Side::Door => &[DOOR],
+        Side::Target => &services[..],
     };
-    let rules = source.rules.defaults.iter().chain(&source.rules.rules);
-    rules.flat_map(|rule| Side::ALL.into_iter().filter_map(move |side| told(rule, side))).collect()
+    // Many rules are bound to few, and a pattern is held against all that are there.
+    let mut is_met: BTreeMap<(usize, &str), bool> = BTreeMap::new();
+    let mut unmet = Vec::new();
+    for rule in source.rules.defaults.iter().chain(&source.rules.rules) {
+        for (number, side) in Side::ALL.into_iter().enumerate() {
+            let Some(pattern) = side.of(rule).filter(|_| !there(side).is_empty()) else { continue };
+            let is_met = is_met
+                .entry((number, pattern))
+                .or_insert_with(|| there(side).iter().any(|id| side.matches(pattern, id)));
+            if !*is_met {
+                let (file, line, there) = (&source.name, rule.line, listed(there(side)));
+                let told = format!(
+                    "{file}:{line}: there is no {side} \"{pattern}\" here, only {there}; this rule matches nothing"
+                );
+                unmet.push((line, told));
+            }
+        }
+    }
+    unmet
+}
+
+/// The first of `names`, and how many more there are.
+fn listed(names: &[&str]) -> String {
+    const SHOWN: usize = 20;
+    match names.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        None => names.join(", "),
+        Some(more) => format!("{} and {more} more", names[..SHOWN].join(", ")),
+    }
 }
 
 #[cfg(test)]
@@ -411,10 +429,8 @@ mod tests {
         );
         assert_eq!(
             warnings(&Known::default().into()),
-            [
-                "5: there is no door \"gate\" here, only agent-gate; this rule matches nothing",
-                "3: *, principal agent:kitchen-pi decides nothing: *, principal agent* (4) goes before it wherever it fits",
-            ]
+            ["5: there is no door \"gate\" here, only agent-gate; this rule matches nothing"],
+            "`agent*` is about agents whose ids begin so, and goes before nothing about `kitchen-pi`"
         );
     }
 
