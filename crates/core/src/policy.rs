@@ -14,6 +14,7 @@ mod floor;
 mod fnmatch;
 mod fuzz;
 mod grants;
+mod indirect;
 mod near;
 mod needs;
 mod path;

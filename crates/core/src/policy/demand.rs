@@ -9,6 +9,7 @@ use crate::{
     digest::canonical,
     policy::{
         fnmatch::Pattern,
+        indirect::{UNKNOWN, is_in_names},
         rules::{Matcher, Operator},
     },
 };
@@ -64,6 +65,11 @@ impl Demand {
     /// True if `arguments` are as demanded.
     pub(crate) fn holds(&self, arguments: &Map<String, Value>, quantity: Quantity) -> bool {
         quantity.of(&values(arguments, &self.path, quantity), |value| self.test.holds(*value, quantity))
+    }
+
+    /// True if `text` at this path could be as demanded, whatever [`UNKNOWN`] in it stands for.
+    pub(crate) fn may_hold(&self, text: &str) -> bool {
+        self.test.may_hold(text)
     }
 
     pub(crate) fn path(&self) -> &[String] {
@@ -189,6 +195,19 @@ impl Test {
             }
             (Self::Max(most), Some(value)) => is_number(value, quantity, |number| number <= *most),
             (Self::Min(least), Some(value)) => is_number(value, quantity, |number| number >= *least),
+        }
+    }
+
+    fn may_hold(&self, text: &str) -> bool {
+        let may_be = |wanted: &Value| literals(wanted).any(|pattern| pattern.may_match(text, UNKNOWN, is_in_names));
+        match self {
+            Self::Pattern(pattern) => pattern.may_match(text, UNKNOWN, is_in_names),
+            Self::Is(wanted) => may_be(wanted),
+            Self::In(wanted) => wanted.iter().any(may_be),
+            Self::Present(present) => *present,
+            Self::Not(test) => text.contains(UNKNOWN) || !test.may_hold(text),
+            // What is not plainly a number is stopped by any bound.
+            Self::Max(_) | Self::Min(_) => true,
         }
     }
 

@@ -9,7 +9,7 @@ use crate::{
         contract::{Contract, Lack},
         floor,
         grants::Grants,
-        needs, path, secrets,
+        indirect, needs, path, secrets,
         shell::{self, Line, Piece, Wild},
         subject::{Reach, Subject},
         table::{Lookup, Table},
@@ -66,6 +66,7 @@ pub struct Layers<'a> {
 /// Decides about `subject` at `now`.
 ///
 /// In this order: protected paths and deny rules, a person's denial, the unattended contract, the floor, allow rules, grants, ask rules, defaults in order, the posture.
+/// A service call that may reach what a deny rule is about, through an area or another selector, is asked about whatever allows it.
 /// A shell line is judged by every simple command in it. Where a call uses secrets, the use of each is judged beside it, and the strictest
 /// verdict counts.
 pub fn evaluate(layers: &Layers<'_>, subject: &Subject, now: Millis) -> Verdict {
@@ -179,20 +180,39 @@ impl Judge<'_> {
 
     fn covered(&self, now: Millis) -> Outcome {
         let outcome = self.ruled();
+        let may_reach = self.may_reach();
         match &outcome {
-            Outcome::Allow(Cause::Rule(_)) => outcome,
+            Outcome::Allow(Cause::Rule(_)) if may_reach.is_none() => outcome,
             // What particular people have to allow, or several, is not covered by what one of them allowed once.
             Outcome::Ask(Cause::Rule(rule) | Cause::Default(rule)) if !rule.steps.is_empty() => outcome,
-            _ => self.granted(now).unwrap_or(outcome),
+            _ => match (self.granted(may_reach.as_ref(), now), may_reach, outcome) {
+                (Some(granted), _, _) => granted,
+                (None, Some(cause), Outcome::Allow(_) | Outcome::Ask(_)) => Outcome::Ask(cause),
+                (None, _, outcome) => outcome,
+            },
         }
     }
 
-    fn granted(&self, now: Millis) -> Option<Outcome> {
+    /// The denial that a call may break though its signatures do not say so. A person has to look at such a call, whatever allows it.
+    fn may_reach(&self) -> Option<Cause> {
+        let tables = self.layers.compiled.tables();
+        let denying = [self.of(&tables.deny), self.of(&tables.tighten_deny)];
+        let (tool, arguments) = (&self.subject.tool, &self.subject.arguments);
+        indirect::possible_calls(self.subject).into_iter().find_map(|possible| {
+            let met = denying.iter().filter_map(|table| table.first_possible(tool, arguments, &possible));
+            let denial = tables.named(met.min()?);
+            Some(Cause::MayReach { denial, through: possible.through })
+        })
+    }
+
+    /// What a person granted. Where the call may break a denial, only a grant of this very call counts.
+    fn granted(&self, may_reach: Option<&Cause>, now: Millis) -> Option<Outcome> {
         let grants = self.layers.grants;
         let realm = self.layers.surroundings.realm.as_deref();
         let exact = grants.exact(self.subject, realm, now);
         let by_pattern = || grants.by_pattern(self.subject, self.line, realm, now);
-        let grant = exact.or_else(|| by_pattern().filter(|_| self.perhaps_denied().is_none()))?;
+        let is_covered = || may_reach.is_none() && self.perhaps_denied().is_none();
+        let grant = exact.or_else(|| by_pattern().filter(|_| is_covered()))?;
         Some(Outcome::Allow(Cause::Grant { id: grant.id, by: grant.by.clone() }))
     }
 

@@ -1,6 +1,6 @@
 //! Matches text against patterns exactly as Python's `fnmatch.fnmatchcase` does on POSIX. Knows nothing of rules.
 
-use std::{collections::BTreeSet, fmt::Write as _, ops::RangeInclusive};
+use std::{fmt::Write as _, ops::RangeInclusive};
 
 /// One pattern, read once.
 ///
@@ -94,34 +94,36 @@ impl Pattern {
     /// True if a text may match that says `text`, but for `wild` in it: that stands for any run of letters that `covers` accepts.
     pub(crate) fn may_match(&self, text: &str, wild: char, covers: impl Fn(char) -> bool) -> bool {
         let covered = |part: &Part| if let Part::Literal(c) = part { covers(*c) } else { true };
-        // The parts that may be next; a run may always be passed over.
-        let close = |next: &mut BTreeSet<usize>| {
-            for at in 0..self.parts.len() {
-                if next.contains(&at) && matches!(self.parts[at], Part::Run) {
-                    next.insert(at + 1);
-                }
+        // Which parts may be next; a run may always be passed over.
+        let close = |next: &mut [bool]| {
+            for (at, part) in self.parts.iter().enumerate() {
+                next[at + 1] |= next[at] && matches!(part, Part::Run);
             }
         };
-        let mut next = BTreeSet::from([0]);
+        let mut next = vec![false; self.parts.len() + 1];
+        next[0] = true;
         close(&mut next);
         for c in text.chars() {
             if c == wild {
-                for at in 0..self.parts.len() {
-                    if next.contains(&at) && covered(&self.parts[at]) {
-                        next.insert(at + 1);
-                    }
+                for (at, part) in self.parts.iter().enumerate() {
+                    next[at + 1] |= next[at] && (covered(part) || matches!(part, Part::Run));
                 }
-                close(&mut next);
                 continue;
             }
-            let behind = |at: usize| match self.parts.get(at)? {
-                Part::Run => Some(at),
-                part => part.covers(c).then_some(at + 1),
-            };
-            next = next.into_iter().filter_map(behind).collect();
+            let mut behind = vec![false; next.len()];
+            for (at, part) in self.parts.iter().enumerate().filter(|(at, _)| next[*at]) {
+                match part {
+                    Part::Run => behind[at] = true,
+                    Part::Literal(_) | Part::One | Part::Class { .. } => behind[at + 1] |= part.covers(c),
+                }
+            }
+            next = behind;
             close(&mut next);
+            if !next.contains(&true) {
+                return false;
+            }
         }
-        next.contains(&self.parts.len())
+        next[self.parts.len()]
     }
 
     /// Writes the same language as an anchored regular expression, for sets of many patterns.

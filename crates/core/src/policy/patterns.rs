@@ -82,6 +82,16 @@ impl Patterns {
         members.any(|(_, pattern)| pattern.may_match(text, wild, &covers))
     }
 
+    /// The lowest rank among the patterns that may match `text`, in which `unknown` stands for any run of letters that `covers` accepts.
+    pub(crate) fn first_possible(&self, text: &str, unknown: char, covers: impl Fn(char) -> bool) -> Option<usize> {
+        let known = text.split(unknown).next().unwrap_or_default().as_bytes();
+        let shorter = self.by_prefix.common_prefixes(known).map(|(_, bucket)| bucket);
+        let longer = self.by_prefix.iter_prefix(known).filter(|_| text.contains(unknown)).map(|(_, bucket)| bucket);
+        let members = shorter.chain(longer).flat_map(|bucket| &bucket.members);
+        let possible = members.filter(|(_, pattern)| pattern.may_match(text, unknown, &covers));
+        possible.map(|(rank, _)| *rank).min()
+    }
+
     /// The ranks of all patterns that match `text`, in no order.
     pub(crate) fn matching(&self, text: &str) -> impl Iterator<Item = usize> {
         self.by_prefix.common_prefixes(text.as_bytes()).flat_map(move |(_, bucket)| bucket.matching(text))

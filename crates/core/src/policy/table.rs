@@ -8,6 +8,7 @@ use crate::policy::{
     bound::{Bound, Caller},
     demand::{self, Demand, Quantity},
     fnmatch::Pattern,
+    indirect::{PossibleCall, UNKNOWN, is_in_names},
     patterns::Patterns,
     rules::{Action, Args, Rule},
     shell::Wild,
@@ -129,6 +130,20 @@ impl OfTool {
         found
     }
 
+    /// The first rule that `arguments` meet if they come to `possible`.
+    fn first_possible(&self, arguments: &Map<String, Value>, possible: &PossibleCall) -> Option<usize> {
+        let may_hold = |demand: &Demand, quantity| {
+            let text = match demand.path().last().map(String::as_str) {
+                Some("entity_id") => Some(&possible.entity),
+                Some("domain") => Some(&possible.domain),
+                Some(_) | None => None,
+            };
+            text.is_some_and(|text| demand.may_hold(text)) || demand.holds(arguments, quantity)
+        };
+        let met = self.rules.iter().filter(|rule| rule.demands.iter().all(|demand| may_hold(demand, rule.quantity)));
+        met.map(|rule| rule.rank).min()
+    }
+
     /// The ranks of the rules that `arguments` meet.
     fn met_by(&self, arguments: &Map<String, Value>) -> impl Iterator<Item = usize> {
         let rules = self.candidates(arguments).into_iter().map(|at| &self.rules[at]);
@@ -158,6 +173,21 @@ impl Lookup<'_> {
     pub(crate) fn may_match(&self, wild: &Wild) -> bool {
         let covers = |c: char| c != '/' || wild.crosses;
         self.0.iter().any(|group| group.patterns.may_match(&wild.text, Wild::SIGN, covers))
+    }
+
+    /// The first rule that `possible` may meet, where `tool` is called with `arguments`.
+    pub(crate) fn first_possible(
+        &self,
+        tool: &str,
+        arguments: &Map<String, Value>,
+        possible: &PossibleCall,
+    ) -> Option<usize> {
+        let by_pattern = possible.signature.iter().flat_map(|text| {
+            self.0.iter().filter_map(move |group| group.patterns.first_possible(text, UNKNOWN, is_in_names))
+        });
+        let of_tools = self.0.iter().flat_map(|group| group.tool_patterns.matching(tool).map(|at| &group.by_tool[at]));
+        let by_arguments = of_tools.filter_map(|of_tool| of_tool.first_possible(arguments, possible));
+        by_pattern.chain(by_arguments).min()
     }
 
     /// The first rule with a bare `*`.

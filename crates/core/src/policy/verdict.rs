@@ -80,6 +80,13 @@ pub enum Cause {
         /// Where they lie.
         path: String,
     },
+    /// It may reach what a rule denies, in a way that the rule's own words do not show.
+    MayReach {
+        /// The rule that denies.
+        denial: Named,
+        /// The part of the call through which it may, such as `area_id cellar`.
+        through: String,
+    },
     /// It uses a secret, and that decided.
     Secret {
         /// Its name.
@@ -129,6 +136,7 @@ impl Cause {
             | Self::Floor { .. }
             | Self::Protected { .. }
             | Self::Unreadable { .. }
+            | Self::MayReach { .. }
             | Self::ReadsInside
             | Self::NoRules
             | Self::Unmatched { .. } => None,
@@ -206,6 +214,9 @@ impl fmt::Display for Cause {
             Self::Floor { reason, .. } => write!(f, "because it {reason}"),
             Self::Protected { path } => write!(f, "because it would change {path}, which belongs to the gateway"),
             Self::Unreadable { path } => write!(f, "because the keys and rules of the gateway lie in {path}"),
+            Self::MayReach { denial, through } => {
+                write!(f, "because {through} may reach what the rule {denial} denies")
+            }
             Self::Secret { name, cause, .. } => write!(f, "for its use of the secret {name}, {cause}"),
             Self::Placeholder { problem } => write!(f, "because {problem}"),
             Self::ReadsInside => f.write_str("because it only reads inside the workspace"),

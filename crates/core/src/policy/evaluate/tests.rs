@@ -17,6 +17,7 @@ use crate::{
 mod away;
 mod before;
 mod bound;
+mod indirect;
 mod recorded;
 mod secrets;
 
