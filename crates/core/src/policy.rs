@@ -15,6 +15,7 @@ mod fnmatch;
 mod fuzz;
 mod grants;
 mod indirect;
+mod lint;
 mod near;
 mod needs;
 mod path;

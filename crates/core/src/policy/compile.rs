@@ -9,6 +9,7 @@ use crate::{
     gate::{OnExpiry, Step},
     policy::{
         bound::Side,
+        lint,
         rules::{Action, Args, Layer, Origin, Rule, Source},
         secrets, shell,
         table::Table,
@@ -79,6 +80,26 @@ pub enum Warning {
         /// The slip.
         slip: Slip,
     },
+    /// The pattern has the form in which other agents write rules, and matches little or nothing here.
+    ForeignForm {
+        /// Where.
+        origin: Origin,
+        /// The pattern.
+        pattern: String,
+        /// The text with which everything begins that it matches.
+        begins: String,
+        /// The pattern that was probably meant.
+        proposed: String,
+    },
+    /// A text of the rule holds a character that nobody sees.
+    HiddenCharacter {
+        /// Where.
+        origin: Origin,
+        /// The key whose text it is in.
+        key: &'static str,
+        /// The character.
+        letter: char,
+    },
 }
 
 /// What keeps a pattern from matching anything.
@@ -112,6 +133,20 @@ impl fmt::Display for Warning {
                     Slip::Arguments => "a tool is named alone; a signature is written as a pattern",
                 };
                 write!(f, "{origin}: \"{pattern}\" matches nothing: {slip}")
+            }
+            Self::ForeignForm { origin, pattern, begins, proposed } => {
+                write!(
+                    f,
+                    "{origin}: \"{pattern}\" matches only what begins with \"{begins}\"; write \"{proposed}\" for the \
+                     command with any arguments"
+                )
+            }
+            Self::HiddenCharacter { origin, key, letter } => {
+                let code = u32::from(*letter);
+                write!(
+                    f,
+                    "{origin}: {key} holds the invisible character U+{code:04X}; remove it, or no plain text matches"
+                )
             }
         }
     }
@@ -266,6 +301,7 @@ pub fn compile(sources: Vec<Source>) -> Result<Compiled, Vec<CompileError>> {
                 let pattern = pattern.to_owned();
                 tables.warnings.push(Warning::NeverMatches { origin: origin.clone(), pattern, slip });
             }
+            tables.warnings.extend(lint::warnings(rule, &origin));
             tables.has_steps |= !rule.steps.is_empty();
             tables.has_main |= source.layer == Layer::Main;
             let rank = tables.rules.len();

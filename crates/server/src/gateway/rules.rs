@@ -184,7 +184,10 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
     let compiled = policy::compile(vec![source]).map_err(RulesError::Compile)?;
     let never = compiled.warnings().iter().filter_map(|warning| match warning {
         Warning::NeverMatches { origin, .. } => Some((origin.line, warning.to_string())),
-        Warning::AllowIgnored(_) | Warning::MissesBareCalls { .. } => None,
+        Warning::AllowIgnored(_)
+        | Warning::MissesBareCalls { .. }
+        | Warning::ForeignForm { .. }
+        | Warning::HiddenCharacter { .. } => None,
     });
     let idle: Vec<(u32, String)> = never.chain(unmet).collect();
     let lines: BTreeSet<u32> = idle.iter().map(|(line, _)| *line).collect();
