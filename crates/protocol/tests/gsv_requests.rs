@@ -10,7 +10,7 @@ use countersign_protocol::gsv::chat::Send;
 use countersign_protocol::gsv::cron::{Create, List, Remove, Run, Runs, Schedule, Spec, Task};
 use countersign_protocol::gsv::directive::Level;
 use countersign_protocol::gsv::heartbeat::Trigger;
-use countersign_protocol::gsv::node::{ExecEvent, ExecState, LogsGet, LogsResult, Probed};
+use countersign_protocol::gsv::node::{ExecEvent, ExecReport, ExecState, LogsGet, LogsResult, Probed};
 use countersign_protocol::gsv::pairing::Decide;
 use countersign_protocol::gsv::session::{Change, Compact, Of, Page, Patch, Preview, ResetMode};
 use countersign_protocol::gsv::settings::{Get, Path as SettingPath, Set};
@@ -108,7 +108,7 @@ fn every_method_is_read() {
         (
             "node.exec.event",
             json!({"eventId": "e", "sessionId": "s", "event": "timed_out", "exitCode": null, "signal": "SIG15", "startedAt": 1.5}),
-            Request::NodeExecEvent(ExecEvent {
+            Request::NodeExecEvent(ExecReport::Event(ExecEvent {
                 event_id: text("e"),
                 session_id: text("s"),
                 event: ExecState::TimedOut,
@@ -118,7 +118,7 @@ fn every_method_is_read() {
                 output_tail: None,
                 started_at: Some(1),
                 ended_at: None,
-            }),
+            })),
         ),
         ("logs.get", json!({}), Request::LogsGet(LogsGet { node_id: None, lines: 100 })),
         (
@@ -322,23 +322,11 @@ fn what_is_missing_or_wrong_is_said_in_the_words_that_clients_know() {
         ("tool.request", json!({"callId": "c", "tool": "t"}), 400, "callId, tool, and sessionKey required"),
         ("node.probe.result", json!({}), 400, "probeId required"),
         ("node.probe.result", json!({"probeId": "p"}), 400, "ok required"),
-        (
-            "node.exec.event",
-            json!({"eventId": "e", "sessionId": "s", "event": "gone"}),
-            400,
-            "event must be one of started, finished, failed, timed_out",
-        ),
-        (
-            "node.exec.event",
-            json!({"eventId": "e", "sessionId": "s", "event": "failed", "exitCode": 1.5}),
-            400,
-            "exitCode must be a whole number",
-        ),
         ("logs.get", json!({"lines": 0}), 400, "lines must be a positive number"),
         ("logs.get", json!({"lines": -5}), 400, "lines must be a positive number"),
         ("logs.get", json!({"lines": "all"}), 400, "lines must be a positive number"),
         ("logs.result", json!({"callId": "c", "lines": [1]}), 400, "lines must be an array of strings"),
-        ("sessions.list", json!({"limit": -1}), 400, "limit must be a number from 0 up"),
+        ("sessions.list", json!({"limit": -1}), 400, "limit must be a whole number from 0 up"),
         ("session.get", json!({}), 400, "sessionKey required"),
         ("session.stats", json!({}), 400, "sessionKey required"),
         ("session.reset", json!({}), 400, "sessionKey required"),
@@ -440,7 +428,7 @@ fn what_is_missing_or_wrong_is_said_in_the_words_that_clients_know() {
         ("cron.remove", json!({}), 400, "id is required"),
         ("cron.run", json!({"mode": "force"}), 500, "cron.run with mode=force requires id"),
         ("cron.run", json!({"mode": "now"}), 400, "mode must be one of due, force"),
-        ("cron.runs", json!({"limit": "x"}), 400, "limit must be a number from 0 up"),
+        ("cron.runs", json!({"limit": "x"}), 400, "limit must be a whole number from 0 up"),
         ("pair.approve", json!({"channel": "c"}), 400, "channel and senderId required"),
         ("pair.reject", json!({"senderId": "s"}), 400, "channel and senderId required"),
         ("skills.update", json!({"force": 1}), 400, "force must be true or false"),
@@ -456,6 +444,182 @@ fn what_is_missing_or_wrong_is_said_in_the_words_that_clients_know() {
         let fault = read(method, params.clone()).unwrap_err();
         assert_eq!((fault.code, fault.message.as_str()), (code, want), "{method}");
     }
+}
+
+/// Every parameter that is a whole number, by its method, its place and its name in errors.
+fn integers() -> Vec<(&'static str, Box<dyn Fn(Value) -> Value>, &'static str)> {
+    let session = |name: &'static str| move |value: Value| json!({"sessionKey": "k", name: value});
+    let plain = |name: &'static str| move |value: Value| json!({name: value});
+    let job = |schedule: Value, spec: Value| json!({"name": "n", "schedule": schedule, "spec": spec});
+    let event = || json!({"mode": "systemEvent", "text": "t"});
+    let at = || json!({"kind": "at", "atMs": 1});
+    vec![
+        ("sessions.list", Box::new(plain("limit")), "limit"),
+        ("sessions.list", Box::new(plain("offset")), "offset"),
+        ("cron.list", Box::new(plain("limit")), "limit"),
+        ("cron.list", Box::new(plain("offset")), "offset"),
+        ("cron.runs", Box::new(plain("limit")), "limit"),
+        ("cron.runs", Box::new(plain("offset")), "offset"),
+        ("session.preview", Box::new(session("limit")), "limit"),
+        ("session.compact", Box::new(session("keepMessages")), "keepMessages"),
+        (
+            "session.patch",
+            Box::new(|value| json!({"sessionKey": "k", "settings": {"maxTokens": value}})),
+            "settings.maxTokens",
+        ),
+        (
+            "session.patch",
+            Box::new(|value| json!({"sessionKey": "k", "resetPolicy": {"atHour": value}})),
+            "resetPolicy.atHour",
+        ),
+        (
+            "session.patch",
+            Box::new(|value| json!({"sessionKey": "k", "resetPolicy": {"idleMinutes": value}})),
+            "resetPolicy.idleMinutes",
+        ),
+        ("skills.update", Box::new(plain("timeoutMs")), "timeoutMs"),
+        ("cron.add", Box::new(move |value| job(json!({"kind": "at", "atMs": value}), event())), "schedule.atMs"),
+        (
+            "cron.add",
+            Box::new(move |value| job(json!({"kind": "every", "everyMs": value}), event())),
+            "schedule.everyMs",
+        ),
+        (
+            "cron.add",
+            Box::new(move |value| job(json!({"kind": "every", "everyMs": 1000, "anchorMs": value}), event())),
+            "schedule.anchorMs",
+        ),
+        (
+            "cron.add",
+            Box::new(move |value| job(at(), json!({"mode": "task", "message": "m", "timeoutSeconds": value}))),
+            "spec.timeoutSeconds",
+        ),
+        (
+            "cron.update",
+            Box::new(|value| json!({"id": "j", "patch": {"schedule": {"kind": "at", "atMs": value}}})),
+            "patch.schedule.atMs",
+        ),
+        (
+            "cron.update",
+            Box::new(|value| json!({"id": "j", "patch": {"spec": {"mode": "task", "timeoutSeconds": value}}})),
+            "patch.spec.timeoutSeconds",
+        ),
+    ]
+}
+
+#[test]
+fn a_whole_number_is_no_fraction_no_negative_and_no_text() {
+    for (method, params, name) in integers() {
+        for wrong in [json!(1.5), json!(-1), json!(-0.5), json!("7"), json!(true), json!([1]), json!(1e300)] {
+            let fault = read(method, params(wrong.clone())).unwrap_err();
+            let want = format!("{name} must be a whole number from 0 up");
+            assert_eq!((fault.code, fault.message), (400, want), "{method} {wrong}");
+        }
+        // Some languages write every number with a point.
+        assert_eq!(read(method, params(json!(7.0))), read(method, params(json!(7))), "{method} {name}");
+        assert!(read(method, params(json!(7))).is_ok(), "{method} {name}");
+    }
+}
+
+#[test]
+fn a_setting_that_there_is_not_is_refused_by_its_name() {
+    let patch = |members: Value| {
+        let mut params = json!({"sessionKey": "k"});
+        params.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        params
+    };
+    let job = |schedule: Value, spec: Value| json!({"name": "n", "schedule": schedule, "spec": spec});
+    let at = || json!({"kind": "at", "atMs": 1});
+    let event = |more: Value| {
+        let mut spec = json!({"mode": "systemEvent", "text": "t"});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec
+    };
+    let (settings, model) = ("model, thinkingLevel, systemPrompt, maxTokens", "provider, id");
+    let (top, jobs) = (
+        "sessionKey, settings, label, resetPolicy",
+        "agentId, name, description, enabled, deleteAfterRun, schedule, spec",
+    );
+    let task = "mode, message, model, thinking, timeoutSeconds, deliver, channel, to, bestEffortDeliver";
+    for (method, params, name, takes) in [
+        ("session.patch", patch(json!({"settings": {"toolPolicy": "ask"}})), "settings.toolPolicy", settings),
+        // Null takes a setting away, and there is none to take.
+        ("session.patch", patch(json!({"settings": {"temperature": null}})), "settings.temperature", settings),
+        ("session.patch", patch(json!({"settings": {"model": {"name": "x"}}})), "settings.model.name", model),
+        ("session.patch", patch(json!({"model": "p/x"})), "model", top),
+        ("session.patch", patch(json!({"resetPolicy": {"hour": 4}})), "resetPolicy.hour", "mode, atHour, idleMinutes"),
+        ("cron.add", job(at(), event(json!({"deliver": false}))), "spec.deliver", "mode, text"),
+        ("cron.add", job(at(), event(json!({"channel": "wx"}))), "spec.channel", "mode, text"),
+        ("cron.add", job(at(), event(json!({"to": "ana"}))), "spec.to", "mode, text"),
+        ("cron.add", job(at(), event(json!({"timeoutSeconds": 5}))), "spec.timeoutSeconds", "mode, text"),
+        ("cron.add", job(at(), json!({"mode": "task", "message": "m", "tools": []})), "spec.tools", task),
+        (
+            "cron.add",
+            job(json!({"kind": "at", "atMs": 1, "everyMs": 5}), event(json!({}))),
+            "schedule.everyMs",
+            "kind, atMs, tz",
+        ),
+        (
+            "cron.add",
+            job(json!({"kind": "every", "everyMs": 1000, "until": 5}), event(json!({}))),
+            "schedule.until",
+            "kind, everyMs, anchorMs, tz",
+        ),
+        (
+            "cron.add",
+            json!({"name": "n", "schedule": at(), "spec": event(json!({})), "deliver": false}),
+            "deliver",
+            jobs,
+        ),
+        (
+            "cron.update",
+            json!({"id": "j", "patch": {"spec": event(json!({"deliver": false}))}}),
+            "patch.spec.deliver",
+            "mode, text",
+        ),
+        ("cron.update", json!({"id": "j", "patch": {"enabeld": false}}), "patch.enabeld", jobs),
+        ("cron.update", json!({"id": "j", "patch": {}, "enabled": false}), "enabled", "id, patch"),
+    ] {
+        let fault = read(method, params.clone()).unwrap_err();
+        let want = format!("Unknown setting: {name}; accepted: {takes}");
+        assert_eq!((fault.code, fault.message), (400, want), "{method} {params}");
+    }
+    // Null counts as absent in a job.
+    assert!(read("cron.add", job(at(), event(json!({"deliver": null, "to": null})))).is_ok());
+}
+
+#[test]
+fn an_exec_event_is_taken_whatever_it_is() {
+    let event = |params: Value| match read("node.exec.event", params) {
+        Ok(Request::NodeExecEvent(report)) => report,
+        other => panic!("{other:?}"),
+    };
+    let why = |params: Value| match event(params) {
+        ExecReport::Unreadable(why) => why,
+        ExecReport::Event(event) => panic!("{event:?}"),
+    };
+    let kinds = "event must be one of started, finished, failed, timed_out";
+    for (params, want) in [
+        (json!({"eventId": "e", "sessionId": "s", "event": "melted"}), kinds),
+        (json!({"eventId": "e", "sessionId": "s", "event": 7}), kinds),
+        (json!({"eventId": "e", "sessionId": "s"}), "event required"),
+        (json!({"eventId": "e", "event": "failed"}), "sessionId required"),
+        (json!({"eventId": "e", "sessionId": ["s"], "event": "failed"}), "sessionId must be a string"),
+        (json!([1]), "params must be an object"),
+        (Value::Null, "sessionId required"),
+    ] {
+        assert_eq!(why(params.clone()), want, "{params}");
+    }
+    let odd = json!({"eventId": "e", "sessionId": "s", "event": "failed", "exitCode": "one", "signal": 9, "endedAt": -1, "callId": 5});
+    let ExecReport::Event(odd) = event(odd) else { panic!("it is an event") };
+    let (code, signal, ended, call) = (odd.exit_code, odd.signal, odd.ended_at, odd.call_id);
+    assert_eq!((code, signal, ended, call), (None, None, None, None));
+    // Without an id it is known by what it says.
+    let nameless = |at: u64| match event(json!({"sessionId": "s", "event": "failed", "endedAt": at})) {
+        ExecReport::Event(event) => event.event_id,
+        ExecReport::Unreadable(why) => panic!("{why}"),
+    };
+    assert!(nameless(1) == nameless(1) && nameless(1) != nameless(2));
 }
 
 #[test]

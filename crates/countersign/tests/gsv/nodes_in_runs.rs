@@ -225,14 +225,15 @@ fn a_run_that_is_stopped_does_not_wait_for_its_node() {
     assert_eq!(gives(&mut node, &wanted, json!("late")), json!({ "ok": true, "dropped": true }));
 }
 
-/// A run that left something working at its node.
-fn leaves_behind(scene: &Scene, client: &mut Peer, node: &mut Peer) {
+/// A run that left something working at its node; the id of the call that began it.
+fn leaves_behind(scene: &Scene, client: &mut Peer, node: &mut Peer) -> Value {
     scene.provider.script([Reply::new(vec![call("c0", "box__Bash", &json!({ "command": "make" }))]), say("it builds")]);
     send(client, "s", "build", "r-1");
     let wanted = given(node, "Bash");
     let running = json!({ "status": "running", "sessionId": "x-1", "pid": 7, "tail": "" });
     assert_eq!(gives(node, &wanted, running), json!({ "ok": true }));
     assert_eq!(said(&ends(client, "r-1")), "it builds");
+    wanted["callId"].clone()
 }
 
 fn finished(id: &str) -> Value {
@@ -244,7 +245,11 @@ fn the_end_of_what_a_run_left_working_begins_a_run_once() {
     let scene = open();
     let (gateway, mut client) = scene.client();
     let mut node = Peer::node(&gateway, "box", &["Bash"]);
-    leaves_behind(&scene, &mut client, &mut node);
+    let began = leaves_behind(&scene, &mut client, &mut node);
+    // A node repeats what is not answered ok, and holds back what is behind it.
+    for odd in [json!({ "event": "melted" }), json!({ "event": 7 }), json!({}), json!({ "sessionId": "x-1" })] {
+        assert_eq!(node.ok("node.exec.event", odd.clone()), json!({ "ok": true, "dropped": true }), "{odd}");
+    }
     let started = json!({ "eventId": "e-0", "sessionId": "x-1", "event": "started" });
     assert_eq!(node.ok("node.exec.event", started), json!({ "ok": true }));
     scene.provider.script([say("it is built")]);
@@ -257,8 +262,8 @@ fn the_end_of_what_a_run_left_working_begins_a_run_once() {
     assert_eq!(marker, "System event: async_exec_completion");
     let event: Value = serde_json::from_str(event).unwrap();
     assert_eq!(
-        (&event["nodeId"], &event["outputTail"], &event["exitCode"]),
-        (&json!("box"), &json!("built"), &json!(0))
+        (&event["nodeId"], &event["outputTail"], &event["exitCode"], &event["callId"]),
+        (&json!("box"), &json!("built"), &json!(0), &began)
     );
     // Another node may call something so too, and the same event is told once, also over a restart.
     let count = scene.provider.count();

@@ -164,6 +164,12 @@ const COMMANDS: [(&str, &str); 9] = [
     ("/help", "Show this list"),
 ];
 
+/// What each directive does, by its usage: words anywhere in a message.
+const DIRECTIVES: [(&str, &str); 2] = [
+    ("/t:level", "Use this thinking level (also /think:level, /thinking:level)"),
+    ("/m:provider/id", "Use this model (also /model:provider/id; a bare id is of the session's provider)"),
+];
+
 impl Reply {
     /// The text for where it is read.
     pub fn text(&self, style: Style) -> String {
@@ -228,17 +234,23 @@ impl Status {
 }
 
 fn help(style: Style, code: impl Fn(&str) -> String) -> String {
-    let title = match style {
-        Style::Plain => "Available commands:",
-        Style::Marked => "**Available commands**",
-    };
-    let mut text = title.to_owned();
-    for (usage, meaning) in COMMANDS {
+    let mut text = String::new();
+    let mut list = |title: &str, rows: &[(&str, &str)]| {
         let _ = match style {
-            Style::Plain => write!(text, "\n{usage} - {meaning}"),
-            Style::Marked => write!(text, "\n- {} - {meaning}", code(usage)),
+            Style::Plain => write!(text, "{title}:"),
+            Style::Marked => write!(text, "**{title}**"),
         };
-    }
+        for (usage, meaning) in rows {
+            let _ = match style {
+                Style::Plain => write!(text, "\n{usage} - {meaning}"),
+                Style::Marked => write!(text, "\n- {} - {meaning}", code(usage)),
+            };
+        }
+        text.push_str("\n\n");
+    };
+    list("Available commands", &COMMANDS);
+    list("Inline directives, for one message", &DIRECTIVES);
+    text.truncate(text.trim_end().len());
     text
 }
 

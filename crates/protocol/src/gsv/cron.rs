@@ -100,6 +100,9 @@ pub struct Create {
     pub spec: Spec,
 }
 
+/// Members of a job, and of a patch of one.
+const JOB: [&str; 7] = ["agentId", "name", "description", "enabled", "deleteAfterRun", "schedule", "spec"];
+
 /// An error as the original numbers those of jobs.
 fn failed(message: impl Into<String>) -> Fault {
     Fault::new(code::FAILED, message)
@@ -122,7 +125,7 @@ impl Create {
         let name = fields.required("name", MISSING)?;
         let schedule = fields.inner("schedule")?.ok_or_else(missing)?;
         let spec = fields.inner("spec")?.ok_or_else(missing)?;
-        Ok(Self {
+        let create = Self {
             agent: agent(&mut fields)?,
             name: named(&name)?,
             description: fields.text("description")?,
@@ -130,7 +133,9 @@ impl Create {
             delete_after_run: fields.flag("deleteAfterRun")?,
             schedule: self::schedule(schedule)?,
             spec: self::spec(spec)?,
-        })
+        };
+        fields.end(&JOB)?;
+        Ok(create)
     }
 }
 
@@ -151,19 +156,28 @@ fn schedule(mut fields: Fields) -> Result<Schedule, Fault> {
     }
     let kinds = [("at", Kind::At), ("every", Kind::Every), ("cron", Kind::Cron)];
     let kind = fields.word("kind", &kinds)?.ok_or_else(|| failed("schedule.kind required"))?;
-    Ok(match kind {
-        Kind::At => Schedule::At { at_ms: fields.count("atMs")?.ok_or_else(|| failed("schedule.atMs required"))? },
+    let (schedule, takes) = match kind {
+        Kind::At => {
+            let at_ms = fields.count("atMs")?.ok_or_else(|| failed("schedule.atMs required"))?;
+            (Schedule::At { at_ms }, ["kind", "atMs", "tz"].as_slice())
+        }
         Kind::Every => {
             let every_ms = fields.count("everyMs")?.filter(|every| *every > 0);
             let every_ms = every_ms.ok_or_else(|| failed("schedule.everyMs must be a positive number"))?;
-            Schedule::Every { every_ms, anchor_ms: fields.count("anchorMs")? }
+            let schedule = Schedule::Every { every_ms, anchor_ms: fields.count("anchorMs")? };
+            (schedule, ["kind", "everyMs", "anchorMs", "tz"].as_slice())
         }
         Kind::Cron => {
             let expr = fields.text("expr")?.map(|expr| expr.trim().to_owned()).filter(|expr| !expr.is_empty());
             let tz = fields.text("tz")?.map(|tz| tz.trim().to_owned()).filter(|tz| !tz.is_empty());
-            Schedule::Cron { expr: expr.ok_or_else(|| failed("schedule.expr required"))?, tz }
+            let schedule = Schedule::Cron { expr: expr.ok_or_else(|| failed("schedule.expr required"))?, tz };
+            (schedule, ["kind", "expr", "tz"].as_slice())
         }
-    })
+    };
+    // A zone says nothing of an instant or a step, and people name theirs with each.
+    fields.text("tz")?;
+    fields.end(takes)?;
+    Ok(schedule)
 }
 
 #[derive(Clone, Copy)]
@@ -172,12 +186,15 @@ enum SpecMode {
     Task,
 }
 
+/// Members of the spec of a task.
+const TASK: [&str; 9] =
+    ["mode", "message", "model", "thinking", "timeoutSeconds", "deliver", "channel", "to", "bestEffortDeliver"];
+
 const MODES: [(&str, SpecMode); 2] = [("systemEvent", SpecMode::SystemEvent), ("task", SpecMode::Task)];
 
 fn spec(mut fields: Fields) -> Result<Spec, Fault> {
     let mode = fields.word("mode", &MODES)?.ok_or_else(|| failed("spec.mode required"))?;
-    let patch = SpecPatch::of(mode, &mut fields)?;
-    patch.applied(None)
+    SpecPatch::of(mode, fields)?.applied(None)
 }
 
 /// What a patch says of a job's spec: what it leaves out stays.
@@ -195,10 +212,13 @@ pub struct SpecPatch {
 }
 
 impl SpecPatch {
-    fn of(mode: SpecMode, fields: &mut Fields) -> Result<Self, Fault> {
+    /// Reads what a spec of this mode says. What the mode does not have is refused: nobody is to believe that it holds.
+    fn of(mode: SpecMode, mut fields: Fields) -> Result<Self, Fault> {
         let text = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
-        match mode {
-            SpecMode::SystemEvent => Ok(Self { text: text(fields.text("text")?), ..Self::default() }),
+        let (patch, takes) = match mode {
+            SpecMode::SystemEvent => {
+                (Self { text: text(fields.text("text")?), ..Self::default() }, ["mode", "text"].as_slice())
+            }
             SpecMode::Task => {
                 let thinking = fields.text("thinking")?;
                 let level = |level: String| Level::read(&level).ok_or_else(|| failed(Level::invalid(&level)));
@@ -206,7 +226,7 @@ impl SpecPatch {
                 if timeout_seconds == Some(0) {
                     return Err(failed("spec.timeoutSeconds must be a positive number"));
                 }
-                Ok(Self {
+                let patch = Self {
                     is_task: true,
                     text: text(fields.text("message")?),
                     model: text(fields.text("model")?),
@@ -216,9 +236,12 @@ impl SpecPatch {
                     channel: text(fields.text("channel")?),
                     to: text(fields.text("to")?),
                     best_effort_deliver: fields.flag("bestEffortDeliver")?,
-                })
+                };
+                (patch, TASK.as_slice())
             }
-        }
+        };
+        fields.end(takes)?;
+        Ok(patch)
     }
 
     /// The spec after the patch. One of the other mode begins from nothing.
@@ -293,10 +316,10 @@ impl Update {
             None => None,
             Some(mut spec) => {
                 let mode = spec.word("mode", &MODES)?.ok_or_else(|| failed("spec.mode required"))?;
-                Some(SpecPatch::of(mode, &mut spec)?)
+                Some(SpecPatch::of(mode, spec)?)
             }
         };
-        Ok(Self {
+        let update = Self {
             id,
             agent: agent(&mut patch)?,
             name: patch.text("name")?.map(|name| named(&name)).transpose()?,
@@ -305,7 +328,10 @@ impl Update {
             delete_after_run: patch.flag("deleteAfterRun")?,
             schedule: patch.inner("schedule")?.map(schedule).transpose()?,
             spec,
-        })
+        };
+        patch.end(&JOB)?;
+        fields.end(&["id", "patch"])?;
+        Ok(update)
     }
 }
 

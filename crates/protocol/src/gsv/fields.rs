@@ -1,6 +1,6 @@
 //! Takes parameters out of a request by name, with errors that name what is wrong.
 //!
-//! Null counts as absent, and members that we do not know are ignored.
+//! Null counts as absent. Members that we do not know are ignored, except where [`Fields::end`] refuses them.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -126,25 +126,35 @@ impl Fields {
         }
     }
 
-    /// A number from 0 up; what is behind the point is dropped.
+    /// A whole number from 0 up. `2.0` is one, as some languages write them so.
     pub(super) fn count(&mut self, name: &str) -> Result<Option<u64>, Fault> {
-        /// The largest whole number that JavaScript tells from its neighbour.
-        const LARGEST: f64 = 9_007_199_254_740_991.0;
         let Some(value) = self.value(name) else { return Ok(None) };
-        if let Some(count) = value.as_u64() {
-            return Ok(Some(count));
-        }
-        let number = value.as_f64().filter(|number| (0.0..=LARGEST).contains(number));
-        // Truncation is what is wanted.
-        number.map(|number| Some(number as u64)).ok_or_else(|| self.wrong(name, "a number from 0 up"))
+        let number = || floored(&value).filter(|_| value.as_f64().is_some_and(|number| number.fract() == 0.0));
+        let count = value.as_u64().or_else(number);
+        count.map(Some).ok_or_else(|| self.wrong(name, "a whole number from 0 up"))
     }
 
-    /// A whole number.
-    pub(super) fn integer(&mut self, name: &str) -> Result<Option<i64>, Fault> {
-        match self.value(name) {
-            None => Ok(None),
-            Some(value) => value.as_i64().map(Some).ok_or_else(|| self.wrong(name, "a whole number")),
-        }
+    /// A number from 0 up without its fraction, for the one parameter of which the protocol says so.
+    pub(super) fn floored(&mut self, name: &str) -> Result<Option<u64>, Fault> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        let count = value.as_u64().or_else(|| floored(&value));
+        count.map(Some).ok_or_else(|| self.wrong(name, "a number from 0 up"))
+    }
+
+    /// Refuses the first member that nobody took out, by its name. `takes` is what is accepted. Null counts as absent.
+    pub(super) fn end(self, takes: &[&str]) -> Result<(), Fault> {
+        let left = self.members.iter().find(|(_, value)| !value.is_null()).map(|(name, _)| name.clone());
+        left.map_or(Ok(()), |name| Err(self.unknown(&name, takes)))
+    }
+
+    /// The same where null says something: it takes a setting away.
+    pub(super) fn end_with_null(self, takes: &[&str]) -> Result<(), Fault> {
+        let left = self.members.keys().next().cloned();
+        left.map_or(Ok(()), |name| Err(self.unknown(&name, takes)))
+    }
+
+    fn unknown(&self, name: &str, takes: &[&str]) -> Fault {
+        Fault::invalid(format!("Unknown setting: {}{name}; accepted: {}", self.within, takes.join(", ")))
     }
 
     pub(super) fn object(&mut self, name: &str) -> Result<Option<Map<String, Value>>, Fault> {
@@ -195,6 +205,13 @@ impl Fields {
             self.wrong(name, &format!("one of {}", words.join(", ")))
         })
     }
+}
+
+/// A number from 0 up without its fraction, if it is one.
+fn floored(value: &Value) -> Option<u64> {
+    /// The largest whole number that JavaScript tells from its neighbour.
+    const LARGEST: f64 = 9_007_199_254_740_991.0;
+    value.as_f64().filter(|number| (0.0..=LARGEST).contains(number)).map(|number| number as u64)
 }
 
 impl From<Map<String, Value>> for Fields {

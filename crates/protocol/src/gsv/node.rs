@@ -91,7 +91,26 @@ impl ExecState {
 /// How much of an execution's output is kept, in characters.
 pub const LONGEST_TAIL: usize = 4000;
 
-/// Parameters of `node.exec.event`, which a node repeats until they are taken.
+/// Parameters of `node.exec.event`. A node repeats an event until it is answered `ok` and holds back those after it, so
+/// one that cannot be read is no error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExecReport {
+    /// An event.
+    Event(ExecEvent),
+    /// Something that no event can be made of, with the reason.
+    Unreadable(String),
+}
+
+impl ExecReport {
+    pub(super) fn read(fields: Result<Fields, Fault>) -> Self {
+        match fields.and_then(ExecEvent::read) {
+            Ok(event) => Self::Event(event),
+            Err(fault) => Self::Unreadable(fault.message),
+        }
+    }
+}
+
+/// What a node says of an execution in the background.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecEvent {
@@ -124,24 +143,29 @@ pub struct ExecEvent {
 impl Wire for ExecEvent {}
 
 impl ExecEvent {
-    pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
+    /// Reads an event. What is beside its two names and its kind counts as absent if it is of another kind. An event
+    /// without an id is known by all that it says.
+    fn read(mut fields: Fields) -> Result<Self, Fault> {
         let states = [
             ("started", ExecState::Started),
             ("finished", ExecState::Finished),
             ("failed", ExecState::Failed),
             ("timed_out", ExecState::TimedOut),
         ];
-        Ok(Self {
-            event_id: fields.required("eventId", "eventId required")?,
+        let event = Self {
+            event_id: fields.text("eventId").ok().flatten().unwrap_or_default(),
             session_id: fields.required("sessionId", "sessionId required")?,
             event: fields.word("event", &states)?.ok_or_else(|| Fault::invalid("event required"))?,
-            call_id: fields.text("callId")?,
-            exit_code: fields.integer("exitCode")?,
-            signal: fields.text("signal")?,
-            output_tail: fields.text("outputTail")?.map(|tail| last(&tail, LONGEST_TAIL).to_owned()),
-            started_at: fields.count("startedAt")?,
-            ended_at: fields.count("endedAt")?,
-        })
+            call_id: fields.text("callId").ok().flatten().filter(|call| !call.is_empty()),
+            exit_code: fields.value("exitCode").as_ref().and_then(serde_json::Value::as_i64),
+            signal: fields.text("signal").ok().flatten(),
+            output_tail: fields.text("outputTail").ok().flatten().map(|tail| last(&tail, LONGEST_TAIL).to_owned()),
+            started_at: fields.floored("startedAt").ok().flatten(),
+            ended_at: fields.floored("endedAt").ok().flatten(),
+        };
+        let event_id =
+            if event.event_id.is_empty() { crate::Json::of(&event).text().to_owned() } else { event.event_id };
+        Ok(Self { event_id, ..event })
     }
 
     /// The message that tells the session of its end: a line that says what it is, and one with the event as JSON.
@@ -201,7 +225,7 @@ impl LogsGet {
     pub(super) fn read(mut fields: Fields) -> Result<Self, Fault> {
         let node_id = fields.text("nodeId")?.filter(|node| !node.is_empty());
         let wrong = || Fault::invalid("lines must be a positive number");
-        let lines = fields.count("lines").map_err(|_| wrong())?;
+        let lines = fields.floored("lines").map_err(|_| wrong())?;
         match lines {
             None => Ok(Self { node_id, lines: Self::DEFAULT }),
             Some(0) => Err(wrong()),

@@ -16,7 +16,7 @@ pub enum Request {
     ToolResult(tool::Outcome),
     ToolRequest(tool::Ask),
     NodeProbeResult(node::Probed),
-    NodeExecEvent(node::ExecEvent),
+    NodeExecEvent(node::ExecReport),
     LogsGet(node::LogsGet),
     LogsResult(node::LogsResult),
     SessionsList(session::List),
@@ -61,8 +61,11 @@ impl Request {
     /// # Errors
     /// What is missing or wrong, in the words that clients know; for a second `connect` that it is one.
     pub fn read(method: Method, params: Option<&Json>) -> Result<Self, Fault> {
-        // A result may be very large, and is passed on as it was written.
-        let mut fields = if method == Method::ToolResult { Fields::none() } else { Fields::of(params)? };
+        let mut fields = match method {
+            // A result may be very large, and is passed on as it was written. An event is taken whatever it is.
+            Method::ToolResult | Method::NodeExecEvent => Fields::none(),
+            _ => Fields::of(params)?,
+        };
         Ok(match method {
             Method::Connect => return Err(Fault::invalid("Already connected")),
             Method::ChatSend => Self::ChatSend(chat::Send::read(fields)?),
@@ -73,7 +76,7 @@ impl Request {
             Method::ToolResult => Self::ToolResult(tool::Outcome::read(params)?),
             Method::ToolRequest => Self::ToolRequest(tool::Ask::read(fields)?),
             Method::NodeProbeResult => Self::NodeProbeResult(node::Probed::read(fields)?),
-            Method::NodeExecEvent => Self::NodeExecEvent(node::ExecEvent::read(fields)?),
+            Method::NodeExecEvent => Self::NodeExecEvent(node::ExecReport::read(Fields::of(params))),
             Method::LogsGet => Self::LogsGet(node::LogsGet::read(fields)?),
             Method::LogsResult => Self::LogsResult(node::LogsResult::read(fields)?),
             Method::SessionsList => Self::SessionsList(session::List::read(fields)?),

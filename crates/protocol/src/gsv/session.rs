@@ -294,6 +294,7 @@ impl Patch {
                         "settings.model.provider must not be empty",
                     )?;
                     patch.model = some(model.text_within("id", LONGEST_NAME)?, "settings.model.id must not be empty")?;
+                    model.end_with_null(&["provider", "id"])?;
                 }
                 None => patch.unset_model = model_named,
             }
@@ -307,6 +308,7 @@ impl Patch {
                 return Err(Fault::invalid("settings.maxTokens must be at least 1"));
             }
             patch.max_tokens = change(named, tokens);
+            settings.end_with_null(&["model", "thinkingLevel", "systemPrompt", "maxTokens"])?;
         }
         if let Some(mut policy) = fields.inner("resetPolicy")? {
             let modes = [("manual", ResetMode::Manual), ("daily", ResetMode::Daily), ("idle", ResetMode::Idle)];
@@ -321,7 +323,9 @@ impl Patch {
                     u32::try_from(minutes).map_err(|_| Fault::invalid("resetPolicy.idleMinutes is too large"))
                 })
                 .transpose()?;
+            policy.end_with_null(&["mode", "atHour", "idleMinutes"])?;
         }
+        fields.end_with_null(&["sessionKey", "settings", "label", "resetPolicy"])?;
         Ok(patch)
     }
 

@@ -82,6 +82,13 @@ fn commands_are_answered_in_known_words() {
     );
     assert!(Reply::Help.text(Style::Plain).starts_with("Available commands:\n/reset - "));
     assert!(Reply::Help.text(Style::Marked).contains("\n- `/deny [reason]` - Refuse"));
+    for (style, directives) in [
+        (Style::Plain, "Show this list\n\nInline directives, for one message:\n/t:level - "),
+        (Style::Marked, "Show this list\n\n**Inline directives, for one message**\n- `/t:level` - "),
+    ] {
+        let help = Reply::Help.text(style);
+        assert!(help.contains(directives) && help.contains("/m:provider/id") && !help.ends_with('\n'), "{help}");
+    }
 }
 
 #[test]

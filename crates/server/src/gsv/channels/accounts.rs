@@ -116,6 +116,12 @@ pub(super) async fn start(door: &Arc<Door>, asked: Account) -> Answer {
             meet(door, places::account(&channel, &account)).await?;
             Ok(done(channel, account, None))
         }
+        Driver::Socket(_) if !config.is_empty() => {
+            let message = format!(
+                "{channel} connects by itself: set channels.{channel} by config.set, not by config of channel.start"
+            );
+            Err(Fault::invalid(message))
+        }
         Driver::Socket(of) => {
             let named = account.clone();
             let account = meant(&of, account).ok_or_else(|| no_account(&channel, named.as_deref()))?;

@@ -8,7 +8,7 @@ use countersign_core::{
     call,
     digest::Digest,
     engine::{Command, Event},
-    id::SessionId,
+    id::{CallId, SessionId},
     message::{self, Block, Message, estimate_tokens},
     run::Marks,
     session::{self, Key, Said},
@@ -16,7 +16,11 @@ use countersign_core::{
 };
 use countersign_protocol::{
     Json,
-    gsv::{Fault, code, node::ExecEvent, tool::Ack},
+    gsv::{
+        Fault, code,
+        node::{ExecEvent, ExecReport},
+        tool::Ack,
+    },
 };
 use countersign_runtime::{
     Lane,
@@ -48,6 +52,9 @@ pub(crate) struct Executions;
 struct Row {
     session: SessionId,
     at: u64,
+    /// The call that began it.
+    #[serde(default)]
+    call: Option<CallId>,
 }
 
 /// The row of what a node calls so.
@@ -62,7 +69,7 @@ impl View for Executions {
     }
 
     fn version(&self) -> u32 {
-        1
+        2
     }
 
     fn reads_contents(&self) -> bool {
@@ -74,7 +81,7 @@ impl View for Executions {
         if record.kind != "call" || !record.facts.starts_with("{\"left_behind\"") {
             return;
         }
-        let Ok(Event::Call(call::Event::LeftBehind { peer, execution, .. })) =
+        let Ok(Event::Call(call::Event::LeftBehind { call, peer, execution })) =
             Event::decode(&record.kind, record.version, &record.facts)
         else {
             return;
@@ -88,7 +95,7 @@ impl View for Executions {
                 }
             }
         }
-        if let Ok(row) = serde_json::to_vec(&Row { session, at: record.at.0 }) {
+        if let Ok(row) = serde_json::to_vec(&Row { session, at: record.at.0, call: Some(call) }) {
             rows.put(&row_of(peer.as_str(), &execution), &row);
         }
     }
@@ -109,24 +116,34 @@ impl Known {
     }
 }
 
-/// `node.exec.event`.
-pub(super) async fn event(door: &Arc<Door>, peer: &Peer, event: ExecEvent) -> Answer {
+/// Answers `node.exec.event`. One that cannot be read is dropped: an error would have the node repeat it for ever, and
+/// hold back all events after it.
+pub(super) async fn event(door: &Arc<Door>, peer: &Peer, report: ExecReport) -> Answer {
     let node = &peer.connect.id;
-    let Some(session) = awaited(door, node, &event.session_id).await else { return Ok(Json::of(&Ack::DROPPED)) };
+    let mut event = match report {
+        ExecReport::Event(event) => event,
+        ExecReport::Unreadable(problem) => {
+            tracing::warn!(node, problem, "dropped an exec event of a node that cannot be read");
+            return Ok(Json::of(&Ack::DROPPED));
+        }
+    };
+    let Some(row) = awaited(door, node, &event.session_id).await else { return Ok(Json::of(&Ack::DROPPED)) };
     if event.event.is_end() {
-        tell(door, session, node, &event).await?;
+        // Nodes call a call of a run by our id of it.
+        event.call_id = event.call_id.or_else(|| row.call.map(|call| call.to_string()));
+        tell(door, row.session, node, &event).await?;
     }
     Ok(Json::of(&Ack::TAKEN))
 }
 
-/// The session that began an execution. It may become known in a moment.
-async fn awaited(door: &Door, node: &str, execution: &str) -> Option<SessionId> {
+/// The row of an execution. It may become known in a moment.
+async fn awaited(door: &Door, node: &str, execution: &str) -> Option<Row> {
     let mut changed = door.nodes.executions.0.subscribe();
     let looking = async {
         loop {
             changed.mark_unchanged();
-            if let Some(session) = find(door.site.handle.log(), node, execution, door.site.clock.now()).await {
-                return Some(session);
+            if let Some(row) = find(door.site.handle.log(), node, execution, door.site.clock.now()).await {
+                return Some(row);
             }
             // An error means that the gateway closes.
             changed.changed().await.ok()?;
@@ -135,13 +152,13 @@ async fn awaited(door: &Door, node: &str, execution: &str) -> Option<SessionId> 
     timeout(PATIENCE, looking).await.ok().flatten()
 }
 
-async fn find(log: &AnyLog, node: &str, execution: &str, now: Millis) -> Option<SessionId> {
+async fn find(log: &AnyLog, node: &str, execution: &str, now: Millis) -> Option<Row> {
     let key = row_of(peer_of(node).as_str(), execution);
     let page = log.view(Partition::ZERO, NAME, &key, None, 1).await;
     let page = page.inspect_err(|error| tracing::warn!(%error, "what goes on at nodes cannot be read")).ok()?;
     let row = page.into_iter().find(|(found, _)| *found == key)?.1;
     let row: Row = serde_json::from_slice(&row).ok()?;
-    (row.at + KEPT >= now.0).then_some(row.session)
+    (row.at + KEPT >= now.0).then_some(row)
 }
 
 /// Tells a session of the end, once for each event.
