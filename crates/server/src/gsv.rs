@@ -33,7 +33,7 @@ use std::{
 
 use axum::extract::ws::WebSocket;
 use countersign_core::{engine::Command, id::Lsn};
-use countersign_protocol::gsv::{Fault, Method, chat::State, code};
+use countersign_protocol::gsv::{Fault, Method, chat::State, code, message::Message};
 use countersign_runtime::Lane;
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
@@ -191,6 +191,12 @@ impl Door {
     /// Has every connection close; peers come back.
     pub(crate) fn close(&self) {
         self.closing.send_replace(true);
+    }
+
+    /// Tells every client something beside a run, under the run's name.
+    fn notify(&self, session_key: &str, run: &str, notice: &Message) {
+        // Without a client there is nobody to tell.
+        let _ = self.told.send(Arc::new(Told::notice(session_key, run, notice)));
     }
 
     /// Tells every client what happened in a chat. `seq` is the record that says so, if there is one.

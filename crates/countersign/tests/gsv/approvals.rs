@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     chat::{said, send, talk},
     peer::Peer,
-    provider::{Reply, say},
+    provider::{Latch, Part, Reply, say},
     scene::{Scene, write},
 };
 
@@ -72,14 +72,71 @@ fn any_other_message_is_told_so_and_waits_behind_the_answer() {
     talk(&mut peer, "s", "please write", "r-1");
     let sent = send(&mut peer, "s", "yes please, and how is the weather?", "r-2");
     assert_eq!(sent, json!({ "status": "started", "runId": "r-2", "queued": true }));
+    // The original's command line waits for this, and would let nobody answer for two minutes.
     let told = peer.event("chat", &json!({ "runId": "r-2" }));
-    assert!(told["state"] == "partial" && told["text"].as_str().unwrap().contains("is awaited first"), "{told}");
+    assert!(told["state"] == "final" && said(&told).contains("is awaited first"), "{told}");
     send(&mut peer, "s", "yes", "r-3");
     assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-3" }))), "went on");
     assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-2" }))), "and the weather is fine");
     // It was said before the answer, though its turn came behind: nothing was said since.
     let late = peer.ok("chat.send", json!({ "sessionKey": "s", "message": "yes" }));
     assert!(late["response"].as_str().is_some_and(|text| text.starts_with("Too late")), "{late}");
+}
+
+#[test]
+fn lines_that_were_sent_before_a_card_was_shown_never_answer_it() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let lines = |peer: &mut Peer, lines: &[(&str, &str)]| -> Vec<Value> {
+        let post = |(run, line): &(&str, &str)| {
+            peer.post("chat.send", json!({ "sessionKey": "s", "message": line, "runId": run }))
+        };
+        let posted: Vec<String> = lines.iter().map(post).collect();
+        posted.iter().map(|id| peer.answer(id)["payload"].take()).collect()
+    };
+    let latches = [Latch::default(), Latch::default()];
+    let held = |number: usize, call: Part| Reply::new(vec![Part::Until(latches[number].clone()), call]);
+    scene.provider.script([held(0, write("c0", "a.txt")), held(1, write("c1", "b.txt")), say("went on")]);
+    let early = lines(&mut peer, &[("r-1", "write them"), ("r-2", "yes"), ("r-3", "yes")]);
+    latches[0].open();
+    assert!(early[1]["queued"] == true && early[2]["queued"] == true, "{early:?}");
+    let first = peer.event("chat", &json!({ "runId": "r-1", "state": "final" }));
+    assert!(said(&first).contains("a.txt") && !file(&scene, "a.txt"), "{first}");
+    let next = lines(&mut peer, &[("r-4", "what is it?"), ("r-5", "yes")]);
+    assert_eq!(next[1], json!({ "status": "started", "runId": "r-5" }));
+    for late in lines(&mut peer, &[("r-6", "yes"), ("r-7", "/approve")]) {
+        assert!(late["response"].as_str().is_some_and(|told| told.starts_with("Too late")), "{late}");
+    }
+    latches[1].open();
+    assert!(said(&peer.event("chat", &json!({ "runId": "r-4", "state": "final" }))).contains("is awaited first"));
+    let second = peer.event("chat", &json!({ "runId": "r-5", "state": "final" }));
+    assert!(said(&second).contains("b.txt") && scene.place.gates().len() == 1, "{second}");
+    assert!(!file(&scene, "b.txt"));
+    send(&mut peer, "s", "no", "r-8");
+    assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-8", "state": "final" }))), "went on");
+    assert!(file(&scene, "a.txt") && !file(&scene, "b.txt"));
+}
+
+#[test]
+fn a_preview_ends_with_the_card_that_waits() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let last = |peer: &mut Peer, limit: Value| {
+        let preview = peer.ok("session.preview", json!({ "sessionKey": "s", "limit": limit }));
+        let messages = preview["messages"].as_array().unwrap().clone();
+        (messages.len(), messages.last().unwrap()["content"][0]["text"].clone())
+    };
+    let first = asks(&scene, &mut peer, &["a.txt", "b.txt"]);
+    for (limit, count) in [(Value::Null, 3), (json!(0), 3), (json!(2), 2), (json!(1), 1), (json!(100), 3)] {
+        assert_eq!(last(&mut peer, limit.clone()), (count, said(&first).into()), "{limit}");
+    }
+    send(&mut peer, "s", "yes", "r-2");
+    let second = peer.event("chat", &json!({ "runId": "r-2", "state": "final" }));
+    assert_eq!(last(&mut peer, json!(1)), (1, said(&second).into()));
+    // Once nothing waits any more the conversation is all there is.
+    send(&mut peer, "s", "no", "r-3");
+    assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-3", "state": "final" }))), "went on");
+    assert_eq!(last(&mut peer, json!(1)), (1, json!("went on")));
 }
 
 #[test]

@@ -286,6 +286,28 @@ fn failures_of_a_provider_end_the_run_with_what_went_wrong() {
     assert_eq!(talk(&mut peer, "e", "two", "e2")["error"], "LLM returned empty response");
     command(&mut peer, "e", "/model local/ghost-9");
     assert_eq!(talk(&mut peer, "e", "three", "e3")["error"], "Model not found: local/ghost-9");
+    // None of it is a message, wherever messages are counted or read.
+    let preview = peer.ok("session.preview", json!({ "sessionKey": "e" }));
+    let roles: Vec<&Value> = preview["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
+    assert_eq!((roles, &preview["messageCount"]), (vec![&json!("user"); 3], &json!(3)), "{preview}");
+    assert_eq!(peer.ok("session.stats", json!({ "sessionKey": "e" }))["messageCount"], 3);
+    assert!(command(&mut peer, "e", "/status")["response"].as_str().unwrap().contains("Messages: 3\n"));
+    assert_eq!(command(&mut peer, "e", "/new")["response"], "Session reset. Archived 3 messages.");
+}
+
+#[test]
+fn a_run_that_is_stopped_before_a_word_came_leaves_no_empty_message() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let latch = Latch::default();
+    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("never")])]);
+    send(&mut peer, "s", "go", "r-1");
+    scene.provider.asked(0);
+    command(&mut peer, "s", "/stop");
+    assert_eq!(peer.event("chat", &json!({ "runId": "r-1" }))["error"], "Run cancelled by user");
+    latch.open();
+    let preview = peer.ok("session.preview", json!({ "sessionKey": "s" }));
+    assert_eq!((&preview["messageCount"], &preview["messages"][1]), (&json!(1), &Value::Null), "{preview}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use countersign_protocol::{
     gsv::{
         chat::{Event, State},
         frame,
+        message::Message,
     },
 };
 use parking_lot::Mutex;
@@ -43,6 +44,8 @@ pub(super) struct Told {
     run: Option<String>,
     state: State,
     seq: Option<u64>,
+    /// Whether it is said beside its run, and tells nothing of its end.
+    is_notice: bool,
     /// By the key as clients wrote it. There are few spellings, and many clients.
     frames: Mutex<HashMap<String, Utf8Bytes>>,
 }
@@ -50,7 +53,12 @@ pub(super) struct Told {
 impl Told {
     pub(super) fn new(session_key: &str, run: Option<&str>, state: State, seq: Option<Lsn>) -> Self {
         let (session_key, run) = (session_key.to_owned(), run.map(str::to_owned));
-        Self { session_key, run, state, seq: seq.map(|seq| seq.0), frames: Mutex::default() }
+        Self { session_key, run, state, seq: seq.map(|seq| seq.0), is_notice: false, frames: Mutex::default() }
+    }
+
+    /// A notice beside a run: clients wait no longer for an answer to what they said, and the run is to come yet.
+    pub(super) fn notice(session_key: &str, run: &str, notice: &Message) -> Self {
+        Self { is_notice: true, ..Self::new(session_key, Some(run), State::last(notice), None) }
     }
 
     /// The canonical key of the session that it is about.
@@ -60,7 +68,7 @@ impl Told {
 
     /// What this run of this session ends with, if this tells that.
     pub(super) fn end_of(&self, session_key: &str, run: &str) -> Option<End> {
-        if self.session_key != session_key || self.run.as_deref() != Some(run) {
+        if self.is_notice || self.session_key != session_key || self.run.as_deref() != Some(run) {
             return None;
         }
         match &self.state {
@@ -91,9 +99,19 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use countersign_core::id::Lsn;
-    use countersign_protocol::gsv::chat::State;
+    use countersign_protocol::gsv::{chat::State, message::Message};
 
-    use super::Told;
+    use super::{End, Told};
+
+    #[test]
+    fn a_notice_beside_a_run_looks_like_its_end_and_is_none() {
+        let said = Message::said("wait", 7);
+        let notice = Told::notice("s", "r-1", &said);
+        assert!(notice.frame("s").contains(r#""state":"final""#), "{}", notice.frame("s"));
+        assert!(notice.end_of("s", "r-1").is_none());
+        let end = Told::new("s", Some("r-1"), State::last(&said), None);
+        assert!(matches!(end.end_of("s", "r-1"), Some(End::Said(text)) if text == "wait"));
+    }
 
     #[test]
     fn clients_that_write_a_key_alike_share_one_frame() {

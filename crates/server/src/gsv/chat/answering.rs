@@ -91,7 +91,9 @@ async fn at_a_gate(
             is_elsewhere: outcome.by.as_ref() != Some(&speaker.by),
         }),
     };
-    let hint = waiting.as_ref().map_or_else(String::new, |(waiting, _)| {
+    // Who names a token has seen its card: none is named before.
+    let shown = waiting.as_ref().filter(|(_, is_shown)| *is_shown);
+    let hint = shown.map_or_else(String::new, |(waiting, _)| {
         format!(" {waiting} waits now: `/approve {waiting}` or `/deny {waiting}`.")
     });
     // Its name is the one that an answer gave to the run: the same answer came again.
@@ -128,7 +130,7 @@ async fn at_a_gate(
         Meaning::NothingWaits if seen.waiting.is_some() => wrong(command, "That is for somebody else to answer."),
         Meaning::NothingWaits => wrong(command, "Nothing waits for an answer."),
         Meaning::OtherToken(token) => {
-            let waits = waiting.map_or_else(String::new, |(waiting, _)| format!(" {waiting} does."));
+            let waits = shown.map_or_else(String::new, |(waiting, _)| format!(" {waiting} does."));
             wrong(command, format!("{token} does not wait for an answer.{waits}"))
         }
         Meaning::Unclear(rest) => {

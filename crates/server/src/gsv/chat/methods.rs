@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use countersign_core::session::{Renewal, RenewalMode, Setting};
+use countersign_core::{
+    gate::Content,
+    session::{Renewal, RenewalMode, Setting},
+};
 use countersign_protocol::{
     Json,
     gsv::{
@@ -18,7 +21,7 @@ use countersign_protocol::{
 
 use super::{
     super::{Door, dispatch::Answer, peer::Peer, registry},
-    archive,
+    archive, card,
     lives::{self, Word},
     seen::{Seen, Whole, see, see_whole, unreadable},
 };
@@ -137,14 +140,27 @@ pub(in crate::gsv) async fn last_messages(door: &Arc<Door>, key: &str, most: usi
 
 pub(super) async fn preview(door: &Arc<Door>, peer: &Peer, preview: Preview) -> Answer {
     let Whole { seen, lines } = whole(door, peer, &preview.session_key).await?;
-    let from = preview.limit.map_or(0, |limit| lines.len().saturating_sub(limit));
+    let card = waiting_card(door, &seen).await?;
+    let most = preview.limit.map(|limit| limit.saturating_sub(usize::from(card.is_some())));
+    let from = most.map_or(0, |most| lines.len().saturating_sub(most));
     let messages = archive::messages(door, &lines[from..]).await?;
     Ok(Json::of(&Previewed {
         session_key: preview.session_key,
         session_id: seen.id,
         message_count: lines.len(),
-        messages: messages.into_iter().map(super::messages::safe).collect(),
+        messages: messages.into_iter().map(super::messages::safe).chain(card).collect(),
     }))
+}
+
+/// The card of the gate that waits. It is no message of the record, and clients that read a conversation again after each
+/// `final` would lose it.
+async fn waiting_card(door: &Arc<Door>, seen: &Seen) -> Result<Option<Message>, Fault> {
+    let Some(asked) = &seen.waiting else { return Ok(None) };
+    let texts = door.site.handle.contents().get(&[asked.content]).await.map_err(unreadable)?;
+    let content = texts.into_iter().next().flatten();
+    let Some(content) = content.and_then(|text| serde_json::from_str::<Content>(&text).ok()) else { return Ok(None) };
+    let text = card::asking(asked.gate, &content, &asked.scopes, &seen.cwd, seen.waiting_behind);
+    Ok(Some(Message::said(&text, asked.opened_at.0)))
 }
 
 /// The value of a member that a patch changes.

@@ -43,6 +43,11 @@ pub(super) struct Asked {
     pub(super) origin: Option<Origin>,
     /// How it was decided.
     pub(super) decided: Option<Outcome>,
+    /// Where its content lies.
+    pub(super) content: Lsn,
+    /// How far an allow may reach.
+    pub(super) scopes: Vec<gate::Scope>,
+    pub(super) opened_at: Millis,
 }
 
 /// How a gate was decided.
@@ -90,8 +95,12 @@ pub(super) struct Seen {
     pub(super) queued: usize,
     /// What the runs are called whose messages wait.
     pub(super) behind: Vec<String>,
-    /// The gate that is asked about, and how many wait in all.
+    /// The gate that is asked about.
     pub(super) waiting: Option<Asked>,
+    /// How many gates wait behind it.
+    pub(super) waiting_behind: usize,
+    /// The folder in which the agent works.
+    pub(super) cwd: String,
     pub(super) decided: Option<Asked>,
     /// The keys of answers that counted lately.
     pub(super) answers: Vec<String>,
@@ -145,13 +154,24 @@ fn asked(state: &State, gate: &Gate) -> Asked {
         serde_json::from_str(&showing.reference).ok()
     };
     let origin = of_run().or_else(shown);
-    Asked { gate: gate.id(), run: gate.run(), is_question, origin, decided }
+    Asked {
+        gate: gate.id(),
+        run: gate.run(),
+        is_question,
+        origin,
+        decided,
+        content: gate.content(),
+        scopes: gate.scopes().to_vec(),
+        opened_at: gate.opened_at(),
+    }
 }
 
 fn is_shown(entry: &Entry) -> bool {
     let is_message =
         matches!(entry.kind, Kind::User | Kind::Assistant { .. } | Kind::ToolResult { .. } | Kind::Compaction { .. });
-    entry.shown && is_message
+    // Of an answer that failed before a word of it came clients are told by an error, and no conversation has it.
+    let is_empty = matches!(entry.kind, Kind::Assistant { .. }) && entry.tokens == 0;
+    entry.shown && is_message && !is_empty
 }
 
 /// The messages of a conversation as it is now: a summary stands first, in the place of what it sums up.
@@ -229,6 +249,8 @@ fn look(engine: &Engine, session: &Session, key: &str) -> Seen {
         queued: session.queued(),
         behind: session.next().filter_map(|marks| marks.reference.clone()).collect(),
         waiting: gates.first().map(|gate| asked(state, gate)),
+        waiting_behind: gates.len().saturating_sub(1),
+        cwd: session.cwd().to_owned(),
         answers: answers.collect(),
         decided,
         row: Row::default(),
@@ -299,6 +321,8 @@ async fn see_with<T: Send + 'static>(
         queued: 0,
         behind: Vec::new(),
         waiting: None,
+        waiting_behind: 0,
+        cwd: String::new(),
         decided: None,
         answers: Vec::new(),
         row: Row::default(),

@@ -15,7 +15,7 @@ use countersign_protocol::{
     gsv::{
         Fault,
         channel::Media,
-        chat::{Directives, Send, Sent, State},
+        chat::{Directives, Send, Sent},
         code,
         command::{self, Style},
         directive, key,
@@ -262,8 +262,8 @@ async fn begin(
     };
     if let Some(asked) = seen.waiting.as_ref().filter(|_| queued) {
         let text = answering::awaited(asked, speaker);
-        let partial = State::partial(&Shown::said(&text, door.site.clock.now().0));
-        door.tell(&seen.key, Some(&run), partial, None);
+        // The original's command line waits for a `final`, and lets nobody write meanwhile.
+        door.notify(&seen.key, &run, &Shown::said(&text, door.site.clock.now().0));
         if let Some(origin) = &speaker.origin {
             tell_chat(door, session_of(&seen.key).as_str(), origin, text).await;
         }
