@@ -174,6 +174,55 @@ fn a_system_event_is_said_in_the_main_session() {
     let last =
         peer.event("chat", &json!({ "sessionKey": "main", "state": "final", "runId": format!("{}-1", id(&job)) }));
     assert_eq!(said(&last), "I look.");
+    assert!(!scene.provider.last().text().contains("delivered by itself"), "nobody has spoken in a chat network");
+}
+
+#[test]
+fn what_a_system_event_is_answered_goes_to_the_chat_that_spoke_last() {
+    let scene = Scene::new();
+    let (gateway, mut peer) = scene.client();
+    let other = Outside::start(|_| (204, String::new()));
+    webhook::set_up(&mut peer, Some(&other.url));
+    scene.provider.script([say("hello")]);
+    webhook::post(&gateway.address, "/channels/webhook", "m1", 0, &webhook::hello("hi"), |it| it);
+    let told = |number: usize| other.asked(number, |_| true).body;
+    assert_eq!(told(0)["message"]["text"], "hello");
+    let schedule = json!({ "kind": "at", "atMs": LATER });
+    let spec = json!({ "mode": "systemEvent", "text": "The door bell rang." });
+    let job = add(&mut peer, json!({ "name": "bell", "schedule": schedule, "spec": spec }));
+    let to = json!({ "kind": "dm", "id": "ana" });
+    for (number, reply, want) in
+        [(1, say("I look."), "I look."), (2, refuse(400, "no such thing"), "The job \"bell\" failed: LLM error: ")]
+    {
+        scene.provider.script([reply]);
+        force(&mut peer, &job);
+        let told = told(number);
+        assert!(told["message"]["text"].as_str().unwrap().starts_with(want), "{told}");
+        assert_eq!((&told["sessionKey"], &told["peer"]), (&json!("agent:main:main"), &to));
+    }
+    assert!(scene.provider.last().text().contains("delivered by itself"), "the model need not send it");
+    scene.place.verify();
+}
+
+#[test]
+fn a_job_that_is_due_already_and_is_forced_runs_once_and_is_waited_for() {
+    let scene = Scene::new();
+    let (_gateway, mut peer) = scene.client();
+    let latch = Latch::default();
+    scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("done")]), say("twice")]);
+    let schedule = json!({ "kind": "at", "atMs": 1 });
+    let job = add(&mut peer, json!({ "name": "n", "schedule": schedule, "spec": { "mode": "task", "message": "go" } }));
+    let asked = peer.post("cron.run", json!({ "id": job["id"], "mode": "force" }));
+    scene.provider.asked(0);
+    let again = peer.post("cron.run", json!({ "id": job["id"], "mode": "force" }));
+    peer.ok("cron.status", json!({}));
+    latch.open();
+    for asked in [asked, again] {
+        let ran = peer.answer(&asked)["payload"].take();
+        let result = &ran["results"][0];
+        assert_eq!((&ran["ran"], &result["status"], &result["summary"]), (&json!(1), &json!("ok"), &json!("done")));
+    }
+    assert_eq!((&peer.ok("cron.runs", json!({}))["count"], scene.provider.count()), (&json!(1), 1));
 }
 
 #[test]

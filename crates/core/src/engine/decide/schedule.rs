@@ -114,8 +114,14 @@ fn fire(view: View<'_>, which: &Which, now: Millis) -> Result<Decision, Refusal>
         }
         Which::Now(job) => {
             let job = find(view, job)?;
-            if job.firing().is_some() {
-                return Err(Refused::Busy(job.id().clone()).into());
+            match job.firing() {
+                // Its own time came first, for a job that is due when it is planned always: that is the run that is meant.
+                Some(firing) if job.plan().kind == Kind::Job && firing.cause == Cause::Due => {
+                    let firing = FiringId { job: job.id().clone(), number: firing.number };
+                    return Ok(Decision { facts: Vec::new(), reply: Reply::Fired(vec![firing]) });
+                }
+                Some(_) => return Err(Refused::Busy(job.id().clone()).into()),
+                None => {}
             }
             if job.plan().kind == Kind::Job && !state.has_room() {
                 return Err(Refused::Full(state.limits().at_once).into());

@@ -70,6 +70,7 @@ async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Strin
             let key = door.settings.keys().main(agent);
             let session = chat::prepare(door, &key).await.map_err(|fault| fault.message)?;
             let marks = Marks { terms: terms(fired, None), ..Marks::default() };
+            let text = format!("{text}{}", note(door, fired, &name, telling::of_last()).await);
             message(fired, session, &text, marks, Conversation::GoesOn)
         }
         Spec::Task(task) => {
@@ -94,15 +95,19 @@ async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Strin
 
 async fn text_of_task(door: &Arc<Door>, fired: &Fired, name: &str, task: &Task) -> String {
     let time = door.settings.zone().full_time(door.site.clock.wall());
-    let text = format!("[cron · {time}] {}", task.message);
-    let is_told = match telling::of_task(task) {
-        Some(telling) => telling.reaches(door, &fired.job.plan().agent).await,
-        None => false,
+    let note = match telling::of_task(task) {
+        Some(telling) => note(door, fired, name, telling).await,
+        None => String::new(),
     };
-    if is_told {
-        format!("{text}\n\n(What you answer is delivered by itself, as the outcome of the job \"{name}\".)")
+    format!("[cron · {time}] {}{note}", task.message)
+}
+
+/// The note that an answer is delivered without the model's doing, where it reaches somebody.
+async fn note(door: &Arc<Door>, fired: &Fired, name: &str, telling: Telling) -> String {
+    if telling.reaches(door, &fired.job.plan().agent).await {
+        format!("\n\n(What you answer is delivered by itself, as the outcome of the job \"{name}\".)")
     } else {
-        text
+        String::new()
     }
 }
 
@@ -145,16 +150,13 @@ async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Stri
         return Ok(failed(door, fired, problem, summary).await);
     }
     let Definition { spec, .. } = definition(door, fired).await?;
-    let task = match spec {
-        Spec::Task(task) => task,
-        Spec::SystemEvent { .. } => return Ok(ends(fired, Status::Ok, false, None, summary)),
-    };
-    let Some(telling) = telling::of_task(&task) else { return Ok(ends(fired, Status::Ok, false, None, summary)) };
+    let Some(telling) = telling::of_spec(&spec) else { return Ok(ends(fired, Status::Ok, false, None, summary)) };
     let told = say_to(door, fired, &over.session, telling, text.as_deref().unwrap_or_default()).await;
     Ok(match told {
         Ok(told) => ends(fired, Status::Ok, told, None, summary),
         Err(problem) => {
-            let status = if task.best_effort_deliver == Some(true) { Status::Ok } else { Status::Failed };
+            let is_good = matches!(spec, Spec::Task(Task { best_effort_deliver: Some(true), .. }));
+            let status = if is_good { Status::Ok } else { Status::Failed };
             ends(fired, status, false, Some(format!("delivery failed: {problem}")), summary)
         }
     })
@@ -164,9 +166,9 @@ async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Stri
 /// last they are not told again within a day, and what a person stopped they know.
 async fn failed(door: &Arc<Door>, fired: &Fired, problem: String, summary: Option<String>) -> schedule::Command {
     let told = match definition(door, fired).await {
-        Ok(Definition { spec: Spec::Task(task), name, .. }) if problem != CANCELLED => {
+        Ok(Definition { spec, name, .. }) if problem != CANCELLED => {
             let text = format!("The job \"{}\" failed: {}", escape(&name, Lines::One), short(&problem));
-            match telling::of_task(&task) {
+            match telling::of_spec(&spec) {
                 Some(telling) => tell_failure(door, fired, telling, text).await,
                 None => None,
             }

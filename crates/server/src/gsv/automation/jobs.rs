@@ -7,9 +7,9 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{Command, Event, Refusal, Reply},
+    engine::{Command, Engine, Event, Refusal, Reply},
     id::{JobId, Lsn},
-    schedule::{self, FiringId, Job, Kind, Outcome, Which},
+    schedule::{self, FiringId, Job, Kind, Outcome, Stage, Which},
 };
 use countersign_protocol::{
     Json,
@@ -214,7 +214,7 @@ async fn ran(door: &Arc<Door>, peer: &Peer, run: cron::Run) -> Result<cron::Ran,
         Err(skipped) => return Ok(cron::Ran { ok: true, ran: 0, results: vec![skipped] }),
     };
     let mut results = BTreeMap::new();
-    let mut spoke = HashSet::new();
+    let mut spoke = begun(door, fired.clone()).await?;
     while results.len() < fired.len() {
         let (over, result) = tokio::select! {
             biased;
@@ -252,6 +252,17 @@ async fn fire(door: &Arc<Door>, run: &cron::Run) -> Result<Result<Vec<FiringId>,
         }
         Err(refused) => Err(fault(&refused)),
     }
+}
+
+/// Those of these firings that have begun already: of one that its own time began, that was said before anybody listened.
+async fn begun(door: &Arc<Door>, fired: Vec<FiringId>) -> Result<HashSet<FiringId>, Fault> {
+    let look = move |engine: &Engine| {
+        let state = engine.state().schedule();
+        let has_begun = |id: &FiringId| state.firing(id).is_some_and(|(_, firing)| firing.stage != Stage::Due);
+        fired.into_iter().filter(has_begun).collect()
+    };
+    let read = door.site.handle.source(Lane::Request).read(look).await;
+    read.map(|(begun, _)| begun).ok_or_else(closing)
 }
 
 /// Has jobs run, and says which will.

@@ -8,7 +8,7 @@ use countersign_core::{
 };
 use countersign_protocol::gsv::{
     channel::{Peer, PeerKind},
-    cron::Task,
+    cron::{Spec, Task},
     heartbeat::LastActive,
 };
 
@@ -27,6 +27,19 @@ pub(super) struct Telling {
     pub(super) to: Option<String>,
     /// Whether it is a fault if there is nobody.
     pub(super) is_wanted: bool,
+}
+
+/// Who is told of what a job does. `None` if nobody is to be.
+pub(super) fn of_spec(spec: &Spec) -> Option<Telling> {
+    match spec {
+        Spec::SystemEvent { .. } => Some(of_last()),
+        Spec::Task(task) => of_task(task),
+    }
+}
+
+/// The chat that spoke last, if one has.
+pub(super) const fn of_last() -> Telling {
+    Telling { channel: None, to: None, is_wanted: false }
 }
 
 /// Who is told of a task. `None` if nobody is to be.
