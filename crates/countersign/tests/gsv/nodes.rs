@@ -312,6 +312,55 @@ fn nodes_are_asked_which_programs_they_have_that_skills_need() {
 }
 
 #[test]
+fn a_node_that_connects_is_asked_by_itself_for_the_programs_of_every_agents_skills() {
+    let scene = Scene::new();
+    let (gateway, mut client) = scene.client();
+    for (agent, program) in [("main", "git"), ("other", "kettle")] {
+        let folder = scene.place.folder.join(format!("agents/{agent}/skills/make"));
+        std::fs::create_dir_all(&folder).unwrap();
+        let skill = format!(
+            "---\nname: make\ndescription: Makes\nmetadata: {{\"gsv\":{{\"requires\":{{\"bins\":[\"{program}\"]}}}}}}\n---\n"
+        );
+        std::fs::write(folder.join("SKILL.md"), skill).unwrap();
+    }
+    // Twice: what a node said goes with it, and it is asked again when it comes back.
+    for _ in 0..2 {
+        let mut node = Peer::node(&gateway, "box", &["Echo"]);
+        let probe = node.event("node.probe", &json!({ "kind": "bins", "bins": ["git", "kettle"] }));
+        let has = json!({ "probeId": probe["probeId"], "ok": true, "bins": { "git": true, "kettle": true } });
+        assert_eq!(node.ok("node.probe.result", has), json!({ "ok": true }));
+        for agent in ["main", "other"] {
+            soon("the skill can be used", || {
+                let status = client.ok("skills.status", json!({ "agentId": agent }));
+                (status["skills"][0]["eligibleHosts"] == json!(["box"])).then_some(())
+            });
+        }
+        drop(node);
+        soon("it is away", || {
+            let status = client.ok("skills.status", json!({}));
+            (status["nodes"] == json!([])).then_some(())
+        });
+    }
+}
+
+#[test]
+fn what_command_lines_have_nodes_do_stands_in_one_session_whatever_they_are_called() {
+    let scene = Scene::new();
+    let (gateway, _client) = scene.client();
+    let mut node = Peer::node(&gateway, "box", &["Echo"]);
+    for number in 0..3 {
+        let mut client = Peer::client(&gateway, &format!("client-{number}"));
+        let asked = client.post("tool.invoke", json!({ "tool": "box__Echo" }));
+        let call = given(&mut node, "Echo");
+        gives(&mut node, &call, json!(number));
+        assert_eq!(client.answer(&asked)["payload"], json!({ "result": number }));
+    }
+    let audit = audit(&scene);
+    assert_eq!(audit.matches("Tools that clients called").count(), 1, "{audit}");
+    assert!(!audit.contains("gsv-tools:client-") && audit.contains("client:client-2"), "{audit}");
+}
+
+#[test]
 fn a_call_has_its_time_and_what_comes_later_is_dropped() {
     let scene = Scene::new();
     let (gateway, mut client) = scene.client();

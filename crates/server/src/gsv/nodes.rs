@@ -29,7 +29,7 @@ pub(crate) use begun::NodeCalls;
 pub(crate) use executions::Executions;
 pub(super) use invoke::is_acts;
 pub(crate) use node_tool::{node_of, supposed};
-pub(super) use probes::{Anew, nodes as known, probe, want};
+pub(super) use probes::{Anew, nodes as known, probe};
 pub(crate) use register::NodeRegister;
 pub(super) use seats::{enter, leave};
 pub(super) use toolbox::Toolbox;

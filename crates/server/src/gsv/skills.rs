@@ -68,6 +68,23 @@ async fn shelf(door: &Arc<Door>, agent: &str) -> Result<(Vec<Skill>, Arc<Value>)
     Ok((skills, settings))
 }
 
+/// The programs that skills of any agent need: of those in the settings, and of those that have a folder.
+pub(super) async fn all_required(door: &Arc<Door>) -> BTreeSet<String> {
+    let (settings, own) = (door.settings.tree(), door.settings.agent());
+    let agents_dir = door.site.config.agents_dir.clone();
+    let read = move || {
+        let listed = settings["agents"]["list"].as_array().into_iter().flatten();
+        let listed = listed.filter_map(|agent| agent["id"].as_str().map(agent_id));
+        let folders = std::fs::read_dir(&agents_dir).into_iter().flatten().flatten();
+        let folders = folders.filter_map(|folder| folder.file_name().into_string().ok());
+        let agents: BTreeSet<String> =
+            listed.chain(folders.filter(|name| agent_id(name) == *name)).chain([own]).collect();
+        let of_agent = |agent: &String| required(&all(&Folder::of(&agents_dir, agent), agent, &settings));
+        agents.iter().flat_map(of_agent).collect()
+    };
+    tokio::task::spawn_blocking(read).await.unwrap_or_default()
+}
+
 fn required(skills: &[Skill]) -> BTreeSet<String> {
     let needs = skills.iter().filter_map(Skill::requirements);
     needs.flat_map(|needs| needs.bins.iter().chain(&needs.any_bins).cloned()).collect()
@@ -89,7 +106,6 @@ fn hosts(nodes: &[Node]) -> Vec<Host> {
 async fn update(door: &Arc<Door>, wanted: &Update) -> Answer {
     let (skills, _) = shelf(door, &wanted.agent).await?;
     let bins = required(&skills);
-    nodes::want(door, &bins);
     let anew = if wanted.force { Anew::All } else { Anew::Stale };
     let asked = nodes::probe(door, &bins, anew, Duration::from_millis(wanted.timeout_ms)).await;
     Ok(Json::of(&Updated {

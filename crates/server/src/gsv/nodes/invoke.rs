@@ -5,7 +5,7 @@ use std::sync::Arc;
 use countersign_core::{
     call::{Act, Command as CallCommand},
     engine::{Command, Refusal},
-    id::{CallId, PrincipalId, SessionId},
+    id::{CallId, SessionId},
     policy::Class,
     session,
 };
@@ -18,7 +18,6 @@ use countersign_protocol::{
 };
 use countersign_runtime::{Lane, Refused, tools::Tool as _};
 use serde_json::{Map, Value};
-use sha2::{Digest as _, Sha256};
 
 use super::{
     super::{Door, chat::DOOR, dispatch::Answer, peer::Peer},
@@ -28,23 +27,17 @@ use super::{
     toolbox,
 };
 
-/// How the ids of the sessions begin in which the acts of clients stand.
+/// How the ids of the sessions begin in which the acts of clients stand. Older records have one for each client.
 const ACTS: &str = "gsv-tools:";
-/// How long a client's id may be before a digest stands in its place, in bytes.
-const LONGEST: usize = 200;
+/// The session of the acts of all clients. Command lines come under another id each time, and what one of them calls is no
+/// conversation that should be listed; who called stands with each call.
+const ALL: &str = "gsv-tools:clients";
 /// How long the id of a call may be that a client gives, in bytes.
 const LONGEST_CALL: usize = 256;
 
 /// Whether a session holds what a client has nodes do, and no conversation.
 pub(in crate::gsv) fn is_acts(session: &SessionId) -> bool {
     session.as_str().starts_with(ACTS)
-}
-
-fn acts_of(client: &str) -> SessionId {
-    match client.len() {
-        0..=LONGEST => SessionId::new(format!("{ACTS}{client}")),
-        _ => SessionId::new(format!("{ACTS}{}", hex::encode(Sha256::digest(client.as_bytes())))),
-    }
 }
 
 /// `tool.invoke`: the client waits for what the node says.
@@ -105,7 +98,7 @@ async fn begin(
     arguments: Map<String, Value>,
     own: Own,
 ) -> Result<(), Fault> {
-    let session = acts_of(&peer.connect.id);
+    let session = SessionId::new(ALL);
     let spec = tool.spec();
     let act = Act {
         call: own.call,
@@ -125,7 +118,7 @@ async fn begin(
     let act = Command::Call(CallCommand::Act(Box::new(act)));
     let asked = match source.ask(act.clone()).await {
         Err(Refused::Refusal(Refusal::NoSession(_))) => {
-            open(door, session, &peer.principal()).await?;
+            open(door, session).await?;
             source.ask(act).await
         }
         asked => asked,
@@ -138,14 +131,14 @@ async fn begin(
     }
 }
 
-/// Opens the session in whose record the acts of a client stand. It is listed with the others, and nobody speaks in it.
-async fn open(door: &Arc<Door>, id: SessionId, by: &PrincipalId) -> Result<(), Fault> {
+/// Opens the session in whose record the acts of clients stand. It is listed with the others, and nobody speaks in it.
+async fn open(door: &Arc<Door>, id: SessionId) -> Result<(), Fault> {
     let failed = |error: String| Fault::new(code::FAILED, error);
     let agent = door.settings.agent();
     let cwd = door.site.chats.folder(Some(&agent)).await.map_err(|error| failed(error.to_string()))?;
     let open = session::Command::Open {
         cwd: cwd.display().to_string(),
-        name: Some(format!("Tools that {by} called")),
+        name: Some("Tools that clients called".to_owned()),
         parent: None,
         door: Some(DOOR.to_owned()),
         settings: Box::new(door.settings.of_session(&door.site, &agent)),

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{
-    super::{Door, dispatch::Answer, peer::Peer},
+    super::{Door, dispatch::Answer, peer::Peer, skills},
     seats,
 };
 
@@ -57,33 +57,54 @@ pub(in crate::gsv) struct Asked {
 #[derive(Default)]
 pub(super) struct Probes(Mutex<State>);
 
+/// A question to a node that is not answered yet.
+struct OpenProbe {
+    node: String,
+    bins: BTreeSet<String>,
+    /// Whoever waits for the answer.
+    waiters: Vec<oneshot::Sender<Probed>>,
+}
+
 #[derive(Default)]
 struct State {
-    /// Programs that skills need.
-    wanted: BTreeSet<String>,
     /// By node, while it is connected: what it has, and when it said so, in milliseconds.
     known: HashMap<String, BTreeMap<String, (bool, u64)>>,
-    open: HashMap<String, (String, oneshot::Sender<Probed>)>,
+    open: HashMap<String, OpenProbe>,
+}
+
+impl State {
+    /// Waits with others for an answer about all these programs, if the node was asked about them a moment ago.
+    fn join(&mut self, node: &str, bins: &BTreeSet<String>) -> Option<oneshot::Receiver<Probed>> {
+        let open = self.open.values_mut().find(|open| open.node == node && open.bins.is_superset(bins))?;
+        let (sender, answered) = oneshot::channel();
+        open.waiters.push(sender);
+        Some(answered)
+    }
+
+    /// Notes a question to a node.
+    fn begin(&mut self, id: &str, node: &str, bins: &BTreeSet<String>) -> oneshot::Receiver<Probed> {
+        let (sender, answered) = oneshot::channel();
+        let open = OpenProbe { node: node.to_owned(), bins: bins.clone(), waiters: vec![sender] };
+        self.open.insert(id.to_owned(), open);
+        answered
+    }
 }
 
 impl Probes {
-    /// A node came: what it said of its programs counts, and it is asked about the others that skills need.
+    /// A node came: what it said of its programs counts, and it is asked about the others that skills of agents need.
     pub(super) fn came(&self, door: &Arc<Door>, peer: &Arc<Peer>, runtime: Option<&RuntimeInfo>) {
         let now = door.site.clock.now().0;
         let said = runtime.map(|runtime| {
             let at = runtime.host_bin_status_updated_at.unwrap_or(now).min(now);
             runtime.host_bin_status.iter().map(|(bin, has)| (bin.clone(), (*has, at))).collect()
         });
-        let wanted = {
-            let mut state = self.0.lock();
-            state.known.insert(peer.connect.id.clone(), said.unwrap_or_default());
-            state.wanted.clone()
-        };
-        if wanted.is_empty() || !can_look(peer) {
+        self.0.lock().known.insert(peer.connect.id.clone(), said.unwrap_or_default());
+        if !can_look(peer) {
             return;
         }
         let (door, peer) = (Arc::clone(door), Arc::clone(peer));
         tokio::spawn(async move {
+            let wanted = skills::all_required(&door).await;
             let within = Duration::from_millis(probe_timeout(None));
             if let Some(Err(error)) = one(&door, &peer, &wanted, Anew::Stale, within).await {
                 tracing::info!(node = peer.connect.id, error, "a node did not say which programs it has");
@@ -95,21 +116,11 @@ impl Probes {
     pub(super) fn gone(&self, node: &str) {
         let mut state = self.0.lock();
         state.known.remove(node);
-        state.open.retain(|_, (of, _)| of != node);
+        state.open.retain(|_, open| open.node != node);
     }
 
     fn bins(&self, node: &str) -> BTreeMap<String, (bool, u64)> {
         self.0.lock().known.get(node).cloned().unwrap_or_default()
-    }
-}
-
-/// Says which programs skills of an agent need: nodes that come are asked about them.
-pub(in crate::gsv) fn want(door: &Door, bins: &BTreeSet<String>) {
-    let mut state = door.nodes.probes.0.lock();
-    state.wanted.extend(bins.iter().filter(|bin| is_program(bin)).cloned());
-    // What is over the bound is asked for when skills are looked at.
-    while state.wanted.len() > MOST {
-        state.wanted.pop_last();
     }
 }
 
@@ -172,7 +183,7 @@ async fn one(
             .get(*bin)
             .is_some_and(|(_, at)| now.saturating_sub(*at) < u64::try_from(FRESH.as_millis()).unwrap_or(u64::MAX))
     };
-    let wanted: Vec<String> = bins
+    let wanted: BTreeSet<String> = bins
         .iter()
         .filter(|bin| is_program(bin) && (anew == Anew::All || !is_fresh(bin)))
         .take(MOST)
@@ -183,14 +194,20 @@ async fn one(
     }
     let each = within / ATTEMPTS;
     for _ in 0..ATTEMPTS {
-        let id = uuid::Uuid::new_v4().to_string();
-        let (sender, answered) = oneshot::channel();
-        door.nodes.probes.0.lock().open.insert(id.clone(), (node.clone(), sender));
-        let timeout_ms = u64::try_from(each.as_millis()).unwrap_or(u64::MAX);
-        let probe = Probe { probe_id: id.clone(), kind: "bins".to_owned(), bins: wanted.clone(), timeout_ms };
-        peer.tell("node.probe", &probe);
-        let answered = timeout(each, answered).await;
-        door.nodes.probes.0.lock().open.remove(&id);
+        let joined = door.nodes.probes.0.lock().join(node, &wanted);
+        let answered = match joined {
+            Some(answered) => timeout(each, answered).await,
+            None => {
+                let id = uuid::Uuid::new_v4().to_string();
+                let answered = door.nodes.probes.0.lock().begin(&id, node, &wanted);
+                let timeout_ms = u64::try_from(each.as_millis()).unwrap_or(u64::MAX);
+                let bins = wanted.iter().cloned().collect();
+                peer.tell("node.probe", &Probe { probe_id: id.clone(), kind: "bins".to_owned(), bins, timeout_ms });
+                let answered = timeout(each, answered).await;
+                door.nodes.probes.0.lock().open.remove(&id);
+                answered
+            }
+        };
         match answered {
             Ok(Ok(Probed { ok: true, bins, .. })) => {
                 let (said, at) = (bins.unwrap_or_default(), door.site.clock.now().0);
@@ -205,8 +222,9 @@ async fn one(
                 return Some(Ok(()));
             }
             Ok(Ok(Probed { error, .. })) => return Some(Err(error.unwrap_or_else(|| "it cannot look".to_owned()))),
-            Ok(Err(_)) => return Some(Err("it is not connected any more".to_owned())),
-            Err(_) => {}
+            Ok(Err(_)) if !peer.is_here() => return Some(Err("it is not connected any more".to_owned())),
+            // Whoever asked before gave up, or nobody answered in time.
+            Ok(Err(_)) | Err(_) => {}
         }
     }
     Some(Err("it did not answer in time".to_owned()))
@@ -217,13 +235,14 @@ pub(super) fn result(door: &Door, peer: &Peer, probed: Probed) -> Answer {
     let mut state = door.nodes.probes.0.lock();
     let ack = match state.open.get(&probed.probe_id) {
         None => Ack::DROPPED,
-        Some((node, _)) if *node != peer.connect.id => {
+        Some(open) if open.node != peer.connect.id => {
             return Err(Fault::new(code::FAILED, format!("Another node was asked: {}", probed.probe_id)));
         }
-        Some(_) => match state.open.remove(&probed.probe_id).map(|(_, waits)| waits.send(probed)) {
-            Some(Ok(())) => Ack::TAKEN,
-            Some(Err(_)) | None => Ack::DROPPED,
-        },
+        Some(_) => {
+            let waiters = state.open.remove(&probed.probe_id).map(|open| open.waiters).unwrap_or_default();
+            let taken = waiters.into_iter().filter_map(|waiter| waiter.send(probed.clone()).ok()).count();
+            if taken > 0 { Ack::TAKEN } else { Ack::DROPPED }
+        }
     };
     Ok(Json::of(&ack))
 }
