@@ -157,6 +157,40 @@ fn whoever_knocks_is_let_in_from_any_surface_and_speaks_from_then_on() {
 }
 
 #[test]
+fn whoever_knocks_has_the_name_of_the_sender_or_of_the_chat() {
+    let scene = Scene::new();
+    let (_gateway, mut client, mut wx) = network(&scene);
+    set(&mut client, "channels.wx.dmPolicy", json!("pairing"));
+    let dm = |name: Value| json!({ "kind": "dm", "id": "7", "name": name, "handle": "@bob" });
+    let group = json!({ "kind": "group", "id": "g1", "name": "Club" });
+    for (number, (peer, sender, want)) in [
+        (dm(json!("Bob")), Value::Null, json!("Bob")),
+        (dm(json!("Bob")), json!({ "id": "p1" }), json!("Bob")),
+        (dm(json!("Bob")), json!({ "id": "p2", "name": "Ana" }), json!("Ana")),
+        (dm(Value::Null), Value::Null, json!("@bob")),
+        // The name of a group is nobody's.
+        (group.clone(), json!({ "id": "p3", "handle": "@ana" }), json!("@ana")),
+        (group.clone(), json!({ "id": "p4" }), Value::Null),
+        (group, Value::Null, json!("Club")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut peer = peer;
+        peer["id"] = json!(format!("{}-{number}x", peer["id"].as_str().unwrap()));
+        let message = json!({ "id": format!("m{number}"), "text": "hi" });
+        let mut inbound = json!({ "channel": "wx", "accountId": "a1", "peer": peer, "message": message });
+        if !sender.is_null() {
+            inbound["sender"] = sender;
+        }
+        let knocked = hear(&mut wx, inbound);
+        let pairs = client.ok("pair.list", json!({}))["pairs"].take();
+        let row = pairs.as_object().unwrap().values().find(|row| row["senderId"] == knocked["senderId"]).unwrap();
+        assert_eq!(row["senderName"], want, "case {number}: {row}");
+    }
+}
+
+#[test]
 fn pairing_is_answered_over_the_wire_and_whoever_is_rejected_may_ask_again() {
     let scene = Scene::new();
     let (_gateway, mut client, mut wx) = network(&scene);

@@ -131,8 +131,12 @@ fn none_begun(door: &Door, inbound: &Inbound, session_key: &str) -> Option<Taken
 /// The agent that a message is for, where something binds it to one: the first that fits.
 fn agent(tree: &Value, inbound: &Inbound) -> Option<String> {
     let is = |wanted: &Value, given: &str| wanted.is_null() || wanted.as_str() == Some(given);
+    // A network may spell its name with other capitals than the settings do.
+    let is_network = |wanted: &Value| {
+        wanted.is_null() || wanted.as_str().is_some_and(|wanted| wanted.eq_ignore_ascii_case(&inbound.channel))
+    };
     let fits = |wanted: &Value| {
-        is(&wanted["channel"], &inbound.channel)
+        is_network(&wanted["channel"])
             && is(&wanted["accountId"], &inbound.account)
             && is(&wanted["peer"]["kind"], inbound.peer.kind.name())
             && is(&wanted["peer"]["id"], &inbound.peer.id)
@@ -193,6 +197,7 @@ mod tests {
         for (case, message, want) in [
             ("an account", inbound("wx", "office", PeerKind::Group, "g1"), Some("work")),
             ("a group", inbound("wx", "a", PeerKind::Group, "g1"), Some("club")),
+            ("the same in capitals", inbound("WX", "a", PeerKind::Group, "g1"), Some("club")),
             ("another kind", inbound("wx", "a", PeerKind::Dm, "g1"), Some("rest")),
             ("another network", inbound("tg", "office", PeerKind::Dm, "g1"), None),
         ] {

@@ -12,7 +12,7 @@ use countersign_protocol::{
     Json,
     gsv::{
         Fault,
-        channel::{Inbound, Taken},
+        channel::{Inbound, PeerKind, Taken},
         code,
         key::phone,
         pairing::{Approved, Decide, LONGEST_FIRST, Listed, Pending, Rejected, key},
@@ -61,7 +61,7 @@ impl About {
 pub(super) async fn knock(door: &Arc<Door>, inbound: &Inbound, from: Address) -> Result<Taken, Fault> {
     let sender = phone(places::sender(inbound));
     let line = |text: &str| escape(text, Lines::One).into_owned();
-    let name = inbound.sender.as_ref().and_then(|sender| sender.name.clone().or_else(|| sender.handle.clone()));
+    let name = name_of(inbound);
     let short = |text: &str, most: usize| text.chars().take(most).collect::<String>();
     let name = name.map(|name| short(&name, 100));
     let first = Some(short(inbound.text.trim(), LONGEST_FIRST)).filter(|first| !first.is_empty());
@@ -95,6 +95,20 @@ pub(super) async fn knock(door: &Arc<Door>, inbound: &Inbound, from: Address) ->
         }
         Err(refused) => Err(failed(refused)),
     }
+}
+
+/// The name of whoever wrote a message. A chat's name is its writer's where it is a chat with one person, and where
+/// nothing else says who wrote.
+fn name_of(inbound: &Inbound) -> Option<String> {
+    let (sender, peer) = (inbound.sender.as_ref(), &inbound.peer);
+    let is_theirs = sender.is_none() || peer.kind == PeerKind::Dm;
+    let names = [
+        sender.and_then(|sender| sender.name.as_ref()),
+        peer.name.as_ref().filter(|_| is_theirs),
+        sender.and_then(|sender| sender.handle.as_ref()),
+        peer.handle.as_ref().filter(|_| is_theirs),
+    ];
+    names.into_iter().flatten().find(|name| !name.trim().is_empty()).cloned()
 }
 
 /// Somebody who waits.
