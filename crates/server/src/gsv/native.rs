@@ -83,9 +83,6 @@ pub(super) struct Call {
     pub(super) key: String,
     /// The agent whose run it is.
     pub(super) agent: String,
-    /// The run, if one works.
-    #[expect(dead_code, reason = "for tools that speak in chats")]
-    pub(super) run: Option<RunId>,
     /// What the tool was given.
     pub(super) arguments: Map<String, Value>,
     /// Stops it.
@@ -186,8 +183,8 @@ impl Tool for InSession {
     }
 
     fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
-        let Place { key, agent, run } = self.place.clone();
-        let call = Call { door: Arc::clone(&self.door), key, agent, run, arguments, cancel: cx.cancel.clone() };
+        let Place { key, agent, .. } = self.place.clone();
+        let call = Call { door: Arc::clone(&self.door), key, agent, arguments, cancel: cx.cancel.clone() };
         let work = (self.native.run)(call);
         Box::pin(async move { work.await.map(Output::text).map_err(in_words) })
     }
