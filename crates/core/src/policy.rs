@@ -3,6 +3,7 @@
 //! It must not know who asks the person, how a card looks, or where rules are stored: [`evaluate`] sees a [`Subject`] and the [`Layers`], nothing else, so that a replay over
 //! recorded subjects decides alike.
 
+mod approval;
 pub mod arguments;
 mod bound;
 mod compile;
@@ -35,6 +36,7 @@ mod verdict;
 mod testing;
 
 pub use self::{
+    approval::ApprovalMode,
     bound::Side,
     compile::{CompileError, Compiled, Listed, Slip, Warning, compile},
     constraints::{Constraint, Constraints, DENIAL_LASTS},

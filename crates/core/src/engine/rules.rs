@@ -8,7 +8,7 @@ use crate::{
     digest::{Digest, canonical},
     gate::People,
     id::SessionId,
-    policy::{Compiled, Posture, Surroundings},
+    policy::{ApprovalMode, Compiled, Posture, Surroundings},
 };
 
 /// Rules of this process, or of one session whose host brought its own. They come from files and flags, not from the log;
@@ -33,12 +33,17 @@ impl Rules {
 
     /// Of all that a host hands over: the compiled rules, the posture and the surroundings.
     pub fn digest_of_all(&self) -> Digest {
-        let Surroundings { home, temporary, protected, unreadable, door, realm } = &self.surroundings;
+        let Surroundings { home, temporary, protected, unreadable, door, realm, approval } = &self.surroundings;
         let posture = match self.posture {
             Posture::Gateway => "gateway",
             Posture::Stdio => "stdio",
         };
-        let all = json!([self.digest(), posture, home, temporary, protected, unreadable, door, realm]);
+        let mut all = vec![json!([self.digest(), posture, home, temporary, protected, unreadable, door, realm])];
+        // Logs hold digests from before there were modes.
+        if *approval != ApprovalMode::default() {
+            all.push(json!(approval.name()));
+        }
+        let all = if all.len() == 1 { all.remove(0) } else { json!(all) };
         Digest::of(canonical(&all).as_bytes())
     }
 }

@@ -3,6 +3,7 @@
 use crate::{
     gate::Step,
     policy::{
+        approval::ApprovalMode,
         bound::Caller,
         compile::Compiled,
         constraints::Constraints,
@@ -44,6 +45,8 @@ pub struct Surroundings {
     /// Which grants for good hold, where sessions of several agent directories share a log: those of this realm. None means
     /// those of the log itself.
     pub realm: Option<String>,
+    /// Which calls of the agent a person approves each time.
+    pub approval: ApprovalMode,
 }
 
 /// Everything that a decision is made from, besides its subject.
@@ -67,6 +70,7 @@ pub struct Layers<'a> {
 ///
 /// In this order: protected paths and deny rules, a person's denial, the unattended contract, the floor, allow rules, grants, ask rules, defaults in order, the posture.
 /// A service call that may reach what a deny rule is about, through an area or another selector, is asked about whatever allows it.
+/// What that allows or asks is asked for this once if the approval mode says so.
 /// A shell line is judged by every simple command in it. Where a call uses secrets, the use of each is judged beside it, and the strictest
 /// verdict counts.
 pub fn evaluate(layers: &Layers<'_>, subject: &Subject, now: Millis) -> Verdict {
@@ -84,10 +88,12 @@ fn by_itself(layers: &Layers<'_>, subject: &Subject, now: Millis) -> Verdict {
             let reason = judge.floor()?;
             Some(Verdict::Ask(why(Cause::Floor { reason, steps: judge.steps() })))
         })
-        .unwrap_or_else(|| match judge.covered(now) {
-            Outcome::Allow(cause) => Verdict::Allow(why(cause)),
-            Outcome::Deny(cause) => Verdict::Deny(why(cause)),
-            Outcome::Ask(cause) => Verdict::Ask(why(cause)),
+        .unwrap_or_else(|| match (judge.covered(now), layers.surroundings.approval.reason(subject)) {
+            (Outcome::Deny(cause), _) => Verdict::Deny(why(cause)),
+            // Like the floor: one answer for this once, whatever rules and grants allow.
+            (_, Some(reason)) => Verdict::Ask(why(Cause::Floor { reason, steps: judge.steps() })),
+            (Outcome::Allow(cause), None) => Verdict::Allow(why(cause)),
+            (Outcome::Ask(cause), None) => Verdict::Ask(why(cause)),
         })
 }
 

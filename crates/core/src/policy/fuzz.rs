@@ -6,8 +6,8 @@ use std::{collections::BTreeSet, sync::LazyLock};
 use serde_json::{Map, Value};
 
 use super::{
-    Action, Compiled, Constraints, Grants, Layer, Layers, Posture, Reach, Rule, Rules, Source, Subject, Surroundings,
-    Verdict, compile, evaluate, shell,
+    Action, ApprovalMode, Compiled, Constraints, Grants, Layer, Layers, Posture, Reach, Rule, Rules, Source, Subject,
+    Surroundings, Verdict, compile, evaluate, shell,
 };
 use crate::{
     digest::{Digest, canonical},
@@ -109,6 +109,7 @@ fn judge(compiled: &Compiled, line: &str) -> Verdict {
         unreadable: vec!["/home/ana/.config/countersign".to_owned()],
         door: None,
         realm: None,
+        approval: ApprovalMode::default(),
     };
     judge_in(compiled, &subject("bash", line, Shell::of_own("bash")), &surroundings)
 }

@@ -62,7 +62,7 @@ pub enum Cause {
         /// What it lacks.
         lacks: Lack,
     },
-    /// It destroys beyond the working folder, or cannot be told not to.
+    /// It destroys beyond the working folder, or cannot be told not to, or the approval mode has it asked each time.
     Floor {
         /// What it would do.
         reason: String,

@@ -13,7 +13,7 @@ use countersign_core::{
     gate::People,
     id::SessionId,
     message::{Message, Summary},
-    policy::{self, Action, Layer, Posture, Rule, Source, Surroundings},
+    policy::{self, Action, ApprovalMode, Layer, Posture, Rule, Source, Surroundings},
     session::ModelRef,
     tool::Spec,
 };
@@ -95,6 +95,7 @@ pub(crate) fn rules(record: &Path) -> anyhow::Result<Rules> {
         unreadable: Vec::new(),
         door: None,
         realm: None,
+        approval: ApprovalMode::default(),
     };
     Ok(Rules { compiled, posture: Posture::Gateway, surroundings, people: People::default() })
 }

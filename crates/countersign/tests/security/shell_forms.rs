@@ -14,8 +14,8 @@ use countersign_core::{
     digest::{Digest, canonical},
     id::{PrincipalId, SessionId},
     policy::{
-        Action, Compiled, Constraints, Grants, Layer, Layers, Posture, Reach, Rule, Rules, Source, Subject,
-        Surroundings, Verdict, compile, evaluate, signature,
+        Action, ApprovalMode, Compiled, Constraints, Grants, Layer, Layers, Posture, Reach, Rule, Rules, Source,
+        Subject, Surroundings, Verdict, compile, evaluate, signature,
     },
     time::Millis,
     tool::{Effect, Shell},
@@ -60,6 +60,7 @@ fn judge(compiled: &Compiled, command: &str, folder: &Path) -> Verdict {
         unreadable: vec![],
         door: None,
         realm: None,
+        approval: ApprovalMode::default(),
     };
     let layers = Layers {
         compiled,

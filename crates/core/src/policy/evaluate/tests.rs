@@ -14,6 +14,7 @@ use crate::{
     tool::Effect,
 };
 
+mod approval;
 mod away;
 mod before;
 mod bound;
@@ -59,6 +60,7 @@ fn surroundings() -> Surroundings {
         unreadable: vec!["/home/ana/.config/countersign".to_owned()],
         door: None,
         realm: None,
+        approval: crate::policy::ApprovalMode::default(),
     }
 }
 

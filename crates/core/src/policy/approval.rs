@@ -1,0 +1,47 @@
+//! Approval modes: which calls of an agent a person approves each time, whatever rules and grants allow.
+
+use crate::{policy::subject::Subject, settle, tool::Effect};
+
+/// Calls of an agent that need an approval each time. Stricter modes compare as greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ApprovalMode {
+    /// `yolo`: none; rules and the floor decide.
+    #[default]
+    Yolo,
+    /// `write`: writes, commands, and calls whose effect is not known.
+    Write,
+    /// `always-ask`: everything that is not reading.
+    AlwaysAsk,
+}
+
+impl ApprovalMode {
+    /// Every mode, the strictest first.
+    pub const ALL: [Self; 3] = [Self::AlwaysAsk, Self::Write, Self::Yolo];
+
+    /// Returns the name that flags and settings use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Yolo => "yolo",
+            Self::Write => "write",
+            Self::AlwaysAsk => "always-ask",
+        }
+    }
+
+    /// Returns the mode of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// Says why `subject` needs an approval, in words that follow "because it".
+    ///
+    /// The host's own commands need none: the person gave them.
+    pub(super) fn reason(self, subject: &Subject) -> Option<String> {
+        let is_asked = match self {
+            Self::Yolo => false,
+            // Notes of the agent and its questions read, as far as effects go. A tool of the host may do anything.
+            Self::Write | Self::AlwaysAsk => subject.effect != Effect::Reads,
+        };
+        let is_asked = is_asked && subject.principal != settle::host();
+        is_asked.then(|| format!("may change something, and the approval mode is {}", self.name()))
+    }
+}
