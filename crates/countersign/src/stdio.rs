@@ -49,7 +49,13 @@ pub(crate) fn run(product: Product, arguments: Vec<String>) -> ExitCode {
     match flags.mode.as_deref() {
         Some("rpc" | "rpc-ui") => {}
         Some("bridge") if product == Product::Gjc => return in_process(|program| bridge::run(flags, program)),
-        Some(other) => return fail(&format!("--mode {other}: only rpc is spoken here")),
+        Some(other) => {
+            let accepted = match product {
+                Product::Omp => "rpc or rpc-ui",
+                Product::Gjc => "rpc, rpc-ui or bridge",
+            };
+            return fail(&format!("--mode {other:?}: expected {accepted}"));
+        }
         None => {
             let name = product.name();
             let problem = "--mode rpc is needed: there is no terminal interface";
@@ -211,7 +217,8 @@ fn help(product: Product) -> String {
 pub(crate) const fn flags_are(product: Product) -> &'static str {
     match product {
         Product::Omp => {
-            "Other flags of the original are accepted, and told of on stderr. More in docs/protocol/omp.md."
+            "Other flags of the original are told of on stderr and ignored. One that takes rights away and is not\n\
+             enforced here ends the start. More in docs/protocol/omp.md, Fields that restrict."
         }
         Product::Gjc => {
             "  --listen PATH  A socket to listen on in place of standard input\n  \

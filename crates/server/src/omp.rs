@@ -24,6 +24,7 @@ mod moving;
 mod notices;
 mod opening;
 mod outbox;
+mod rights;
 mod rules;
 mod seat;
 mod shelf;

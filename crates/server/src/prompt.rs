@@ -37,6 +37,8 @@ pub struct Facts<'a> {
     pub replace: Option<&'a str>,
     /// `--append-system-prompt`: text, or the path of a file.
     pub append: Option<&'a str>,
+    /// Whether instructions are read from `AGENTS.md` and its kin.
+    pub reads_context_files: bool,
 }
 
 /// The text, and what a person should know about it.
@@ -66,9 +68,11 @@ pub fn build(facts: &Facts<'_>, files: &dyn Files) -> Prompt {
             prompt.section(&tools(facts.tools));
         }
     }
-    let found = context::gather(facts.folder, facts.cwd, files);
-    prompt.section(&context::section(&found.files));
-    prompt.notices.extend(found.notices);
+    if facts.reads_context_files {
+        let found = context::gather(facts.folder, facts.cwd, files);
+        prompt.section(&context::section(&found.files));
+        prompt.notices.extend(found.notices);
+    }
     if let Some(given) = facts.append {
         let text = text_or_file(given, facts.cwd, files, &mut prompt.notices);
         prompt.section(&text);

@@ -37,6 +37,7 @@ mod provider;
 mod questions;
 mod queues;
 mod regressions;
+mod restricting;
 mod retries;
 mod runs;
 mod sandbox;

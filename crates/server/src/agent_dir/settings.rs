@@ -12,8 +12,11 @@ use std::{
 use countersign_core::session::{Otherwise, Patience};
 use countersign_runtime::{models::entry::Level, tools::sandbox};
 
-use super::AgentDir;
-use crate::yaml::{Node, Place, ReadError, WrongType};
+use super::{AgentDir, Restrictions};
+use crate::{
+    paths,
+    yaml::{Node, Place, ReadError, WrongType},
+};
 
 /// Everything that the stdio doors read from `config.yml`.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,8 +41,10 @@ pub struct Settings {
     pub edit_mode: EditMode,
     /// `todo.reminders`.
     pub todo_reminders: TodoReminders,
-    /// `images.blockImages`: no model is ever sent one.
+    /// `images.blockImages` of any file: no model is ever sent one.
     pub block_images: bool,
+    /// Rights that settings of the originals take away.
+    pub restrictions: Restrictions,
     /// `countersign`.
     pub ours: Ours,
 }
@@ -177,6 +182,7 @@ impl Default for Settings {
             edit_mode: EditMode::Replace,
             todo_reminders: TodoReminders { enabled: true, max: 3 },
             block_images: false,
+            restrictions: Restrictions::default(),
             ours: Ours {
                 approval_timeout: Duration::from_secs(900),
                 clarify_timeout: Duration::from_secs(3600),
@@ -200,6 +206,9 @@ pub enum LoadError {
     /// A setting is of another type than it must be.
     #[error(transparent)]
     WrongType(#[from] WrongType),
+    /// A file that the host names is not there.
+    #[error("--config {path}: there is no such file", path = .0.display())]
+    Absent(PathBuf),
 }
 
 /// Whose file it is.
@@ -207,6 +216,7 @@ pub enum LoadError {
 enum Owner {
     User,
     Project,
+    Host,
 }
 
 impl Settings {
@@ -215,8 +225,23 @@ impl Settings {
     /// # Errors
     /// [`LoadError`] naming the file, the line and the key.
     pub fn load(folder: &AgentDir, cwd: &Path) -> Result<Self, LoadError> {
+        Self::load_with(folder, cwd, &[])
+    }
+
+    /// Reads the same, and the files of `overlays` over them, in their order.
+    ///
+    /// # Errors
+    /// [`LoadError`], also for an overlay that is not there.
+    pub fn load_with(folder: &AgentDir, cwd: &Path, overlays: &[PathBuf]) -> Result<Self, LoadError> {
         let mut settings = Self::default();
-        for (file, owner) in [(folder.config(), Owner::User), (folder.project_config(cwd), Owner::Project)] {
+        let usual = [(folder.config(), Owner::User), (folder.project_config(cwd), Owner::Project)];
+        let overlays = overlays
+            .iter()
+            .map(|file| (cwd.join(paths::expanded(&file.to_string_lossy(), folder.home())), Owner::Host));
+        for (file, owner) in usual.into_iter().chain(overlays) {
+            if owner == Owner::Host && !file.exists() {
+                return Err(LoadError::Absent(file));
+            }
             let node = Node::read(&file)?;
             settings.take(&Place::root(&file, node.as_ref()), owner)?;
         }
@@ -251,10 +276,11 @@ impl Settings {
             Some(_) => self.edit_mode = EditMode::Replace,
         }
         self.todo_reminders.take(&root.at("todo")?.at("reminders")?)?;
-        put(&mut self.block_images, root.at("images")?.at("blockImages")?.flag()?);
+        self.block_images |= root.at("images")?.at("blockImages")?.flag()? == Some(true);
+        self.restrictions.take(root)?;
         match owner {
             Owner::User => self.ours.take(root),
-            Owner::Project => Ok(()),
+            Owner::Project | Owner::Host => Ok(()),
         }
     }
 

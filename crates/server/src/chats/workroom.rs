@@ -69,6 +69,7 @@ impl Workrooms {
             tools: &tools,
             replace: None,
             append: None,
+            reads_context_files: true,
         };
         let prompt = prompt::build(&facts, &prompt::Disk);
         prompt.notices.iter().for_each(|notice| tracing::warn!("{notice}"));

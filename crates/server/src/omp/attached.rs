@@ -41,7 +41,8 @@ pub fn plan(flags: &Flags, process: &Process) -> Result<Plan, StartError> {
     let (environment, cwd) = around(flags, process)?;
     let folder =
         AgentDir::resolve(flags.product, &environment, &cwd, std::path::Path::exists).map_err(StartError::new)?;
-    let ours = agent_dir::Settings::load(&folder, &cwd).map_err(StartError::new)?.ours;
+    let overlays = flags.overlays(&environment);
+    let ours = agent_dir::Settings::load_with(&folder, &cwd, &overlays).map_err(StartError::new)?.ours;
     let data = flags.attach_to.as_ref().map(|data| process.cwd.join(data)).or(ours.data);
     let when = match (flags.attach, ours.attach, flags.no_session) {
         (true, _, true) => {

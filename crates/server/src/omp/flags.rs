@@ -1,8 +1,13 @@
 //! The flags that hosts start the door with. Source: docs/protocol/omp.md, Starting.
 
-use std::path::PathBuf;
+mod restricting;
 
-use crate::{agent_dir::Product, slips};
+use std::{collections::BTreeSet, path::PathBuf};
+
+use countersign_core::policy::ApprovalMode;
+
+use self::restricting::{listed, once, refused, slip};
+use crate::agent_dir::{Environment, Product};
 
 /// What the command line says. Flags that mean nothing here are accepted and ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,8 +38,18 @@ pub struct Flags {
     pub fork: Option<String>,
     /// `--tools a,b`.
     pub tools: Option<Vec<String>>,
-    /// `--no-tools`.
+    /// `--no-tools`, or `--no-builtin-tools`: tools of the host are its own affair.
     pub no_tools: bool,
+    /// `--exclude-tools a,b`, of every time that it is given.
+    pub excluded_tools: BTreeSet<String>,
+    /// `--approval-mode`, or `--yolo`.
+    pub approval: Option<ApprovalMode>,
+    /// `--config`: settings over those of the usual files.
+    pub configs: Vec<PathBuf>,
+    /// `--no-context-files`: no instructions of `AGENTS.md` and its kin.
+    pub no_context_files: bool,
+    /// `--no-prompt-templates`: a text that begins with a slash stands for no file.
+    pub no_templates: bool,
     /// `--system-prompt`.
     pub system_prompt: Option<String>,
     /// `--append-system-prompt`.
@@ -67,6 +82,15 @@ pub struct Flags {
     pub version: bool,
 }
 
+impl Flags {
+    /// Returns the files of settings over the usual ones: those that `PI_CONFIG_FILES` names, then those of `--config`.
+    pub(super) fn overlays(&self, environment: &Environment) -> Vec<PathBuf> {
+        let named = environment.get("PI_CONFIG_FILES").unwrap_or_default();
+        let named = named.split(':').filter(|file| !file.is_empty()).map(PathBuf::from);
+        named.chain(self.configs.iter().cloned()).collect()
+    }
+}
+
 /// A flag as somebody who looks for it is told of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
@@ -79,8 +103,8 @@ pub struct Listed {
 }
 
 /// The flags that mean something here, one spelling of each.
-pub const LISTED: [Listed; 21] = [
-    with("mode", "rpc", "The protocol on standard input and output"),
+pub const LISTED: [Listed; 27] = [
+    with("mode", "rpc|rpc-ui", "The protocol on standard input and output"),
     with("provider", "PROVIDER", "The provider of the model"),
     with("model", "MODEL", "The model: id, provider/id, or part of a name"),
     with("models", "PATTERNS", "What cycle_model goes through"),
@@ -91,8 +115,14 @@ pub const LISTED: [Listed; 21] = [
     flag("continue", "Go on with the newest session of the working folder"),
     with("resume", "SESSION", "Go on with a session: a file, or the beginning of an id"),
     with("fork", "SESSION", "A new session with the conversation of another"),
+    with("approval-mode", "MODE", "What is approved each time: always-ask, write or yolo"),
+    flag("yolo", "The same as --approval-mode yolo"),
     with("tools", "NAMES", "Which tools runs have"),
-    flag("no-tools", "Runs have no tools"),
+    flag("no-tools", "Runs have no tools but those of the host (also --no-builtin-tools)"),
+    with("exclude-tools", "NAMES", "Which tools runs do not have"),
+    with("config", "FILE", "More settings, over those of config.yml"),
+    flag("no-context-files", "Read no AGENTS.md"),
+    flag("no-prompt-templates", "Read no files for slash commands"),
     with("system-prompt", "TEXT", "The system prompt, or a file that holds it"),
     with("append-system-prompt", "TEXT", "What is put behind the system prompt, or a file"),
     with("permissions", "FILE", "The rules, in place of the agent directory's"),
@@ -112,23 +142,36 @@ const fn flag(name: &'static str, help: &'static str) -> Listed {
 }
 
 /// Flags that take a value which means nothing here.
-const IGNORED_WITH_VALUE: [&str; 9] = [
-    "--skills",
-    "--plugin-dir",
-    "--provider-session-id",
-    "--smol",
-    "--slow",
-    "--plan",
-    "--export",
+const IGNORED_WITH_VALUE: [&str; 8] =
+    ["--skills", "--plugin-dir", "--provider-session-id", "--smol", "--slow", "--plan", "--export", "--theme"];
+
+/// Flags that take a value which a host is told of.
+const TOLD_WITH_VALUE: [&str; 8] = [
+    "--add-dir",
     "--agent",
-    "--config",
+    "--alias",
+    "--name",
+    "--prompt-cache-key",
+    "--prompt-template",
+    "--service-tier",
+    "--skill",
 ];
 
-/// Flags of the original that switch off what is not here anyway. Hosts pass them at every start.
-const IGNORED: [&str; 6] = ["--no-title", "--no-lsp", "--no-pty", "--no-rules", "--no-skills", "--no-extensions"];
-
-/// A flag of ours that carries policy, and how many slips away from it a flag still counts as meant for it.
-const POLICY: (&str, usize) = ("--permissions", 2);
+/// Flags of the originals that switch off what is not here anyway. Hosts pass them at every start.
+const IGNORED: [&str; 12] = [
+    "--no-title",
+    "--no-lsp",
+    "--no-pty",
+    "--no-rules",
+    "--no-skills",
+    "-ns",
+    "--no-extensions",
+    "-ne",
+    "--no-themes",
+    "--offline",
+    "--verbose",
+    "--hide-thinking",
+];
 
 /// The flags of the door as a table for a person.
 pub fn table() -> String {
@@ -143,8 +186,8 @@ pub fn table() -> String {
 /// Reads the arguments behind `omp`.
 ///
 /// # Errors
-/// The flag that lacks its value, or the one that was probably meant to be a flag which carries policy: without that the
-/// session would work under other rules than its host thinks.
+/// The flag that lacks its value or has one that it cannot have; the one that restricts and is not enforced here; the one that
+/// was probably meant to restrict. Without it the session would have other rights than its host thinks.
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Flags, String> {
     parse_for(Product::Omp, arguments)
 }
@@ -177,11 +220,20 @@ pub fn parse_for(product: Product, arguments: impl IntoIterator<Item = String>) 
             "--resume" | "-r" | "--session" if product == Product::Gjc && is_bare => flags.continues = true,
             "--resume" | "-r" | "--session" => flags.resume = Some(value()?),
             "--fork" => flags.fork = Some(value()?),
-            "--tools" => flags.tools = Some(list(&value()?)),
-            "--no-tools" => flags.no_tools = true,
+            "--tools" | "-t" => once("--tools", &mut flags.tools, listed(&name, &value()?)?)?,
+            "--no-tools" | "-nt" | "--no-builtin-tools" | "-nbt" => flags.no_tools = true,
+            "--exclude-tools" | "-xt" => flags.excluded_tools.extend(listed(&name, &value()?)?),
+            "--approval-mode" => {
+                let mode = restricting::mode(&value().unwrap_or_default())?;
+                once("--approval-mode", &mut flags.approval, mode)?;
+            }
+            "--yolo" | "--auto-approve" => once("--approval-mode", &mut flags.approval, ApprovalMode::Yolo)?,
+            "--config" => flags.configs.push(restricting::file(&name, value()?)?),
+            "--no-context-files" | "-nc" => flags.no_context_files = true,
+            "--no-prompt-templates" | "-np" => flags.no_templates = true,
             "--system-prompt" => flags.system_prompt = Some(value()?),
             "--append-system-prompt" => flags.append_system_prompt = Some(value()?),
-            "--permissions" => flags.permissions = Some(value()?.into()),
+            "--permissions" => once(&name, &mut flags.permissions, restricting::file(&name, value()?)?)?,
             "--attach" => {
                 flags.attach = true;
                 flags.attach_to = inline.clone().map(PathBuf::from);
@@ -192,17 +244,25 @@ pub fn parse_for(product: Product, arguments: impl IntoIterator<Item = String>) 
             "--insecure" if product == Product::Gjc => flags.insecure = true,
             "--print" | "-p" if product == Product::Gjc => {}
             "--no-merge-deltas" => flags.no_merge = true,
-            "-e" | "--extension" | "--hook" => {
+            "-e" | "--extension" | "--hook" | "--trusted-extension" => {
                 let file = value()?;
                 flags.not_run.push(format!("{name} {file}"));
             }
             ignored if IGNORED.contains(&ignored) => {}
             ignored if IGNORED_WITH_VALUE.contains(&ignored) => drop(value()?),
+            told if TOLD_WITH_VALUE.contains(&told) => {
+                value()?;
+                flags.unknown.push(name);
+            }
             "--help" | "-h" => flags.help = true,
             "--version" | "-v" => flags.version = true,
             other if other.starts_with('@') => flags.files.push(other.to_owned()),
-            other if slips::meant(other, [POLICY.0], POLICY.1).is_some() => {
-                return Err(format!("{other} is not a flag of this door; did you mean {}?", POLICY.0));
+            other if refused(other).is_some() => return Err(refused(other).unwrap_or_default()),
+            other if slip(other).is_some() => {
+                return Err(format!(
+                    "{other} is not a flag of this door; did you mean {}?",
+                    slip(other).unwrap_or_default()
+                ));
             }
             other if other.starts_with('-') => flags.unknown.push(other.to_owned()),
             _ => {}
@@ -217,6 +277,8 @@ fn list(value: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use countersign_core::policy::ApprovalMode;
+
     use super::{Flags, LISTED, Product, parse, parse_for};
 
     fn read(line: &str) -> Result<Flags, String> {
@@ -239,6 +301,80 @@ mod tests {
             ("-e x.ts", Flags { not_run: vec!["-e x.ts".into()], ..Flags::default() }),
         ] {
             assert_eq!(read(line), Ok(want), "{line}");
+        }
+    }
+
+    #[test]
+    fn flags_that_restrict_are_read_or_refused() {
+        let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
+        let read_and_find = Flags { tools: names(&["read", "find"]), ..Flags::default() };
+        for (line, want) in [
+            ("--approval-mode write", Flags { approval: Some(ApprovalMode::Write), ..Flags::default() }),
+            ("--approval-mode=always-ask", Flags { approval: Some(ApprovalMode::AlwaysAsk), ..Flags::default() }),
+            ("--approval-mode yolo --yolo", Flags { approval: Some(ApprovalMode::Yolo), ..Flags::default() }),
+            ("--auto-approve", Flags { approval: Some(ApprovalMode::Yolo), ..Flags::default() }),
+            ("--tools Read,glob", read_and_find.clone()),
+            ("-t read,find --tools=read,glob", read_and_find),
+            ("--no-builtin-tools", Flags { no_tools: true, ..Flags::default() }),
+            ("-nbt", Flags { no_tools: true, ..Flags::default() }),
+            ("-nt", Flags { no_tools: true, ..Flags::default() }),
+            (
+                "--exclude-tools bash -xt write,bash",
+                Flags { excluded_tools: ["bash", "write"].map(str::to_owned).into(), ..Flags::default() },
+            ),
+            (
+                "--config a.yml --config=b.yml",
+                Flags { configs: vec!["a.yml".into(), "b.yml".into()], ..Flags::default() },
+            ),
+            ("-nc -np", Flags { no_context_files: true, no_templates: true, ..Flags::default() }),
+            ("--no-themes --add-dir /x", Flags { unknown: vec!["--add-dir".into()], ..Flags::default() }),
+        ] {
+            assert_eq!(read(line), Ok(want), "{line}");
+        }
+        let modes = "expected one of always-ask, write, yolo";
+        let names = "expected names of tools with commas between, such as read,grep; --no-tools gives none";
+        for (line, want) in [
+            ("--approval-mode", format!("--approval-mode \"\": {modes}")),
+            ("--approval-mode=", format!("--approval-mode \"\": {modes}")),
+            ("--approval-mode ask", format!("--approval-mode \"ask\": {modes}")),
+            ("--approval-mode --no-session", format!("--approval-mode \"--no-session\": {modes}")),
+            (
+                "--approval-mode write --yolo",
+                "--approval-mode is given twice, as Write and as Yolo: expected one value".to_owned(),
+            ),
+            ("--tools=", format!("--tools \"\": {names}")),
+            ("--tools ,", format!("--tools \",\": {names}")),
+            ("--exclude-tools=", format!("--exclude-tools \"\": {names}")),
+            (
+                "--tools read --tools bash",
+                "--tools is given twice, as [\"read\"] and as [\"bash\"]: expected one value".to_owned(),
+            ),
+            ("--config=", "--config \"\": expected the name of a file".to_owned()),
+            ("--permissions=", "--permissions \"\": expected the name of a file".to_owned()),
+        ] {
+            assert_eq!(read(line), Err(want), "{line}");
+        }
+        for line in ["--max-time 5m", "--profile work", "--no-approve", "-na"] {
+            let name = line.split(' ').next().unwrap_or(line);
+            assert!(read(line).is_err_and(|problem| problem.starts_with(&format!("{name}: "))), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_slip_in_a_flag_that_restricts_is_refused() {
+        for (slip, meant) in [
+            ("--approvalMode", "--approval-mode"),
+            ("--approval_mode", "--approval-mode"),
+            ("--aproval-mode=write", "--approval-mode"),
+            ("--no-tool", "--no-tools"),
+            ("--tool", "--tools"),
+            ("--no-builtin-tool", "--no-builtin-tools"),
+            ("--exclude-tool", "--exclude-tools"),
+            ("--confg", "--config"),
+        ] {
+            let name = slip.split('=').next().unwrap_or(slip);
+            let want = format!("{name} is not a flag of this door; did you mean {meant}?");
+            assert_eq!(read(slip), Err(want), "{slip}");
         }
     }
 

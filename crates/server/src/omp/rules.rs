@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use countersign_core::{
     engine::Rules,
     gate::People,
-    policy::{self, Action, Layer, Posture, Rule, Source, Surroundings},
+    policy::{self, Action, ApprovalMode, Layer, Posture, Rule, Source, Surroundings},
 };
 use countersign_runtime::tools::Registry;
 
 use crate::paths;
 use crate::{
-    agent_dir::{AgentDir, Product},
+    agent_dir::{AgentDir, Product, Restrictions},
     config::{Errors, RuleFile},
     gjc,
     strangers::{Known, Others, strangers},
@@ -59,6 +59,10 @@ pub(crate) struct Place<'a> {
     pub(crate) gateway: Option<&'a Surroundings>,
     /// Tools that ask where no rule says anything.
     pub(crate) asks: &'a [&'a str],
+    /// What settings of the originals take away.
+    pub(crate) restrictions: &'a Restrictions,
+    /// Which calls are approved each time.
+    pub(crate) approval: ApprovalMode,
 }
 
 /// Reads the files of rules of a stdio door: `--permissions`, or those of the agent directory, and the working folder's own.
@@ -88,6 +92,7 @@ pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, R
     let mut sources = files.iter().map(|file| Ok(file.parse()?.source)).collect::<Result<Vec<_>, Errors>>()?;
     let has_rules = sources.iter().any(|source| source.layer == Layer::Main && has_any(source));
     sources.extend(asking(place.asks, has_rules));
+    sources.extend(place.restrictions.sources());
     // A host may bring tools of its own, also of these names.
     let own = Registry::arguments();
     let tools: Vec<Known<'_>> = own.iter().map(|tool| Known { others: Others::Perhaps, ..Known::own(tool) }).collect();
@@ -114,7 +119,8 @@ pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, R
         RulesError::Compile(lines.join("\n"))
     })?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let Place { product, folder, cwd, named, sessions, temporary, gateway, asks: _ } = *place;
+    let Place { product, folder, cwd, named, sessions, temporary, gateway, asks: _, restrictions: _, approval } =
+        *place;
     let own = protected(product, folder, cwd, named, sessions);
     let of_gateway = |of: fn(&Surroundings) -> &Vec<String>| gateway.into_iter().flat_map(of).cloned();
     let unreadable = paths::both(folder.root().to_owned());
@@ -126,6 +132,7 @@ pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, R
         door: Some(product.name().to_owned()),
         // The agent directory is where grants for good are kept.
         realm: gateway.map(|_| text(folder.root())),
+        approval,
     };
     Ok(Loaded {
         warnings: compiled.warnings().iter().map(ToString::to_string).chain(strangers).chain(people).collect(),
@@ -171,7 +178,9 @@ mod tests {
     use std::{path::Path, process::Command};
 
     use super::{PROJECT, Place, compile, files, protected};
-    use crate::agent_dir::{AgentDir, Environment, Product};
+    use countersign_core::policy::ApprovalMode;
+
+    use crate::agent_dir::{AgentDir, Environment, Product, Restrictions};
 
     #[test]
     fn what_is_protected_is_so_by_every_name() {
@@ -265,6 +274,8 @@ mod tests {
             sessions: None,
             temporary: Path::new("/tmp"),
             gateway: None,
+            restrictions: &Restrictions::default(),
+            approval: ApprovalMode::default(),
         };
         match files(&folder, cwd.path(), Some(&file)).and_then(|files| compile(&files, &place)) {
             Ok(loaded) => Ok(loaded.warnings.into_iter().map(told).collect()),

@@ -26,7 +26,7 @@ use super::{
     flags::Flags,
     held, models,
     opening::open_seat,
-    rules,
+    rights, rules,
     seat::SeatError,
     shelf::{Abroad, Shelf},
     working,
@@ -266,7 +266,9 @@ pub(super) async fn open_in(
     for file in folder.env_files(&cwd) {
         environment.add_file(&file);
     }
-    let mut settings = agent_dir::Settings::load(&folder, &cwd).map_err(StartError::new)?;
+    let overlays = flags.overlays(&environment);
+    let mut settings = agent_dir::Settings::load_with(&folder, &cwd, &overlays).map_err(StartError::new)?;
+    rights::tell(&environment, &settings, &notice);
     if flags.product == Product::Gjc {
         settings.reset_for_hosts();
     }
@@ -291,6 +293,8 @@ pub(super) async fn open_in(
         gateway: abroad.as_ref().map(|abroad| &abroad.hall.around),
         // What clients of the bridge expect to be asked.
         asks: if is_bridge { &["bash"] } else { &[] },
+        restrictions: &settings.restrictions,
+        approval: rights::approval(&flags, &settings, &notice),
     };
     let loaded = rules::compile(&files, &place).map_err(StartError::new)?;
     for warning in &loaded.warnings {
@@ -309,7 +313,7 @@ pub(super) async fn open_in(
     let denied: Vec<PathBuf> = denied.into_iter().chain(of_gateway).collect();
     let sandbox = held::sandbox(&settings.ours.sandbox, &folder, &cwd, &denied);
     let kit = Kit { launcher, sandbox, clock, models, variables, denied, manner };
-    let common = Arc::new(common(&flags, &settings, folder, roster, kit));
+    let common = Arc::new(common(&flags, &settings, folder, roster, kit, &notice));
     // A file may bring tasks to a model that has no tool for them; a host of gjc keeps the list itself.
     let can_tick = flags.product == Product::Gjc || common.registry.specs().any(|spec| spec.name == "todo_write");
     let sessions = flags.session_dir.as_ref().map_or_else(
@@ -413,18 +417,21 @@ struct Kit {
     manner: Manner,
 }
 
-fn common(flags: &Flags, settings: &agent_dir::Settings, folder: AgentDir, roster: Roster, kit: Kit) -> Common {
+fn common(
+    flags: &Flags,
+    settings: &agent_dir::Settings,
+    folder: AgentDir,
+    roster: Roster,
+    kit: Kit,
+    notice: &impl Fn(&str),
+) -> Common {
     let mode = EditMode::from(settings.edit_mode);
     let secrets = folder.secrets();
     let registry = match flags.product {
         Product::Omp => Registry::with_edit(mode),
         Product::Gjc => Registry::with_edit(mode).with_workflow(),
     };
-    let registry = match (&flags.tools, flags.no_tools) {
-        (_, true) => registry.only(&[]),
-        (Some(names), false) => registry.only(&names.iter().map(String::as_str).collect::<Vec<_>>()),
-        (None, false) => registry,
-    };
+    let registry = rights::tools(flags, settings, &registry, notice);
     let withheld = variables().chain([BRIDGE_TOKEN]).map(str::to_owned);
     let withheld: BTreeSet<String> = withheld.chain(roster.key_variables()).collect();
     let registry = Arc::new(registry.with_bash(&kit.sandbox, secrets.clone()));
@@ -442,6 +449,8 @@ fn common(flags: &Flags, settings: &agent_dir::Settings, folder: AgentDir, roste
         secrets,
         system_prompt: flags.system_prompt.clone(),
         append_system_prompt: flags.append_system_prompt.clone(),
+        reads_context_files: !flags.no_context_files,
+        reads_templates: !flags.no_templates,
         clock: kit.clock,
         bash_timeout: settings.ours.bash_timeout,
         edit_mode: mode,

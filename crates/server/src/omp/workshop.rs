@@ -44,6 +44,10 @@ pub(crate) struct Common {
     pub(crate) secrets: Secrets,
     pub(crate) system_prompt: Option<String>,
     pub(crate) append_system_prompt: Option<String>,
+    /// Whether instructions are read from `AGENTS.md` and its kin.
+    pub(crate) reads_context_files: bool,
+    /// Whether files stand for slash commands.
+    pub(crate) reads_templates: bool,
     pub(crate) clock: Clock,
     pub(crate) bash_timeout: Duration,
     /// The form of `edit`, by which `read` marks lines.
@@ -182,6 +186,7 @@ impl Host for Workshop {
             tools: &tools,
             replace: self.common.system_prompt.as_deref(),
             append: self.common.append_system_prompt.as_deref(),
+            reads_context_files: self.common.reads_context_files,
         };
         let prompt = prompt::build(&facts, &prompt::Disk);
         for notice in &prompt.notices {

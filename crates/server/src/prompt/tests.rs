@@ -43,6 +43,7 @@ fn prompt(files: &[(&str, &str)], tools: &[Spec], replace: Option<&str>, append:
         tools,
         replace,
         append,
+        reads_context_files: true,
     };
     build(&facts, &table(files))
 }

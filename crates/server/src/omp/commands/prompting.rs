@@ -174,7 +174,7 @@ async fn queue(
 
 /// What a text stands for: a file's content, if it names one as `/name`.
 async fn meant(text: String, door: &mut Door) -> String {
-    if !text.starts_with('/') {
+    if !text.starts_with('/') || !door.shelf.common.reads_templates {
         return text;
     }
     let (common, cwd) = (Arc::clone(&door.shelf.common), door.shelf.cwd.clone());

@@ -1,0 +1,245 @@
+//! Every flag, setting and member that takes rights away: it is enforced, refused, or told. The rows are those of
+//! docs/protocol/omp.md, Fields that restrict.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use crate::{
+    host::Host,
+    place::Place,
+    provider::{Part, Reply, bash, call, say},
+};
+
+const BOOK: &str = include_str!("../../../../docs/protocol/omp.md");
+
+/// What follows from a restriction.
+enum Want {
+    /// The call is asked about, as a `confirm`, and does not run by itself.
+    Asks(Part),
+    /// The call is denied without a question.
+    Denied(Part),
+    /// Of these tools the model is offered those that stand second.
+    Offered(&'static [&'static str], &'static [&'static str]),
+    /// The start is refused with these words.
+    Refused(&'static str),
+    /// It is told with these words, and nothing else changes.
+    Told(&'static str),
+    /// The model reads none of this.
+    Unread(&'static str),
+    /// Checked by other tests, which stand here by their names.
+    Elsewhere(#[allow(dead_code, reason = "for whoever reads the table")] &'static str),
+}
+
+use Want::{Asks, Denied, Elsewhere, Offered, Refused, Told, Unread};
+
+impl Want {
+    /// The word of the book for it.
+    fn word(&self) -> &'static str {
+        match self {
+            Asks(_) | Denied(_) | Offered(..) | Unread(_) | Elsewhere(_) => "enforced",
+            Refused(_) => "refused",
+            Told(_) => "told",
+        }
+    }
+}
+
+const OURS: [&str; 9] = ["read", "write", "edit", "bash", "grep", "find", "ls", "todo_write", "ask"];
+
+fn write() -> Part {
+    call("k", "write", &json!({ "path": "made.txt", "content": "x" }))
+}
+
+fn touch() -> Part {
+    bash("k", "echo hi > made.txt")
+}
+
+/// Each field, the settings and the flags of a start with it, and what is wanted.
+fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], Want)> {
+    vec![
+        ("--approval-mode", "", &["--approval-mode", "write"], Asks(touch())),
+        ("--approval-mode", "", &["--approval-mode=always-ask"], Asks(touch())),
+        ("--approval-mode", "", &["--approval-mode=always-ask", "--mode", "rpc-ui"], Asks(write())),
+        ("--approval-mode", "", &["--approval-mode=write"], Asks(bash("k", "ls"))),
+        ("--permissions", "", &["--permissions", "../none.yaml"], Refused("none.yaml: there is no such file")),
+        ("--tools", "", &["--tools", "read,glob"], Offered(&OURS, &["read", "find"])),
+        ("--tools", "", &["--tools=read,lsp"], Told("--tools: there is no tool \"lsp\" here; the tools are read,")),
+        ("--no-tools", "", &["--no-tools"], Offered(&OURS, &[])),
+        ("--no-builtin-tools", "", &["--no-builtin-tools", "--tools", "read"], Offered(&OURS, &[])),
+        (
+            "--exclude-tools",
+            "",
+            &["--exclude-tools", "bash,write,edit", "-xt", "ask"],
+            Offered(&OURS, &["read", "grep", "find", "ls", "todo_write"]),
+        ),
+        ("--no-context-files", "", &["--no-context-files"], Unread("Answer in Latin")),
+        ("--no-prompt-templates", "", &["-np"], Unread("Template of")),
+        ("--config", "", &["--config", "../more.yml"], Asks(touch())),
+        ("--config", "", &["--config", "none.yml"], Refused("none.yml: there is no such file")),
+        ("--no-session", "", &["--no-session"], Elsewhere("sessions::")),
+        ("--models", "", &["--models", "fake/*"], Elsewhere("choosing::")),
+        ("--max-time", "", &["--max-time", "5m"], Refused("--max-time: the time of a session has no limit here")),
+        ("--profile", "", &["--profile=work"], Refused("--profile: there are no profiles here")),
+        ("--no-approve", "", &["--no-approve"], Refused("--no-approve: files of the project are read here")),
+        ("--extension", "", &["-e", "gate.ts"], Told("-e gate.ts: JavaScript extensions and hooks are not run")),
+        ("tools.approvalMode", "tools: { approvalMode: write }", &["--yolo"], Asks(touch())),
+        ("tools.approvalMode", "tools: { approvalMode: never }", &[], Refused("expected always-ask, write or yolo")),
+        ("tools.approval", "tools: { approval: { bash: prompt } }", &[], Elsewhere("restrictions::")),
+        ("tools.approval", "tools: { approval: { write: deny } }", &[], Denied(write())),
+        ("bash.patterns", "bash: { patterns: [ { match: 'echo *', approval: deny } ] }", &[], Denied(touch())),
+        (
+            "bash.enabled",
+            "bash: { enabled: false }\ntodo: { enabled: false }",
+            &[],
+            Offered(&["bash", "todo_write", "read"], &["read"]),
+        ),
+        (
+            "images.blockImages",
+            "",
+            &[],
+            Elsewhere("settings::images_are_kept_from_the_model_where_the_settings_say_so"),
+        ),
+        ("enabledModels", "", &[], Elsewhere("choosing::")),
+        (
+            "bashInterceptor.enabled",
+            "bashInterceptor: { enabled: true }",
+            &[],
+            Told("bashInterceptor.enabled is not enforced here"),
+        ),
+        ("secrets.enabled", "secrets: { enabled: true }", &[], Told("secrets.enabled is not enforced here")),
+        (
+            "edit.blockAutoGenerated",
+            "edit: { blockAutoGenerated: true }",
+            &[],
+            Told("edit.blockAutoGenerated is not enforced here"),
+        ),
+        ("tools.maxTimeout", "tools: { maxTimeout: 5 }", &[], Told("tools.maxTimeout is not enforced here")),
+        ("disabledProviders", "disabledProviders: [x]", &[], Told("disabledProviders is not enforced here")),
+        ("enabledProviders", "enabledProviders: [x]", &[], Told("enabledProviders is not enforced here")),
+    ]
+}
+
+fn host(place: &Place, flags: &[&str]) -> Host {
+    let usual = ["--model", "fake/fake-1"];
+    Host::spawn(Host::command_of(place, &[&usual[..], flags].concat()))
+}
+
+fn check(field: &str, config: &str, flags: &[&str], want: Want) {
+    let place = Place::with_config(config);
+    place.put("../more.yml", "tools: { approvalMode: always-ask }\n");
+    place.put("AGENTS.md", "Answer in Latin");
+    std::fs::create_dir(place.agent.join("prompts")).unwrap();
+    std::fs::write(place.agent.join("prompts/pt.md"), "Template of a text").unwrap();
+    // What allows everything loosens no restriction.
+    place.rules(
+        "defaults: [ { pattern: \"*\", action: allow } ]\nrules: [ { pattern: \"write(*)\", action: allow } ]\n",
+    );
+    let mut host = host(&place, flags);
+    let at = format!("{field} {flags:?} {config}");
+    if let Refused(words) = want {
+        let end = host.wait_end();
+        assert!(end.code == Some(1) && end.stderr.contains(words), "{at}: {end:?}");
+        assert!(end.frames.is_empty(), "{at}: {end:?}");
+        return;
+    }
+    host.event(0, "ready");
+    let told = if let Told(words) = want { Some(words) } else { None };
+    match want {
+        Asks(part) => {
+            place.provider.script([Reply::new(vec![part]), say("done")]);
+            let from = host.prompt("go");
+            let dialog = host.dialog(from);
+            assert_eq!(dialog["method"], "confirm", "{at}: {dialog}");
+            host.reply(&dialog, json!({ "confirmed": false }));
+            host.settled(from);
+            assert_eq!(place.get("made.txt"), None, "{at}");
+        }
+        Denied(part) => {
+            place.provider.script([Reply::new(vec![part]), say("done")]);
+            let frames = host.turn("go");
+            assert!(frames.iter().all(|frame| frame["type"] != "extension_ui_request"), "{at}");
+            assert_eq!(place.get("made.txt"), None, "{at}");
+        }
+        Offered(among, left) => {
+            host.turn("go");
+            let tools = place.provider.last().body["tools"].as_array().cloned().unwrap_or_default();
+            let names = tools.iter().filter_map(|tool| tool["function"]["name"].as_str());
+            let names: BTreeSet<&str> = names.filter(|name| among.contains(name)).collect();
+            assert_eq!(names, left.iter().copied().collect(), "{at}");
+        }
+        Unread(words) => {
+            host.turn("/pt");
+            assert!(!place.provider.last().text().contains(words), "{at}");
+        }
+        Told(_) | Elsewhere(_) | Refused(_) => {}
+    }
+    let end = host.close();
+    assert_eq!(end.code, Some(0), "{at}: {end:?}");
+    if let Some(words) = told {
+        assert!(end.stderr.contains(words), "{at}: {}", end.stderr);
+    }
+}
+
+#[test]
+fn each_field_that_restricts_is_enforced_refused_or_told() {
+    for (field, config, flags, want) in rows() {
+        check(field, config, flags, want);
+    }
+}
+
+#[test]
+fn the_book_has_every_field_that_restricts_and_says_what_becomes_of_it() {
+    let section = BOOK.split("### Fields that restrict\n").nth(1).unwrap().split("\n#").next().unwrap();
+    let book: BTreeSet<(String, String)> = section
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            let field = cells[1].split('`').nth(1).unwrap_or_default();
+            (field.to_owned(), cells[3].split([' ', ':']).next().unwrap_or_default().to_owned())
+        })
+        .collect();
+    let mut fields: Vec<&str> = rows().iter().map(|(field, ..)| *field).collect();
+    fields.dedup();
+    assert_eq!(book.iter().map(|(field, _)| field.as_str()).collect::<BTreeSet<_>>(), fields.into_iter().collect());
+    for (field, _, _, want) in rows() {
+        let word = &book.iter().find(|(named, _)| named == field).unwrap().1;
+        // An enforced field may be told of, or refused where its value is wrong.
+        assert!(word == want.word() || word == "enforced", "{field}: {word}");
+    }
+}
+
+#[test]
+fn an_approval_mode_asks_again_after_an_answer_and_leaves_the_commands_of_the_host_alone() {
+    let place = Place::new();
+    let mut host = place.start(&["--approval-mode", "write"]);
+    for _ in 0..2 {
+        place.provider.script([Reply::new(vec![touch()]), say("done")]);
+        let from = host.prompt("go");
+        let dialog = host.dialog(from);
+        assert!(dialog.to_string().contains("the approval mode is write"), "{dialog}");
+        host.reply(&dialog, json!({ "confirmed": true }));
+        host.settled(from);
+        assert_eq!(place.get("made.txt").as_deref(), Some("hi\n"));
+        std::fs::remove_file(place.work.join("made.txt")).unwrap();
+    }
+    assert_eq!(host.done(json!({ "type": "bash", "command": "echo mine" }))["output"], "mine\n");
+    place.provider.script([Reply::new(vec![call("k", "ls", &json!({}))]), say("done")]);
+    let frames = host.turn("look");
+    assert!(frames.iter().all(|frame| frame["type"] != "extension_ui_request"));
+    host.close_cleanly();
+}
+
+#[test]
+fn help_names_what_hosts_probe_for() {
+    let place = Place::new();
+    for flag in ["--help", "-h"] {
+        let told = place.command().args(["omp", flag]).output().unwrap();
+        let told = String::from_utf8(told.stdout).unwrap();
+        for wanted in
+            ["rpc-ui", "--approval-mode", "--config", "--tools", "--no-tools", "--no-builtin-tools", "--exclude-tools"]
+        {
+            assert!(told.contains(wanted), "{flag} names no {wanted}: {told}");
+        }
+    }
+}
