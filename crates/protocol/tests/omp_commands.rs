@@ -1,7 +1,7 @@
 //! What is read from a host, and what a line that cannot be read is answered.
 
 use countersign_protocol::lines::Line;
-use countersign_protocol::omp::command::StreamingBehavior;
+use countersign_protocol::omp::command::{PageLimit, StreamingBehavior, SubscriptionLevel};
 use countersign_protocol::omp::message::ImageContent;
 use countersign_protocol::omp::{Command, Id, Incoming, Response, UiAnswer, parse, receive};
 use countersign_protocol::{Extra, encode};
@@ -80,6 +80,125 @@ fn every_command_is_read() {
         assert_eq!(parse(line), Ok(Incoming::Command { id: None, command: command.clone() }), "{line}");
         assert_eq!(parse(&with_id), Ok(Incoming::Command { id: Some("a".into()), command }), "{with_id}");
     }
+}
+
+#[test]
+fn every_command_of_later_versions_and_of_pi_is_read() {
+    let limit = PageLimit::default;
+    for (line, command) in [
+        (r#"{"type":"negotiate_protocol","protocolVersion":2}"#, Command::NegotiateProtocol { version: 2 }),
+        (r#"{"type":"set_fast_mode","enabled":true}"#, Command::SetFastMode { enabled: true }),
+        (r#"{"type":"get_available_commands"}"#, Command::GetAvailableCommands),
+        (r#"{"type":"get_commands"}"#, Command::GetCommands),
+        (
+            r#"{"type":"set_subagent_subscription","level":"events"}"#,
+            Command::SetSubagentSubscription { level: SubscriptionLevel::Events },
+        ),
+        (r#"{"type":"get_subagents"}"#, Command::GetSubagents),
+        (
+            r#"{"type":"get_subagent_messages","sessionFile":"f","subagentId":"s","fromByte":0}"#,
+            Command::GetSubagentMessages { subagent: Some("s".to_owned()) },
+        ),
+        (r#"{"type":"get_subagent_messages"}"#, Command::GetSubagentMessages { subagent: None }),
+        (r#"{"type":"get_messages_page"}"#, Command::GetMessagesPage { cursor: None, limit: limit() }),
+        (
+            r#"{"type":"get_messages_page","cursor":"c","limit":null}"#,
+            Command::GetMessagesPage { cursor: Some("c".to_owned()), limit: limit() },
+        ),
+        (r#"{"type":"get_available_thinking_levels"}"#, Command::GetAvailableThinkingLevels),
+        (r#"{"type":"fork","entryId":"x"}"#, Command::Fork { entry_id: "x".to_owned() }),
+        (r#"{"type":"clone"}"#, Command::Clone),
+        (r#"{"type":"get_fork_messages"}"#, Command::GetForkMessages),
+    ] {
+        assert!(line.contains(&format!(r#""type":"{}""#, command.name())), "{line} is named {}", command.name());
+        assert_eq!(parse(line), Ok(Incoming::Command { id: None, command }), "{line}");
+    }
+    for name in ["queue_message", "set_queue_mode", "reset", "get_entries", "get_tree"] {
+        let parsed = parse(&format!(r#"{{"id":"a","type":"{name}"}}"#));
+        let Ok(Incoming::Command { id: Some(_), command: Command::NotServed { name: named, reason } }) = parsed else {
+            panic!("{name}")
+        };
+        assert!(named == name && reason.contains(": "), "{name}: {reason}");
+    }
+    for line in [
+        r#"{"id":"a","type":"set_todos","phases":[]}"#,
+        r#"{"id":"a","type":"set_host_tools","tools":[{"name":"t","description":"d","parameters":{}}]}"#,
+        r#"{"id":"a","type":"set_host_uri_schemes","schemes":[{"scheme":"db"}]}"#,
+        r#"{"id":"a","type":"handoff"}"#,
+        r#"{"id":"a","type":"get_login_providers"}"#,
+        r#"{"id":"a","type":"login","providerId":"p"}"#,
+    ] {
+        let Ok(Incoming::Adopted { id: Some(_), command }) = parse(line) else { panic!("{line}") };
+        assert!(line.contains(command.name()), "{line}");
+    }
+    // What only hosts of gjc send is known to no client of omp.
+    for name in ["negotiate_unattended", "workflow_gate_response", "set_capabilities", "resume"] {
+        let unknown = Incoming::Unknown { type_name: Some(name.to_owned()) };
+        assert_eq!(parse(&format!(r#"{{"id":"a","type":"{name}"}}"#)), Ok(unknown), "{name}");
+    }
+}
+
+#[test]
+fn what_a_host_says_of_its_tools_and_uris_is_read_and_no_command() {
+    for (line, is_read) in [
+        (r#"{"type":"host_tool_result","id":"c","result":{"content":[{"type":"text","text":"hi"}]}}"#, true),
+        (r#"{"type":"host_tool_update","id":"c","partialResult":{"content":[]}}"#, true),
+        (r#"{"type":"host_uri_result","id":"c","content":"x"}"#, true),
+        (r#"{"type":"host_tool_result","id":"c"}"#, false),
+        (r#"{"type":"host_tool_update","partialResult":{"content":[]}}"#, false),
+    ] {
+        let read = matches!(parse(line), Ok(Incoming::HostTool { .. } | Incoming::HostUri { .. }));
+        assert_eq!(read, is_read, "{line}");
+        assert!(is_read || matches!(parse(line), Ok(Incoming::Unknown { .. })), "{line}");
+    }
+}
+
+#[test]
+fn a_field_of_a_later_command_that_is_wrong_is_named_with_what_is_accepted() {
+    for (line, want) in [
+        (r#"{"type":"negotiate_protocol"}"#, "negotiate_protocol: `protocolVersion` is required"),
+        (
+            r#"{"type":"negotiate_protocol","protocolVersion":"2"}"#,
+            "negotiate_protocol: `protocolVersion` must be a whole number that is not negative",
+        ),
+        (r#"{"type":"set_fast_mode","enabled":"on"}"#, "set_fast_mode: `enabled` must be true or false"),
+        (
+            r#"{"type":"set_subagent_subscription","level":""}"#,
+            "set_subagent_subscription: `level` must be \"off\", \"progress\" or \"events\"",
+        ),
+        (r#"{"type":"set_subagent_subscription"}"#, "set_subagent_subscription: `level` is required"),
+        (
+            r#"{"type":"get_messages_page","limit":257}"#,
+            "get_messages_page: `limit` must be a whole number from 1 to 256",
+        ),
+        (
+            r#"{"type":"get_messages_page","limit":0}"#,
+            "get_messages_page: `limit` must be a whole number from 1 to 256",
+        ),
+        (
+            r#"{"type":"get_messages_page","limit":1.5}"#,
+            "get_messages_page: `limit` must be a whole number from 1 to 256",
+        ),
+        (r#"{"type":"get_messages_page","cursor":5}"#, "get_messages_page: `cursor` must be a string"),
+        (
+            r#"{"type":"get_subagent_messages","fromByte":-1}"#,
+            "get_subagent_messages: `fromByte` must be a whole number that is not negative",
+        ),
+        (r#"{"type":"fork"}"#, "fork: `entryId` is required"),
+        (r#"{"type":"login"}"#, "login: `providerId` is required"),
+        (r#"{"type":"set_host_tools","tools":[{}]}"#, "Host tool at index 0 must provide a non-empty name"),
+        (r#"{"type":"set_host_tools","tools":{}}"#, "set_host_tools: `tools` must be an array"),
+        (
+            r#"{"type":"bash","command":"ls","excludeFromContext":true}"#,
+            "bash: `excludeFromContext` must be false: the model is told what the commands of a host print",
+        ),
+    ] {
+        let with_id = line.replacen('{', r#"{"id":"a","#, 1);
+        let malformed = parse(&with_id).expect_err(line);
+        let (id, text) = (Some("a".into()), format!("Failed to parse command: {want}"));
+        assert_eq!(encode(&malformed.response()), encode(&Response::failure(id, "parse", text)), "{line}");
+    }
+    assert!(parse(r#"{"type":"bash","command":"ls","excludeFromContext":false}"#).is_ok());
 }
 
 #[test]

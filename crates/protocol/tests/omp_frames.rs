@@ -1,5 +1,7 @@
 //! One example of every frame that we write, compared whole with `omp/frames.jsonl`.
 
+use countersign_protocol::gjc::state::{ContextUsage, TodoPhase};
+use countersign_protocol::omp::command::SubscriptionLevel;
 use countersign_protocol::omp::event::{CompactionAction, CompactionReason, Todo, TodoStatus};
 use countersign_protocol::omp::message::{ContentBlock, TextContent, ToolCall, ToolOutput};
 use countersign_protocol::omp::state::*;
@@ -155,6 +157,52 @@ fn responses() -> Vec<Response> {
         Response::success(id(), "get_last_assistant_text", &LastAssistantText { text: Some("hi".to_owned()) }),
         Response::success(id(), "get_last_assistant_text", &LastAssistantText::default()),
         Response::success(id(), "get_messages", &Messages { messages: vec![message("hi")] }),
+    ]
+    .into_iter()
+    .chain(later())
+    .collect()
+}
+
+/// Answers to commands of later versions and of pi.
+fn later() -> Vec<Response> {
+    let text = |text: &str| text.to_owned();
+    let template = |source, source_info| SlashCommand {
+        name: text("review"),
+        description: Some(text("Looks it over")),
+        source,
+        source_info,
+    };
+    let place = SourceInfo { path: text("/c/review.md"), source: "auto", scope: "project", origin: "top-level" };
+    let page = |next: Option<&str>| MessagesPage {
+        messages: vec![message("hi")],
+        next_cursor: next.map(text),
+        total_messages: 2,
+    };
+    let extended = ExtendedState {
+        shared: bare_state(),
+        todo_phases: vec![TodoPhase { id: Some(text("phase-1")), name: text("All"), tasks: Vec::new() }],
+        context_usage: Some(ContextUsage {
+            tokens: Some(64),
+            context_window: 128,
+            percent: Some(Number(50.0)),
+            source: None,
+        }),
+        pending_message_count: 1,
+        fast_mode_enabled: false,
+        fast_mode_active: false,
+    };
+    vec![
+        Response::success(id(), "get_state", &extended),
+        Response::success(id(), "negotiate_protocol", &ProtocolVersion { protocol_version: 1 }),
+        Response::success(id(), "set_fast_mode", &FastMode { enabled: false, active: false }),
+        Response::success(id(), "set_subagent_subscription", &Subscription { level: SubscriptionLevel::Progress }),
+        Response::success(id(), "get_subagents", &Subagents::default()),
+        Response::success(id(), "get_available_thinking_levels", &ThinkingLevels { levels: vec![text("off")] }),
+        Response::success(id(), "get_available_commands", &SlashCommands { commands: vec![template("file", None)] }),
+        Response::success(id(), "get_commands", &SlashCommands { commands: vec![template("prompt", Some(place))] }),
+        Response::success(id(), "get_messages_page", &page(Some("1-2-61-62"))),
+        Response::success(id(), "get_messages_page", &page(None)),
+        Response::coded_failure(id(), "get_messages_page", "RPC message cursor is stale", "stale_cursor"),
     ]
 }
 

@@ -28,6 +28,7 @@ pub use presence::Presence;
 pub use registry::{Listing, Registry};
 pub(crate) use socket::Past;
 pub use socket::{Socket, SocketError};
+pub(crate) use state::usage;
 pub(crate) use voice::{Voice, arrange};
 pub(crate) use workflow::{Manner, NOBODY, Projection, Readers, Workflow};
 
@@ -36,8 +37,6 @@ pub(crate) use workflow::{Manner, NOBODY, Projection, Readers, Workflow};
 pub(crate) struct Gjc {
     /// What writes its frames.
     pub(crate) voice: Voice,
-    /// What the host has in hand.
-    pub(crate) desk: Desk,
     /// How its host is shown gates.
     pub(crate) workflow: Workflow,
     /// What reads them.

@@ -30,6 +30,7 @@ mod hostile_files;
 #[path = "../serve/http.rs"]
 mod http;
 mod in_doubt;
+mod later_commands;
 mod limits;
 mod locks;
 mod place;

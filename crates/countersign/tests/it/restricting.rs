@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     host::Host,
@@ -27,18 +27,20 @@ enum Want {
     Told(&'static str),
     /// The model reads none of this.
     Unread(&'static str),
+    /// A command is refused with these words.
+    RefusedCommand(Value, &'static str),
     /// Checked by other tests, which stand here by their names.
     Elsewhere(#[allow(dead_code, reason = "for whoever reads the table")] &'static str),
 }
 
-use Want::{Asks, Denied, Elsewhere, Offered, Refused, Told, Unread};
+use Want::{Asks, Denied, Elsewhere, Offered, Refused, RefusedCommand, Told, Unread};
 
 impl Want {
     /// The word of the book for it.
     fn word(&self) -> &'static str {
         match self {
             Asks(_) | Denied(_) | Offered(..) | Unread(_) | Elsewhere(_) => "enforced",
-            Refused(_) => "refused",
+            Refused(_) | RefusedCommand(..) => "refused",
             Told(_) => "told",
         }
     }
@@ -116,6 +118,17 @@ fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], Want)> {
         ("tools.maxTimeout", "tools: { maxTimeout: 5 }", &[], Told("tools.maxTimeout is not enforced here")),
         ("disabledProviders", "disabledProviders: [x]", &[], Told("disabledProviders is not enforced here")),
         ("enabledProviders", "enabledProviders: [x]", &[], Told("enabledProviders is not enforced here")),
+        (
+            "excludeFromContext",
+            "",
+            &[],
+            RefusedCommand(
+                json!({ "type": "bash", "command": "echo secret", "excludeFromContext": true }),
+                "`excludeFromContext` must be false",
+            ),
+        ),
+        ("writable", "", &[], Elsewhere("lending::")),
+        ("hidden", "", &[], Elsewhere("lent::")),
     ]
 }
 
@@ -170,6 +183,9 @@ fn check(field: &str, config: &str, flags: &[&str], want: Want) {
         Unread(words) => {
             host.turn("/pt");
             assert!(!place.provider.last().text().contains(words), "{at}");
+        }
+        RefusedCommand(command, words) => {
+            assert!(host.refused(command).contains(words), "{at}");
         }
         Told(_) | Elsewhere(_) | Refused(_) => {}
     }

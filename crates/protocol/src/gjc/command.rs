@@ -182,7 +182,7 @@ pub fn parse(line: &str) -> Result<Incoming, Malformed> {
 }
 
 /// Reads what a host says about a call, without its id: the body of a POST to the bridge has none.
-pub(super) fn host_tool_answer(name: &str, fields: &Fields<'_>) -> Option<HostToolAnswer> {
+pub(crate) fn host_tool_answer(name: &str, fields: &Fields<'_>) -> Option<HostToolAnswer> {
     let json = |field: &str| fields.raw(field).map(|raw| Json::from(raw.to_owned()));
     match name {
         "host_tool_update" => HostToolAnswer::update(&json("partialResult")?),
@@ -195,7 +195,7 @@ pub(super) fn host_tool_answer(name: &str, fields: &Fields<'_>) -> Option<HostTo
 }
 
 /// Reads what a host says about a request at a URI, without its id.
-pub(super) fn uri_result(line: &str) -> Option<HostUriResult> {
+pub(crate) fn uri_result(line: &str) -> Option<HostUriResult> {
     serde_json::from_str(line).ok()
 }
 
@@ -215,7 +215,7 @@ pub fn fuzz(bytes: &[u8]) {
 }
 
 /// Reads the fields of the command called `name`; none if there is no such command.
-pub(super) fn command(name: &str, fields: &Fields<'_>, strictness: Strictness) -> Result<Option<Command>, Malformed> {
+pub(crate) fn command(name: &str, fields: &Fields<'_>, strictness: Strictness) -> Result<Option<Command>, Malformed> {
     let refused = |reason: String| Malformed::refused(fields, reason);
     let read = |command: Result<Command, omp::Malformed>| command.map(Some).map_err(Malformed::of);
     match name {

@@ -4,14 +4,19 @@
 //! reference of omp, Command Schema; docs/protocol/omp.md, Commands.
 
 pub(crate) mod fields;
+mod later;
 mod malformed;
 
 use serde::{Deserialize, Serialize};
 
 use self::fields::Fields;
+pub use self::later::{PageLimit, SubscriptionLevel};
 pub use self::malformed::{Fault, Malformed};
 use super::message::ImageContent;
 use super::ui::UiAnswer;
+use crate::gjc;
+use crate::gjc::host_tool::HostToolAnswer;
+use crate::gjc::host_uri::HostUriResult;
 use crate::json::{Json, Wire, mend};
 use crate::lines::Line;
 
@@ -46,6 +51,27 @@ pub enum Incoming {
         id: Option<Id>,
         /// What is asked for.
         command: Command,
+    },
+    /// A command of later versions that the dialect of gjc has too, in the same form. It is owed exactly one response.
+    Adopted {
+        /// Echoed in the response.
+        id: Option<Id>,
+        /// What is asked for.
+        command: gjc::Command,
+    },
+    /// Words of the host about a call of one of its tools. It gets no response, and one for an unknown call is ignored.
+    HostTool {
+        /// The id of the `host_tool_call`.
+        id: String,
+        /// What it says.
+        answer: HostToolAnswer,
+    },
+    /// Words of the host about a request at one of its URIs. It gets no response, and one for an unknown request is ignored.
+    HostUri {
+        /// The id of the `host_uri_request`.
+        id: String,
+        /// What it says.
+        result: HostUriResult,
     },
     /// An answer to a dialog. It gets no response, and one for an unknown dialog is ignored.
     UiResponse {
@@ -189,6 +215,57 @@ pub enum Command {
     },
     /// Asks for the messages of the context.
     GetMessages,
+    /// Chooses a version of the protocol. Of omp 17 and later.
+    NegotiateProtocol {
+        /// The version.
+        version: u64,
+    },
+    /// Turns the faster and dearer way of a provider on or off. Of omp 18.
+    SetFastMode {
+        /// On or off.
+        enabled: bool,
+    },
+    /// Asks for the slash commands. Of omp 18.
+    GetAvailableCommands,
+    /// The same. Of pi.
+    GetCommands,
+    /// Says how much is told of subagents. Of omp 18.
+    SetSubagentSubscription {
+        /// How much.
+        level: SubscriptionLevel,
+    },
+    /// Asks for the subagents. Of omp 18.
+    GetSubagents,
+    /// Asks for the transcript of a subagent. Of omp 18.
+    GetSubagentMessages {
+        /// Its id, or the file of its session; none if neither is given.
+        subagent: Option<String>,
+    },
+    /// Asks for a part of the messages of the context. Of omp 18.
+    GetMessagesPage {
+        /// Where the page before ended; absent for the first.
+        cursor: Option<String>,
+        /// The most messages of the page.
+        limit: PageLimit,
+    },
+    /// Asks for the levels that the model can think at. Of pi.
+    GetAvailableThinkingLevels,
+    /// The same as [`Command::Branch`]. Of pi.
+    Fork {
+        /// The entry of a user message.
+        entry_id: String,
+    },
+    /// Starts a new session with the whole conversation of this one. Of pi.
+    Clone,
+    /// The same as [`Command::GetBranchMessages`]. Of pi.
+    GetForkMessages,
+    /// A command of a released client that is not served.
+    NotServed {
+        /// Its name.
+        name: &'static str,
+        /// Why, and what to send instead.
+        reason: &'static str,
+    },
 }
 
 /// Where a prompt during a run is queued.
@@ -227,10 +304,29 @@ pub fn parse(line: &str) -> Result<Incoming, Malformed> {
             let (id, answer) = ui_response(&fields)?;
             Ok(Incoming::UiResponse { id, answer })
         }
-        Some(name) => Ok(match command(name, &fields)? {
-            Some(command) => Incoming::Command { id: fields.id(), command },
-            None => Incoming::Unknown { type_name: Some(name.to_owned()) },
-        }),
+        Some(name @ ("host_tool_update" | "host_tool_result")) => {
+            let answer = fields.optional("id").ok().flatten().zip(gjc::command::host_tool_answer(name, &fields));
+            let unknown = || Incoming::Unknown { type_name: Some(name.to_owned()) };
+            Ok(answer.map_or_else(unknown, |(id, answer)| Incoming::HostTool { id, answer }))
+        }
+        Some(name @ "host_uri_result") => {
+            let result = fields.optional("id").ok().flatten().zip(gjc::command::uri_result(&line));
+            let unknown = || Incoming::Unknown { type_name: Some(name.to_owned()) };
+            Ok(result.map_or_else(unknown, |(id, result)| Incoming::HostUri { id, result }))
+        }
+        Some(name) => {
+            let command = match command(name, &fields)? {
+                Some(command) => Some(command),
+                None => later::command(name, &fields)?,
+            };
+            if let Some(command) = command {
+                return Ok(Incoming::Command { id: fields.id(), command });
+            }
+            Ok(match later::shared_with_gjc(name, &fields)? {
+                Some(command) => Incoming::Adopted { id: fields.id(), command },
+                None => Incoming::Unknown { type_name: Some(name.to_owned()) },
+            })
+        }
         None => Ok(Incoming::Unknown { type_name: None }),
     }
 }
@@ -292,7 +388,10 @@ pub(crate) fn command(name: &str, fields: &Fields<'_>) -> Result<Option<Command>
         "set_auto_compaction" => Command::SetAutoCompaction { enabled: fields.required("enabled")? },
         "set_auto_retry" => Command::SetAutoRetry { enabled: fields.required("enabled")? },
         "abort_retry" => Command::AbortRetry,
-        "bash" => Command::Bash { command: fields.required("command")? },
+        "bash" => {
+            fields.optional::<NotExcluded>("excludeFromContext")?;
+            Command::Bash { command: fields.required("command")? }
+        }
         "abort_bash" => Command::AbortBash,
         "get_session_stats" => Command::GetSessionStats,
         "export_html" => Command::ExportHtml { output_path: fields.optional("outputPath")? },
@@ -304,6 +403,17 @@ pub(crate) fn command(name: &str, fields: &Fields<'_>) -> Result<Option<Command>
         "get_messages" => Command::GetMessages,
         _ => return Ok(None),
     }))
+}
+
+/// The one value that `excludeFromContext` of a later pi may have.
+struct NotExcluded;
+
+impl fields::Field for NotExcluded {
+    const EXPECTED: &'static str = "false: the model is told what the commands of a host print";
+
+    fn read(json: &str) -> Option<Self> {
+        (json == "false").then_some(Self)
+    }
 }
 
 /// An answer must say one thing only: of two that differ, neither may release anything.
@@ -330,6 +440,7 @@ fn without_id(malformed: Malformed) -> Malformed {
         | Malformed::NotUtf8
         | Malformed::NotJson { .. }
         | Malformed::NotAnObject
+        | Malformed::Refused { .. }
         | Malformed::Answer) => other,
     }
 }
@@ -367,6 +478,19 @@ impl Command {
             Self::GetLastAssistantText => "get_last_assistant_text",
             Self::SetSessionName { .. } => "set_session_name",
             Self::GetMessages => "get_messages",
+            Self::NegotiateProtocol { .. } => "negotiate_protocol",
+            Self::SetFastMode { .. } => "set_fast_mode",
+            Self::GetAvailableCommands => "get_available_commands",
+            Self::GetCommands => "get_commands",
+            Self::SetSubagentSubscription { .. } => "set_subagent_subscription",
+            Self::GetSubagents => "get_subagents",
+            Self::GetSubagentMessages { .. } => "get_subagent_messages",
+            Self::GetMessagesPage { .. } => "get_messages_page",
+            Self::GetAvailableThinkingLevels => "get_available_thinking_levels",
+            Self::Fork { .. } => "fork",
+            Self::Clone => "clone",
+            Self::GetForkMessages => "get_fork_messages",
+            Self::NotServed { name, .. } => name,
         }
     }
 }

@@ -24,6 +24,9 @@ pub struct Response {
     data: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Failure>,
+    /// Beside a text, in a word that programs read. Of later versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
 }
 
 /// Why a command failed: a text, or, in dialects that have it, an object with a `code`.
@@ -39,7 +42,7 @@ impl Wire for Response {}
 impl Response {
     /// Says that a command was done, or taken on, and there is no more to say: no `data` key.
     pub fn ack(id: Option<Id>, command: impl Into<Cow<'static, str>>) -> Self {
-        Self { id, kind: "response", command: Some(command.into()), success: true, data: None, error: None }
+        Self { id, kind: "response", command: Some(command.into()), success: true, data: None, error: None, code: None }
     }
 
     /// Says that a command was done. `data` may be null: `Response::success(id, name, &())`.
@@ -50,6 +53,16 @@ impl Response {
     /// Says that a command failed and why.
     pub fn failure(id: Option<Id>, command: impl Into<Cow<'static, str>>, error: impl Into<String>) -> Self {
         Self { success: false, error: Some(Failure::Text(error.into())), ..Self::ack(id, command) }
+    }
+
+    /// Says that a command failed, why, and in which word programs read that. Of later versions of omp.
+    pub fn coded_failure(
+        id: Option<Id>,
+        command: impl Into<Cow<'static, str>>,
+        error: impl Into<String>,
+        code: &'static str,
+    ) -> Self {
+        Self { code: Some(code), ..Self::failure(id, command, error) }
     }
 
     /// Says that a command failed, in an object with a `code`. Of the gjc dialect.
@@ -83,6 +96,7 @@ impl Response {
             success: false,
             data: None,
             error: Some(Failure::Text(error)),
+            code: None,
         }
     }
 }

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::command::SubscriptionLevel;
+use crate::gjc::state::{ContextUsage, TodoPhase};
 use crate::json::{Json, Number, Wire};
 
 /// Data of `get_state`.
@@ -43,6 +45,113 @@ pub struct RpcSessionState {
     pub message_count: usize,
     /// Messages that wait in a queue.
     pub queued_message_count: usize,
+}
+
+/// Data of `get_state` at the omp adapter: what 13.19 has, and what clients of later versions and of pi read.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExtendedState {
+    /// The members of 13.19.
+    #[serde(flatten)]
+    pub shared: RpcSessionState,
+    /// The tasks.
+    pub todo_phases: Vec<TodoPhase>,
+    /// Size of the context. Absent without a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_usage: Option<ContextUsage>,
+    /// Messages that wait in a queue, by the name that pi has for it.
+    pub pending_message_count: usize,
+    /// True if a provider's faster way is asked for. It never is.
+    pub fast_mode_enabled: bool,
+    /// True if it is in use.
+    pub fast_mode_active: bool,
+}
+
+/// Data of `negotiate_protocol`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProtocolVersion {
+    /// The version in use.
+    pub protocol_version: u64,
+}
+
+/// Data of `set_fast_mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct FastMode {
+    /// True if it is asked for.
+    pub enabled: bool,
+    /// True if it is in use.
+    pub active: bool,
+}
+
+/// Data of `set_subagent_subscription`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Subscription {
+    /// How much is told of subagents.
+    pub level: SubscriptionLevel,
+}
+
+/// Data of `get_subagents`: there are none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Subagents {
+    /// Always empty.
+    pub subagents: Vec<Json>,
+}
+
+/// Data of `get_available_thinking_levels`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ThinkingLevels {
+    /// `off` first.
+    pub levels: Vec<String>,
+}
+
+/// Data of `get_messages_page`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MessagesPage {
+    /// The messages of the page.
+    pub messages: Vec<Json>,
+    /// What the next page is asked for with; absent behind the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+    /// Messages of the whole context.
+    pub total_messages: usize,
+}
+
+/// Data of `get_available_commands` and of `get_commands`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SlashCommands {
+    /// In the order of their names.
+    pub commands: Vec<SlashCommand>,
+}
+
+/// A file that a text which begins with a slash stands for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SlashCommand {
+    /// Its name, without the slash.
+    pub name: String,
+    /// The first line that says what it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// `file` for omp, `prompt` for pi.
+    pub source: &'static str,
+    /// Where the file is. Of pi.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_info: Option<SourceInfo>,
+}
+
+/// The place of a file that stands for a slash command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SourceInfo {
+    /// Its path.
+    pub path: String,
+    /// How it was found: `auto`.
+    pub source: &'static str,
+    /// `user` or `project`.
+    pub scope: &'static str,
+    /// `top-level`: it belongs to no package.
+    pub origin: &'static str,
 }
 
 /// One model that can be chosen.
@@ -327,6 +436,14 @@ pub struct Messages {
 }
 
 impl Wire for RpcSessionState {}
+impl Wire for ExtendedState {}
+impl Wire for ProtocolVersion {}
+impl Wire for FastMode {}
+impl Wire for Subscription {}
+impl Wire for Subagents {}
+impl Wire for ThinkingLevels {}
+impl Wire for MessagesPage {}
+impl Wire for SlashCommands {}
 impl Wire for Model {}
 impl Wire for SessionStats {}
 impl Wire for CompactionResult {}

@@ -3,6 +3,8 @@
 mod desk;
 mod lent;
 
+use std::sync::Arc;
+
 use countersign_core::{engine::Command as EngineCommand, id::Lsn, session};
 use countersign_protocol::{
     gjc::{
@@ -23,7 +25,7 @@ pub(crate) use lent::Lent;
 /// Takes over the tools of the host.
 pub(super) async fn set_tools(door: &mut Door, id: Option<Id>, tools: Vec<HostTool>) {
     const NAME: &str = "set_host_tools";
-    let Some(lent) = door.shelf.common.lent.clone() else { return };
+    let lent = Arc::clone(&door.shelf.common.lent);
     match lent.set_tools(tools) {
         Ok(tool_names) => {
             unattended::tools_changed(door).await;
@@ -37,7 +39,7 @@ pub(super) async fn set_tools(door: &mut Door, id: Option<Id>, tools: Vec<HostTo
 /// Takes over the URI schemes of the host.
 pub(super) async fn set_uri_schemes(door: &mut Door, id: Option<Id>, schemes: Vec<HostScheme>) {
     let names = SchemeNames { schemes: schemes.iter().map(|scheme| scheme.scheme.clone()).collect() };
-    let Some(lent) = door.shelf.common.lent.clone() else { return };
+    let lent = Arc::clone(&door.shelf.common.lent);
     lent.set_schemes(schemes);
     lends(door, Desk::lends_uris).await;
     door.write(&Response::success(id, "set_host_uri_schemes", &names));
@@ -45,32 +47,19 @@ pub(super) async fn set_uri_schemes(door: &mut Door, id: Option<Id>, schemes: Ve
 
 /// Notes that whoever is there lends something, and gives it the calls that waited for that.
 async fn lends(door: &mut Door, note: impl FnOnce(&mut Desk)) {
-    if let Dialect::Gjc(gjc) = &mut door.dialect {
-        note(&mut gjc.desk);
-    }
+    note(&mut door.desk);
     serve(door).await;
 }
 
 /// Has the host be given the calls of the session that is open, if it lends anything.
 pub(crate) async fn serve(door: &mut Door) {
-    let Dialect::Gjc(gjc) = &mut door.dialect else { return };
-    let (Some(seat), Some(lent)) = (&door.seat, &door.shelf.common.lent) else { return };
-    gjc.desk.serve(lent.peers(), &seat.id, &seat.answers).await;
-}
-
-/// Waits for the next thing that the host is to be told; for good in a dialect that has none.
-pub(crate) async fn next(dialect: &mut Dialect) -> Order {
-    match dialect {
-        Dialect::Omp => std::future::pending().await,
-        Dialect::Gjc(gjc) => gjc.desk.next().await,
-    }
+    let Some(seat) = &door.seat else { return };
+    door.desk.serve(door.shelf.common.lent.peers(), &seat.id, &seat.answers).await;
 }
 
 /// Tells the host.
 pub(crate) fn tell(door: &mut Door, order: Order) {
-    let Dialect::Gjc(gjc) = &mut door.dialect else { return };
-    let Some(lent) = &door.shelf.common.lent else { return };
-    match gjc.desk.take(order, lent) {
+    match door.desk.take(order, &door.shelf.common.lent) {
         Some(Told::Tool(frame)) => door.write(Frame::HostTool(&frame)),
         Some(Told::Uri(frame)) => door.write(Frame::HostUri(&frame)),
         None => {}
@@ -79,35 +68,27 @@ pub(crate) fn tell(door: &mut Door, order: Order) {
 
 /// Takes what the host says of a call of its tool. Whether it was asked for that.
 pub(crate) async fn tool_answered(door: &mut Door, id: &str, answer: HostToolAnswer) -> bool {
-    match &mut door.dialect {
-        Dialect::Omp => false,
-        Dialect::Gjc(gjc) => gjc.desk.tool_answered(id, answer).await,
-    }
+    door.desk.tool_answered(id, answer).await
 }
 
 /// Takes what the host says of a request at one of its URIs. Whether it was asked for that.
 pub(crate) async fn uri_answered(door: &mut Door, id: &str, result: HostUriResult) -> bool {
-    match &mut door.dialect {
-        Dialect::Omp => false,
-        Dialect::Gjc(gjc) => gjc.desk.uri_answered(id, result).await,
-    }
+    door.desk.uri_answered(id, result).await
 }
 
 /// Ends what the host has in hand: it has gone. Calls of what it lent wait for the next.
 pub(crate) async fn left(door: &mut Door) {
-    if let Dialect::Gjc(gjc) = &mut door.dialect {
-        gjc.desk.left().await;
-    }
+    door.desk.left().await;
 }
 
 /// Another client is there, with nothing in hand. Frames behind the one that says so are for it.
 pub(crate) async fn arrived(door: &mut Door, client: u64) {
-    if let Dialect::Gjc(gjc) = &mut door.dialect {
-        gjc.desk.arrived().await;
-        if gjc.surface == Surface::Socket {
-            // What the one before asked for is not what this one can read.
-            gjc.voice.adopt(&Capabilities::of(Vec::new()));
-        }
+    door.desk.arrived().await;
+    if let Dialect::Gjc(gjc) = &mut door.dialect
+        && gjc.surface == Surface::Socket
+    {
+        // What the one before asked for is not what this one can read.
+        gjc.voice.adopt(&Capabilities::of(Vec::new()));
     }
     door.write(Frame::Client(client));
     serve(door).await;
@@ -125,7 +106,7 @@ pub(crate) async fn told_up_to(door: &mut Door, ended: Lsn) {
 
 /// The client that is there was there before: what is lent is lent by it.
 pub(crate) async fn resumed(door: &mut Door) {
-    let Some((has_tools, has_uris)) = door.shelf.common.lent.as_ref().map(|lent| lent.has()) else { return };
+    let (has_tools, has_uris) = door.shelf.common.lent.has();
     lends(door, |desk| {
         if has_tools {
             desk.lends_tools();

@@ -43,8 +43,9 @@ fn state(
     }
 }
 
+/// How full a context is.
 #[expect(clippy::cast_precision_loss, reason = "no context has so many tokens")]
-fn usage(tokens: u64, window: u64) -> ContextUsage {
+pub(crate) fn usage(tokens: u64, window: u64) -> ContextUsage {
     let percent = (window > 0).then(|| Number(tokens as f64 / window as f64 * 100.0));
     ContextUsage { tokens: Some(tokens), context_window: window, percent, source: None }
 }

@@ -50,7 +50,7 @@ pub(super) async fn set(door: &mut Door, id: Option<Id>, phases: Vec<TodoPhase>)
 }
 
 /// A phase as a host sees it.
-pub(super) fn wire(phase: &todo::Phase) -> TodoPhase {
+pub(crate) fn wire(phase: &todo::Phase) -> TodoPhase {
     let task = |task: &todo::Task| TodoTask {
         id: Some(task.id.clone()),
         content: task.content.clone(),

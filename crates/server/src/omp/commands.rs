@@ -1,6 +1,8 @@
 //! What each command of the wire asks of the engine, and how it is answered.
 
 pub(crate) mod conversation;
+mod later;
+mod pages;
 mod prompting;
 mod sessions;
 mod settings;
@@ -47,7 +49,9 @@ pub(super) const fn goes_beside(command: &gjc::Command, is_compacting: bool) -> 
         | Command::Compact { .. }
         | Command::NewSession { .. }
         | Command::SwitchSession { .. }
-        | Command::Branch { .. } => false,
+        | Command::Branch { .. }
+        | Command::Fork { .. }
+        | Command::Clone => false,
         Command::Prompt { streaming_behavior: None, .. } => !is_compacting,
         _ => true,
     }
@@ -57,7 +61,13 @@ pub(super) const fn goes_beside(command: &gjc::Command, is_compacting: bool) -> 
 pub(super) const fn leaves(command: &gjc::Command) -> bool {
     matches!(
         command,
-        gjc::Command::Shared(Command::NewSession { .. } | Command::SwitchSession { .. } | Command::Branch { .. })
+        gjc::Command::Shared(
+            Command::NewSession { .. }
+                | Command::SwitchSession { .. }
+                | Command::Branch { .. }
+                | Command::Fork { .. }
+                | Command::Clone
+        )
     )
 }
 
@@ -73,7 +83,9 @@ pub(super) const fn reads_session(command: &gjc::Command) -> bool {
         gjc::Command::Shared(
             Command::GetState
                 | Command::GetMessages
+                | Command::GetMessagesPage { .. }
                 | Command::GetBranchMessages
+                | Command::GetForkMessages
                 | Command::GetLastAssistantText
                 | Command::GetSessionStats
         )
@@ -96,12 +108,14 @@ pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
         Command::Compact { custom_instructions } => sessions::compact(door, id, custom_instructions).await,
         Command::NewSession { parent_session } => sessions::new_session(door, id, parent_session).await,
         Command::SwitchSession { session_path } => sessions::switch_session(door, id, session_path).await,
-        Command::Branch { entry_id } => sessions::branch(door, id, entry_id).await,
+        Command::Branch { entry_id } | Command::Fork { entry_id } => sessions::branch(door, id, name, entry_id).await,
+        Command::Clone => sessions::clone(door, id).await,
         Command::SetSessionName { name } => sessions::set_name(door, id, name).await,
         Command::ExportHtml { output_path } => sessions::export_html(door, id, output_path).await,
         Command::GetState => conversation::state(door, id).await,
         Command::GetMessages => conversation::messages(door, id).await,
-        Command::GetBranchMessages => conversation::branch_messages(door, id).await,
+        Command::GetMessagesPage { cursor, limit } => pages::page(door, id, cursor, limit).await,
+        Command::GetBranchMessages | Command::GetForkMessages => conversation::branch_messages(door, id, name).await,
         Command::GetLastAssistantText => conversation::last_text(door, id).await,
         Command::GetSessionStats => conversation::stats(door, id).await,
         Command::GetAvailableModels => settings::available_models(door, id),
@@ -116,6 +130,14 @@ pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
         }
         Command::SetAutoCompaction { enabled } => settings::set_auto_compaction(door, id, enabled).await,
         Command::SetAutoRetry { enabled } => settings::set_auto_retry(door, id, enabled).await,
+        Command::GetAvailableThinkingLevels => settings::available_levels(door, id).await,
+        Command::GetAvailableCommands | Command::GetCommands => later::slash_commands(door, id, name),
+        Command::NegotiateProtocol { version } => later::negotiate(door, id, version),
+        Command::SetFastMode { enabled } => later::set_fast_mode(door, id, enabled),
+        Command::SetSubagentSubscription { level } => later::subscribe(door, id, level),
+        Command::GetSubagents => later::subagents(door, id),
+        Command::GetSubagentMessages { subagent } => later::subagent_messages(door, id, subagent),
+        Command::NotServed { name, reason } => door.write(&Response::failure(id, name, reason)),
     }
 }
 

@@ -132,9 +132,6 @@ impl Dialect {
     pub(crate) fn show_on(&mut self, surface: Surface) {
         if let Self::Gjc(gjc) = self {
             gjc.surface = surface;
-            if surface != Surface::Host {
-                gjc.desk.expect();
-            }
         }
     }
 
@@ -148,6 +145,9 @@ impl Dialect {
                 Ok(omp::Incoming::Command { id, command }) => {
                     Ok(Incoming::Command { id, command: Command::Shared(command) })
                 }
+                Ok(omp::Incoming::Adopted { id, command }) => Ok(Incoming::Command { id, command }),
+                Ok(omp::Incoming::HostTool { id, answer }) => Ok(Incoming::HostTool { id, answer }),
+                Ok(omp::Incoming::HostUri { id, result }) => Ok(Incoming::HostUri { id, result }),
                 Ok(omp::Incoming::UiResponse { id, answer }) => Ok(Incoming::UiResponse { id, answer }),
                 Ok(omp::Incoming::Unknown { type_name }) => Err(Response::unknown(type_name)),
                 Err(malformed) => Err(malformed.response()),
@@ -170,13 +170,10 @@ impl Dialect {
                 Frame::Event(event) => Some(encode(event)),
                 Frame::Pause { messages } => Some(encode(&Event::AgentEnd { messages: messages.to_vec() })),
                 Frame::Dialog(dialog) => Some(encode(dialog)),
-                // There is no bridge to hosts of omp and no socket, they lend nothing, are not told of levels, and see gates as dialogs.
-                Frame::Permission(_)
-                | Frame::HostTool(_)
-                | Frame::HostUri(_)
-                | Frame::Level(_)
-                | Frame::Gate(_)
-                | Frame::Client(_) => None,
+                Frame::HostTool(frame) => Some(encode(frame)),
+                Frame::HostUri(frame) => Some(encode(frame)),
+                // There is no bridge to hosts of omp and no socket, they are not told of levels, and see gates as dialogs.
+                Frame::Permission(_) | Frame::Level(_) | Frame::Gate(_) | Frame::Client(_) => None,
             },
             Self::Gjc(gjc) => {
                 if let Some(seat) = seat {

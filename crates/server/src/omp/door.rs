@@ -35,7 +35,7 @@ use super::{
     teller::Teller,
     waiting::{Turn, Waiting},
 };
-use crate::gjc::host;
+use crate::gjc::{Desk, host};
 
 /// Where frames go to, each whole and with its line end.
 pub type Output = mpsc::Sender<Bytes>;
@@ -95,6 +95,8 @@ pub(crate) struct Door {
     /// The session that is open, or was last.
     pub(crate) current: watch::Sender<String>,
     pub(crate) dialect: Dialect,
+    /// Calls that the host has in hand.
+    pub(crate) desk: Desk,
     pub(crate) shelf: Shelf,
     pub(crate) seat: Option<Seat>,
     pub(crate) teller: Teller,
@@ -145,6 +147,7 @@ impl Door {
         Self {
             current,
             dialect: Dialect::of(shelf.common.product, shelf.common.manner),
+            desk: Desk::default(),
             shelf,
             seat: Some(seat),
             teller: Teller::default(),
@@ -271,7 +274,7 @@ impl Door {
                     }
                 }
                 // That a call is to stop is told before its end is.
-                order = host::next(&mut self.dialect), if !self.outbox.is_full() => host::tell(&mut self, order),
+                order = self.desk.next(), if !self.outbox.is_full() => host::tell(&mut self, order),
                 Some(reply) = self.pending.next(), if self.early.is_none() && !self.pending.is_empty() => {
                     self.early = Some(reply);
                 }
@@ -345,11 +348,14 @@ impl Door {
     /// Does a command of either dialect.
     async fn handle(&mut self, id: Option<Id>, command: Command) {
         match &self.dialect {
-            Dialect::Omp => {
-                if let Command::Shared(command) = command {
-                    commands::handle(self, id, command).await;
+            Dialect::Omp => match command {
+                Command::Shared(command) => commands::handle(self, id, command).await,
+                Command::Handoff { .. } if self.teller.is_running() => {
+                    let problem = "Cannot hand off while a response is in progress";
+                    self.write(&Response::failure(id, command.name(), problem));
                 }
-            }
+                adopted => crate::gjc::commands::handle(self, id, adopted).await,
+            },
             Dialect::Gjc(_) => crate::gjc::commands::handle(self, id, command).await,
         }
     }

@@ -358,6 +358,10 @@ pub(super) async fn open_in(
         (false, false) => Surface::Host,
     };
     door.dialect.show_on(surface);
+    if surface != Surface::Host {
+        // Clients come and go.
+        door.desk.expect();
+    }
     let mut past = None;
     if surface == Surface::Socket {
         let counted = counted(opened, begun, door.shelf.common.clock.now());
@@ -440,7 +444,7 @@ fn common(
         manner: kit.manner,
         roster: Mutex::new(roster),
         models: kit.models,
-        lent: (flags.product == Product::Gjc).then(|| Arc::new(Lent::new(Arc::clone(&registry)))),
+        lent: Arc::new(Lent::new(Arc::clone(&registry))),
         registry,
         environment: tools::Environment::inherit_from(kit.variables, move |name| withheld.contains(name)),
         roots: Roots::whole(kit.denied),

@@ -34,8 +34,8 @@ pub(crate) struct Common {
     pub(crate) roster: Mutex<Roster>,
     pub(crate) models: Arc<dyn Model>,
     pub(crate) registry: Arc<Registry>,
-    /// What the host lends beside that, in the dialect that has it.
-    pub(crate) lent: Option<Arc<Lent>>,
+    /// What the host lends beside that.
+    pub(crate) lent: Arc<Lent>,
     pub(crate) environment: Environment,
     pub(crate) roots: Roots,
     pub(crate) launcher: tools::exec::Launcher,
@@ -167,14 +167,11 @@ impl Host for Workshop {
     }
 
     fn tools(&self, session: &SessionId) -> Arc<Registry> {
-        match &self.common.lent {
-            Some(lent) => lent.registry(session),
-            None => Arc::clone(&self.common.registry),
-        }
+        self.common.lent.registry(session)
     }
 
     fn peers(&self) -> Peers {
-        self.common.lent.as_ref().map(|lent| lent.peers().clone()).unwrap_or_default()
+        self.common.lent.peers().clone()
     }
 
     fn system_prompt(&self, _: &SessionId, cwd: &str, tools: &[&Spec]) -> String {

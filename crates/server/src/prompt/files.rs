@@ -26,6 +26,9 @@ pub trait Files {
 
     /// Whether something is there.
     fn exists(&self, path: &Path) -> bool;
+
+    /// The names of what lies in a folder. None if there is no such folder.
+    fn names(&self, folder: &Path) -> Vec<String>;
 }
 
 /// The real file system.
@@ -43,6 +46,11 @@ impl Files for Disk {
 
     fn exists(&self, path: &Path) -> bool {
         path.exists()
+    }
+
+    fn names(&self, folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
     }
 }
 
@@ -64,6 +72,11 @@ impl Files for std::collections::BTreeMap<PathBuf, String> {
 
     fn exists(&self, path: &Path) -> bool {
         self.keys().any(|file| file.starts_with(path))
+    }
+
+    fn names(&self, folder: &Path) -> Vec<String> {
+        let within = self.keys().filter(|file| file.parent() == Some(folder));
+        within.filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect()
     }
 }
 

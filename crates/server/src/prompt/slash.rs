@@ -2,13 +2,18 @@
 //!
 //! It must not know doors. A text that names no file is left as it is. Source: docs/protocol/omp.md, Slash commands.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use super::files::Files;
 use crate::agent_dir::AgentDir;
 
 /// The longest file that stands for a text, in bytes.
 const LIMIT: usize = 200_000;
+/// The most letters of a description.
+const DESCRIPTION: usize = 200;
 
 /// What `text` stands for; `None` if it is no command of a file.
 ///
@@ -22,14 +27,66 @@ pub fn expand(text: &str, folder: &AgentDir, cwd: &Path, files: &dyn Files) -> O
     Some(fill(body(&found), rest))
 }
 
+/// A file that a text may stand for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    /// Its name, without the slash.
+    pub name: String,
+    /// `description` of the facts that it begins with, else its first line.
+    pub description: Option<String>,
+    /// Where it is.
+    pub path: PathBuf,
+    /// True if it is the project's, false if the user's.
+    pub is_of_project: bool,
+}
+
+/// Lists the files that a text may stand for, by name: of several of one name the one that [`expand`] takes.
+pub fn list(folder: &AgentDir, cwd: &Path, files: &dyn Files) -> Vec<Template> {
+    let project = cwd.join(folder.project_folder());
+    let mut found: BTreeMap<String, Template> = BTreeMap::new();
+    for kind in ["commands", "prompts"] {
+        for (place, is_of_project) in [(project.as_path(), true), (folder.root(), false)] {
+            let place = place.join(kind);
+            for file in files.names(&place) {
+                let Some(name) = file.strip_suffix(".md").filter(|name| is_name(name) && !found.contains_key(*name))
+                else {
+                    continue;
+                };
+                let Some(text) = read(&place, name, files) else { continue };
+                let template = Template {
+                    name: name.to_owned(),
+                    description: described(&text),
+                    path: place.join(&file),
+                    is_of_project,
+                };
+                found.insert(name.to_owned(), template);
+            }
+        }
+    }
+    found.into_values().collect()
+}
+
+/// What a file says of itself, in one line.
+fn described(text: &str) -> Option<String> {
+    let body = body(text);
+    let facts = text.split_once(body).map_or("", |(facts, _)| facts);
+    let fact = facts.lines().find_map(|line| line.strip_prefix("description:"));
+    let line = fact.map(|fact| fact.trim().trim_matches(['"', '\'']));
+    let line = line.or_else(|| body.lines().next().map(|line| line.trim_start_matches('#')))?.trim();
+    (!line.is_empty()).then(|| line.chars().take(DESCRIPTION).collect())
+}
+
 /// The name and the arguments, as they stand there. A name that could lead out of its folder is none.
 fn command(text: &str) -> Option<(&str, &str)> {
     let said = text.strip_prefix('/')?;
     let (name, rest) = said.split_once(char::is_whitespace).unwrap_or((said, ""));
-    let is_name = !name.is_empty()
+    is_name(name).then_some((name, rest.trim()))
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty()
         && !name.starts_with('.')
-        && name.chars().all(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':'));
-    is_name.then_some((name, rest.trim()))
+        && name.chars().all(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':'))
 }
 
 fn read(folder: &Path, name: &str, files: &dyn Files) -> Option<String> {
@@ -159,7 +216,7 @@ mod tests {
         path::{Path, PathBuf},
     };
 
-    use super::{body, expand, fill};
+    use super::{body, expand, fill, list};
     use crate::agent_dir::{AgentDir, Environment, Product};
 
     #[test]
@@ -190,6 +247,38 @@ mod tests {
         ] {
             assert_eq!(expand(text, &folder, Path::new("/project"), &files).as_deref(), want, "{text}");
         }
+    }
+
+    #[test]
+    fn what_can_be_named_is_listed_once_with_what_it_says_of_itself() {
+        let environment = [("HOME", "/home/a")].into_iter().collect::<Environment>();
+        let folder = AgentDir::resolve(Product::Omp, &environment, Path::new("/project"), |_| false).unwrap();
+        let files: BTreeMap<PathBuf, String> = [
+            ("/home/a/.omp/agent/prompts/pt.md", "# Template ß\n\n$1"),
+            ("/home/a/.omp/agent/prompts/both.md", "the user's template"),
+            ("/home/a/.omp/agent/commands/both.md", "the user's command"),
+            ("/home/a/.omp/agent/commands/empty.md", ""),
+            ("/home/a/.omp/agent/commands/no command.md", "x"),
+            ("/home/a/.omp/agent/commands/deep/x.md", "x"),
+            ("/home/a/.omp/agent/commands/hey.txt", "x"),
+            ("/project/.omp/commands/hey.md", "---\ndescription: 'says hey'\n---\nHey $ARGUMENTS!\n"),
+        ]
+        .map(|(path, text)| (PathBuf::from(path), text.to_owned()))
+        .into();
+        let listed = list(&folder, Path::new("/project"), &files);
+        let listed: Vec<_> = listed
+            .iter()
+            .map(|one| (one.name.as_str(), one.description.as_deref(), one.path.to_str().unwrap(), one.is_of_project))
+            .collect();
+        assert_eq!(
+            listed,
+            [
+                ("both", Some("the user's command"), "/home/a/.omp/agent/commands/both.md", false),
+                ("empty", None, "/home/a/.omp/agent/commands/empty.md", false),
+                ("hey", Some("says hey"), "/project/.omp/commands/hey.md", true),
+                ("pt", Some("Template ß"), "/home/a/.omp/agent/prompts/pt.md", false),
+            ]
+        );
     }
 
     #[test]

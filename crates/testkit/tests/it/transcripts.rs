@@ -67,6 +67,7 @@ transcripts! {
     approval_for_always
     approval_for_once
     approval_for_session
+    approval_mode
     approval_of_what_destroys
     approval_timed_out
     bash
@@ -99,6 +100,7 @@ transcripts! {
     gjc_tasks
     ids
     images
+    later_commands
     length
     lines_that_are_no_commands
     mentions

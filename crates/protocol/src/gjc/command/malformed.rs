@@ -49,6 +49,7 @@ impl Malformed {
             // Of an answer to a dialog: it has no request that could be answered.
             omp::Malformed::Field { ref command, .. } if command == "extension_ui_response" => Self::Line(malformed),
             omp::Malformed::Field { id, command, .. } => Self::Shape { id, command, reason },
+            omp::Malformed::Refused { id, command, reason } => Self::Refused { id, command, reason },
             malformed @ (omp::Malformed::TooLong { .. }
             | omp::Malformed::NotUtf8
             | omp::Malformed::NotJson { .. }

@@ -51,7 +51,16 @@ impl Command {
                 | Shared::GetAvailableModels
                 | Shared::GetBranchMessages
                 | Shared::GetLastAssistantText
-                | Shared::GetMessages,
+                | Shared::GetMessages
+                | Shared::GetMessagesPage { .. }
+                | Shared::GetForkMessages
+                | Shared::GetAvailableCommands
+                | Shared::GetCommands
+                | Shared::GetAvailableThinkingLevels
+                | Shared::GetSubagents
+                | Shared::GetSubagentMessages { .. }
+                | Shared::NegotiateProtocol { .. }
+                | Shared::NotServed { .. },
             ) => Lane::Fast,
             Self::Shared(_)
             | Self::SetTodos { .. }
@@ -104,24 +113,36 @@ fn shared_scope(command: &Shared) -> Scope {
         Shared::NewSession { .. }
         | Shared::SwitchSession { .. }
         | Shared::Branch { .. }
+        | Shared::Fork { .. }
+        | Shared::Clone
         | Shared::GetBranchMessages
+        | Shared::GetForkMessages
         | Shared::SetSessionName { .. } => Scope::Session,
-        Shared::GetState | Shared::GetSessionStats | Shared::GetLastAssistantText | Shared::GetMessages => {
-            Scope::MessageRead
-        }
+        Shared::GetState
+        | Shared::GetSessionStats
+        | Shared::GetLastAssistantText
+        | Shared::GetMessages
+        | Shared::GetMessagesPage { .. }
+        | Shared::GetSubagents
+        | Shared::GetSubagentMessages { .. } => Scope::MessageRead,
         Shared::SetSteeringMode { .. }
         | Shared::SetFollowUpMode { .. }
         | Shared::SetInterruptMode { .. }
         | Shared::Compact { .. }
         | Shared::SetAutoCompaction { .. }
         | Shared::SetAutoRetry { .. }
-        | Shared::AbortRetry => Scope::Control,
+        | Shared::AbortRetry
+        | Shared::NegotiateProtocol { .. }
+        | Shared::SetSubagentSubscription { .. } => Scope::Control,
         Shared::SetModel { .. }
         | Shared::CycleModel
         | Shared::GetAvailableModels
         | Shared::SetThinkingLevel { .. }
-        | Shared::CycleThinkingLevel => Scope::Model,
+        | Shared::CycleThinkingLevel
+        | Shared::GetAvailableThinkingLevels
+        | Shared::SetFastMode { .. } => Scope::Model,
         Shared::Bash { .. } | Shared::AbortBash => Scope::Bash,
         Shared::ExportHtml { .. } => Scope::Export,
+        Shared::GetAvailableCommands | Shared::GetCommands | Shared::NotServed { .. } => Scope::Admin,
     }
 }

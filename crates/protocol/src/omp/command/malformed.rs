@@ -38,6 +38,16 @@ pub enum Malformed {
         /// What is wrong with it.
         fault: Fault,
     },
+    /// A known command has a value that it cannot have.
+    #[error("{reason}")]
+    Refused {
+        /// Echoed in the answer.
+        id: Option<Id>,
+        /// The `type` of the frame.
+        command: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// An answer to a dialog does not say exactly one thing.
     #[error("extension_ui_response: needs either `value`, `confirmed` or `cancelled`: true")]
     Answer,
@@ -58,7 +68,7 @@ impl Malformed {
     /// Returns the answer: a failure of command `parse`, with the id of the request if the line was a command.
     pub fn response(&self) -> Response {
         let id = match self {
-            Self::Field { id, .. } => id.clone(),
+            Self::Field { id, .. } | Self::Refused { id, .. } => id.clone(),
             Self::TooLong { .. } | Self::NotUtf8 | Self::NotJson { .. } | Self::NotAnObject | Self::Answer => None,
         };
         Response::parse_failure(id, self)

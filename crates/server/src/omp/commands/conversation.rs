@@ -11,14 +11,20 @@ use countersign_protocol::{
     Json, Number,
     omp::{
         Id, Response,
-        state::{BranchMessage, BranchMessages, LastAssistantText, Messages, RpcSessionState, SessionStats, TokenSums},
+        state::{
+            BranchMessage, BranchMessages, ExtendedState, LastAssistantText, Messages, RpcSessionState, SessionStats,
+            TokenSums,
+        },
     },
 };
 use countersign_runtime::Contents;
 
-use crate::omp::{
-    door::{Door, Then},
-    entries, models,
+use crate::{
+    gjc::{todos, usage},
+    omp::{
+        door::{Door, Then},
+        entries, models,
+    },
 };
 
 /// Reads something of the session in the order of the other answers, then fetches the content that it names, then answers.
@@ -63,7 +69,20 @@ pub(crate) struct Told {
 }
 
 pub(super) async fn state(door: &mut Door, id: Option<Id>) {
-    tell_state(door, id, |_, told| Json::of(&told.state)).await;
+    tell_state(door, id, |door, told| Json::of(&extended(door, told))).await;
+}
+
+/// The state with what clients of later versions read.
+fn extended(door: &Door, told: Told) -> ExtendedState {
+    let todo_phases = door.seat().map(|seat| seat.workshop.todos().get()).unwrap_or_default();
+    ExtendedState {
+        todo_phases: todo_phases.iter().map(todos::wire).collect(),
+        context_usage: told.context.map(|(tokens, window)| usage(tokens, window)),
+        pending_message_count: told.state.queued_message_count,
+        fast_mode_enabled: false,
+        fast_mode_active: false,
+        shared: told.state,
+    }
 }
 
 /// Answers `get_state` with what `data` makes of the session's state.
@@ -140,13 +159,13 @@ pub(super) async fn messages(door: &mut Door, id: Option<Id>) {
     .await;
 }
 
-pub(super) async fn branch_messages(door: &mut Door, id: Option<Id>) {
+pub(super) async fn branch_messages(door: &mut Door, id: Option<Id>, name: &'static str) {
     let users = |session: &Session| {
         let entries: Vec<Entry> = session.entries().iter().filter(|entry| entry.kind == Kind::User).cloned().collect();
         let lsns = entries.iter().map(|entry| entry.content).collect();
         (entries, lsns)
     };
-    read(door, id, "get_branch_messages", users, move |entries, texts| {
+    read(door, id, name, users, move |entries, texts| {
         let messages = entries
             .iter()
             .zip(texts)

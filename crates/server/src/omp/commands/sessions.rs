@@ -2,6 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -37,6 +38,9 @@ use crate::{
 
 /// How long a name may take to reach the session's file before it is acknowledged without: it is recorded.
 const NAMED: Duration = Duration::from_secs(5);
+
+/// What is answered where the session is gone.
+const CLOSED: &str = "the session is closed";
 
 /// Another session, open already, that is to take the place of the one before.
 pub(crate) struct Switch {
@@ -166,7 +170,8 @@ pub(super) async fn switch_session(door: &mut Door, id: Option<Id>, path: String
     leave_silently(door, id, "switch_session", opened).await;
 }
 
-pub(super) async fn branch(door: &mut Door, id: Option<Id>, entry: String) {
+/// Goes on in a new session from before a message. `name` is the command that asks for it.
+pub(super) async fn branch(door: &mut Door, id: Option<Id>, name: &'static str, entry: String) {
     let Some(seat) = door.seat() else { return };
     let (session, entry) = (seat.id.clone(), EntryId::new(entry));
     let wanted = entry.clone();
@@ -182,10 +187,46 @@ pub(super) async fn branch(door: &mut Door, id: Option<Id>, entry: String) {
         // A host expects that the run it branches from is told to its end.
         Ok((seat, text)) => {
             let data = Json::of(&Branched { text, cancelled: false });
-            leave(door, Switch::new(id, "branch", seat, data)).await;
+            leave(door, Switch::new(id, name, seat, data)).await;
         }
-        Err(problem) => door.write(&door.dialect.broke_off(id, "branch", problem)),
+        Err(problem) => door.write(&door.dialect.broke_off(id, name, problem)),
     }
+}
+
+/// Goes on in a new session with the whole conversation of this one.
+pub(super) async fn clone(door: &mut Door, id: Option<Id>) {
+    const NAME: &str = "clone";
+    match cloned(door).await {
+        Ok(seat) => leave(door, Switch::new(id, NAME, seat, Json::of(&Cancelled { cancelled: false }))).await,
+        Err(problem) => door.write(&Response::failure(id, NAME, problem)),
+    }
+}
+
+async fn cloned(door: &mut Door) -> Result<Seat, String> {
+    let settings = settings(door).await;
+    let Some(old) = door.seat() else { return Err(CLOSED.to_owned()) };
+    let session = old.id.clone();
+    let read = old.requests.read(move |engine| {
+        let path = engine.state().session(&session)?.path();
+        Some(path.into_iter().cloned().collect::<Vec<Entry>>())
+    });
+    let Some((Some(path), _)) = read.await else { return Err(CLOSED.to_owned()) };
+    let lsns: Vec<_> = path.iter().map(|entry| entry.content).collect();
+    let texts = old.handle.contents().get(&lsns).await.map_err(|error| error.to_string())?;
+    let parent = old.path().map(|path| path.display().to_string());
+    begin(door, None, parent, settings, imported(path, texts)).await
+}
+
+/// Entries of one session as another begins with them; none if there is no message among them.
+fn imported(path: Vec<Entry>, texts: Vec<Option<Arc<str>>>) -> Vec<Imported> {
+    if !path.iter().any(|entry| entry.kind.is_message()) {
+        return Vec::new();
+    }
+    let entries = path.into_iter().zip(texts).filter_map(|(entry, text)| {
+        let said = Said { content: text?, tokens: entry.tokens };
+        Some(Imported { id: entry.id, parent: entry.parent, kind: entry.kind, said, made_at: Some(entry.at) })
+    });
+    entries.collect()
 }
 
 /// Leaves for a session, telling nothing more of what works in the one before. If it could not be opened nothing is stopped.
@@ -303,7 +344,7 @@ fn same(left: &Path, right: &Path) -> bool {
 /// A new session with everything before a message of a person, whose text the host gets to edit.
 async fn branch_from(door: &mut Door, entry: &EntryId) -> Result<(Seat, String), String> {
     let settings = settings(door).await;
-    let Some(old) = door.seat() else { return Err("the session is closed".to_owned()) };
+    let Some(old) = door.seat() else { return Err(CLOSED.to_owned()) };
     let (session, wanted) = (old.id.clone(), entry.clone());
     let read = old.requests.read(move |engine| {
         let session = engine.state().session(&session)?;
@@ -324,20 +365,8 @@ async fn branch_from(door: &mut Door, entry: &EntryId) -> Result<(Seat, String),
     let lsns: Vec<_> = path.iter().map(|entry| entry.content).chain([chosen.content]).collect();
     let mut texts = old.handle.contents().get(&lsns).await.map_err(|error| error.to_string())?;
     let text = texts.pop().flatten().and_then(|text| user_text(&text)).unwrap_or_default();
-    let has_messages = path.iter().any(|entry| entry.kind.is_message());
-    let entries: Vec<Imported> = if has_messages {
-        path.into_iter()
-            .zip(texts)
-            .filter_map(|(entry, text)| {
-                let said = Said { content: text?, tokens: entry.tokens };
-                Some(Imported { id: entry.id, parent: entry.parent, kind: entry.kind, said, made_at: Some(entry.at) })
-            })
-            .collect()
-    } else {
-        Vec::new()
-    };
     let parent = old.path().map(|path| path.display().to_string());
-    let seat = begin(door, None, parent, settings, entries).await?;
+    let seat = begin(door, None, parent, settings, imported(path, texts)).await?;
     Ok((seat, text))
 }
 

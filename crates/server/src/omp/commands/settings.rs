@@ -8,7 +8,7 @@ use countersign_protocol::{
     Json,
     omp::{
         Id, Response,
-        state::{AvailableModels, CycledModel, CycledThinkingLevel},
+        state::{AvailableModels, CycledModel, CycledThinkingLevel, ThinkingLevels},
     },
 };
 use countersign_runtime::models::{Entry, Level};
@@ -88,6 +88,15 @@ pub(super) async fn current(door: &mut Door) -> Option<Entry> {
     let (model, _) = read.await?;
     let model = model?;
     door.shelf.common.entry(&model.provider, &model.id)
+}
+
+pub(super) async fn available_levels(door: &mut Door, id: Option<Id>) {
+    let levels = match current(door).await.filter(|entry| entry.reasoning) {
+        Some(entry) => models::levels(&entry),
+        None => vec![Level::Off],
+    };
+    let levels = levels.into_iter().map(|level| level.as_str().to_owned()).collect();
+    door.write(&Response::success(id, "get_available_thinking_levels", &ThinkingLevels { levels }));
 }
 
 pub(super) async fn cycle_model(door: &mut Door, id: Option<Id>) {

@@ -1,0 +1,269 @@
+//! Every command that a released client of omp or of pi sends is answered once, under its id.
+
+use serde_json::{Value, json};
+
+use crate::{
+    host::{Host, Mark, only},
+    place::Place,
+    provider::{Reply, bash, call, say},
+};
+
+/// Commands of the types of omp 18.2.3 and 13.19, of pi 0.73 and later, and of pi-acp 0.0.34, in an order in which each makes sense.
+fn commands() -> Vec<(Value, bool)> {
+    let tool = json!({ "name": "t", "label": "T", "description": "d", "parameters": {}, "loadMode": "discoverable" });
+    let tasks = json!([{ "name": "All", "tasks": [{ "content": "one", "status": "pending" }] }]);
+    let ok = |command: Value| (command, true);
+    let fails = |command: Value| (command, false);
+    vec![
+        fails(json!({ "type": "negotiate_protocol", "protocolVersion": 2 })),
+        ok(json!({ "type": "negotiate_protocol", "protocolVersion": 1 })),
+        ok(json!({ "type": "get_state" })),
+        ok(json!({ "type": "set_fast_mode", "enabled": false })),
+        fails(json!({ "type": "set_fast_mode", "enabled": true })),
+        ok(json!({ "type": "get_available_commands" })),
+        ok(json!({ "type": "get_commands" })),
+        ok(json!({ "type": "set_todos", "phases": tasks })),
+        ok(json!({ "type": "set_host_tools", "tools": [tool] })),
+        ok(json!({ "type": "set_host_uri_schemes", "schemes": [{ "scheme": "db", "writable": true }] })),
+        ok(json!({ "type": "set_subagent_subscription", "level": "progress" })),
+        fails(json!({ "type": "set_subagent_subscription", "level": "all" })),
+        ok(json!({ "type": "get_subagents" })),
+        fails(json!({ "type": "get_subagent_messages", "subagentId": "a" })),
+        fails(json!({ "type": "get_subagent_messages" })),
+        ok(json!({ "type": "set_model", "provider": "fake", "modelId": "fake-1" })),
+        ok(json!({ "type": "cycle_model" })),
+        ok(json!({ "type": "get_available_models" })),
+        ok(json!({ "type": "set_thinking_level", "level": "low" })),
+        ok(json!({ "type": "cycle_thinking_level" })),
+        ok(json!({ "type": "get_available_thinking_levels" })),
+        ok(json!({ "type": "set_steering_mode", "mode": "all" })),
+        ok(json!({ "type": "set_follow_up_mode", "mode": "all" })),
+        ok(json!({ "type": "set_interrupt_mode", "mode": "wait" })),
+        ok(json!({ "type": "set_auto_compaction", "enabled": true })),
+        ok(json!({ "type": "set_auto_retry", "enabled": true })),
+        ok(json!({ "type": "abort_retry" })),
+        ok(json!({ "type": "abort_bash" })),
+        ok(json!({ "type": "abort" })),
+        ok(json!({ "type": "get_session_stats" })),
+        ok(json!({ "type": "get_branch_messages" })),
+        ok(json!({ "type": "get_fork_messages" })),
+        ok(json!({ "type": "get_last_assistant_text" })),
+        ok(json!({ "type": "set_session_name", "name": "n" })),
+        ok(json!({ "type": "get_messages" })),
+        ok(json!({ "type": "get_messages_page", "limit": 1 })),
+        fails(json!({ "type": "get_messages_page", "cursor": "x" })),
+        ok(json!({ "type": "get_login_providers" })),
+        fails(json!({ "type": "login", "providerId": "anthropic" })),
+        fails(json!({ "type": "fork", "entryId": "nothing" })),
+        fails(json!({ "type": "branch", "entryId": "nothing" })),
+        fails(json!({ "type": "fork" })),
+        fails(json!({ "type": "queue_message", "message": "m" })),
+        fails(json!({ "type": "set_queue_mode", "mode": "all" })),
+        fails(json!({ "type": "reset" })),
+        fails(json!({ "type": "get_entries" })),
+        fails(json!({ "type": "get_tree" })),
+    ]
+}
+
+#[test]
+fn every_command_of_every_client_is_answered_once_under_its_id() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("hello");
+    let from = host.mark();
+    let mut ids = Vec::new();
+    for (command, succeeds) in commands() {
+        let due = host.ask(command.clone());
+        let answer = host.answer(&due);
+        assert_eq!(answer["success"], succeeds, "{command}: {answer}");
+        let name = answer["command"].as_str().unwrap();
+        assert!(name == command["type"] || (!succeeds && name == "parse"), "{command}: {answer}");
+        assert!(succeeds || answer["error"].as_str().is_some_and(|error| error.len() > 10), "{command}: {answer}");
+        ids.push(due.id);
+    }
+    for command in [
+        json!({ "type": "bash", "command": "true" }),
+        json!({ "type": "compact" }),
+        json!({ "type": "export_html" }),
+        json!({ "type": "clone" }),
+        json!({ "type": "handoff" }),
+        json!({ "type": "new_session" }),
+        json!({ "type": "prompt", "message": "m" }),
+        json!({ "type": "steer", "message": "m" }),
+        json!({ "type": "follow_up", "message": "m" }),
+        json!({ "type": "abort_and_prompt", "message": "m" }),
+    ] {
+        let due = host.ask(command);
+        host.answer(&due);
+        ids.push(due.id);
+    }
+    // What no client knows has no id, and its hosts wait for none.
+    host.write("{\"id\":\"u\",\"type\":\"dance\"}\n");
+    host.wait(from, "the answer without an id", |frame| frame["command"] == "dance" && frame.get("id").is_none());
+    host.state();
+    let answers = only(&host.since(from), "response");
+    for id in &ids {
+        assert_eq!(answers.iter().filter(|answer| answer["id"] == id.as_str()).count(), 1, "{id}");
+    }
+    host.close_cleanly();
+}
+
+#[test]
+fn the_state_has_what_later_clients_read() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let phases = json!([{ "id": "p", "name": "All", "tasks": [{ "id": "t", "content": "one", "status": "pending" }] }]);
+    assert_eq!(host.done(json!({ "type": "set_todos", "phases": phases }))["todoPhases"], phases);
+    let state = host.state();
+    assert_eq!(state["todoPhases"], phases);
+    let members = ["fastModeEnabled", "fastModeActive", "pendingMessageCount"].map(|name| &state[name]);
+    assert_eq!(members, [&json!(false), &json!(false), &json!(0)]);
+    assert_eq!(state["contextUsage"]["contextWindow"], 128_000);
+    let levels = host.done(json!({ "type": "get_available_thinking_levels" }));
+    assert_eq!(levels["levels"][0], "off");
+    host.close_cleanly();
+}
+
+#[test]
+fn pages_of_messages_are_the_messages_and_end_where_those_change() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    for text in ["one", "two", "three"] {
+        host.turn(text);
+    }
+    let (mut paged, mut cursor, mut pages) = (Vec::new(), json!(null), Vec::new());
+    loop {
+        let page = host.done(json!({ "type": "get_messages_page", "limit": 4, "cursor": cursor }));
+        assert_eq!(page["totalMessages"], 6);
+        paged.extend(page["messages"].as_array().unwrap().clone());
+        cursor = page.get("nextCursor").cloned().unwrap_or_default();
+        if cursor.is_null() {
+            break;
+        }
+        pages.push(cursor.clone());
+    }
+    assert_eq!((paged, pages.len()), (host.messages(), 1));
+    host.turn("four");
+    let answer = host.command(json!({ "type": "get_messages_page", "cursor": pages[0] }));
+    assert_eq!((&answer["code"], &answer["success"]), (&json!("stale_cursor"), &json!(false)), "{answer}");
+    place.provider.script([Reply::new(vec![bash("k", "sleep 300")])]);
+    let from = host.prompt("work");
+    host.event(from, "tool_execution_start");
+    assert_eq!(host.command(json!({ "type": "get_messages_page" }))["code"], "session_busy");
+    let handed = host.refused(json!({ "type": "handoff" }));
+    assert_eq!(handed, "Cannot hand off while a response is in progress");
+    host.done(json!({ "type": "abort" }));
+    host.close_cleanly();
+}
+
+#[test]
+fn a_fork_is_a_branch_and_a_clone_has_the_whole_conversation() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("one");
+    host.turn("two");
+    let (file, whole) = (host.file(), host.messages());
+    assert_eq!(host.done(json!({ "type": "clone" })), json!({ "cancelled": false }));
+    assert!(host.file() != file);
+    assert_eq!(host.messages(), whole);
+    let messages = host.done(json!({ "type": "get_fork_messages" }))["messages"].clone();
+    assert_eq!((&messages[1]["text"], messages.as_array().unwrap().len()), (&json!("two"), 2));
+    let forked = host.done(json!({ "type": "fork", "entryId": messages[1]["entryId"] }));
+    assert_eq!(forked, json!({ "text": "two", "cancelled": false }));
+    assert_eq!(host.said(), ["one", "ok"]);
+    assert_eq!(host.turn("three").len() > 3, host.said().len() == 4);
+    host.close_cleanly();
+}
+
+#[test]
+fn slash_commands_are_listed_as_each_client_reads_them() {
+    let place = Place::new();
+    std::fs::create_dir(place.agent.join("commands")).unwrap();
+    let path = place.agent.join("commands/look.md");
+    std::fs::write(&path, "---\ndescription: Looks\n---\nLook at $1").unwrap();
+    let mut host = place.start(&[]);
+    let listed = host.done(json!({ "type": "get_available_commands" }));
+    assert_eq!(listed, json!({ "commands": [{ "name": "look", "description": "Looks", "source": "file" }] }));
+    let info = json!({ "path": path, "source": "auto", "scope": "user", "origin": "top-level" });
+    let listed = host.done(json!({ "type": "get_commands" }));
+    let want = json!({ "name": "look", "description": "Looks", "source": "prompt", "sourceInfo": info });
+    assert_eq!(listed["commands"], json!([want]));
+    host.close_cleanly();
+}
+
+fn lend(host: &mut Host, name: &str, is_hidden: bool) -> Value {
+    let tool =
+        json!({ "name": name, "description": "Looks up", "parameters": { "type": "object" }, "hidden": is_hidden });
+    host.command(json!({ "type": "set_host_tools", "tools": [tool] }))
+}
+
+fn wanted(host: &Host, from: Mark) -> Value {
+    host.wait(from, "host_tool_call", |frame| frame["type"] == "host_tool_call")
+}
+
+#[test]
+fn a_host_does_the_calls_of_its_tools() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    assert_eq!(lend(&mut host, "look_up", false)["data"], json!({ "toolNames": ["look_up"] }));
+    let conflict = lend(&mut host, "read", false);
+    assert!(conflict["error"].as_str().unwrap().contains("conflicts with an existing tool"), "{conflict}");
+    place.provider.script([Reply::new(vec![call("k", "look_up", &json!({ "id": 1 }))]), say("done")]);
+    let from = host.prompt("go");
+    let asked = wanted(&host, from);
+    assert_eq!(
+        (&asked["toolName"], &asked["toolCallId"], &asked["arguments"]["id"]),
+        (&json!("look_up"), &json!("k"), &json!(1))
+    );
+    let content = |text: &str| json!({ "content": [{ "type": "text", "text": text }] });
+    host.write(format!(
+        "{}\n",
+        json!({ "type": "host_tool_update", "id": asked["id"], "partialResult": content("half") })
+    ));
+    host.event(from, "tool_execution_update");
+    host.write(format!("{}\n", json!({ "type": "host_tool_result", "id": asked["id"], "result": content("row 1") })));
+    host.settled(from);
+    assert_eq!(place.provider.last().result("k").as_deref(), Some("row 1"));
+    // A call that is stopped is taken back.
+    place.provider.script([Reply::new(vec![call("l", "look_up", &json!({ "id": 2 }))])]);
+    let from = host.prompt("again");
+    let asked = wanted(&host, from);
+    host.done(json!({ "type": "abort" }));
+    assert_eq!(host.event(from, "host_tool_cancel")["targetId"], asked["id"]);
+    host.close_cleanly();
+}
+
+#[test]
+fn an_approval_mode_asks_about_tools_of_the_host() {
+    let place = Place::new();
+    let mut host = place.start(&["--no-tools", "--approval-mode", "write"]);
+    lend(&mut host, "look_up", false);
+    place.provider.script([Reply::new(vec![call("k", "look_up", &json!({}))]), say("done")]);
+    let from = host.prompt("go");
+    let dialog = host.dialog(from);
+    host.reply(&dialog, json!({ "confirmed": false }));
+    host.settled(from);
+    assert!(only(&host.since(from), "host_tool_call").is_empty());
+    host.close_cleanly();
+}
+
+#[test]
+fn a_host_answers_for_what_lies_behind_its_uris() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    let schemes = json!([{ "scheme": "db", "writable": true }, { "scheme": "ro" }]);
+    let set = host.done(json!({ "type": "set_host_uri_schemes", "schemes": schemes }));
+    assert_eq!(set, json!({ "schemes": ["db", "ro"] }));
+    let read = call("r", "read", &json!({ "path": "db://users/1" }));
+    let write = call("w", "write", &json!({ "path": "ro://users/1", "content": "x" }));
+    place.provider.script([Reply::new(vec![read]), Reply::new(vec![write]), say("done")]);
+    let from = host.prompt("go");
+    let asked = host.event(from, "host_uri_request");
+    assert_eq!((&asked["operation"], &asked["url"]), (&json!("read"), &json!("db://users/1")));
+    host.write(format!("{}\n", json!({ "type": "host_uri_result", "id": asked["id"], "content": "Ana" })));
+    host.settled(from);
+    let last = place.provider.last();
+    assert!(last.result("r").unwrap().contains("Ana"));
+    assert!(last.result("w").unwrap().contains("Host URI scheme is not writable: ro"));
+    host.close_cleanly();
+}

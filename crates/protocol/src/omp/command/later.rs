@@ -1,0 +1,114 @@
+//! Reads the commands that came after 13.19, and those of pi: what those versions' clients send is known by name.
+//!
+//! It must not know whether a command is served. Source: docs/protocol/omp.md, Commands of later versions and of pi.
+
+use super::fields::{Field, Fields, from_json};
+use super::{Command, Malformed};
+use crate::gjc;
+use crate::gjc::command::Strictness;
+
+/// Commands that the dialect of gjc has too, in the same form.
+const SHARED_WITH_GJC: [&str; 6] =
+    ["set_todos", "set_host_tools", "set_host_uri_schemes", "handoff", "get_login_providers", "login"];
+
+/// Commands of released clients that are not served, each with what to send instead.
+const REFUSED: [(&str, &str); 5] = [
+    ("queue_message", "this command of early versions of pi is not served: use steer or follow_up"),
+    (
+        "set_queue_mode",
+        "this command of early versions of pi is not served: use set_steering_mode and set_follow_up_mode",
+    ),
+    ("reset", "this command of early versions of pi is not served: use new_session"),
+    ("get_entries", "the entries of a session are not served: read the file that get_state names as sessionFile"),
+    ("get_tree", "the tree of a session is not served: read the file that get_state names as sessionFile"),
+];
+
+/// How much a host hears of subagents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SubscriptionLevel {
+    /// Nothing.
+    Off,
+    /// Where they stand.
+    Progress,
+    /// Their events as well.
+    Events,
+}
+
+/// The number of messages that a page may have: from 1 to 256.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageLimit(usize);
+
+impl PageLimit {
+    const MOST: usize = 256;
+
+    /// Returns the number.
+    pub const fn get(self) -> usize {
+        self.0
+    }
+}
+
+impl Default for PageLimit {
+    fn default() -> Self {
+        Self(100)
+    }
+}
+
+impl Field for SubscriptionLevel {
+    const EXPECTED: &'static str = "\"off\", \"progress\" or \"events\"";
+
+    fn read(json: &str) -> Option<Self> {
+        from_json(json)
+    }
+}
+
+impl Field for PageLimit {
+    const EXPECTED: &'static str = "a whole number from 1 to 256";
+
+    fn read(json: &str) -> Option<Self> {
+        from_json(json).filter(|limit| (1..=Self::MOST).contains(limit)).map(Self)
+    }
+}
+
+/// Reads the fields of the command called `name`; none if no later version and no pi has it.
+pub(super) fn command(name: &str, fields: &Fields<'_>) -> Result<Option<Command>, Malformed> {
+    Ok(Some(match name {
+        "negotiate_protocol" => Command::NegotiateProtocol { version: fields.required("protocolVersion")? },
+        "set_fast_mode" => Command::SetFastMode { enabled: fields.required("enabled")? },
+        "get_available_commands" => Command::GetAvailableCommands,
+        "get_commands" => Command::GetCommands,
+        "set_subagent_subscription" => Command::SetSubagentSubscription { level: fields.required("level")? },
+        "get_subagents" => Command::GetSubagents,
+        "get_subagent_messages" => {
+            // It is read, so that a wrong one is told.
+            let _: Option<u64> = fields.optional("fromByte")?;
+            let file: Option<String> = fields.optional("sessionFile")?;
+            Command::GetSubagentMessages { subagent: fields.optional("subagentId")?.or(file) }
+        }
+        "get_messages_page" => Command::GetMessagesPage {
+            cursor: fields.optional("cursor")?,
+            limit: fields.optional("limit")?.unwrap_or_default(),
+        },
+        "get_available_thinking_levels" => Command::GetAvailableThinkingLevels,
+        "fork" => Command::Fork { entry_id: fields.required("entryId")? },
+        "clone" => Command::Clone,
+        "get_fork_messages" => Command::GetForkMessages,
+        _ => {
+            let refused = REFUSED.into_iter().find(|(refused, _)| *refused == name);
+            return Ok(refused.map(|(name, reason)| Command::NotServed { name, reason }));
+        }
+    }))
+}
+
+/// Reads the fields of a command that the dialect of gjc has too.
+pub(super) fn shared_with_gjc(name: &str, fields: &Fields<'_>) -> Result<Option<gjc::Command>, Malformed> {
+    if !SHARED_WITH_GJC.contains(&name) {
+        return Ok(None);
+    }
+    gjc::command::command(name, fields, Strictness::Stdio).map_err(|malformed| match malformed {
+        gjc::Malformed::Line(malformed) => malformed,
+        gjc::Malformed::Shape { id, command, reason } | gjc::Malformed::Refused { id, command, reason } => {
+            Malformed::Refused { id, command, reason }
+        }
+    })
+}
