@@ -220,7 +220,19 @@ fn entry(name: &str, provider: &Provider, settings: &Place<'_>, model: &Place<'_
     if let Some(changes) = provider.overrides.get(id) {
         changes.apply(&mut entry);
     }
+    if entry.reasoning {
+        entry.thinking = entry.thinking.or(Some(usual_thinking(api)));
+    }
     Ok(entry)
+}
+
+/// How a model that reasons is told to think where its entry does not say: at any level, in the way of its wire.
+const fn usual_thinking(api: Api) -> Thinking {
+    let mode = match api {
+        Api::OpenaiCompletions | Api::OpenaiResponses | Api::Demo => ThinkingMode::Effort,
+        Api::AnthropicMessages | Api::GoogleGenerativeAi => ThinkingMode::Budget,
+    };
+    Thinking { mode, min_level: Level::Minimal, max_level: Level::Xhigh }
 }
 
 fn changes(place: &Place<'_>) -> Result<Override, WrongType> {
@@ -304,7 +316,7 @@ fn thinking(place: &Place<'_>) -> Result<Option<Thinking>, WrongType> {
 mod tests {
     use std::path::Path;
 
-    use countersign_runtime::models::entry::{Api, Entry, Modality, Price};
+    use countersign_runtime::models::entry::{Api, Entry, Level, Modality, Price, Thinking, ThinkingMode};
 
     use super::{Auth, ModelsFile};
     use crate::yaml::{Node, Place};
@@ -347,7 +359,8 @@ providers:
             cost: Price { input: 1.0, output: 2.0, cache_read: 0.1, cache_write: 0.2 },
             context_window: 128_000,
             max_tokens: 8192,
-            thinking: None,
+            // It reasons, and its entry says no more.
+            thinking: Some(Thinking { mode: ThinkingMode::Effort, min_level: Level::Minimal, max_level: Level::Xhigh }),
             headers: [].into(),
             tells_usage: true,
         };
@@ -363,6 +376,7 @@ providers:
             input: vec![Modality::Text],
             cost: Price::default(),
             max_tokens: 5,
+            thinking: None,
             tells_usage: false,
             headers: [("X-One", "a"), ("X-Two", "b")].map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             ..small
