@@ -40,7 +40,7 @@ pub use self::{
     bound::Side,
     compile::{CompileError, Compiled, Listed, Slip, Warning, compile},
     constraints::{Constraint, Constraints, DENIAL_LASTS},
-    contract::{Class, Contract, Lack, Scope as ContractScope},
+    contract::{Class, Contract, Lack, Scope as ContractScope, only_reads},
     evaluate::{Layers, Posture, Surroundings, evaluate},
     fnmatch::matches,
     fuzz::fuzz,

@@ -19,6 +19,7 @@ mod settings;
 mod stages;
 mod state;
 mod used;
+mod withheld;
 
 pub use asking::{Asking, Otherwise, Patience, Told};
 pub(crate) use breaker::Answered;
@@ -33,3 +34,4 @@ pub use profile::{Profile, Renewal, RenewalMode};
 pub use requester::{Asked, Counts, Keyed, Outcome, Requester, counted};
 pub use settings::{Interrupt, ModelRef, Modes, Price, Retry, Setting, Settings, Stopped, Sums, Take, Thresholds};
 pub use state::{Entry, Hosted, Queue, Queued, Session};
+pub use withheld::Withheld;

@@ -178,6 +178,11 @@ impl<'a> Docket<'a> {
         self.session.unattended().is_none_or(Unattended::is_in_force)
     }
 
+    /// Whether the contract of the session is used up.
+    fn is_over(self) -> bool {
+        self.session.unattended().is_some_and(|unattended| unattended.over().is_some())
+    }
+
     /// Ends a call that policy refuses. What a contract does not cover is a fact of its own.
     fn deny(self, branch: &mut Branch<'_>, call: &Call, why: &policy::Why, context: &mut Context) {
         if let policy::Cause::Contract { lacks } = &why.cause {
@@ -238,7 +243,7 @@ impl<'a> Docket<'a> {
 pub(crate) fn withdraw_gate(view: View<'_>, branch: &mut Branch<'_>, call: &Call) {
     if let Some(gate) = view.state.gate_of(call.id()).filter(|gate| gate.is_pending()) {
         let (gate, resolution) = (gate.id(), gate::Resolution::Withdrawn);
-        branch.push(Event::Gate(gate::Event::Resolved { gate, resolution, by: None, key: None, form: None }));
+        branch.push(Event::Gate(gate::Event::ended(gate, resolution)));
     }
 }
 
@@ -404,8 +409,16 @@ pub(crate) fn subject_of_gate(view: View<'_>, gate: &Gate) -> Option<Subject> {
     Some(subject(session, content, call.effect, agent()))
 }
 
-/// Asks policy: the rules in force, what people denied and granted, and the contract of the session.
+/// Asks policy: the rules in force, what people denied and granted, and the contract of the session. While a plan is not
+/// approved the agent only reads.
 pub(crate) fn evaluate(view: View<'_>, session: &Session, subject: &Subject, now: Millis) -> Verdict {
+    if let Some(withheld) = session.withheld()
+        && subject.principal == agent()
+        && !policy::only_reads(subject, &view.rules.surroundings)
+    {
+        let cause = policy::Cause::Unapproved { of: withheld.kind, decision: withheld.decision };
+        return Verdict::Deny(policy::Why { cause, policy: view.rules.digest() });
+    }
     let layers = policy::Layers {
         compiled: &view.rules.compiled,
         constraints: view.state.policy().constraints(),
@@ -446,7 +459,7 @@ fn open_approval(scene: Docket<'_>, branch: &mut Branch<'_>, call: &Call, why: &
         why: brief(why),
         policy: scene.view.rules.digest(),
     }));
-    let (stage, number) = scene.session.next_place(gate::Kind::Approval);
+    let (stage, number) = scene.session.next_place(gate::Kind::Approval.stage());
     let opened = gate::Event::Opened {
         gate: GateId::new(context.fresh.uuid(context.now)),
         kind: gate::Kind::Approval,

@@ -1,5 +1,7 @@
 //! Everything that was decided so far, folded from facts.
 
+mod equality;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -61,33 +63,6 @@ pub struct State {
     pub(super) resolved: BTreeSet<(Millis, GateId)>,
     /// Whether anything was ever let go of, so that something may be in the log and not at hand.
     pub(super) is_partial: bool,
-}
-
-impl PartialEq for State {
-    fn eq(&self, other: &Self) -> bool {
-        let at_hand = |state: &Self, gate: &Gate| gate.is_pending() || state.is_awaited(gate);
-        (self.head, self.at, self.boot) == (other.head, other.at, other.boot)
-            && same(&self.sessions, &other.sessions, |session| !session.may_park())
-            && self.runs == other.runs
-            && self.calls == other.calls
-            && same(&self.gates, &other.gates, |gate| at_hand(self, gate) || at_hand(other, gate))
-            && self.policy == other.policy
-            && self.settings == other.settings
-            && self.peers == other.peers
-            && self.channels == other.channels
-            && self.schedule == other.schedule
-            && self.compacting == other.compacting
-            && self.pending == other.pending
-            && self.gate_deadlines == other.gate_deadlines
-            && self.backoffs == other.backoffs
-            && self.awaiting_peers == other.awaiting_peers
-    }
-}
-
-/// Whether what is in both is the same, and nothing is in one alone that must be at hand.
-fn same<K: Ord, V: PartialEq>(one: &BTreeMap<K, V>, other: &BTreeMap<K, V>, must_be: impl Fn(&V) -> bool) -> bool {
-    let in_one = one.iter().all(|(key, value)| other.get(key).map_or_else(|| !must_be(value), |found| found == value));
-    in_one && other.iter().all(|(key, value)| one.contains_key(key) || !must_be(value))
 }
 
 impl State {
@@ -300,6 +275,11 @@ impl State {
             self.sessions.entry(id.clone()).or_insert(session);
         } else if let Some(session) = self.sessions.get_mut(id) {
             session.apply(event, meta.lsn, meta.at, self.boot);
+            // A job, or what happened elsewhere, is no word of the person.
+            let run = session.run().and_then(|run| self.runs.get(&run));
+            if run.is_none_or(|run| run.marks.firing.is_none() && !run.marks.ahead) {
+                session.spoken(event, meta.lsn);
+            }
             if session.compaction().is_some() {
                 self.compacting.insert(id.clone());
             } else {
@@ -478,6 +458,11 @@ impl State {
             self.gate_deadlines.remove(&(due, id));
         }
         gate.apply(event, meta.lsn, meta.at);
+        if let gate::Event::Resolved { decision: Some(decision), .. } = event
+            && let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id))
+        {
+            session.decided(gate, *decision, meta.lsn);
+        }
         if let (gate::Event::Resolved { resolution, .. }, None) = (event, gate.call())
             && let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id))
             && let Some(requester) = &mut session.requester

@@ -12,7 +12,7 @@ use crate::{
     time::Millis,
 };
 
-use super::step::Step;
+use super::{sign_off::Decision, step::Step};
 
 /// What a gate decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -280,6 +280,10 @@ pub enum Event {
         /// Of the answer in the form that its door has for it: under the same key another one is another answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         form: Option<Digest>,
+        /// What it means for the plan or the execution that it was about; absent for any other gate, where nobody was to decide
+        /// any more, and in what earlier versions wrote.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        decision: Option<Decision>,
     },
     /// People can see it. A surface that cannot know whether it showed it shows it again, under another reference.
     Shown {
@@ -302,6 +306,11 @@ pub enum Event {
 }
 
 impl Event {
+    /// A gate ends without anybody's answer.
+    pub const fn ended(gate: GateId, resolution: Resolution) -> Self {
+        Self::Resolved { gate, resolution, by: None, key: None, form: None, decision: None }
+    }
+
     /// The gate that it is about.
     pub const fn gate(&self) -> GateId {
         match self {

@@ -2,7 +2,9 @@
 //!
 //! Only an exact [`APPROVE`] lets anything go on. Words of somebody's own, with no decision before them, are what speaks against it.
 
-use super::event::Kind;
+use serde::{Deserialize, Serialize};
+
+use super::event::{Content, Kind, Resolution};
 
 /// It may be carried out, or is signed off.
 pub const APPROVE: &str = "approve";
@@ -14,7 +16,8 @@ pub const REJECT: &str = "reject";
 pub const DECLINE: &str = "decline";
 
 /// What was decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// It may be carried out, or is signed off.
     Approve,
@@ -22,6 +25,57 @@ pub enum Decision {
     Change,
     /// The plan is off, or the execution is not signed off.
     Refuse,
+}
+
+impl Content {
+    /// Returns which sign-off the answer to a gate of `kind` is: [`Kind::Plan`], [`Kind::Execution`], or none. A question is
+    /// one if the agent named it so.
+    pub fn sign_off(&self, kind: Kind) -> Option<Kind> {
+        match (kind, self) {
+            (Kind::Plan | Kind::Execution, _) => Some(kind),
+            (Kind::Question, Self::Question { about, .. }) => match about.get(NAMED)?.get("kind")?.as_str()? {
+                "approval" => Some(Kind::Plan),
+                "execution" => Some(Kind::Execution),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// The key in what a question is about under which the agent named its stage and its kind.
+pub const NAMED: &str = "workflow_gate";
+
+/// Returns what the end of a gate means for the plan or the execution that it shows. None for any other gate, and where
+/// nobody was to decide any more.
+///
+/// Nothing but an approval that somebody gave approves: neither silence nor a default does.
+pub(crate) fn outcome(kind: Kind, shown: &Content, resolution: &Resolution, said: &[String]) -> Option<Decision> {
+    shown.sign_off(kind)?;
+    match (resolution, kind) {
+        (Resolution::Withdrawn, _) => None,
+        (Resolution::Answered, Kind::Question) => Some(chosen(shown, said)),
+        (Resolution::Answered, _) => Some(decision(said).map_or(Decision::Refuse, |(decision, _)| decision)),
+        _ => Some(Decision::Refuse),
+    }
+}
+
+/// Returns what the answer to a question means that is a sign-off. Its labels are the agent's own words: one that begins with
+/// the word `approve` approves, words of the person's own ask for changes, and everything else refuses.
+fn chosen(shown: &Content, said: &[String]) -> Decision {
+    let Content::Question { choices, .. } = shown else { return Decision::Refuse };
+    let is_label = |words: &String| choices.iter().any(|choice| choice.label == *words);
+    match said {
+        [label] if is_label(label) && approves(label) => Decision::Approve,
+        said if said.iter().all(is_label) => Decision::Refuse,
+        _ => Decision::Change,
+    }
+}
+
+/// True if a choice with this label approves.
+pub(crate) fn approves(label: &str) -> bool {
+    let first = label.split(|letter: char| !letter.is_alphanumeric()).find(|word| !word.is_empty());
+    first.is_some_and(|word| word.eq_ignore_ascii_case(APPROVE))
 }
 
 /// The choices of a gate of this kind; none for other kinds.

@@ -377,6 +377,7 @@ impl Gate {
             by: Some(by.clone()),
             key: key.map(str::to_owned),
             form: answer.form(),
+            decision: None,
         };
         match (resolution, self.step()) {
             (Resolution::Allowed { scope }, Some(step)) => self.vote(step, scope, by, people, key, resolved),
@@ -438,7 +439,7 @@ impl Gate {
                 let deadline = now + step.within.unwrap_or(otherwise);
                 Event::Asked { gate: self.id, step: number, deadline }
             }
-            None => Event::Resolved { gate: self.id, resolution: Resolution::Expired, by: None, key: None, form: None },
+            None => Event::ended(self.id, Resolution::Expired),
         })
     }
 

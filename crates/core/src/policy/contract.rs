@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     policy::{
+        evaluate::Surroundings,
         shell::{self, Classes},
         subject::Subject,
     },
@@ -241,6 +242,17 @@ const fn reached(class: Class) -> Option<Scope> {
         | Class::FileDelete
         | Class::FileWrite => None,
     }
+}
+
+/// Returns whether `subject` changes nothing outside the conversation: a tool that only reads, or a line of our shell of which
+/// every program only reads.
+pub fn only_reads(subject: &Subject, surroundings: &Surroundings) -> bool {
+    if subject.effect == Effect::Reads {
+        return true;
+    }
+    let line = shell::line_of(subject, surroundings);
+    subject.tool == SHELL
+        && line.is_some_and(|line| needed(subject, Some(&line)).iter().all(|class| *class == Class::BashReadonly))
 }
 
 fn needed(subject: &Subject, line: Option<&shell::Line>) -> BTreeSet<Class> {

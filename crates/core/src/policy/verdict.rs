@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     digest::Digest,
-    gate::Step,
+    gate::{self, Decision, Step},
     id::PrincipalId,
     policy::{contract::Lack, grants::GrantId, rules::Origin},
     time::Millis,
@@ -61,6 +61,13 @@ pub enum Cause {
     Contract {
         /// What it lacks.
         lacks: Lack,
+    },
+    /// The person did not approve a plan or an execution, and said nothing since.
+    Unapproved {
+        /// [`gate::Kind::Plan`] or [`gate::Kind::Execution`].
+        of: gate::Kind,
+        /// What was decided.
+        decision: Decision,
     },
     /// It destroys beyond the working folder, or cannot be told not to, or the approval mode has it asked each time.
     Floor {
@@ -133,6 +140,7 @@ impl Cause {
             | Self::Grant { .. }
             | Self::Constraint { .. }
             | Self::Contract { .. }
+            | Self::Unapproved { .. }
             | Self::Floor { .. }
             | Self::Protected { .. }
             | Self::Unreadable { .. }
@@ -211,6 +219,18 @@ impl fmt::Display for Cause {
             Self::Constraint { by, reason: Some(reason), .. } => write!(f, "because {by} denied it: {reason}"),
             Self::Constraint { by, reason: None, .. } => write!(f, "because {by} denied it"),
             Self::Contract { lacks } => write!(f, "because the unattended contract does not cover {lacks}"),
+            Self::Unapproved { of, decision } => {
+                let what = if *of == gate::Kind::Execution { "execution" } else { "plan" };
+                let how = match decision {
+                    Decision::Change => "must be changed first",
+                    Decision::Approve | Decision::Refuse => "is not approved",
+                };
+                write!(
+                    f,
+                    "because the {what} {how}: calls that change something wait until the person approves a plan or sends a \
+                     message. Reading is allowed"
+                )
+            }
             Self::Floor { reason, .. } => write!(f, "because it {reason}"),
             Self::Protected { path } => write!(f, "because it would change {path}, which belongs to the gateway"),
             Self::Unreadable { path } => write!(f, "because the keys and rules of the gateway lie in {path}"),

@@ -2,7 +2,7 @@
 
 use super::state::Session;
 use crate::{
-    gate::{self, Gate, Stage},
+    gate::{Gate, Stage},
     id::GateId,
 };
 
@@ -17,12 +17,11 @@ impl Session {
         self.stages.iter().map(|(stage, gates)| (*stage, gates.len()))
     }
 
-    /// Where the next gate of this kind is counted, and its number there. What an agent requests is not counted.
-    pub(crate) fn next_place(&self, kind: gate::Kind) -> (Option<Stage>, u32) {
+    /// Where the next gate of this stage is counted, and its number there. What an agent requests is not counted.
+    pub(crate) fn next_place(&self, stage: Stage) -> (Option<Stage>, u32) {
         if self.requester.is_some() {
             return (None, 0);
         }
-        let stage = kind.stage();
         let opened = self.stages.get(&stage).map_or(0, Vec::len);
         (Some(stage), u32::try_from(opened).unwrap_or(u32::MAX).saturating_add(1))
     }

@@ -11,6 +11,7 @@ use super::{
     keys::{Done, Keys},
     requester::Requester,
     settings::Settings,
+    withheld::Withheld,
 };
 use crate::{
     digest::Digest,
@@ -143,6 +144,9 @@ pub struct Session {
     /// What binds all that works in it, where it works without people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unattended: Option<Box<Unattended>>,
+    /// Why calls with an effect are held back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) withheld: Option<Withheld>,
     /// The log that it goes on in, in the words of whoever moved it. This one only has its past.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) left_for: Option<String>,
@@ -194,6 +198,7 @@ impl Session {
             requester: None,
             hosted: None,
             unattended: None,
+            withheld: None,
             left_for: None,
             keys: Keys::default(),
             gates: 0,

@@ -15,7 +15,7 @@ pub(super) const HELD: &str =
 pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact>> {
     let breaker = docket.session.requester()?.breaker();
     if let Some(gate) = breaker.obsolete() {
-        let event = Happened::Resolved { gate, resolution: Resolution::Withdrawn, by: None, key: None, form: None };
+        let event = Happened::ended(gate, Resolution::Withdrawn);
         return Some(vec![docket.fact(Event::Gate(event))]);
     }
     let mut branch = Branch::new(docket.session);
@@ -33,7 +33,7 @@ pub(super) fn ask(docket: Docket<'_>, branch: &mut Branch<'_>, wants_more: bool,
     let question = format!("{asker} was denied several times in a row. May it go on asking?");
     let content = serde_json::to_string(&Content::GoOn { asker, question, why: None, about: serde_json::Map::new() })
         .expect("content is plain data with text keys");
-    let (stage, number) = docket.session.next_place(Kind::Budget);
+    let (stage, number) = docket.session.next_place(Kind::Budget.stage());
     let opened = Happened::Opened {
         gate: GateId::new(context.fresh.uuid(context.now)),
         kind: Kind::Budget,

@@ -100,7 +100,7 @@ fn open(view: View<'_>, branch: &mut Branch<'_>, gate: GateId, question: String,
     let asker = actor.map_or_else(|| session.id().to_string(), str::to_owned);
     let content = Content::GoOn { asker, question, why: Some(why), about: serde_json::Map::new() };
     let content = serde_json::to_string(&content).expect("content is plain data with text keys");
-    let (stage, number) = session.next_place(Kind::Budget);
+    let (stage, number) = session.next_place(Kind::Budget.stage());
     let opened = gate::Event::Opened {
         gate,
         kind: Kind::Budget,
@@ -180,7 +180,7 @@ fn answered(view: View<'_>, session: &Session, gate: GateId, now: Millis) -> Ans
 }
 
 fn withdrawn(gate: GateId) -> gate::Event {
-    gate::Event::Resolved { gate, resolution: Resolution::Withdrawn, by: None, key: None, form: None }
+    gate::Event::ended(gate, Resolution::Withdrawn)
 }
 
 /// Whatever works is stopped, and what is left says so.

@@ -1,10 +1,19 @@
 //! A gate whose deadline has passed is resolved by its fallback, or asks others.
 
 use super::Docket;
-use crate::engine::{Context, Event, Fact};
+use crate::{
+    engine::{Context, Event, Fact},
+    gate::{self, sign_off},
+};
 
 pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact>> {
     // One at a time: all of them may be more than fits into one batch.
-    let event = docket.gates().find_map(|gate| gate.expire(context.now, docket.session.settings().approval_timeout))?;
+    let otherwise = docket.session.settings().approval_timeout;
+    let (gate, mut event) = docket.gates().find_map(|gate| Some((gate, gate.expire(context.now, otherwise)?)))?;
+    if let gate::Event::Resolved { resolution, decision, .. } = &mut event
+        && let Some(shown) = docket.view.admitted.gate(gate.id())
+    {
+        *decision = sign_off::outcome(gate.kind(), shown, resolution, &[]);
+    }
     Some(vec![docket.fact(Event::Gate(event))])
 }

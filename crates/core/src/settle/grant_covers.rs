@@ -19,6 +19,6 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
         // A floor and a denial are stronger than any grant.
         matches!(evaluate(docket.view, docket.session, &subject, context.now), Verdict::Allow(_)).then_some(gate.id())
     })?;
-    let event = Happened::Resolved { gate, resolution: Resolution::Granted, by: None, key: None, form: None };
+    let event = Happened::ended(gate, Resolution::Granted);
     Some(vec![docket.fact(Event::Gate(event))])
 }

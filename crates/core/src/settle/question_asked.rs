@@ -67,9 +67,9 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
 fn open(scene: Scene<'_>, branch: &mut Branch<'_>, call: &Call, wanted: &Wanted, context: &mut Context) {
     let content = serde_json::to_string(&wanted.content()).expect("content is plain data with text keys");
     let settings = scene.session.settings();
-    let patience = settings.asking.of(wanted.kind);
+    let patience = settings.asking.of(wanted.content().sign_off(wanted.kind).unwrap_or(wanted.kind));
     let within = patience.within.unwrap_or(settings.clarify_timeout);
-    let (stage, number) = scene.session.next_place(wanted.kind);
+    let (stage, number) = scene.session.next_place(wanted.stage);
     let opened = gate::Event::Opened {
         gate: GateId::new(context.fresh.uuid(context.now)),
         kind: wanted.kind,

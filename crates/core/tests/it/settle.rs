@@ -15,6 +15,7 @@ mod queue_goes_on;
 mod run_continues;
 mod steer_skips;
 mod turn_closes;
+mod withheld;
 
 use countersign_core::{
     call,

@@ -485,7 +485,7 @@ impl Owner {
     /// The mistake of an owner that lets the last answer win.
     fn resolved_again(&mut self, id: GateId) -> Recorded {
         let resolution = gate::Resolution::Allowed { scope: gate::Scope::Once };
-        let event = Event::Gate(gate::Event::Resolved { gate: id, resolution, by: None, key: None, form: None });
+        let event = Event::Gate(gate::Event::ended(id, resolution));
         let session = self.engine.state().gate(id).and_then(|gate| gate.session().cloned());
         let meta =
             Meta { lsn: self.engine.state().head().next(), at: self.engine.state().at(), session: session.clone() };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     engine::{Context, Decision, Event, Fact, Refusal, Reply, View},
-    gate::{Answer, AnswerRefusal, Content, Event as Happened, Gate, Kind, Resolution, Scope, words},
+    gate::{Answer, AnswerRefusal, Content, Event as Happened, Gate, Kind, Resolution, Scope, sign_off, words},
     id::{GateId, PrincipalId},
     policy::{self, Constraint, Covers, DENIAL_LASTS, Door, Grant, GrantId, Posture, Subject},
     run,
@@ -50,7 +50,13 @@ pub(super) fn answer(
     };
     let session = gate.session().cloned();
     let mut facts = Vec::new();
-    for event in events {
+    for mut event in events {
+        if let Happened::Resolved { resolution, decision, .. } = &mut event
+            && let Some(shown) = view.admitted.gate(id)
+        {
+            let said = words::of(gate.kind(), answer).ok().flatten().unwrap_or_default();
+            *decision = sign_off::outcome(gate.kind(), shown, resolution, &said);
+        }
         let content = if let Happened::Resolved { .. } = &event { text(gate.kind(), answer) } else { None };
         facts.push(Fact { event: Event::Gate(event), session: session.clone(), content });
     }
@@ -117,8 +123,14 @@ pub(super) fn withdraw(view: View<'_>, id: GateId, by: PrincipalId) -> Result<De
     let resolution = gate.resolution().cloned().unwrap_or(Resolution::Withdrawn);
     let mut facts = Vec::new();
     if gate.is_pending() {
-        let event =
-            Happened::Resolved { gate: id, resolution: resolution.clone(), by: Some(by), key: None, form: None };
+        let event = Happened::Resolved {
+            gate: id,
+            resolution: resolution.clone(),
+            by: Some(by),
+            key: None,
+            form: None,
+            decision: None,
+        };
         facts.push(Fact::plain(Event::Gate(event), gate.session().cloned()));
     }
     Ok(Decision { facts, reply: Reply::Resolved(resolution) })

@@ -185,7 +185,7 @@ fn knock(view: View<'_>, knock: Knock, context: &mut Context) -> Result<Decision
         let oldest = waiting().min_by_key(|gate| gate.opened_at()).filter(is_old);
         let gate = oldest.ok_or(Refusal::Crowded(MOST_KNOCKING))?.id();
         let resolution = gate::Resolution::Withdrawn;
-        let withdrawn = gate::Event::Resolved { gate, resolution, by: None, key: None, form: None };
+        let withdrawn = gate::Event::ended(gate, resolution);
         facts.push(Fact::plain(Event::Gate(withdrawn), None));
     }
     let asker = format!("{}:{sender}", from.account.network);

@@ -60,7 +60,7 @@ pub(super) fn reach(
         about: serde_json::Map::from_iter([("host".to_owned(), json!(host))]),
     };
     let shown = serde_json::to_string(&shown).expect("content is plain data with text keys");
-    let (stage, number) = session.next_place(Kind::Budget);
+    let (stage, number) = session.next_place(Kind::Budget.stage());
     let within = steps.first().and_then(|step| step.within);
     let opened = Happened::Opened {
         gate,

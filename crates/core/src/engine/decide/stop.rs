@@ -18,7 +18,7 @@ pub(super) fn abort(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal>
     let gates = session.unattended().into_iter().flat_map(Unattended::gates).filter_map(|gate| view.state.gate(gate));
     let withdrawn = |gate: &Gate| {
         let (gate, resolution) = (gate.id(), gate::Resolution::Withdrawn);
-        let event = gate::Event::Resolved { gate, resolution, by: None, key: None, form: None };
+        let event = gate::Event::ended(gate, resolution);
         Fact::plain(Event::Gate(event), Some(id.clone()))
     };
     let mut facts: Vec<Fact> = gates.filter(|gate| gate.is_pending()).map(withdrawn).collect();

@@ -1,11 +1,11 @@
 //! What a call asks a person, as the arguments of its tool have it: `questions`, a `plan`, or an `execution`.
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{
     call::Content,
-    gate::{self, Choice, Kind, sign_off},
+    gate::{self, Choice, Kind, Stage, sign_off},
 };
 
 /// How many choices one question may offer.
@@ -22,6 +22,8 @@ pub(super) struct Wanted {
     pub(super) choices: Vec<Choice>,
     pub(super) multi: bool,
     pub(super) recommended: Option<usize>,
+    /// Where it is counted.
+    pub(super) stage: Stage,
     about: Map<String, Value>,
 }
 
@@ -40,6 +42,37 @@ struct Question {
     /// Where in an interview it stands.
     #[serde(default)]
     round: Option<Map<String, Value>>,
+    /// The same, in the form of the original's skills.
+    #[serde(default, rename = "deepInterview")]
+    deep_interview: Option<Map<String, Value>>,
+    /// The stage and the kind of its gate.
+    #[serde(default, rename = "workflowGate")]
+    workflow_gate: Option<Named>,
+}
+
+/// The stage and the kind that a question names for its gate.
+#[derive(Deserialize)]
+struct Named {
+    stage: NamedStage,
+    kind: String,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum NamedStage {
+    DeepInterview,
+    Ralplan,
+    Ultragoal,
+}
+
+impl From<NamedStage> for Stage {
+    fn from(named: NamedStage) -> Self {
+        match named {
+            NamedStage::DeepInterview => Self::Interview,
+            NamedStage::Ralplan => Self::Plan,
+            NamedStage::Ultragoal => Self::Execution,
+        }
+    }
 }
 
 /// What goes with a plan or an execution.
@@ -76,6 +109,7 @@ fn sign_off(kind: Kind, text: &str, arguments: &Map<String, Value>) -> Option<Wa
     let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.trim().is_empty()).collect();
     Some(Wanted {
         kind,
+        stage: kind.stage(),
         id: String::new(),
         text: if text.trim().is_empty() { String::new() } else { parts.join("\n\n") },
         choices: sign_off::choices(kind).iter().map(|label| Choice { label: (*label).to_owned() }).collect(),
@@ -87,7 +121,13 @@ fn sign_off(kind: Kind, text: &str, arguments: &Map<String, Value>) -> Option<Wa
 
 impl From<Question> for Wanted {
     fn from(question: Question) -> Self {
-        let about = question.round.map(|round| ("round".to_owned(), Value::Object(round)));
+        let mut about = Map::new();
+        if let Some(round) = question.round.or_else(|| question.deep_interview.map(round)) {
+            about.insert("round".to_owned(), Value::Object(round));
+        }
+        if let Some(named) = &question.workflow_gate {
+            about.insert(gate::NAMED.to_owned(), json!({ "kind": named.kind }));
+        }
         Self {
             kind: Kind::Question,
             id: question.id,
@@ -95,9 +135,22 @@ impl From<Question> for Wanted {
             choices: question.options,
             multi: question.multi,
             recommended: question.recommended,
-            about: about.into_iter().collect(),
+            stage: question.workflow_gate.map_or(Kind::Question.stage(), |named| named.stage.into()),
+            about,
         }
     }
+}
+
+/// A round as `workflow_interview` has it, made of the form of the original's skills.
+fn round(mut given: Map<String, Value>) -> Map<String, Value> {
+    let names = [
+        ("round_id", "id"),
+        ("round", "number"),
+        ("component", "component"),
+        ("dimension", "dimension"),
+        ("ambiguity", "ambiguity"),
+    ];
+    names.into_iter().filter_map(|(theirs, ours)| Some((ours.to_owned(), given.remove(theirs)?))).collect()
 }
 
 impl Wanted {
@@ -118,6 +171,8 @@ impl Wanted {
         match self.kind {
             // The last one lets nothing go on.
             Kind::Plan | Kind::Execution => self.choices.len().checked_sub(1),
+            // Silence approves nothing, whatever the agent recommends.
+            Kind::Question if self.content().sign_off(self.kind).is_some() => None,
             Kind::Question | Kind::Approval | Kind::Pairing | Kind::Budget => self.recommended,
         }
     }

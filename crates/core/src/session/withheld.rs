@@ -1,0 +1,55 @@
+//! Calls with an effect that a session holds back: a person did not approve a plan, and the agent goes on all the same.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    event::{Event, Kind},
+    state::Session,
+};
+use crate::{
+    gate::{self, Decision, Gate, Stage},
+    id::{GateId, Lsn},
+};
+
+/// A plan or an execution that was not approved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Withheld {
+    /// The gate that was answered last.
+    pub gate: GateId,
+    /// [`gate::Kind::Plan`] or [`gate::Kind::Execution`].
+    pub kind: gate::Kind,
+    /// Never [`Decision::Approve`].
+    pub decision: Decision,
+    /// The record of that answer: only a message behind it releases the calls.
+    since: Lsn,
+}
+
+impl Session {
+    /// Returns why calls with an effect are held back, if they are: until a plan is approved or the person sends a message.
+    pub fn withheld(&self) -> Option<&Withheld> {
+        self.withheld.as_ref()
+    }
+
+    /// Notes what was decided about a plan or an execution.
+    pub(crate) fn decided(&mut self, gate: &Gate, decision: Decision, lsn: Lsn) {
+        let kind = if gate.stage() == Stage::Execution { gate::Kind::Execution } else { gate::Kind::Plan };
+        // An execution that is signed off does not approve the plan that was refused before it.
+        let is_of_plan = self.withheld.is_some_and(|withheld| withheld.kind == gate::Kind::Plan);
+        if decision != Decision::Approve {
+            let kind = if is_of_plan { gate::Kind::Plan } else { kind };
+            self.withheld = Some(Withheld { gate: gate.id(), kind, decision, since: lsn });
+        } else if kind == gate::Kind::Plan || !is_of_plan {
+            self.withheld = None;
+        }
+    }
+
+    /// Releases what is held back if `event` is a message of the person that came behind the refusal. One that waited in a queue
+    /// since before it says nothing about it.
+    pub(crate) fn spoken(&mut self, event: &Event, lsn: Lsn) {
+        if let Event::Entry { kind: Kind::User, content_at, .. } = event
+            && self.withheld.is_some_and(|withheld| content_at.unwrap_or(lsn) > withheld.since)
+        {
+            self.withheld = None;
+        }
+    }
+}

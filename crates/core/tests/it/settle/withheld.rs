@@ -1,0 +1,236 @@
+//! A plan that was not approved holds back every call that changes something.
+
+use countersign_core::{
+    call::Executor,
+    engine::{Command, Resume},
+    gate::{Answer, Decision, Kind},
+    id::PeerId,
+    peer::{self, Line, Memory},
+    policy::Class,
+    run::Wanted,
+    session::{self, Queue, Setting, Settings, WhenBusy},
+    tool::Effect,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    stage::{Stage, open, seconds, session, text, wanted},
+    states::thinking,
+};
+
+fn says(said: &[&str]) -> Answer {
+    Answer::Say(said.iter().map(|said| (*said).to_owned()).collect())
+}
+
+fn reads(tool: &str, path: &str) -> Wanted {
+    Wanted { effect: Effect::Reads, ..wanted(tool, path) }
+}
+
+/// A run whose call of `tool` was answered so.
+fn answered(tool: &str, answer: Answer) -> Stage {
+    let mut stage = thinking(open());
+    answers(&mut stage, tool, answer);
+    stage
+}
+
+fn answers(stage: &mut Stage, tool: &str, answer: Answer) {
+    stage.want([reads(tool, "")]);
+    let gate = stage.gate();
+    stage.decide(gate, answer, "ana", None).1.expect("it is offered");
+}
+
+/// A tool of a host, which is there.
+fn of_host(stage: &mut Stage) -> Wanted {
+    let came = peer::Command::Came { peer: PeerId::new("host"), line: Line(3), memory: Memory::Forgets };
+    stage.tell(Command::Peer(came));
+    let executor = Executor::Peer(PeerId::new("host"));
+    Wanted { executor, class: Some(Class::HostToolInvoke), ..wanted("deploy", "a") }
+}
+
+/// Whether a call starts; the run goes on either way.
+fn starts(stage: &mut Stage, call: Wanted) -> bool {
+    let told = stage.want([call]).0;
+    let starts = told.iter().any(|fact| fact == "call started");
+    if starts {
+        stage.end(0);
+    }
+    starts
+}
+
+fn is_held(stage: &mut Stage) -> bool {
+    let is_held = !starts(stage, wanted("write", "x"));
+    if is_held {
+        let end =
+            "calls that change something wait until the person approves a plan or sends a message. Reading is allowed";
+        assert!(stage.result().ends_with(end), "{}", stage.result());
+    }
+    is_held
+}
+
+#[test]
+fn every_answer_but_an_approval_holds_calls_back() {
+    for (answer, held) in [
+        (says(&["approve"]), None),
+        (says(&["approve", "well done"]), None),
+        (Answer::Allow(countersign_core::gate::Scope::Once), None),
+        (says(&["reject"]), Some(Decision::Refuse)),
+        (says(&["reject", "no"]), Some(Decision::Refuse)),
+        (says(&["request-changes", "smaller"]), Some(Decision::Change)),
+        (says(&["in my own words"]), Some(Decision::Change)),
+        (Answer::Deny { reason: None }, Some(Decision::Refuse)),
+        (Answer::Decline, Some(Decision::Refuse)),
+    ] {
+        let mut stage = answered("plan", answer.clone());
+        assert_eq!(stage.here().withheld().map(|withheld| withheld.decision), held, "{answer:?}");
+        assert_eq!(is_held(&mut stage), held.is_some(), "{answer:?}");
+    }
+}
+
+#[test]
+fn nobodys_answer_approves_nothing_whatever_counts_by_default() {
+    for otherwise in [session::Otherwise::Nothing, session::Otherwise::Default] {
+        let patience = session::Patience { within: Some(seconds(60)), remind: None, otherwise };
+        let asking = session::Asking { plan: patience, question: patience, ..session::Asking::default() };
+        for call in [reads("plan", ""), ask(&json!({"stage": "ralplan", "kind": "approval"}))] {
+            let mut stage = thinking(open());
+            let settings = stage.here().settings().clone();
+            stage.set(Setting::All(Box::new(Settings { asking: asking.clone(), ..settings })));
+            stage.want([call]);
+            stage.now = stage.engine.state().next_deadline().expect("it waits");
+            stage.tell(Command::Tick);
+            assert!(is_held(&mut stage), "{otherwise:?}");
+        }
+    }
+}
+
+#[test]
+fn what_changes_something_is_held_back_and_reading_goes_on() {
+    let mut stage = answered("plan", says(&["reject"]));
+    let host = of_host(&mut stage);
+    let uri = |class, effect| Wanted { class: Some(class), effect, ..host.clone() };
+    for (call, want) in [
+        (wanted("look", "a"), true),
+        (wanted("write", "a"), false),
+        (wanted("bash", "touch a"), false),
+        (wanted("bash", "ls -l && cat a | wc -l"), true),
+        (wanted("bash", "ls > a"), false),
+        (wanted("bash", "make"), false),
+        (wanted("bash", "$X"), false),
+        (host.clone(), false),
+        (
+            Wanted { arguments: json!({"command": "ls"}).as_object().cloned().unwrap_or_default(), ..host.clone() },
+            false,
+        ),
+        (uri(Class::HostUriRead, Effect::Reads), true),
+        (uri(Class::HostUriWrite, Effect::Changes), false),
+    ] {
+        let shown = format!("{} {:?}", call.signature, call.class);
+        assert_eq!(starts(&mut stage, call), want, "{shown}");
+    }
+    // The person's own commands are theirs.
+    assert!(crate::states::run_command(&mut stage).0.contains(&"call started".to_owned()));
+}
+
+#[test]
+fn calls_of_the_same_message_behind_the_plan_are_held_back_too() {
+    let mut stage = thinking(open());
+    stage.want([reads("plan", ""), wanted("write", "a"), wanted("look", "b")]);
+    let gate = stage.gate();
+    let told = stage.decide(gate, says(&["reject"]), "ana", None).0;
+    let of_calls: Vec<&str> = told.iter().map(String::as_str).filter(|fact| fact.starts_with("call")).collect();
+    assert_eq!(of_calls, ["call ended done", "call ended denied", "call started"]);
+}
+
+#[test]
+fn the_next_message_of_the_person_or_an_approved_plan_releases_them() {
+    let mut said = answered("plan", says(&["reject"]));
+    said.session(session::Command::Queue { queue: Queue::Steering, said: text(1) });
+    assert!(said.here().withheld().is_some(), "it has not been said yet");
+    said.want([wanted("look", "a")]);
+    said.end(0);
+    assert!(!is_held(&mut said), "a steering message");
+
+    let mut prompted = answered("plan", says(&["reject"]));
+    prompted.answer(countersign_core::message::StopReason::Stop, Vec::new(), None);
+    prompted.prompt(WhenBusy::Refuse);
+    assert!(!is_held(&mut prompted), "a prompt");
+
+    let mut planned = answered("plan", says(&["request-changes", "smaller"]));
+    answers(&mut planned, "plan", says(&["approve"]));
+    assert!(!is_held(&mut planned), "another plan");
+}
+
+#[test]
+fn a_message_from_before_the_answer_does_not_release_them() {
+    let mut stage = thinking(open());
+    stage.session(session::Command::Queue { queue: Queue::FollowUp, said: text(1) });
+    answers(&mut stage, "plan", says(&["reject"]));
+    stage.answer(countersign_core::message::StopReason::Stop, Vec::new(), None);
+    assert!(is_held(&mut stage));
+}
+
+#[test]
+fn an_execution_that_is_declined_holds_them_back_and_one_that_is_approved_releases_no_plan() {
+    let mut stage = answered("execution", says(&["decline"]));
+    assert!(is_held(&mut stage));
+    answers(&mut stage, "execution", says(&["approve"]));
+    assert!(!is_held(&mut stage));
+
+    let mut stage = answered("plan", says(&["reject"]));
+    for answer in ["approve", "decline", "approve"] {
+        answers(&mut stage, "execution", says(&[answer]));
+        assert_eq!(stage.here().withheld().map(|withheld| withheld.kind), Some(Kind::Plan), "{answer}");
+    }
+    assert!(is_held(&mut stage));
+}
+
+fn ask(named: &Value) -> Wanted {
+    let options =
+        json!([{"label": "Approve execution via ultragoal"}, {"label": "Refine further"}, {"label": "Approved"}]);
+    let question = json!({"question": "Go?", "options": options, "recommended": 0, "workflowGate": named});
+    let arguments = json!({"questions": [question]}).as_object().cloned().unwrap_or_default();
+    Wanted { arguments, ..reads("ask", "") }
+}
+
+#[test]
+fn a_question_that_names_itself_an_approval_is_a_plan() {
+    for (kind, answer, held) in [
+        ("approval", says(&["Approve execution via ultragoal"]), false),
+        ("approval", says(&["Refine further"]), true),
+        ("approval", says(&["Approved"]), true),
+        ("approval", says(&["approve it, but smaller"]), true),
+        ("approval", Answer::Decline, true),
+        ("execution", says(&["Refine further"]), true),
+        ("question", says(&["Refine further"]), false),
+    ] {
+        for stage in ["deep-interview", "ralplan", "ultragoal"] {
+            let mut run = thinking(open());
+            run.want([ask(&json!({"stage": stage, "kind": kind}))]);
+            let gate = run.gate();
+            run.decide(gate, answer.clone(), "ana", None).1.expect("it is offered");
+            assert_eq!(is_held(&mut run), held, "{stage} {kind} {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn a_question_is_counted_in_the_stage_that_it_names() {
+    use countersign_core::gate::Stage as Counted;
+
+    for (named, want) in
+        [("deep-interview", Counted::Interview), ("ralplan", Counted::Plan), ("ultragoal", Counted::Execution)]
+    {
+        let mut run = thinking(open());
+        run.want([ask(&json!({"stage": named, "kind": "question"}))]);
+        let gate = run.waiting().expect("it waits");
+        assert_eq!((gate.stage(), gate.number(), gate.kind()), (want, 1, Kind::Question), "{named}");
+    }
+}
+
+#[test]
+fn another_process_holds_them_back_too() {
+    let mut stage = answered("plan", says(&["reject"]));
+    stage.restart(open(), Resume::Go);
+    assert!(is_held(&mut stage));
+    assert_eq!(stage.engine.state().session(&session()).and_then(session::Session::withheld).is_some(), true);
+}
