@@ -49,6 +49,7 @@ mod scarce;
 #[path = "../gsv/scene.rs"]
 #[allow(dead_code, reason = "as the peer")]
 mod scene;
+mod sdk;
 mod service;
 mod signals;
 mod silence;

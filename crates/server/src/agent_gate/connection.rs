@@ -426,8 +426,13 @@ impl<'a> Connection<'a> {
             return self.fault(id, &Fault::new(code::FAILED, "The gateway is closing")).await;
         };
         self.send(wire::result(id, &missed.listed)).await?;
-        for (_, reply) in missed.replies {
-            self.send(reply).await?;
+        let mut told: BTreeSet<CallId> = missed.calls.into_iter().collect();
+        for owed in missed.owed {
+            // One by one, as they are listed.
+            if let Some(reply) = owed.reply(self.door).await {
+                self.send(reply).await?;
+                told.insert(owed.call);
+            }
         }
         for (call, id) in missed.open {
             self.open += 1;
@@ -435,8 +440,8 @@ impl<'a> Connection<'a> {
             self.taken_up.insert(Arc::clone(&id), call);
             self.wait(call, id).await?;
         }
-        self.mine.extend(&missed.calls);
-        self.unproven.extend(missed.calls);
+        self.mine.extend(&told);
+        self.unproven.extend(told);
         self.prove().await
     }
 }

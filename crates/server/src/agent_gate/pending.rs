@@ -2,7 +2,13 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use countersign_core::{call::Content, engine::Scope, id::CallId, session::Counts, time::Millis};
+use countersign_core::{
+    call::{Content, End},
+    engine::Scope,
+    id::{CallId, GateId, Lsn},
+    session::{Asked, Counts},
+    time::Millis,
+};
 use countersign_protocol::agent_gate::LARGEST_FRAME;
 use countersign_runtime::Source;
 use serde_json::{Value, json};
@@ -20,10 +26,30 @@ pub(super) struct Missed {
     pub(super) listed: String,
     /// Every call that is listed.
     pub(super) calls: Vec<CallId>,
-    /// Replies that are sent under their own ids behind the list, with their calls.
-    pub(super) replies: Vec<(CallId, String)>,
+    /// Results that are sent under their own ids behind the list, whether or not the list had room for them.
+    pub(super) owed: Vec<Owed>,
     /// Requests that are still open and whose ids still mean them.
     pub(super) open: Vec<(CallId, Arc<str>)>,
+}
+
+/// A result that the program which asks can be sent under its own id.
+pub(super) struct Owed {
+    pub(super) call: CallId,
+    /// The program's own id, as JSON text.
+    wire: Arc<str>,
+    gate: Option<GateId>,
+    end: End,
+    lsn: Lsn,
+}
+
+impl Owed {
+    /// Reads the ordinary reply; nothing if the record cannot be read.
+    pub(super) async fn reply(&self, door: &Door) -> Option<String> {
+        let contents = door.handle.contents().get(&[self.lsn]).await;
+        let content = contents.inspect_err(|error| tracing::error!(%error, "a result cannot be read")).ok()?.pop()?;
+        let (call, content) = (self.call, content.unwrap_or_default());
+        Some(Outcome { call, gate: self.gate, end: self.end, content }.reply(&self.wire))
+    }
 }
 
 /// What the agent missed, for a connection that asks for it under `id` and used no lower number than `lowest`. What that
@@ -42,13 +68,20 @@ pub(super) async fn missed(
         Some((results, requester.open().clone(), requester.generation(), requester.clone()))
     });
     let Some((mut results, mut open, generation, requester)) = read.await?.0 else {
-        return Some(Missed { listed: listed(Vec::new()), ..Missed::default() });
+        return Some(Missed { listed: Listed::default().text(), ..Missed::default() });
     };
     results.retain(|(call, _)| !told.contains(call));
     open.retain(|call, _| !told.contains(call));
     let counts = requester.counts_on(id, lowest, |call| told.contains(&call));
     let mut missed = Missed::default();
-    let (mut rows, mut size) = (Vec::new(), 0);
+    let is_its_own = |generation: u32| counts == Counts::From(generation);
+    for (call, result) in results.iter().filter(|(_, result)| is_its_own(result.asked.generation)) {
+        let asked = &result.asked;
+        let owed =
+            Owed { call: *call, wire: Arc::clone(&asked.wire), gate: asked.gate, end: result.end, lsn: result.lsn };
+        missed.owed.push(owed);
+    }
+    let mut listed = Listed::default();
     for (call, result) in results {
         // One by one: all of them may be far more than fits into the frame, and into memory.
         let contents = match door.handle.contents().get(&[result.wanted, result.lsn]).await {
@@ -64,69 +97,108 @@ pub(super) async fn missed(
         };
         let outcome =
             Outcome { call, gate: result.asked.gate, end: result.end, content: ended.clone().unwrap_or_default() };
-        let is_its_own = counts == Counts::From(result.asked.generation);
-        let is_known_by_id = is_its_own || counts == Counts::Anew && result.asked.generation == generation;
-        let request_id = if is_known_by_id {
-            text_of(&result.asked.wire)
-        } else {
-            result.asked.gate.map_or_else(|| call.to_string(), |gate| gate.to_string())
+        let row = Row {
+            ids: Ids::of(counts, generation, call, &result.asked),
+            wanted: &wanted,
+            outcome: outcome.row(),
+            at: result.asked.at,
         };
-        let mut row = row(&request_id, &wanted, &outcome, result.asked.at);
-        if length(&row) > ROOM {
-            // One that no client takes is told of in its place, and then no more.
-            let told =
-                json!({ "status": "error", "data": format!("Response too large ({} bytes)", outcome.content.len()) });
-            row["result"] = Value::from(told.to_string());
-        }
-        size += length(&row);
-        if size > ROOM && !rows.is_empty() {
+        let told =
+            || json!({ "status": "error", "data": format!("Response too large ({} bytes)", outcome.content.len()) });
+        if !listed.add(row, told) {
             // The rest waits for the next time it is asked for.
             break;
         }
-        rows.push(row);
         missed.calls.push(call);
-        if is_its_own {
-            missed.replies.push((call, outcome.reply(&result.asked.wire)));
-        }
     }
-    open.retain(|_, asked| counts == Counts::From(asked.generation));
+    open.retain(|_, asked| is_its_own(asked.generation));
     missed.open = open.into_iter().map(|(call, asked)| (call, asked.wire)).collect();
-    missed.listed = listed(rows);
+    missed.listed = listed.text();
     Some(missed)
 }
 
-/// How much of a frame a row takes, in both forms.
-fn length(row: &Value) -> usize {
-    let result = row["result"].as_str().map_or(0, str::len);
-    // In the first form the result is text inside text, which may double it.
-    row.to_string().len() + result + 256
+/// What names a result in each of the two forms.
+struct Ids {
+    results: String,
+    queued: String,
 }
 
-/// Both forms that clients know.
-fn listed(rows: Vec<Value>) -> String {
-    let queued: Vec<Value> = rows
-        .iter()
-        .map(|row| {
-            let result: Value =
-                row["result"].as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-            json!({ "request_id": row["request_id"], "status": result["status"], "data": result["data"] })
-        })
-        .collect();
-    json!({ "results": rows, "queued": queued }).to_string()
+impl Ids {
+    /// Names a result to a program that `counts` so. Its own id names it to the program that asked for it. In `results` it does so only
+    /// where nothing follows under that id: clients of the original take such a row for the answer, and it is less than the ordinary
+    /// reply (no data, and an expiry reads as a denial).
+    fn of(counts: Counts, generation: u32, call: CallId, asked: &Asked) -> Self {
+        let ours = || asked.gate.map_or_else(|| call.to_string(), |gate| gate.to_string());
+        let own = || text_of(&asked.wire);
+        match counts {
+            Counts::From(of) if of == asked.generation => Self { results: ours(), queued: own() },
+            Counts::Anew if asked.generation == generation => Self { results: own(), queued: own() },
+            Counts::From(_) | Counts::Anew | Counts::Unclear => Self { results: ours(), queued: ours() },
+        }
+    }
 }
 
-fn row(id: &str, wanted: &Content, outcome: &Outcome, at: Millis) -> Value {
-    json!({
-        "request_id": id,
-        "tool_name": &*wanted.tool,
-        "args": Value::Object(wanted.arguments.clone()).to_string(),
-        "signature": wanted.signature,
-        "message_id": null,
-        "chat_id": null,
-        "result": outcome.row().to_string(),
-        "created_at": iso(at),
-        "expires_at": null,
-    })
+/// A result that is listed.
+struct Row<'a> {
+    ids: Ids,
+    wanted: &'a Content,
+    outcome: Value,
+    at: Millis,
+}
+
+impl Row<'_> {
+    /// The row in both forms.
+    fn forms(&self) -> [Value; 2] {
+        let (Ids { results, queued }, wanted) = (&self.ids, self.wanted);
+        let row = json!({
+            "request_id": results,
+            "tool_name": &*wanted.tool,
+            "args": Value::Object(wanted.arguments.clone()).to_string(),
+            "signature": wanted.signature,
+            "message_id": null,
+            "chat_id": null,
+            "result": self.outcome.to_string(),
+            "created_at": iso(self.at),
+            "expires_at": null,
+        });
+        let told = json!({ "request_id": queued, "status": self.outcome["status"], "data": self.outcome["data"] });
+        [row, told]
+    }
+}
+
+/// The result of `get_pending_results`, in both forms that clients know, as far as it fits into a frame.
+#[derive(Default)]
+struct Listed {
+    results: Vec<String>,
+    queued: Vec<String>,
+    size: usize,
+}
+
+impl Listed {
+    /// Adds a row, if there is room for it. One that no client would take is `told` of in its place.
+    fn add(&mut self, mut row: Row<'_>, told: impl Fn() -> Value) -> bool {
+        let text = |row: &Row<'_>| row.forms().map(|form| form.to_string());
+        // A comma stands between two rows.
+        let length = |[row, told]: &[String; 2]| row.len() + told.len() + 2;
+        let mut forms = text(&row);
+        if length(&forms) > ROOM {
+            row.outcome = told();
+            forms = text(&row);
+        }
+        let size = self.size + length(&forms);
+        if size > ROOM && !self.results.is_empty() {
+            return false;
+        }
+        self.size = size;
+        let [row, told] = forms;
+        self.results.push(row);
+        self.queued.push(told);
+        true
+    }
+
+    fn text(&self) -> String {
+        format!(r#"{{"results":[{}],"queued":[{}]}}"#, self.results.join(","), self.queued.join(","))
+    }
 }
 
 /// The id as a text: what a text says, anything else as it was written.

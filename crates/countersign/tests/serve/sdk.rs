@@ -1,0 +1,183 @@
+//! The Python client of the original, in its terms: what a call comes back with when its connection did not live as long.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::{
+    agent::{Agent, Heard},
+    gateway::{Gateway, soon},
+    place::{Place, RULES, TOKEN},
+    service::Manner,
+};
+
+/// What a call of the client ends with: its data, or one of its classes of errors with the text.
+#[derive(Clone, Debug, PartialEq)]
+enum Came {
+    Data(Value),
+    Denied(String),
+    Timeout(String),
+    Failed(i64, String),
+}
+
+/// The client. It counts its ids from 1, and matches ids whether they are numbers or digits.
+struct Sdk {
+    agent: Agent,
+    counter: u64,
+    open: Vec<u64>,
+    came: BTreeMap<u64, Came>,
+}
+
+impl Sdk {
+    fn connect(gateway: &Gateway) -> Self {
+        Self { agent: Agent::join(gateway, TOKEN), counter: 0, open: Vec::new(), came: BTreeMap::new() }
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    fn tool_request(&mut self, tool: &str, args: Value) -> u64 {
+        let id = self.next_id();
+        self.open.push(id);
+        self.agent.request(id, tool, args);
+        id
+    }
+
+    /// Reads one frame as its loop does: what nobody waits for is passed over.
+    fn read(&mut self) {
+        let Heard::Frame(frame) = self.agent.next() else { panic!("the line ended") };
+        let Some(id) = number(&frame["id"]).filter(|id| self.open.contains(id)) else { return };
+        let text = || frame["error"]["message"].as_str().unwrap().to_owned();
+        let came = match frame["error"]["code"].as_i64() {
+            None => Came::Data(frame["result"]["data"].clone()),
+            Some(-32001 | -32003) => Came::Denied(text()),
+            Some(-32002) => Came::Timeout(text()),
+            Some(code) => Came::Failed(code, text()),
+        };
+        self.resolve(id, came);
+    }
+
+    fn wait(&mut self, id: u64) -> Came {
+        while self.open.contains(&id) {
+            self.read();
+        }
+        self.came[&id].clone()
+    }
+
+    /// Comes back on another line. Its first frame behind its question is the answer to it, and each row with an id of its own is
+    /// the end of that call.
+    fn reconnect(&mut self, gateway: &Gateway) -> Value {
+        // The old line is gone first: an agent has one.
+        self.agent = Agent::connect(gateway);
+        self.agent = Agent::join(gateway, TOKEN);
+        let id = self.next_id();
+        self.agent.send(json!({ "jsonrpc": "2.0", "method": "get_pending_results", "params": {}, "id": id }));
+        let Heard::Frame(mut frame) = self.agent.next() else { panic!("the line ended") };
+        assert_eq!(frame["id"], id, "{frame}");
+        for row in frame["result"]["results"].as_array().unwrap() {
+            let Some(id) = number(&row["request_id"]).filter(|id| self.open.contains(id)) else { continue };
+            let result: Value = serde_json::from_str(row["result"].as_str().unwrap()).unwrap();
+            let text = || result["data"].as_str().unwrap_or_default().to_owned();
+            let came = match result["status"].as_str().unwrap() {
+                // The row's data is taken for the whole result, whose data is not there.
+                "executed" => Came::Data(result["data"].get("data").cloned().unwrap_or_default()),
+                "denied" => Came::Denied(text()),
+                _ => Came::Failed(-32004, text()),
+            };
+            self.resolve(id, came);
+        }
+        frame["result"].take()
+    }
+
+    fn resolve(&mut self, id: u64, came: Came) {
+        self.open.retain(|open| *open != id);
+        self.came.insert(id, came);
+    }
+}
+
+fn number(id: &Value) -> Option<u64> {
+    id.as_u64().or_else(|| id.as_str()?.parse().ok())
+}
+
+/// Waits until so many ends of calls are in the record.
+fn ended(place: &Place, count: usize) {
+    let log = place.log();
+    soon("the ends in the record", || {
+        let tail = place.run(&["audit", "tail", "--log", log.to_str().unwrap(), "-n", "50", "--json"]);
+        let ends =
+            tail.out.lines().filter(|line| line.contains(r#""kind":"call""#) && line.contains(r#""event":"ended""#));
+        (ends.count() >= count).then_some(())
+    });
+}
+
+#[test]
+fn a_call_that_is_decided_while_its_client_is_away_ends_as_it_would_have_on_the_line() {
+    let door = || json!({ "thing": "door" });
+    let done = Came::Data(json!({ "result": { "did": "/turn/door" } }));
+    for (more, decide, want) in [
+        ("", "allow", done),
+        ("", "deny", Came::Denied("Denied by user".to_owned())),
+        ("approval_timeout: 1", "nobody", Came::Timeout("Approval timed out".to_owned())),
+    ] {
+        let place = Place::with(more, RULES);
+        let gateway = Gateway::start(&place);
+        let mut sdk = Sdk::connect(&gateway);
+        let call = sdk.tool_request("turn", door());
+        let gate = place.gate();
+        sdk.agent = Agent::connect(&gateway);
+        match decide {
+            "allow" => place.allow(&gate),
+            "deny" => place.deny(&gate),
+            _ => drop(place.waits(0)),
+        }
+        ended(&place, 1);
+        let listed = sdk.reconnect(&gateway);
+        let ids = |form: &str| listed[form].as_array().unwrap().iter().map(|row| row["request_id"].clone()).collect();
+        let (results, queued): (Vec<Value>, Vec<Value>) = (ids("results"), ids("queued"));
+        assert_eq!((results, queued), (vec![json!(gate)], vec![json!("1")]), "{decide}");
+        assert_eq!(sdk.wait(call), want, "{decide}");
+    }
+}
+
+#[test]
+fn a_call_that_is_decided_once_its_client_is_back_ends_there() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut sdk = Sdk::connect(&gateway);
+    let call = sdk.tool_request("turn", json!({ "thing": "door" }));
+    let gate = place.gate();
+    sdk.reconnect(&gateway);
+    let next = sdk.tool_request("look", json!({ "thing": "a" }));
+    assert_eq!(sdk.wait(next), Came::Data(json!({ "did": "/look/a" })));
+    place.allow(&gate);
+    assert_eq!(sdk.wait(call), Came::Data(json!({ "result": { "did": "/turn/door" } })));
+}
+
+#[test]
+fn results_that_the_list_has_no_room_for_come_as_well() {
+    let place = Place::new();
+    let text = "x".repeat(400 << 10);
+    for thing in ["door", "tap", "gas"] {
+        let large = json!({ "text": text }).to_string();
+        place.service.does(&format!("/turn/{thing}"), Manner::Answer(200, "application/json", large));
+    }
+    let gateway = Gateway::start(&place);
+    let mut sdk = Sdk::connect(&gateway);
+    let calls = ["door", "tap", "gas"].map(|thing| sdk.tool_request("turn", json!({ "thing": thing })));
+    let gates = place.waits(3);
+    sdk.agent = Agent::connect(&gateway);
+    for gate in gates {
+        place.allow(gate["id"].as_str().unwrap());
+    }
+    ended(&place, 3);
+    let listed = sdk.reconnect(&gateway);
+    assert_eq!(listed["queued"].as_array().unwrap().len(), 1, "the frame has room for one");
+    for call in calls {
+        assert_eq!(sdk.wait(call), Came::Data(json!({ "result": { "text": text } })));
+    }
+    sdk.agent.settle();
+    let nothing = json!({ "results": [], "queued": [] });
+    assert_eq!(sdk.agent.pending(99), nothing);
+}
