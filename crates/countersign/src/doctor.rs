@@ -14,6 +14,7 @@ use std::{
 
 use countersign_runtime::{
     Clock,
+    services::Unwell,
     tools::{
         Environment, Shells,
         exec::Launcher,
@@ -24,7 +25,7 @@ use countersign_server::{
     config::{BindError, Config, Fault, Finding, Loaded},
     control::Request,
     gateway::checkup::{self, Key},
-    messenger::telegram::Unfit,
+    messenger::telegram::{Form as ChatForm, Found, Unfit},
     tokens,
     view::{Lines, escape, pasted},
 };
@@ -74,6 +75,11 @@ impl Check {
         Self { state: State::Note, ..Self::ok(check, what) }
     }
 
+    /// Something that its author may not expect, and that `serve` takes: no fault, here as in `config check` and `policy check`.
+    fn warn(check: &str, what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { advice: Some(advice.into()), ..Self::note(check, what) }
+    }
+
     fn fix(check: &str, what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { state: State::Fix, advice: Some(advice.into()), ..Self::ok(check, what) }
     }
@@ -95,7 +101,9 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: Form) -> anyho
         Err(errors) => {
             checks.extend(errors.0.iter().map(|problem| {
                 let advice = match &problem.fault {
-                    Fault::Variable(name) => format!("set {name} here as it is set where `serve` runs"),
+                    Fault::Variable(name) | Fault::Empty { variable: name, .. } => {
+                        format!("set {name} here as it is set where `serve` runs")
+                    }
                     Fault::Io(_) => "name a file that can be read with --config".to_owned(),
                     _ => "correct it; `countersign config check` reads it again".to_owned(),
                 };
@@ -126,17 +134,12 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: Form) -> anyho
 fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<Check> {
     let what = file.map_or_else(|| "none: everything has its default".to_owned(), |file| file.display().to_string());
     let mut checks = vec![Check::ok("configuration", what)];
-    let here = Path::new("config.yaml");
-    if file.is_none() && here.is_file() {
-        let what = "config.yaml of this folder is not read: name it with --config";
-        checks.push(Check::note("configuration", what));
-    }
     let exposed = config.exposed_files();
     // Credentials that others can read are told as a file below.
     let is_told = |warning: &&String| !exposed.iter().any(|finding| warning.contains(&finding.advice()));
     let warnings = warnings.iter().filter(is_told);
     checks.extend(
-        warnings.map(|warning| Check::fix("configuration", warning.clone(), "see docs/protocol/agent-gate.md, Files")),
+        warnings.map(|warning| Check::warn("configuration", warning.clone(), "see docs/protocol/agent-gate.md, Files")),
     );
     let advice = |problem: &str| match config.binding().err() {
         Some(open @ BindError::Open) if open.to_string() == problem => {
@@ -178,15 +181,12 @@ fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<
         let check = format!("service {name}");
         checks.push(match health {
             Ok(()) => Check::ok(&check, "well"),
-            Err(problem) => {
-                let advice = format!("start it, or correct services.{name}: its url, auth and health");
-                Check::fix(&check, problem, advice)
-            }
+            Err(problem) => Check::fix(&check, problem.to_string(), service_advice(&name, &problem)),
         });
     }
     checks.push(match messenger {
         None => Check::note("messenger", "none: people decide at the console and with `countersign gates`"),
-        Some(Ok(found)) => Check::ok("messenger", format!("@{} shows cards in {:?}", found.bot, found.chat)),
+        Some(Ok(found)) => shows_cards(config, &found),
         Some(Err(unfit @ Unfit::Bot(_))) => {
             let advice = "check messenger.telegram.token and api_url, and the way to them";
             Check::fix("messenger", unfit.to_string(), advice)
@@ -198,6 +198,45 @@ fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<
     });
     checks.extend(port(config));
     checks
+}
+
+/// What to do about a service that is not well.
+fn service_advice(name: &str, problem: &Unwell) -> String {
+    match problem {
+        Unwell::Refused(_) => format!(
+            "put a credential that is good there into services.{name}.auth, or into the variable that it names, where `serve` runs"
+        ),
+        Unwell::Answered { .. } => {
+            format!("correct services.{name}: its url, or the path and expect_status of its health")
+        }
+        Unwell::Unreachable(why) if why.contains("UnknownIssuer") => format!(
+            "nobody whom this machine trusts signed its certificate: add the one who did to the system's, or name a file with all of \
+             them in SSL_CERT_FILE where `serve` runs; or correct services.{name}.url"
+        ),
+        Unwell::Unreachable(_) => format!("start it, or correct services.{name}.url and the way to it"),
+        Unwell::Misconfigured(_) => format!("correct services.{name}"),
+    }
+}
+
+/// Where a bot shows cards.
+fn shows_cards(config: &Config, found: &Found) -> Check {
+    let shown = format!("@{} shows cards in {:?}", found.bot, found.chat);
+    let topic = config.telegram.as_ref().and_then(|telegram| telegram.message_thread_id);
+    match (found.form, topic) {
+        (ChatForm::Plain, None) => Check::ok("messenger", shown),
+        (ChatForm::Forum, None) => Check::note(
+            "messenger",
+            format!(
+                "{shown}, in its General topic, which must be open; messenger.telegram.message_thread_id names another"
+            ),
+        ),
+        (ChatForm::Forum, Some(topic)) => Check::ok("messenger", format!("{shown}, in the topic {topic}")),
+        (ChatForm::Plain, Some(topic)) => Check::warn(
+            "messenger",
+            format!("{shown}, which has no topics: cards stand in the chat itself, and not in {topic}"),
+            "remove messenger.telegram.message_thread_id, or turn topics on in the chat",
+        ),
+    }
 }
 
 /// What a provider of models makes of its key.
@@ -229,7 +268,7 @@ fn rules(config: &Config) -> Check {
             Check::fix("rules", error.to_string(), "correct them: rules that are not understood are not in force")
         }
         Ok(warnings) if !warnings.is_empty() => {
-            Check::fix("rules", warnings.join("; "), "correct the rules that are meant otherwise than they read")
+            Check::warn("rules", warnings.join("\n"), "correct the rules that are meant otherwise than they read")
         }
         Ok(_) if !config.permissions.exists() => Check::note(
             "rules",

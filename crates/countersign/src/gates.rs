@@ -175,15 +175,36 @@ fn print(rows: &[Row], form: Form) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// How many characters of an argument stand in a line.
+const LONGEST: usize = 200;
+
+/// What the subject of a gate does not show of its arguments, in one line; long ones with their beginning.
+fn beside(row: &Row) -> String {
+    let told = |name: &String| {
+        let shown = escape(&text_of(row.arguments.get(name)?), Lines::One).into_owned();
+        let count = shown.chars().count();
+        let shown = match count > LONGEST {
+            true => {
+                format!("{}… ({count} characters: see `gates show`)", shown.chars().take(LONGEST).collect::<String>())
+            }
+            false => shown,
+        };
+        Some(format!("{}: {shown}", label(name)))
+    };
+    let told: Vec<String> = row.beside.iter().filter_map(told).collect();
+    if told.is_empty() { String::new() } else { format!("  with {}", told.join(", ")) }
+}
+
 /// A gate in one line. The end of its id is enough to name it.
 fn line(row: &Row, paint: Paint) -> String {
     let short = &row.id[row.id.len().saturating_sub(8)..];
     let who = row.session.as_deref().unwrap_or(&row.door);
     let until = row.deadline.as_deref().map_or_else(String::new, |until| format!(", until {until}"));
     format!(
-        "{}  {}  {}",
+        "{}  {}{}  {}",
         paint.tone(Tone::Asking, short),
         paint.tone(Tone::Strong, escape(&row.subject, Lines::One)),
+        beside(row),
         paint.tone(Tone::Faint, format!("{}{until}", escape(who, Lines::One))),
     )
 }

@@ -25,7 +25,7 @@ use url::Url;
 
 pub use self::{address::DotSegment, credentials::BadCredentials};
 use self::{
-    address::{Base, target},
+    address::{Base, target, with_query},
     answer::{Answer, outcome},
     credentials::Credentials,
     journey::{Departure, Journey},
@@ -46,8 +46,11 @@ pub struct Service {
     pub auth: Auth,
     /// What shows that it is well.
     pub health: Health,
-    /// Texts for certain statuses; `{status}` and `{body}` are filled in. The first entry of a status counts.
+    /// Texts for certain statuses; `{status}`, `{body}` and `{args.NAME}` are filled in. The first entry of a status counts; one that
+    /// names an argument which the call does not have counts for nothing.
     pub errors: Vec<(u16, String)>,
+    /// The text for every other status that has no usual one.
+    pub other_errors: Option<String>,
     /// How long and how large an answer may be.
     pub limits: Limits,
 }
@@ -124,6 +127,8 @@ pub struct ToolCall {
     pub path: String,
     /// Arguments that are not part of the body.
     pub body_exclude: Vec<String>,
+    /// Arguments that are parameters of the query in place of members of the body.
+    pub query: Vec<String>,
     /// The name under which the answer is put into an object.
     pub wrap: Option<String>,
     /// It may be sent again: done by itself only when an idle connection turns out to have been closed.
@@ -145,7 +150,8 @@ impl ToolCall {
         if !matches!(self.method.as_str(), "POST" | "PUT" | "PATCH") {
             return None;
         }
-        let sent = arguments.iter().filter(|(name, _)| !self.body_exclude.contains(name));
+        let is_elsewhere = |name: &String| self.body_exclude.contains(name) || self.query.contains(name);
+        let sent = arguments.iter().filter(|(name, _)| !is_elsewhere(name));
         let sent: Map<String, Value> = sent.map(|(name, value)| (name.clone(), value.clone())).collect();
         Some(Value::Object(sent).to_string().into_bytes())
     }
@@ -173,6 +179,28 @@ pub enum Outcome {
     },
     /// Nothing was sent, because the arguments do not fit the path.
     Invalid(DotSegment),
+}
+
+/// Why a service is not well.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unwell {
+    /// It is there and does not take its credentials.
+    #[error("it answers, and refuses the credentials ({0})")]
+    Refused(u16),
+    /// It is there and answers something else.
+    #[error("answered {status} instead of {expect_status}")]
+    Answered {
+        /// What it answered.
+        status: u16,
+        /// What was expected.
+        expect_status: u16,
+    },
+    /// Nobody answered.
+    #[error("{0}")]
+    Unreachable(String),
+    /// It cannot be asked as it was configured.
+    #[error("{0}")]
+    Misconfigured(String),
 }
 
 /// A service that cannot be used as it was configured.
@@ -292,7 +320,7 @@ impl Services {
         let veil = self.secrets.veil();
         let hiding = Hiding { credentials: &known.credentials, veil: &veil };
         let target = match target(&known.base.path, &call.path, &arguments) {
-            Ok(target) => target,
+            Ok(target) => with_query(target, &call.query, &arguments),
             Err(refused) => return Outcome::Invalid(refused),
         };
         let Ok(method) = Method::from_bytes(call.method.to_ascii_uppercase().as_bytes()) else {
@@ -301,7 +329,7 @@ impl Services {
         let wanted = Wanted { method, target, body: call.body(&arguments), idempotent: call.idempotent };
         let limits = call.limits.unwrap_or(known.service.limits);
         match self.travel(known, &wanted, limits, hiding, &cancel).await {
-            Ok(answer) => outcome(&known.service, hiding, call.wrap.as_deref(), answer),
+            Ok(answer) => outcome(&known.service, hiding, (call.wrap.as_deref(), &arguments), answer),
             Err(ended) => ended,
         }
     }
@@ -309,23 +337,29 @@ impl Services {
     /// Asks `service` whether it is well, within [`HEALTH_LIMIT`].
     ///
     /// # Errors
-    /// Why it is not, for a person to read.
-    pub async fn health(&self, service: &str) -> Result<(), String> {
-        let Some(known) = self.known.get(service) else { return Err(format!("Service not configured: {service}")) };
+    /// [`Unwell`], for a person to read.
+    pub async fn health(&self, service: &str) -> Result<(), Unwell> {
+        let Some(known) = self.known.get(service) else {
+            return Err(Unwell::Misconfigured(format!("Service not configured: {service}")));
+        };
         let health = &known.service.health;
         let target = target(&known.base.path, &health.path.replace(['{', '}'], ""), &Map::new());
-        let target = target.map_err(|refused| refused.to_string())?;
+        let target = target.map_err(|refused| Unwell::Misconfigured(refused.to_string()))?;
         let method = Method::from_bytes(health.method.to_ascii_uppercase().as_bytes());
-        let method = method.map_err(|_| "the method of the health check is not valid".to_owned())?;
+        let invalid = || Unwell::Misconfigured("the method of the health check is not valid".to_owned());
+        let method = method.map_err(|_| invalid())?;
         let wanted = Wanted { method, target, body: None, idempotent: true };
         let limits = Limits { timeout: HEALTH_LIMIT, response: 0 };
         let veil = self.secrets.veil();
         let hiding = Hiding { credentials: &known.credentials, veil: &veil };
         match self.travel(known, &wanted, limits, hiding, &CancellationToken::new()).await {
             Ok(answer) if answer.status.as_u16() == health.expect_status => Ok(()),
-            Ok(answer) => Err(format!("answered {} instead of {}", answer.status.as_u16(), health.expect_status)),
-            Err(Outcome::NotBegun { text } | Outcome::InDoubt { text } | Outcome::Failed { text }) => Err(text),
-            Err(Outcome::Invalid(refused)) => Err(refused.to_string()),
+            Ok(answer) if matches!(answer.status.as_u16(), 401 | 403) => Err(Unwell::Refused(answer.status.as_u16())),
+            Ok(answer) => Err(Unwell::Answered { status: answer.status.as_u16(), expect_status: health.expect_status }),
+            Err(Outcome::NotBegun { text } | Outcome::InDoubt { text } | Outcome::Failed { text }) => {
+                Err(Unwell::Unreachable(text))
+            }
+            Err(Outcome::Invalid(refused)) => Err(Unwell::Misconfigured(refused.to_string())),
             Err(Outcome::Done(_)) => Ok(()),
         }
     }

@@ -24,7 +24,7 @@ use crate::{
 pub use crate::decisions::{covered, denials, enough, find, listed};
 
 pub use gates::{Approvals, Row, pending, row};
-pub(crate) use gates::{folder, row_of};
+pub(crate) use gates::{beside, folder, plain, row_of};
 pub use socket::{Control, FILE, has_room};
 pub(crate) use socket::{Owned, principal};
 

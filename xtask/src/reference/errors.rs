@@ -35,7 +35,7 @@ enum Source {
 const DOORS: &[(&str, &str, &[Source])] = &[
     (
         "agent-gate",
-        "The `code` of a JSON-RPC error. The connection is closed with 4001 if it did not say who it is in time.",
+        "The `code` of a JSON-RPC error. The connection is closed with 1000 if it did not show who it is in time.",
         &[Source::Codes("protocol/src/agent_gate.rs")],
     ),
     ("gsv", "The `code` of a frame's `error`.", &[Source::Codes("protocol/src/gsv/fault.rs")]),

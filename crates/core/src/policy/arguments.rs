@@ -2,6 +2,8 @@
 //!
 //! It must not know where tools are declared.
 
+use std::borrow::Cow;
+
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
@@ -64,6 +66,8 @@ pub struct Declared {
     pub required: bool,
     /// What every text in it must match.
     pub validate: Option<Validator>,
+    /// It is free text: any character may stand in it, and it is no part of the signature.
+    pub free_text: bool,
 }
 
 /// Arguments that are refused; its text is what the agent hears.
@@ -87,13 +91,14 @@ pub enum Invalid {
 
 /// Decides whether `arguments` may be judged: first no forbidden characters, then all that is required, then the patterns.
 ///
+/// Free text may hold any character, since no signature has it.
 /// Texts in lists and objects are looked at as well; names, numbers, booleans and null are not. For a tool that nobody
 /// defined `declared` is empty.
 ///
 /// # Errors
 /// [`Invalid`] for the first that does not fit, in the order of `declared`.
 pub fn validate(declared: &[Declared], arguments: &Map<String, Value>) -> Result<(), Invalid> {
-    if let Some(name) = forbidden(arguments) {
+    if let Some(name) = forbidden(arguments, |name| is_free_text(declared, name)) {
         return Err(Invalid::Forbidden(name.to_owned()));
     }
     if let Some(missing) = declared.iter().find(|one| one.required && !arguments.contains_key(&one.name)) {
@@ -106,6 +111,20 @@ pub fn validate(declared: &[Declared], arguments: &Map<String, Value>) -> Result
         }
     }
     Ok(())
+}
+
+/// Whether a tool declares the argument `name` as free text.
+pub fn is_free_text(declared: &[Declared], name: &str) -> bool {
+    declared.iter().any(|one| one.free_text && one.name == name)
+}
+
+/// Keeps of `arguments` what a signature is made of: all but free text.
+pub fn judged<'a>(declared: &[Declared], arguments: &'a Map<String, Value>) -> Cow<'a, Map<String, Value>> {
+    if !arguments.keys().any(|name| is_free_text(declared, name)) {
+        return Cow::Borrowed(arguments);
+    }
+    let judged = arguments.iter().filter(|(name, _)| !is_free_text(declared, name));
+    Cow::Owned(judged.map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
 /// Names of `arguments` that are neither declared nor named by the signature's template, in their order.
@@ -183,14 +202,15 @@ impl Class {
 mod tests {
     use serde_json::{Map, Value, json};
 
-    use super::{Declared, Invalid, Validator, undeclared, validate};
+    use super::{Declared, Invalid, Validator, judged, undeclared, validate};
 
     fn map(value: Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
     }
 
     fn declared(name: &str, required: bool, pattern: Option<&str>) -> Declared {
-        Declared { name: name.to_owned(), required, validate: pattern.map(|text| Validator::new(text).unwrap()) }
+        let validate = pattern.map(|text| Validator::new(text).unwrap());
+        Declared { name: name.to_owned(), required, validate, free_text: false }
     }
 
     #[test]
@@ -256,5 +276,23 @@ mod tests {
         let arguments = map(json!({"a": 1, "b": 2, "c": 3}));
         assert_eq!(undeclared(&[declared("a", false, None)], Some("{b}"), &arguments), ["c"]);
         assert_eq!(undeclared(&[], None, &arguments), ["a", "b", "c"]);
+    }
+    #[test]
+    fn free_text_may_hold_anything_and_is_no_part_of_a_signature() {
+        let free = |pattern| Declared { free_text: true, ..declared("text", false, pattern) };
+        let text = json!({"text": "{{ states('a.b') }}, [*]?\n\u{0}", "e": "a"});
+        assert_eq!(validate(&[free(None), declared("e", true, None)], &map(text.clone())), Ok(()));
+        let kept = judged(&[free(None)], &map(text.clone())).into_owned();
+        assert_eq!(kept, map(json!({"e": "a"})));
+        // Nothing else becomes free by it, at whatever depth, and what is declared beside it holds.
+        for (tool, arguments, want) in [
+            (declared("text", false, None), text.clone(), "Argument 'text' contains forbidden characters"),
+            (free(None), json!({"text": "(", "e": "("}), "Argument 'e' contains forbidden characters"),
+            (free(None), json!({"text": "(", "e": {"text": "("}}), "Argument 'e' contains forbidden characters"),
+            (free(Some("^[a-z]+$")), json!({"text": "(a)"}), "Invalid value for text: '(a)'"),
+        ] {
+            let refused = validate(&[tool], &map(arguments.clone())).unwrap_err().to_string();
+            assert_eq!(refused, want, "{arguments}");
+        }
     }
 }

@@ -52,9 +52,10 @@ pub fn names(template: &str) -> Vec<&str> {
     template.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).collect()
 }
 
-/// The first argument that holds, at any depth, a text with a character that patterns or signatures give a meaning.
-pub fn forbidden(arguments: &Map<String, Value>) -> Option<&str> {
-    arguments.iter().find(|(_, value)| has_forbidden(value)).map(|(name, _)| name.as_str())
+/// The first argument that holds, at any depth, a text with a character that patterns or signatures give a meaning. Those that are
+/// `free` of it are not looked at.
+pub fn forbidden(arguments: &Map<String, Value>, free: impl Fn(&str) -> bool) -> Option<&str> {
+    arguments.iter().find(|(name, value)| !free(name) && has_forbidden(value)).map(|(name, _)| name.as_str())
 }
 
 fn has_forbidden(value: &Value) -> bool {

@@ -228,6 +228,43 @@ fn every_finding_says_what_to_do() {
     );
 }
 
+/// What `serve` takes is a warning to every command, and no fault.
+#[test]
+fn commands_agree_about_what_is_a_fault() {
+    let place = Place::with("", "rules: [ { pattern: 'turn*', action: allow, principal: nobody-here } ]");
+    let (code, told) = doctor(&place);
+    let found = check(&told, "rules");
+    assert_eq!((code, &found["state"], &told["findings"]), (Some(0), &json!("note"), &json!(0)), "{told:#}");
+    let warning = found["what"].as_str().unwrap();
+    assert!(warning.contains("nobody-here") && found["advice"].is_string(), "{found}");
+    let checked = place.run(&["policy", "check", "--json"]);
+    assert_eq!((checked.code, &checked.json()["warnings"]), (Some(0), &json!([warning])), "{checked:?}");
+    let checked = place.run(&["config", "check", "--json"]);
+    assert_eq!((checked.code, &checked.json()["warnings"]), (Some(0), &json!([warning])), "{checked:?}");
+    place.write("permissions.yaml", "rules: [ { pattern: 'turn*', action: perhaps } ]");
+    assert_eq!(doctor(&place).0, Some(1));
+    assert_eq!(place.run(&["policy", "check"]).code, Some(1));
+    assert_eq!(place.run(&["config", "check"]).code, Some(1));
+}
+
+#[test]
+fn a_service_that_refuses_its_credentials_reads_otherwise_than_one_that_is_down() {
+    let place = Place::new();
+    let found = |place: &Place| check(&doctor(place).1, "service desk").clone();
+    let text = |found: &Value, part: &str| found[part].as_str().unwrap().to_owned();
+    for status in [401, 403] {
+        place.service.does("/", Manner::Answer(status, "text/plain", String::new()));
+        let found = found(&place);
+        assert_eq!(text(&found, "what"), format!("it answers, and refuses the credentials ({status})"));
+        assert!(text(&found, "advice").contains("services.desk.auth"), "{found}");
+    }
+    let config = fs::read_to_string(place.folder.join("config.yaml")).unwrap();
+    place.write("config.yaml", &config.replace(&place.service.url, "http://127.0.0.1:1"));
+    let found = found(&place);
+    assert!(text(&found, "what").starts_with("Service unreachable: desk"), "{found}");
+    assert!(text(&found, "advice").starts_with("start it"), "{found}");
+}
+
 #[test]
 fn what_is_wrong_is_told_once_and_with_what_helps() {
     let place = Place::new();

@@ -21,6 +21,7 @@ mod crowd;
 mod cuts;
 mod events;
 mod faults;
+mod free_text;
 mod gateway;
 mod hermes_chat;
 mod hermes_prompts;

@@ -139,6 +139,24 @@ fn fill(template: &str, arguments: &Map<String, Value>) -> String {
     text
 }
 
+/// `target` with a parameter for each of `names` among the arguments. One that is absent, null or false is left out; a list gives one
+/// for each of its items.
+pub(super) fn with_query(mut target: String, names: &[String], arguments: &Map<String, Value>) -> String {
+    let text = |value: &Value| if *value == Value::Bool(true) { "true".to_owned() } else { text_of(value) };
+    for (name, value) in names.iter().filter_map(|name| Some((name, arguments.get(name)?))) {
+        let values = match value {
+            Value::Null | Value::Bool(false) => continue,
+            Value::Array(items) => items.iter().map(text).collect(),
+            Value::Bool(true) | Value::Number(_) | Value::String(_) | Value::Object(_) => vec![text(value)],
+        };
+        for value in values {
+            let joint = if target.contains('?') { '&' } else { '?' };
+            target.push_str(&format!("{joint}{}={}", encode(name), encode(&value)));
+        }
+    }
+    target
+}
+
 enum Part<'a> {
     Said(&'a str),
     Argument(&'a str),

@@ -1,5 +1,6 @@
 //! What an answer means to the caller.
 
+use countersign_core::policy::signature::text_of;
 use hyper::StatusCode;
 use serde_json::{Map, Value};
 
@@ -28,12 +29,17 @@ pub(super) enum Size {
     },
 }
 
-/// Reads `answer` as its service's configuration has it.
-pub(super) fn outcome(service: &Service, hiding: Hiding<'_>, wrap: Option<&str>, answer: Answer) -> Outcome {
+/// Reads `answer` as its service's configuration has it, for a call with these arguments whose answer is put under `wrap`.
+pub(super) fn outcome(
+    service: &Service,
+    hiding: Hiding<'_>,
+    (wrap, arguments): (Option<&str>, &Map<String, Value>),
+    answer: Answer,
+) -> Outcome {
     let status = answer.status.as_u16();
     if !answer.status.is_success() {
         let body = shown(&hiding.hide(&String::from_utf8_lossy(&answer.body)), EXCERPT);
-        return Outcome::Failed { text: hiding.hide(&mapped(service, answer.status, &body)) };
+        return Outcome::Failed { text: hiding.hide(&mapped(service, answer.status, &body, arguments)) };
     }
     if let Size::TooLarge { limit, announced } = answer.size {
         let size = announced.map_or_else(|| format!("more than {limit} bytes"), |bytes| format!("{bytes} bytes"));
@@ -95,39 +101,45 @@ fn is_json(form: Option<&str>) -> bool {
     essence == "application/json" || essence == "text/json" || essence.ends_with("+json")
 }
 
-fn mapped(service: &Service, status: StatusCode, body: &str) -> String {
+fn mapped(service: &Service, status: StatusCode, body: &str, arguments: &Map<String, Value>) -> String {
     let code = status.as_u16();
-    if let Some((_, template)) = service.errors.iter().find(|(of, _)| *of == code) {
-        return fill(template, code, body);
+    let fill = |template: &String| fill(template, code, body, arguments);
+    if let Some(text) = service.errors.iter().filter(|(of, _)| *of == code).find_map(|(_, template)| fill(template)) {
+        return text;
     }
     match code {
         401 => "Service authentication failed".to_owned(),
         404 => "Resource not found".to_owned(),
         301 | 302 | 303 | 307 | 308 => format!("API error {code}: the redirect was not followed"),
-        _ => format!("API error {code}: {body}"),
+        _ => service.other_errors.as_ref().and_then(fill).unwrap_or_else(|| format!("API error {code}: {body}")),
     }
 }
 
-/// Fills both in at one pass: a body that says `{status}` is no template.
-fn fill(template: &str, status: u16, body: &str) -> String {
+/// Fills everything in at one pass: a body that says `{status}` is no template. None if an argument that is named is not there.
+fn fill(template: &str, status: u16, body: &str, arguments: &Map<String, Value>) -> Option<String> {
     let mut text = String::new();
     let mut rest = template;
-    while let Some(at) = rest.find('{') {
-        text.push_str(&rest[..at]);
-        rest = &rest[at..];
-        if let Some(after) = rest.strip_prefix("{status}") {
-            text.push_str(&status.to_string());
-            rest = after;
-        } else if let Some(after) = rest.strip_prefix("{body}") {
-            text.push_str(body);
-            rest = after;
-        } else {
+    while let Some((before, behind)) = rest.split_once('{') {
+        text.push_str(before);
+        let Some((name, after)) = behind.split_once('}') else {
             text.push('{');
-            rest = &rest[1..];
+            rest = behind;
+            continue;
+        };
+        match (name, name.strip_prefix("args.")) {
+            ("status", _) => text.push_str(&status.to_string()),
+            ("body", _) => text.push_str(body),
+            (_, Some(argument)) => text.push_str(&shown(&text_of(arguments.get(argument)?), EXCERPT)),
+            _ => {
+                text.push('{');
+                rest = behind;
+                continue;
+            }
         }
+        rest = after;
     }
     text.push_str(rest);
-    text
+    Some(text)
 }
 
 /// `text` on one line, of at most `most` characters and a mark, with nothing in it that a terminal or a card would obey.

@@ -21,6 +21,7 @@ fn service(url: &str) -> Service {
         auth: Auth::Bearer(SECRET.into()),
         health: Health { method: "GET".to_owned(), path: "/api/".to_owned(), expect_status: 200 },
         errors: Vec::new(),
+        other_errors: None,
         limits: Limits { timeout: Duration::from_secs(30), response: 1 << 20 },
     }
 }

@@ -57,11 +57,13 @@ pub(super) fn request(
     }
     let template = tool.and_then(|tool| tool.signature.as_deref());
     let signatures = match tool {
-        Some(_) => signature::declared(&name, template, &args),
+        Some(_) => signature::declared(&name, template, &arguments::judged(declared, &args)),
         None => signature::undeclared(&name, &args),
     };
     let signatures = signatures.map_err(|error| invalid(error.to_string()))?;
-    let named = template.map(signature::names).unwrap_or_default().into_iter().map(str::to_owned).collect();
+    // What a template says of free text is left empty there, so that people have to be shown the text beside it.
+    let named = template.map(signature::names).unwrap_or_default().into_iter();
+    let named = named.filter(|name| !arguments::is_free_text(declared, name)).map(str::to_owned).collect();
     // For a tool that nobody defined the question does not arise: all its values are in the signature.
     let undeclared: Vec<String> = match tool.map(|tool| tool.undeclared) {
         None | Some(Undeclared::Allow) => Vec::new(),

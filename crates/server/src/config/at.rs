@@ -73,13 +73,20 @@ impl<'a> At<'a> {
         self.form().is_none() && self.variable().is_none_or(str::is_empty)
     }
 
+    /// Refuses a key with nothing behind it: its author meant something.
+    pub(super) fn not_empty(&self, expected: &'static str) {
+        if self.value.is_some() && self.is_absent() && !self.is_unset() {
+            self.refuse(Fault::Type { expected, found: "nothing" });
+        }
+    }
+
     /// True if a variable that is not set stands here.
     pub(super) fn is_unset(&self) -> bool {
         self.form() == Some(&Form::Unset)
     }
 
     fn variable(&self) -> Option<&'a str> {
-        self.value.and_then(|value| value.variable.as_deref())
+        self.value.and_then(|value| value.variable.as_ref()).map(|variable| &*variable.text)
     }
 
     pub(super) fn refuse(&self, fault: Fault) {
@@ -97,9 +104,14 @@ impl<'a> At<'a> {
 
     /// Says that something must be here, unless that was told already.
     pub(super) fn missing(&self) {
-        if !self.is_unset() {
-            self.refuse(Fault::Missing(self.key.clone()));
+        if self.is_unset() {
+            return;
         }
+        let empty = self.value.and_then(|value| value.variable.as_ref()).filter(|variable| variable.text.is_empty());
+        self.refuse(match empty {
+            Some(variable) => Fault::Empty { key: self.key.clone(), variable: variable.name.clone() },
+            None => Fault::Missing(self.key.clone()),
+        });
     }
 
     fn mistyped(&self, expected: &'static str) {

@@ -52,7 +52,7 @@ const TOP: &[&str] = &[
     "secrets",
 ];
 const GATEWAY: &[&str] = &["host", "port", "tls", "health_port", "health_host", "public_url", "allowed_hosts"];
-const TELEGRAM: &[&str] = &["token", "chat_id", "allowed_users", "api_url"];
+const TELEGRAM: &[&str] = &["token", "chat_id", "message_thread_id", "allowed_users", "api_url"];
 const RATE_LIMIT: &[&str] =
     &["max_pending_approvals", "max_requests_per_minute", "max_failed_auth_per_minute", "max_connections"];
 
@@ -303,7 +303,10 @@ fn telegram(place: &At<'_>) -> Option<Telegram> {
     }
     let (token, chat_id) = (place.at("token").needed_secret(), chat.integer());
     let api_url = address(&place.at("api_url")).unwrap_or_else(|| "https://api.telegram.org".to_owned());
-    Some(Telegram { token: token?, chat_id: chat_id?, allowed_users, api_url })
+    let thread = place.at("message_thread_id");
+    thread.not_empty("a whole number from 1, the topic of a forum");
+    let message_thread_id = thread.integer_in(1, i64::from(i32::MAX));
+    Some(Telegram { token: token?, chat_id: chat_id?, message_thread_id, allowed_users, api_url })
 }
 
 fn on_shutdown(place: &At<'_>) -> OnShutdown {

@@ -37,6 +37,14 @@ pub enum Fault {
     /// A key that must be there is not, or is empty.
     #[error("Missing required config: {0}")]
     Missing(String),
+    /// A key that must be there names a variable that is empty.
+    #[error("Missing required config: {key}: the environment variable {variable} is empty")]
+    Empty {
+        /// The key.
+        key: String,
+        /// The variable.
+        variable: String,
+    },
     /// The value is of another kind.
     #[error("expected {expected}, found {found}")]
     Type {

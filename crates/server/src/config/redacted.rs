@@ -24,12 +24,15 @@ impl Config {
         let agent = |agent: &super::Agent| json!({"id": agent.id, "token": HIDDEN});
         put("agents", self.agents.iter().map(agent).collect());
         if let Some(telegram) = &self.telegram {
-            let inner = json!({
+            let mut inner = json!({
                 "token": HIDDEN,
                 "chat_id": telegram.chat_id,
                 "allowed_users": telegram.allowed_users,
                 "api_url": without_user(&telegram.api_url),
             });
+            if let Some(thread) = telegram.message_thread_id {
+                inner["message_thread_id"] = json!(thread);
+            }
             put("messenger", json!({"type": "telegram", "telegram": inner}));
         }
         put("services", Value::Object(self.services.iter().map(|one| (one.name.clone(), service(one))).collect()));
@@ -141,13 +144,16 @@ fn tool(tool: &Tool) -> Value {
         if let Some(validate) = &argument.validate {
             shown["validate"] = json!(validate.source());
         }
+        if argument.free_text {
+            shown["free_text"] = json!(true);
+        }
         (argument.name.clone(), shown)
     };
     let request = &tool.request;
     json!({
         "signature": tool.signature,
         "args": Value::Object(tool.args.iter().map(argument).collect()),
-        "request": {"method": request.method, "path": without_user(&request.path), "body_exclude": request.body_exclude},
+        "request": {"method": request.method, "path": without_user(&request.path), "body_exclude": request.body_exclude, "query": request.query},
         "response": {"wrap": tool.wrap},
         "idempotent": tool.idempotent,
         "undeclared_args": match tool.undeclared_args {
@@ -171,13 +177,60 @@ fn provider(provider: &Provider) -> Value {
     })
 }
 
-/// An address without the name and password that may stand before its host, and without its query.
+/// An address without the name and password that may stand before its host, and without what may be a credential in its query.
 fn without_user(url: &str) -> String {
-    let (url, query) = url.split_once('?').map_or((url, ""), |(url, _)| (url, "?***"));
+    let (url, query) = match url.split_once('?') {
+        Some((url, query)) => (url, format!("?{}", query.split('&').map(parameter).collect::<Vec<_>>().join("&"))),
+        None => (url, String::new()),
+    };
     let Some((scheme, rest)) = url.split_once("://") else { return format!("{url}{query}") };
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     match host.rsplit_once('@') {
         Some((_, host)) => format!("{scheme}://{HIDDEN}@{host}{path}{query}"),
         None => format!("{scheme}://{host}{path}{query}"),
+    }
+}
+
+/// A parameter of a query. Its value is shown where it is an argument's place, a plain word or a short number under a name that no
+/// credential has: what else it may be is not known here.
+fn parameter(item: &str) -> String {
+    /// What names of credentials have in them.
+    const NAMES: [&str; 10] = ["key", "token", "secret", "pass", "pwd", "auth", "sig", "cred", "session", "code"];
+    let (name, value) = item.split_once('=').map_or((item, None), |(name, value)| (name, Some(value)));
+    let lower = name.to_ascii_lowercase();
+    let is_known = |text: &str| {
+        let is_place = text.starts_with('{') && text.ends_with('}') && !text[1..].contains('{');
+        let is_word = text.chars().all(|letter| letter.is_ascii_lowercase() || matches!(letter, '_' | '.'));
+        let is_number = text.len() <= 6 && text.chars().all(|digit| digit.is_ascii_digit());
+        is_place || is_word || is_number
+    };
+    match value {
+        None if is_known(name) => name.to_owned(),
+        None => HIDDEN.to_owned(),
+        Some(value) if is_known(value) && !NAMES.iter().any(|part| lower.contains(part)) => item.to_owned(),
+        Some("") => item.to_owned(),
+        Some(_) => format!("{name}={HIDDEN}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_user;
+
+    #[test]
+    fn only_what_may_be_a_credential_is_hidden_in_an_address() {
+        for (url, want) in [
+            ("/api/history/period?filter_entity_id={entity_id}", "/api/history/period?filter_entity_id={entity_id}"),
+            ("/api/a?return_response&type=daily&n=20", "/api/a?return_response&type=daily&n=20"),
+            ("/api?api_key=abc&x=1", "/api?api_key=***&x=1"),
+            ("/api?access_token={token}", "/api?access_token=***"),
+            ("/api?u=hunter2&v=AbCd&w=1234567", "/api?u=***&v=***&w=***"),
+            ("/api?Zm9vYmFy1", "/api?***"),
+            ("/api?sig=", "/api?sig="),
+            ("http://u:p@h/x?q=a.b", "http://***@h/x?q=a.b"),
+            ("http://u:p@h", "http://***@h"),
+        ] {
+            assert_eq!(without_user(url), want);
+        }
     }
 }

@@ -26,8 +26,10 @@ pub struct Service {
     pub health: Health,
     /// In the order of their file.
     pub tools: Vec<Tool>,
-    /// What an agent is told about a status; `{status}` and `{body}` stand for the answer's.
+    /// What an agent is told about a status; `{status}` and `{body}` stand for the answer's, `{args.NAME}` for the call's argument.
     pub errors: Vec<(u16, String)>,
+    /// What an agent is told about any other status that has no usual text.
+    pub other_errors: Option<String>,
 }
 
 /// How a service's requests are authenticated.
@@ -77,6 +79,11 @@ pub struct Health {
 const SERVICE: &[&str] = &["url", "auth", "token", "health", "tools", "errors", "handler", "handler_class"];
 const AUTH: &[&str] = &["type", "token", "header_name", "query_param", "username", "password"];
 
+/// What agents are told in agent-gate's first form.
+const FIRST_ERRORS: &[(u16, &str)] =
+    &[(401, "Service authentication failed (HA token expired?)"), (404, "Entity not found: {args.entity_id}")];
+const FIRST_OTHER: &str = "Home Assistant API error {status}: {body}";
+
 /// Reads `services`. The same tool in two of them is refused.
 pub(super) fn read(place: &At<'_>) -> Vec<Service> {
     let mut services: Vec<Service> = Vec::new();
@@ -125,10 +132,12 @@ fn service(name: &str, place: &At<'_>) -> Option<Service> {
     let own = place.at("tools");
     let tools = if first_form && own.is_absent() { tools::homeassistant() } else { tools::of_file(&own) };
     let mut errors = errors(&place.at("errors"));
-    if first_form && errors.iter().all(|(status, _)| *status != 401) {
-        errors.push((401, "Service authentication failed (HA token expired?)".to_owned()));
+    if first_form {
+        // Behind those of the file, which count more.
+        errors.extend(FIRST_ERRORS.iter().map(|(status, text)| (*status, (*text).to_owned())));
     }
-    Some(Service { name: name.to_owned(), url: url?, auth: auth?, health, tools, errors })
+    let other_errors = first_form.then(|| FIRST_OTHER.to_owned());
+    Some(Service { name: name.to_owned(), url: url?, auth: auth?, health, tools, errors, other_errors })
 }
 
 fn auth(place: &At<'_>) -> Option<Auth> {

@@ -143,6 +143,8 @@ pub struct Telegram {
     pub token: SecretString,
     /// Where cards go; negative is a group.
     pub chat_id: i64,
+    /// The topic of that chat in which they stand; absent: its General.
+    pub message_thread_id: Option<i64>,
     /// Who may answer; never empty.
     pub allowed_users: Vec<i64>,
     /// Base URL of the Bot API, without a slash at its end.

@@ -4,7 +4,10 @@
 
 use std::{io, path::Path, time::Duration};
 
-use countersign_core::policy::arguments::{Declared, Validator};
+use countersign_core::policy::{
+    arguments::{Declared, Validator, is_free_text},
+    signature::names,
+};
 use countersign_runtime::tools::regular;
 
 use super::{
@@ -49,6 +52,8 @@ pub struct Request {
     pub path: String,
     /// Arguments that the body leaves out.
     pub body_exclude: Vec<String>,
+    /// Arguments that stand in the query, where a request has them, and not in the body.
+    pub query: Vec<String>,
 }
 
 /// What becomes of arguments that a tool does not declare.
@@ -118,12 +123,20 @@ fn tool(name: &str, place: &At<'_>) -> Tool {
     let response = place.at("response");
     response.mapping(&["wrap"]);
     let args = place.at("args").members().unwrap_or_default();
+    let args: Vec<Declared> = args.into_iter().map(|(arg, place)| argument(name, arg, &place)).collect();
+    let signature = place.at("signature");
+    let template = signature.text().unwrap_or_default();
+    for free in names(&template).into_iter().filter(|arg| is_free_text(&args, arg)) {
+        signature.warn(&format!(
+            "'{free}' is free_text, which no signature has: rules do not see it, its place stays empty"
+        ));
+    }
     Tool {
         name: name.to_owned(),
         description: text("description"),
-        signature: text("signature"),
-        args: args.into_iter().map(|(arg, place)| argument(name, arg, &place)).collect(),
-        request: request(&place.at("request")),
+        signature: template,
+        request: request(&place.at("request"), &args),
+        args,
         wrap: response.at("wrap").text().filter(|wrap| !wrap.is_empty()),
         idempotent: place.at("idempotent").flag().unwrap_or(false),
         undeclared_args: undeclared(&place.at("undeclared_args")),
@@ -133,7 +146,7 @@ fn tool(name: &str, place: &At<'_>) -> Tool {
 }
 
 fn argument(tool: &str, name: &str, place: &At<'_>) -> Declared {
-    place.mapping(&["required", "validate"]);
+    place.mapping(&["required", "validate", "free_text"]);
     let validate = place.at("validate");
     let compiled = validate.text().filter(|source| !source.is_empty()).and_then(|source| {
         Validator::new(&source)
@@ -141,11 +154,25 @@ fn argument(tool: &str, name: &str, place: &At<'_>) -> Declared {
             .ok()
     });
     let required = place.at("required").flag().unwrap_or(false);
-    Declared { name: name.to_owned(), required, validate: compiled }
+    let free_text = place.at("free_text");
+    free_text.not_empty("true or false");
+    let free_text = free_text.flag().unwrap_or(false);
+    Declared { name: name.to_owned(), required, validate: compiled, free_text }
 }
 
-fn request(place: &At<'_>) -> Request {
-    place.mapping(&["method", "path", "body_exclude"]);
+fn request(place: &At<'_>, args: &[Declared]) -> Request {
+    place.mapping(&["method", "path", "body_exclude", "query"]);
+    let query = place.at("query");
+    query.not_empty("a list of arguments");
+    let query = query.items().into_iter().filter_map(|item| {
+        let name = item.needed_text()?;
+        if !args.iter().any(|declared| declared.name == name) {
+            let known: Vec<&str> = args.iter().map(|declared| &*declared.name).collect();
+            item.refused(format!("'{name}' is none of the arguments under args: {}", known.join(", ")));
+        }
+        Some(name)
+    });
+    let query = query.collect();
     let path = place.at("path");
     let text = path.text().filter(|path| !path.is_empty()).unwrap_or_else(|| "/".to_owned());
     if !text.starts_with('/') {
@@ -155,6 +182,7 @@ fn request(place: &At<'_>) -> Request {
         method: method(&place.at("method")),
         path: text,
         body_exclude: place.at("body_exclude").items().iter().filter_map(At::needed_text).collect(),
+        query,
     }
 }
 
@@ -191,12 +219,13 @@ mod tests {
                 let args: Vec<String> = tool.args.iter().map(arg).collect();
                 let (request, wrap) = (&tool.request, tool.wrap.as_deref().unwrap_or("-"));
                 format!(
-                    "{} | {} | {} | {} {} | {} | {wrap} | {}",
+                    "{} | {} | {} | {} {}{} | {} | {wrap} | {}",
                     tool.name,
                     args.join("; "),
                     tool.signature,
                     request.method,
                     request.path,
+                    request.query.iter().map(|name| format!(" ?{name}")).collect::<String>(),
                     request.body_exclude.join(" "),
                     tool.idempotent
                 )
@@ -217,7 +246,7 @@ mod tests {
                 "ha_get_config |  |  | GET /api/config |  | config | true".to_owned(),
                 "ha_render_template | template! - | {template} | POST /api/template |  | rendered | false".to_owned(),
                 format!(
-                    "ha_call_service | domain! ^[a-z][a-z0-9_]*$; service! ^[a-z][a-z0-9_]*$; {optional} | {{domain}}.{{service}}, {{entity_id}} | POST /api/services/{{domain}}/{{service}} | domain service | result | false"
+                    "ha_call_service | domain! ^[a-z][a-z0-9_]*$; service! ^[a-z][a-z0-9_]*$; {optional}; return_response ^true$ | {{domain}}.{{service}}, {{entity_id}} | POST /api/services/{{domain}}/{{service}} ?return_response | domain service | result | false"
                 ),
                 "ha_fire_event | event_type! ^[a-z][a-z0-9_.]*$ | {event_type} | POST /api/events/{event_type} | event_type | - | false"
                     .to_owned(),

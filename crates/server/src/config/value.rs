@@ -17,12 +17,19 @@ pub(super) struct Value {
     /// Counted from 1.
     pub(super) line: u64,
     pub(super) form: Form,
-    /// The text of the variable, if the value is nothing but one.
-    pub(super) variable: Option<String>,
+    /// The variable, if the value is nothing but one.
+    pub(super) variable: Option<Variable>,
     /// True if any part of it comes from the environment.
     pub(super) from_environment: bool,
     /// True if the file has what was meant as a variable in it and is none.
     pub(super) is_misspelt: bool,
+}
+
+/// A variable of the environment.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Variable {
+    pub(super) name: String,
+    pub(super) text: String,
 }
 
 /// What a value is.
@@ -193,15 +200,16 @@ impl Resolver<'_> {
         if unset {
             return Value { line, form: Form::Unset, variable: None, from_environment, is_misspelt };
         }
-        if !matches!(parts[..], ["", _, ""]) {
+        let ["", name, ""] = parts[..] else {
             return Value { line, form: Form::Text(result), variable: None, from_environment, is_misspelt };
-        }
+        };
         let form = match Node::parse_untagged(&result) {
             Ok(Some(node)) => foreign(node, line).form,
             Ok(None) => Form::Null,
             Err(_) => Form::Text(result.clone()),
         };
-        Value { line, form, variable: Some(result), from_environment, is_misspelt }
+        let variable = Some(Variable { name: name.to_owned(), text: result });
+        Value { line, form, variable, from_environment, is_misspelt }
     }
 }
 

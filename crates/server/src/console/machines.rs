@@ -45,6 +45,7 @@ pub(super) async fn show(
     let agents = console.agents().await?;
     let services = site.config.services.iter().map(|service| async move {
         let health = tokio::time::timeout(PATIENCE, site.services.health(&service.name)).await;
+        let health = health.map(|health| health.map_err(|unwell| unwell.to_string()));
         (service, health.unwrap_or_else(|_| Err("it did not answer in time".to_owned())))
     });
     let services = join_all(services).await;

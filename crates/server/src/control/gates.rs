@@ -3,7 +3,8 @@
 use std::fmt;
 
 use countersign_core::{
-    call::Pins,
+    call::{self, Pins},
+    digest::canonical,
     engine::Engine,
     folder_of,
     gate::{Content, Gate, Kind},
@@ -35,6 +36,9 @@ pub struct Row {
     pub subject: String,
     /// The exact arguments.
     pub arguments: Map<String, Value>,
+    /// Those of them that `subject` does not show, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<String>,
     /// Why a person is asked.
     pub reason: String,
     /// What the asker says it wants with it.
@@ -113,6 +117,36 @@ impl fmt::Display for Approvals {
     }
 }
 
+/// The arguments that a signature does not show, by name and in order: a person has to see them beside it. Without `call` nobody knows
+/// which of them the signature is made of.
+pub(crate) fn beside<'a>(
+    (tool, signature): (&str, &str),
+    arguments: &'a Map<String, Value>,
+    call: Option<&call::Content>,
+) -> Vec<&'a str> {
+    // What the tool's own name happens to hold is not shown by it.
+    let shown = signature.strip_prefix(tool).unwrap_or(signature);
+    let undeclared = call.and_then(|call| call.request.as_ref()).map(|request| &request.undeclared);
+    let is_shown = |name: &str, value: &Value| {
+        let is_named = call.is_some_and(|call| call.named.is_empty() || call.named.iter().any(|named| named == name));
+        let is_undeclared = undeclared.is_some_and(|undeclared| undeclared.iter().any(|one| one == name));
+        let text = plain(value);
+        is_named && !is_undeclared && !text.is_empty() && shown.contains(&text)
+    };
+    let mut names: Vec<&str> =
+        arguments.iter().filter(|(name, value)| !is_shown(name, value)).map(|(name, _)| &**name).collect();
+    names.sort_unstable();
+    names
+}
+
+/// A value as it is shown, and as it stands in a signature if it is a text.
+pub(crate) fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => canonical(value),
+    }
+}
+
 /// The folder in which what a gate decides would run, if that is on this machine.
 pub(crate) fn folder(engine: &Engine, gate: &Gate, content: &Content) -> Option<String> {
     if let Content::Approval { pins: Some(pins), .. } = content {
@@ -187,7 +221,16 @@ pub(crate) fn row_of(engine: &Engine, gate: &Gate, content: &Content) -> Row {
             _ => crate::omp::DOOR,
         })
         .to_owned();
+    let beside = match content {
+        Content::Approval { tool, .. } => {
+            let call = gate.call().and_then(|call| engine.admitted().call(call));
+            beside((tool, &subject), &arguments, call.map(|call| &**call))
+        }
+        Content::GoOn { .. } | Content::Question { .. } => Vec::new(),
+    };
+    let beside = beside.into_iter().map(str::to_owned).collect();
     Row {
+        beside,
         id: gate.id().to_string(),
         kind: kind_of(gate).to_owned(),
         door,

@@ -126,6 +126,7 @@ fn call_of(tool: &Tool) -> ToolCall {
         method: tool.request.method.clone(),
         path: tool.request.path.clone(),
         body_exclude: tool.request.body_exclude.clone(),
+        query: tool.request.query.clone(),
         wrap: tool.wrap.clone(),
         idempotent: tool.idempotent,
         limits: Some(services::Limits {
@@ -155,6 +156,7 @@ pub(super) fn services(config: &Config) -> Vec<services::Service> {
             expect_status: service.health.expect_status,
         },
         errors: service.errors.clone(),
+        other_errors: service.other_errors.clone(),
         limits: services::Limits {
             // Each tool has its own.
             timeout: std::time::Duration::from_secs(300),
@@ -184,6 +186,7 @@ pub(super) fn telegram(
     let door = Arc::clone(door);
     telegram::Settings {
         api_url: config.api_url.clone(),
+        topic: config.message_thread_id,
         people: self::people(people),
         ear: Some(Arc::clone(ear)),
         presence: Arc::new(move |session: &SessionId| !door.is_agents(session) || door.is_connected(session)),

@@ -467,7 +467,7 @@ mod tests {
             signature: None,
             args: args
                 .iter()
-                .map(|name| Declared { name: (*name).to_owned(), required: false, validate: None })
+                .map(|name| Declared { name: (*name).to_owned(), required: false, validate: None, free_text: false })
                 .collect(),
             undeclared,
             fits: Arc::new(|_| Ok(())),

@@ -39,12 +39,20 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub(crate) use self::files::{Attached, FileKind};
 pub(crate) use self::talk::{ChatType, Ear, Flow, Hear, Talk, Written};
-use self::{bot::Bot, cards::Cards, client::Transport, health::Health, poll::Poll, refs::Refs};
 pub use self::{
+    bot::Form,
     checkup::{Found, Unfit, checkup},
     client::BadAddress,
     health::Report,
     rates::Rates,
+};
+use self::{
+    bot::{Bot, Target},
+    cards::Cards,
+    client::Transport,
+    health::Health,
+    poll::Poll,
+    refs::Refs,
 };
 
 /// The name of this surface in the record.
@@ -53,6 +61,9 @@ pub const SURFACE: &str = "telegram";
 pub const SHUTDOWN: &str = "gateway_shutdown";
 /// Where Telegram's own servers are.
 pub const API_URL: &str = "https://api.telegram.org";
+
+/// The number under which a forum lists its General topic.
+const GENERAL: i64 = 1;
 
 /// How many texts may wait to be sent whole.
 const ORDERS: usize = 16;
@@ -67,6 +78,8 @@ pub struct Settings {
     pub token: SecretString,
     /// The chat in which cards are shown; a group's is negative.
     pub chat: i64,
+    /// The topic of the chat in which they are shown; without one its General.
+    pub topic: Option<i64>,
     /// The users whose taps and replies count.
     pub allowed_users: BTreeSet<i64>,
     /// The Bot API server.
@@ -89,6 +102,7 @@ impl Settings {
         Self {
             token,
             chat,
+            topic: None,
             allowed_users: allowed_users.into_iter().collect(),
             api_url: API_URL.to_owned(),
             poll: Duration::from_secs(25),
@@ -111,6 +125,7 @@ struct Shared {
     people: People,
     ear: Option<Arc<Ear>>,
     configured: i64,
+    topic: Option<i64>,
     /// The chat's id now: a group that becomes a supergroup gets another.
     chat: AtomicI64,
     /// The names of those who tapped, for people to read. What counts is the id, and that alone is recorded.
@@ -121,6 +136,11 @@ struct Shared {
 impl Shared {
     fn chat(&self) -> i64 {
         self.chat.load(Ordering::Relaxed)
+    }
+
+    /// Where what stands in the chat of the cards goes.
+    fn target(&self, chat: i64, reply_to: Option<i64>) -> Target {
+        Target { chat, topic: self.topic, reply_to }
     }
 
     fn is_ours(&self, chat: i64) -> bool {
@@ -148,11 +168,18 @@ pub(crate) fn principal(user: i64) -> PrincipalId {
     PrincipalId::new(format!("telegram:{user}"))
 }
 
-/// The time of day, where the gateway is.
+/// The time of day where the gateway is, with its zone: whoever reads it may be in another.
 fn time_of_day(at: Millis) -> String {
-    use chrono::TimeZone as _;
-    let at = i64::try_from(at.0).ok().and_then(|at| chrono::Local.timestamp_millis_opt(at).single());
-    at.map_or_else(|| "--:--".to_owned(), |at| at.format("%H:%M").to_string())
+    in_zone(at, &chrono::Local)
+}
+
+fn in_zone<Z: chrono::TimeZone<Offset: std::fmt::Display>>(at: Millis, zone: &Z) -> String {
+    use chrono::Offset as _;
+    let at = i64::try_from(at.0).ok().and_then(|at| zone.timestamp_millis_opt(at).single());
+    let Some(at) = at else { return "--:--".to_owned() };
+    let offset = at.offset().fix();
+    let zone = if offset.local_minus_utc() == 0 { String::new() } else { offset.to_string() };
+    format!("{} UTC{zone}", at.format("%H:%M"))
 }
 
 /// Why the Bot API is of no use now. The words never hold the token.
@@ -202,6 +229,8 @@ impl Telegram {
             people: settings.people,
             ear: settings.ear,
             configured: settings.chat,
+            // Telegram knows General by no number where it is written to.
+            topic: settings.topic.filter(|topic| *topic != GENERAL),
             chat: AtomicI64::new(settings.chat),
             names: Mutex::default(),
             stop: stop.clone(),

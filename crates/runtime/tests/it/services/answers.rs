@@ -1,6 +1,6 @@
 //! What answers become.
 
-use countersign_runtime::services::Outcome;
+use countersign_runtime::services::{Outcome, Unwell};
 use serde_json::{Value, json};
 
 use super::{failed, get, run, service, services, tool};
@@ -55,6 +55,28 @@ async fn errors_have_their_mapped_text() {
     }
 }
 
+/// The texts of agent-gate's first form name the entity, and Home Assistant.
+#[tokio::test]
+async fn an_error_may_name_an_argument_and_every_other_status_may_have_a_text() {
+    for (status, arguments, text) in [
+        ("404 Not Found", json!({"entity_id": "light.nowhere"}), "Entity not found: light.nowhere"),
+        ("404 Not Found", json!({"entity_id": ["a", "{body}"]}), "Entity not found: [\"a\",\"{body}\"]"),
+        ("404 Not Found", json!({"entity_id": "a\u{202e}b\n"}), "Entity not found: a\\u{202e}b"),
+        // Nobody is told of an entity that was not named.
+        ("404 Not Found", json!({}), "Resource not found"),
+        ("500 Broken", json!({}), "Home Assistant API error 500: no"),
+        ("401 Unauthorized", json!({}), "Service authentication failed"),
+        ("302 Found", json!({}), "API error 302: the redirect was not followed"),
+    ] {
+        let stand_in = StandIn::saying(answer(status, "text/plain", "no")).await;
+        let mut service = service(&stand_in.url());
+        service.errors = vec![(404, "Entity not found: {args.entity_id}".to_owned())];
+        service.other_errors = Some("Home Assistant API error {status}: {body}".to_owned());
+        let outcome = run(&services(service), &tool("POST", "/x"), arguments.clone()).await;
+        assert_eq!(outcome, failed(text), "{status} {arguments}");
+    }
+}
+
 #[tokio::test]
 async fn a_long_error_is_cut() {
     let stand_in = StandIn::doing(vec![Act::Flood(b"HTTP/1.1 500 Broken\r\n\r\n".to_vec())]).await;
@@ -85,13 +107,20 @@ async fn health_compares_the_status_only() {
         Act::Say(answer("200 OK", "text/plain", "API running.")),
         Act::Say(answer("503 Busy", "text/plain", "x")),
         Act::Flood(b"HTTP/1.1 200 OK\r\n\r\n".to_vec()),
+        Act::Say(answer("401 Unauthorized", "text/plain", "x")),
+        Act::Say(answer("403 Forbidden", "text/plain", "x")),
     ])
     .await;
     let services = services(service(&stand_in.url()));
     assert_eq!(services.health("home").await, Ok(()));
-    assert_eq!(services.health("home").await, Err("answered 503 instead of 200".to_owned()));
+    assert_eq!(services.health("home").await, Err(Unwell::Answered { status: 503, expect_status: 200 }));
     assert_eq!(services.health("home").await, Ok(()));
-    assert_eq!(services.health("car").await, Err("Service not configured: car".to_owned()));
+    // A service that is there and does not take its credentials is none that is down.
+    for status in [401, 403] {
+        let unwell = services.health("home").await.unwrap_err();
+        assert_eq!((&unwell, unwell.to_string().contains("refuses the credentials")), (&Unwell::Refused(status), true));
+    }
+    assert_eq!(services.health("car").await, Err(Unwell::Misconfigured("Service not configured: car".to_owned())));
     assert!(stand_in.seen()[0].starts_with("GET /api/ HTTP/1.1\r\n"));
 }
 
@@ -103,7 +132,7 @@ async fn health_waits_five_seconds() {
     stand_in.acted(1).await;
     tokio::time::pause();
     let started = tokio::time::Instant::now();
-    let error = check.await.unwrap().unwrap_err();
+    let error = check.await.unwrap().unwrap_err().to_string();
     assert!(error.ends_with("it took longer than 5s, the time limit"), "{error}");
     assert!(started.elapsed() <= std::time::Duration::from_millis(5_001));
 }

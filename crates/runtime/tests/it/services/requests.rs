@@ -85,6 +85,30 @@ async fn bodies_go_with_three_methods() {
     }
 }
 
+/// Home Assistant's services that answer want a parameter, and refuse it where they do not.
+#[tokio::test]
+async fn arguments_of_the_query_stand_there_where_a_call_has_them_and_in_no_body() {
+    for (path, arguments, line, body) in [
+        ("/s", json!({"r": true, "e": "x"}), "POST /s?r=true", r#"{"e":"x"}"#),
+        ("/s", json!({"r": "true"}), "POST /s?r=true", "{}"),
+        ("/s?a=1", json!({"r": "x&b=2 #"}), "POST /s?a=1&r=x%26b%3D2%20%23", "{}"),
+        ("/s", json!({"r": ["a", 1], "n é": null}), "POST /s?r=a&r=1", "{}"),
+        ("/s", json!({"n é": 0.5}), "POST /s?n%20%C3%A9=0.5", "{}"),
+        ("/s", json!({"r": false}), "POST /s", "{}"),
+        ("/s", json!({}), "POST /s", "{}"),
+    ] {
+        let stand_in = StandIn::saying(answer("200 OK", "application/json", "1")).await;
+        let mut call = tool("POST", path);
+        call.query = vec!["r".to_owned(), "n é".to_owned()];
+        let outcome = run(&services(service(&stand_in.url())), &call, arguments.clone()).await;
+        assert_eq!(outcome, Outcome::Done(json!(1)), "{arguments}");
+        let request = stand_in.seen().remove(0);
+        let (head, sent) = request.split_once("\r\n\r\n").unwrap();
+        let first = head.lines().next().unwrap();
+        assert_eq!((first, sent), (&*format!("{line} HTTP/1.1"), body), "{arguments}");
+    }
+}
+
 #[test]
 fn services_that_cannot_be_used_are_refused() {
     for url in ["", "home", "ftp://h", "http://u:p@h", "http://h?x=1", "http://h#x", "http://"] {

@@ -40,7 +40,10 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         ),
         ("agent: {}", "config.yaml:1: agent.token: Missing required config: agent.token"),
         ("agent: { token: '' }", "config.yaml:1: agent.token: Missing required config: agent.token"),
-        ("agent: { token: ${EMPTY} }", "config.yaml:1: agent.token: Missing required config: agent.token"),
+        (
+            "agent: { token: ${EMPTY} }",
+            "config.yaml:1: agent.token: Missing required config: agent.token: the environment variable EMPTY is empty",
+        ),
         (
             "agent: { token: 5 }",
             "config.yaml:1: agent.token: expected text (quote it if it looks like something else), found a number",
@@ -85,6 +88,18 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
         (
             "messenger: { type: telegram, telegram: { token: t, chat_id: me, allowed_users: [1] } }",
             "config.yaml:1: messenger.telegram.chat_id: Cannot convert messenger.telegram.chat_id to int: 'me'",
+        ),
+        (
+            "messenger: { type: telegram, telegram: { token: t, chat_id: 1, allowed_users: [1], message_thread_id: x } }",
+            "config.yaml:1: messenger.telegram.message_thread_id: Cannot convert messenger.telegram.message_thread_id to int: 'x'",
+        ),
+        (
+            "messenger: { type: telegram, telegram: { token: t, chat_id: 1, allowed_users: [1], message_thread_id: 0 } }",
+            "config.yaml:1: messenger.telegram.message_thread_id: expected a whole number from 1 to 2147483647, got: 0",
+        ),
+        (
+            "messenger: { type: telegram, telegram: { token: t, chat_id: 1, allowed_users: [1], message_thread_id: ~ } }",
+            "config.yaml:1: messenger.telegram.message_thread_id: expected a whole number from 1, the topic of a forum, found nothing",
         ),
         (
             "messenger: { type: telegram, telegram: { token: t, chat_id: 1, allowed_users: [] } }",
@@ -310,6 +325,26 @@ fn what_is_wrong_in_a_tools_file_is_named_there() {
             "tools.yaml:2: tools.t.args.a.required: expected true or false, found text",
         ),
         (
+            "tools:\n  t:\n    args: { a: { free_text: all } }",
+            "tools.yaml:3: tools.t.args.a.free_text: expected true or false, found text",
+        ),
+        (
+            "tools:\n  t:\n    args: { a: { free_text: } }",
+            "tools.yaml:3: tools.t.args.a.free_text: expected true or false, found nothing",
+        ),
+        (
+            "tools:\n  t:\n    args: { a: {}, b: {} }\n    request: { query: [c] }",
+            "tools.yaml:4: tools.t.request.query[0]: 'c' is none of the arguments under args: a, b",
+        ),
+        (
+            "tools:\n  t:\n    args: { a: {} }\n    request: { query: a }",
+            "tools.yaml:4: tools.t.request.query: expected a list, found text",
+        ),
+        (
+            "tools:\n  t: { request: { query: } }",
+            "tools.yaml:2: tools.t.request.query: expected a list of arguments, found nothing",
+        ),
+        (
             "tools:\n  t: { request: { path: api } }",
             "tools.yaml:2: tools.t.request.path: expected a path that starts with /",
         ),
@@ -340,6 +375,21 @@ fn what_is_wrong_in_a_tools_file_is_named_there() {
         scene.write("tools.yaml", tools);
         let problems = scene.problems();
         assert!(problems.len() == 1 && problems[0].starts_with(want), "{tools}\n{problems:#?}");
+    }
+}
+
+#[test]
+fn a_signature_that_names_free_text_draws_a_warning() {
+    for (tool, is_told) in [
+        ("{ signature: '{a}, {b}', args: { a: {}, b: { free_text: true } } }", true),
+        ("{ signature: '{a}', args: { a: {}, b: { free_text: true } } }", false),
+        ("{ signature: '{a}, {b}', args: { a: {}, b: { free_text: false } } }", false),
+    ] {
+        let scene = Scene::new("services: { x: { url: 'http://h', auth: { type: none }, tools: tools.yaml } }");
+        scene.write("tools.yaml", &format!("tools:\n  t: {tool}\n"));
+        let warnings = scene.load().unwrap().warnings;
+        let want = "tools.t.signature: 'b' is free_text, which no signature has";
+        assert_eq!(warnings.iter().any(|warning| warning.contains(want)), is_told, "{tool}: {warnings:?}");
     }
 }
 

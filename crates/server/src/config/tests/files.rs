@@ -119,6 +119,10 @@ fn the_first_form_has_its_tools_built_in() {
     let service = &config.services[0];
     assert!(matches!(&service.auth, Auth::Bearer { token } if token.expose_secret() == "ha-secret"));
     assert_eq!((service.health.path.as_str(), service.tools.len()), ("/api/", 9));
+    let errors =
+        [(401, "Service authentication failed (HA token expired?)"), (404, "Entity not found: {args.entity_id}")];
+    assert_eq!(service.errors, errors.map(|(status, text)| (status, text.to_owned())));
+    assert_eq!(service.other_errors.as_deref(), Some("Home Assistant API error {status}: {body}"));
     let wrap = |name: &str| service.tools.iter().find(|tool| tool.name == name).unwrap().wrap.as_deref();
     assert_eq!(
         ["ha_get_state", "ha_get_states", "ha_call_service", "ha_fire_event"].map(wrap),
@@ -411,7 +415,7 @@ providers: { p: { api_key: secret-13, headers: { X-A: secret-14 }, base_url: 'ht
     assert!(!format!("{config:?}").contains("secret-2"), "tokens do not print");
     assert_eq!(shown["services"]["b"]["auth"], json!({"type": "header", "header_name": "X-Key", "token": "***"}));
     assert_eq!(shown["services"]["a"]["url"], "http://***@h/x");
-    assert_eq!(shown["services"]["e"]["health"]["path"], "/up?***");
+    assert_eq!(shown["services"]["e"]["health"]["path"], "/up?key=***");
     assert_eq!(shown["agents"], json!([{"id": "default", "token": "***"}]));
 }
 

@@ -66,6 +66,16 @@ impl Backoff {
     }
 }
 
+/// Where a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) chat: i64,
+    /// The topic of a forum; without one its General.
+    pub(super) topic: Option<i64>,
+    /// The message that it answers.
+    pub(super) reply_to: Option<i64>,
+}
+
 /// A bot that can be called.
 #[derive(Clone)]
 pub(super) struct Bot {
@@ -95,10 +105,11 @@ impl Bot {
         Ok(shown(&me, &["username", "first_name"]))
     }
 
-    /// Asks what a chat is called, which shows whether the bot is in it.
-    pub(super) async fn title_of(&self, chat: i64) -> Result<String, Failure> {
+    /// Asks what a chat is called, which shows whether the bot is in it, and whether it has topics.
+    pub(super) async fn look_at(&self, chat: i64) -> Result<Seen, Failure> {
         let chat = self.call("getChat", &json!({ "chat_id": chat }), PATIENCE).await?;
-        Ok(shown(&chat, &["title", "username", "first_name"]))
+        let form = if chat["is_forum"] == true { Form::Forum } else { Form::Plain };
+        Ok(Seen { title: shown(&chat, &["title", "username", "first_name"]), form })
     }
 
     /// Shows in a chat that something is being written.
@@ -126,20 +137,28 @@ impl Bot {
         }
     }
 
-    /// Sends a message, to a message where one is named, and gives it as it was sent.
-    pub(super) async fn send(
-        &self,
-        chat: i64,
-        text: &str,
-        keys: Option<&Keyboard>,
-        to: Option<i64>,
-    ) -> Result<Message, Failure> {
-        let mut message = json!({ "chat_id": chat, "text": text, "link_preview_options": { "is_disabled": true } });
+    /// Sends a message, and gives it as it was sent. Where the topic is gone or closed it goes to the chat without one: a card that
+    /// nobody sees is worse than one in the wrong place.
+    pub(super) async fn send(&self, to: Target, text: &str, keys: Option<&Keyboard>) -> Result<Message, Failure> {
+        match self.send_once(to, text, keys).await {
+            Err(Failure::Refused(words)) if to.topic.is_some() && says_no_topic(&words) => {
+                tracing::warn!(topic = to.topic, "the topic takes no messages; this one goes to the chat without it");
+                self.send_once(Target { topic: None, ..to }, text, keys).await
+            }
+            sent => sent,
+        }
+    }
+
+    async fn send_once(&self, to: Target, text: &str, keys: Option<&Keyboard>) -> Result<Message, Failure> {
+        let mut message = json!({ "chat_id": to.chat, "text": text, "link_preview_options": { "is_disabled": true } });
+        if let Some(topic) = to.topic {
+            message["message_thread_id"] = json!(topic);
+        }
         if let Some(keys) = keys {
             message["reply_markup"] = json!(keys);
         }
-        if let Some(to) = to {
-            message["reply_parameters"] = json!({ "message_id": to, "allow_sending_without_reply": true });
+        if let Some(message_id) = to.reply_to {
+            message["reply_parameters"] = json!({ "message_id": message_id, "allow_sending_without_reply": true });
         }
         let sent = self.call("sendMessage", &message, PATIENCE).await?;
         serde_json::from_value(sent)
@@ -229,6 +248,22 @@ impl Bot {
     }
 }
 
+/// A chat as the bot sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) title: String,
+    pub(super) form: Form,
+}
+
+/// Whether a chat has topics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// It has none.
+    Plain,
+    /// It has some, General among them.
+    Forum,
+}
+
 /// What whoever tapped is told: at most 200 characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Said {
@@ -237,13 +272,21 @@ pub(super) struct Said {
     pub(super) alert: bool,
 }
 
-/// The result in an answer.
 /// The first of the members that is there, as a person may see it.
 fn shown(value: &Value, members: &[&str]) -> String {
     let text = members.iter().find_map(|member| value[*member].as_str()).unwrap_or("without a name");
     crate::view::escape(text, crate::view::Lines::One).into_owned()
 }
 
+/// Whether a refusal is about the topic that a message was for.
+fn says_no_topic(words: &str) -> bool {
+    let words = words.to_lowercase();
+    ["message thread not found", "topic_closed", "topic_deleted", "topic_id_invalid"]
+        .iter()
+        .any(|said| words.contains(said))
+}
+
+/// The result in an answer.
 fn read(answer: &Answer) -> Result<Value, Failure> {
     let envelope = serde_json::from_slice::<Envelope>(&answer.body);
     let Ok(envelope) = envelope else {
@@ -272,6 +315,10 @@ fn failure(status: u16, words: &str, retry_after: Option<u64>, moved: Option<i64
         409 => Failure::Conflict(said),
         429 => Failure::Wait(Duration::from_secs(retry_after.unwrap_or(1).clamp(1, 3600))),
         400 if HARMLESS.iter().any(|harmless| words.to_lowercase().contains(harmless)) => Failure::Harmless(said),
+        400 if words.contains("TOPIC_CLOSED") => Failure::Refused(format!(
+            "{said}: this topic is closed; messenger.telegram.message_thread_id names another, and a bot that may manage topics \
+             writes into closed ones"
+        )),
         400 | 402 | 403 | 405..=499 => Failure::Refused(said),
         _ => Failure::Unreachable(said),
     }

@@ -17,7 +17,7 @@ use super::{
     wire::{Button, Keyboard},
 };
 use crate::{
-    control::Approvals,
+    control::{Approvals, beside, plain},
     view::{Lines, escape},
 };
 
@@ -120,15 +120,9 @@ impl Asked {
         };
         let request = call.and_then(|call| call.request.as_ref());
         let mut what = escape(signature, Lines::One).into_owned();
-        let mut keys: Vec<&String> = arguments.keys().collect();
-        keys.sort_unstable();
-        for key in keys {
-            let text = plain(&arguments[key]);
-            let is_named = call.is_some_and(|call| call.named.is_empty() || call.named.contains(key));
-            let is_undeclared = request.is_some_and(|request| request.undeclared.contains(key));
-            if is_undeclared || !is_named || text.is_empty() || !signature.contains(&text) {
-                what.push_str(&line(key, &text, is_undeclared));
-            }
+        for key in beside((tool, signature), arguments, call) {
+            let is_undeclared = request.is_some_and(|request| request.undeclared.iter().any(|name| name == key));
+            what.push_str(&line(key, &plain(&arguments[key]), is_undeclared));
         }
         let runs = pins.as_deref().map(Pins::told).unwrap_or_default();
         if !runs.is_empty() {
@@ -448,14 +442,6 @@ fn line(key: &str, text: &str, is_undeclared: bool) -> String {
         format!("\n  {key}{note}:\n    | {}", text.replace('\n', "\n    | "))
     } else {
         format!("\n  {key}: {text}{note}")
-    }
-}
-
-/// A value as it is shown, and as it stands in a signature if it is a text.
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => canonical(value),
     }
 }
 

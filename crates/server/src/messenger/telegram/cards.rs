@@ -258,7 +258,7 @@ impl Cards {
         let text = asked.waiting(Stage::First, now, time_of_day);
         let keys = asked.keys(&self.shared.refs, asked.fits(now, time_of_day));
         self.known.entry(id).or_default().asked = Some(asked);
-        let sent = self.shared.bot.send(chat, &text, Some(&keys), None).await;
+        let sent = self.shared.bot.send(self.shared.target(chat, None), &text, Some(&keys)).await;
         self.meter.wrote(Writing::Message, Instant::now());
         match sent {
             Ok(message) => {
@@ -401,7 +401,8 @@ impl Cards {
             self.wholes.push_front(whole);
             return true;
         }
-        let sent = self.shared.bot.send(place.chat, part, None, Some(place.message)).await;
+        let to = self.shared.target(place.chat, Some(place.message));
+        let sent = self.shared.bot.send(to, part, None).await;
         self.meter.wrote(Writing::Message, Instant::now());
         let result = match sent {
             Ok(_) => {

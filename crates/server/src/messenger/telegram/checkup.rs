@@ -7,7 +7,11 @@ use std::sync::Arc;
 use countersign_runtime::Clock;
 use secrecy::SecretString;
 
-use super::{bot::Bot, client::Http, health::Health};
+use super::{
+    bot::{Bot, Form},
+    client::Http,
+    health::Health,
+};
 
 /// A bot that can show cards.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +20,8 @@ pub struct Found {
     pub bot: String,
     /// The chat's title, or the name of the person in it.
     pub chat: String,
+    /// Whether the chat has topics.
+    pub form: Form,
 }
 
 /// Why no cards can be shown.
@@ -42,8 +48,8 @@ pub async fn checkup(address: &str, token: SecretString, chat: i64) -> Result<Fo
     let transport = Http::new(address, token).map_err(|error| Unfit::Bot(error.to_string()))?;
     let bot = Bot::new(Arc::new(transport), Health::new(Clock::system()));
     let name = bot.username().await.map_err(|failure| Unfit::Bot(failure.to_string()))?;
-    match bot.title_of(chat).await {
-        Ok(title) => Ok(Found { bot: name, chat: title }),
+    match bot.look_at(chat).await {
+        Ok(seen) => Ok(Found { bot: name, chat: seen.title, form: seen.form }),
         Err(failure) => Err(Unfit::Chat { bot: name, why: failure.to_string() }),
     }
 }

@@ -9,7 +9,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::sync::watch;
 
 use super::{
-    bot::{Bot, Failure},
+    bot::{Bot, Failure, Target},
     files::{self, Attached, Missing},
     uploads::{self, CAPTION},
 };
@@ -126,7 +126,7 @@ impl Talk {
         let caption = letter.media.as_ref().map(|_| text).filter(|text| text.encode_utf16().count() <= CAPTION);
         let mut parts = parts(if caption.is_some() { "" } else { text }).into_iter().peekable();
         while let Some(part) = parts.peek() {
-            match self.0.send(chat, part, None, to).await {
+            match self.0.send(Target { chat, topic: None, reply_to: to }, part, None).await {
                 Ok(_) => {
                     to = None;
                     parts.next();

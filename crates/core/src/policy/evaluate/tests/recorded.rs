@@ -134,6 +134,7 @@ fn declared(tools: &str, tool: &str) -> Vec<Declared> {
         name: name.to_owned(),
         required,
         validate: pattern.map(validator),
+        free_text: false,
     };
     arguments.iter().map(declare).collect()
 }

@@ -39,6 +39,8 @@ pub(super) struct Card {
     pub(super) keys: Vec<(String, String)>,
     /// The message that it answers.
     pub(super) to: Option<i64>,
+    /// The topic that it stands in.
+    pub(super) topic: Option<i64>,
     pub(super) edits: usize,
 }
 
@@ -67,6 +69,8 @@ pub(super) struct Room {
     pub(super) dead: bool,
     /// What real Telegram would not have taken.
     pub(super) bad: Vec<Value>,
+    /// Topics that take no messages, with what is said of one; of the number 0 General.
+    pub(super) shut: BTreeMap<i64, &'static str>,
     /// Every tap that ever was, to be delivered again.
     taps: BTreeMap<String, Value>,
 }
@@ -186,10 +190,14 @@ impl Api {
                     return Err((400, "Bad Request: message is too long"));
                 }
                 if method == "sendMessage" {
+                    let topic = body["message_thread_id"].as_i64();
+                    if let Some(words) = room.shut.get(&topic.unwrap_or_default()) {
+                        return Err((400, *words));
+                    }
                     room.seq += 1;
                     let (id, chat) = (room.seq, id("chat_id"));
                     let to = body["reply_parameters"]["message_id"].as_i64();
-                    room.cards.insert(id, Card { id, chat, text, keys, to, edits: 0 });
+                    room.cards.insert(id, Card { id, chat, text, keys, to, topic, edits: 0 });
                     return Ok(json!({ "message_id": id, "chat": { "id": chat }, "date": 0 }));
                 }
                 let card = room.cards.get_mut(&id("message_id")).filter(|card| card.chat == id("chat_id"));

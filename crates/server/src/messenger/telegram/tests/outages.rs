@@ -34,6 +34,42 @@ async fn a_call_that_is_refused_for_now_is_repeated_as_it_says() {
     }
 }
 
+/// A forum whose General is closed takes cards in the topic that is named; and one that is gone costs no card.
+#[tokio::test(start_paused = true)]
+async fn a_card_goes_to_its_topic_or_to_whatever_takes_it() {
+    const CLOSED: &str = "Bad Request: TOPIC_CLOSED";
+    for (case, topic, shut, want) in [
+        ("in its topic", Some(7), vec![(0, CLOSED)], Some(7)),
+        ("without a topic", None, vec![(7, CLOSED)], None),
+        ("General has no number", Some(1), vec![(1, "Bad Request: message thread not found")], None),
+        ("a topic that was deleted", Some(7), vec![(7, "Bad Request: message thread not found")], None),
+        ("a topic that was closed", Some(7), vec![(7, CLOSED)], None),
+    ] {
+        let mut stage = Stage::quiet().await;
+        stage.topic = topic;
+        stage.api.with(|room| room.shut.extend(shut));
+        stage.begin();
+        let long = json!({ "text": "x".repeat(6_000) });
+        stage.ask_with("light.bedroom", long).await;
+        let card = stage.api.card("light.bedroom").await;
+        assert_eq!(card.topic, want, "{case}");
+        stage.api.tap(&card, &card.button("Show all"), ANA);
+        assert_eq!(stage.api.card("end of part 2").await.topic, want, "{case}");
+        let card = stage.api.card("was sent below").await;
+        stage.api.tap(&card, &card.button("Deny"), ANA);
+        stage.settled().await;
+    }
+    let mut stage = Stage::new().await;
+    stage.api.with(|room| room.shut.insert(0, CLOSED));
+    stage.ask("light.bedroom").await;
+    let report = stage.telegram.as_ref().unwrap().reporter();
+    let said = stage.api.until("a refusal", |_| report().failed.map(|(_, why)| why)).await;
+    assert!(said.contains("messenger.telegram.message_thread_id names another"), "{said}");
+    // It is tried again, and comes as soon as somebody opens the topic.
+    stage.api.with(|room| room.shut.clear());
+    stage.api.card("light.bedroom").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_card_whose_sending_was_not_answered_is_sent_again_and_both_end() {
     let mut stage = Stage::new().await;

@@ -119,6 +119,8 @@ pub(super) struct Stage {
     pub(super) telegram: Option<Telegram>,
     /// Whether the agent is there.
     pub(super) present: Arc<AtomicBool>,
+    /// The topic that cards go to.
+    pub(super) topic: Option<i64>,
     asked: u32,
 }
 
@@ -185,7 +187,7 @@ impl Stage {
         };
         source.ask(Command::Session(session(), command)).await.unwrap();
         let present = Arc::new(AtomicBool::new(true));
-        Self { api: Api::default(), house, log, owner, source, telegram: None, present, asked: 0 }
+        Self { api: Api::default(), house, log, owner, source, telegram: None, present, topic: None, asked: 0 }
     }
 
     pub(super) fn begin(&mut self) {
@@ -193,6 +195,7 @@ impl Stage {
         let settings = Settings {
             presence: Arc::new(move |_| present.load(Ordering::SeqCst)),
             people: self.house.rules.lock().people.clone(),
+            topic: self.topic,
             ..Settings::new("1:secret".to_owned().into(), CHAT, [ANA, BEN])
         };
         let clock = Clock::starting_at(Millis(1_800_000_000_000));

@@ -1,0 +1,118 @@
+//! What stands beside a signature: free text, undeclared arguments, and what Home Assistant's own tools make of them.
+
+use serde_json::{Value, json};
+
+use crate::{
+    agent::{Agent, error, executed},
+    gateway::Gateway,
+    place::{Place, TOKEN},
+    service::Manner,
+};
+
+const TOOLS: &str = r#"
+tools:
+  say:
+    signature: "{device}"
+    args: { device: { required: true }, text: { required: true, free_text: true } }
+    request: { method: POST, path: "/say/{device}", body_exclude: [device] }
+  render:
+    args: { template: { required: true, free_text: true } }
+    request: { method: POST, path: /render }
+    response: { wrap: rendered }
+  plain:
+    args: { template: { required: true } }
+    request: { method: POST, path: /plain }
+"#;
+
+#[test]
+fn free_text_holds_anything_is_shown_whole_and_runs_as_it_was_shown() {
+    let place = Place::with("", "rules: [ { pattern: 'say(attic)', action: deny } ]");
+    place.write("tools.yaml", TOOLS);
+    place.service.does("/render", Manner::Answer(200, "text/plain; charset=utf-8", "21.5 (warm)".to_owned()));
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let text = "{{ states('sensor.a') }}, say(attic)\n[*]?";
+    agent.request(1, "say", json!({ "device": "hall", "text": text }));
+    let row = place.waits(1).remove(0);
+    assert_eq!((&row["subject"], &row["beside"]), (&json!("say(hall)"), &json!(["text"])), "{row}");
+    let listed = place.people(&["gates", "list"]).out;
+    assert!(listed.contains(r"say(hall)  with text: {{ states('sensor.a') }}, say(attic)\u{a}[*]?"), "{listed}");
+    assert!(place.people(&["gates", "show", row["id"].as_str().unwrap()]).out.contains("    | [*]?"));
+    // What was allowed is that text and no other.
+    let said = place.people(&["gates", "allow", row["id"].as_str().unwrap(), "--scope", "always"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(agent.reply(&json!(1))["result"], executed(json!({ "did": "/say/hall" })));
+    assert_eq!(place.service.asked()[0].body, json!({ "text": text }));
+    assert_eq!(agent.call(2, "say", json!({ "device": "hall", "text": text }))["status"], "executed");
+    agent.request(3, "say", json!({ "device": "hall", "text": format!("{text}!") }));
+    place.deny(&place.gate());
+    assert_eq!(agent.reply(&json!(3))["error"]["code"], -32001);
+    // Everything else is looked at as ever, and rules see no text.
+    let forbidden = |name: &str| error(-32600, &format!("Argument '{name}' contains forbidden characters"));
+    assert_eq!(agent.call(4, "say", json!({ "device": "hall(", "text": "x" })), forbidden("device"));
+    assert_eq!(agent.call(5, "say", json!({ "device": "hall", "text": "x", "more": "(" })), forbidden("more"));
+    assert_eq!(agent.call(6, "plain", json!({ "template": "{{ states('a') }}" })), forbidden("template"));
+    assert_eq!(agent.call(7, "say", json!({ "device": "attic", "text": "x" }))["code"], -32003);
+    // A text that the tool's own name holds is shown too.
+    agent.request(8, "render", json!({ "template": "render" }));
+    let row = place.waits(1).remove(0);
+    assert_eq!((&row["subject"], &row["beside"]), (&json!("render"), &json!(["template"])), "{row}");
+    place.allow(row["id"].as_str().unwrap());
+    assert_eq!(agent.reply(&json!(8))["result"], executed(json!({ "rendered": "21.5 (warm)" })));
+    drop(gateway);
+    place.verify();
+}
+
+#[test]
+fn a_list_of_what_waits_shows_what_its_signatures_do_not() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let long = "y".repeat(300);
+    agent.request(1, "turn", json!({ "thing": "door", "way": "open", "force": [1, true], "note": long }));
+    let row = place.waits(1).remove(0);
+    assert_eq!(row["beside"], json!(["force", "note"]), "{row}");
+    let listed = place.people(&["gates", "list"]).out;
+    let want = format!(
+        "turn(door, open)  with force: [1,true], note: {}… (300 characters: see `gates show`)",
+        "y".repeat(200)
+    );
+    assert!(listed.contains(&want) && listed.lines().count() == 1, "{listed}");
+}
+
+#[test]
+fn the_first_form_of_home_assistant_has_its_texts_and_its_services_that_answer() {
+    let place = Place::with("", "defaults: [ { pattern: '*', action: allow } ]");
+    let config = format!(
+        "gateway: {{ port: 0 }}\nagent: {{ token: {TOKEN} }}\nservices: {{ homeassistant: {{ url: '{}', token: sec-house-11aa }} }}\n",
+        place.service.url
+    );
+    place.write("config.yaml", &config);
+    let said = |status, body: &str| Manner::Answer(status, "application/json", body.to_owned());
+    place.service.does("/api/states/light.nowhere", said(404, r#"{"message":"Entity not found."}"#));
+    place.service.does("/api/states/light.broken", said(500, "no"));
+    let forecast = json!({ "changed_states": [], "service_response": { "weather.home": { "forecast": [] } } });
+    place.service.does("/api/services/weather/get_forecasts?return_response=true", said(200, &forecast.to_string()));
+    place.service.does("/api/services/weather/get_forecasts", said(400, "Service call requires responses"));
+    let gateway = Gateway::start(&place);
+    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut look = |id: u32, entity: &str| agent.call(id, "ha_get_state", json!({ "entity_id": entity }));
+    assert_eq!(look(1, "light.nowhere"), error(-32004, "Entity not found: light.nowhere"));
+    assert_eq!(look(2, "light.broken"), error(-32004, "Home Assistant API error 500: no"));
+    let call = |more: Value| {
+        let mut args = json!({ "domain": "weather", "service": "get_forecasts", "entity_id": "weather.home" });
+        args.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        args
+    };
+    for (id, more) in [(3, json!({ "return_response": true })), (4, json!({ "return_response": "true" }))] {
+        let reply = agent.call(id, "ha_call_service", call(more));
+        assert_eq!(reply, executed(json!({ "result": forecast })), "{id}");
+    }
+    assert_eq!(place.service.asked().last().unwrap().body, json!({ "entity_id": "weather.home" }));
+    let plain = error(-32004, "Home Assistant API error 400: Service call requires responses");
+    for (id, more) in [(5, json!({})), (6, json!({ "return_response": false }))] {
+        assert_eq!(agent.call(id, "ha_call_service", call(more)), plain, "{id}");
+    }
+    let refused = agent.call(7, "ha_call_service", call(json!({ "return_response": "false" })));
+    assert_eq!(refused, error(-32600, "Invalid value for return_response: 'false'"));
+}
