@@ -101,6 +101,13 @@ async fn ask(asker: Asker, wanted: Wanted) -> Result<Value, Failed> {
     let is_request = method == "tool_request";
     let url = asker.url.ok_or_else(|| failed(UNREACHABLE, "no gateway: give --url or set AGENTPASS_URL"))?;
     let token = asker.token.ok_or_else(|| failed(UNREACHABLE, "no token: give --token or set AGENT_TOKEN"))?;
+    // A variable that was meant to be filled reads like a wrong token at the gateway, and like a wrong address here.
+    if url.is_empty() {
+        return Err(failed(UNREACHABLE, "the address is empty: AGENTPASS_URL, or --url, must name a gateway"));
+    }
+    if token.trim().is_empty() {
+        return Err(failed(UNREACHABLE, "the token is empty: AGENT_TOKEN, or --token, must hold the agent's token"));
+    }
     let mut line = tokio::time::timeout(CONNECT, connect(&url, asker.ca.as_deref(), &token))
         .await
         .map_err(|_| failed(UNREACHABLE, format!("{url} does not answer")))??;

@@ -307,8 +307,12 @@ pub(crate) fn main() -> ExitCode {
 
 /// The command line under the name `agentpass`: without a command it serves.
 pub(crate) fn agentpass(arguments: Vec<String>) -> ExitCode {
-    let known = ["serve", "request", "tools", "pending", "help", "--help", "-h", "--version", "-V"];
-    let serves = !arguments.first().is_some_and(|first| known.contains(&first.as_str()));
+    let commands = Cli::command();
+    let is_known = |first: &String| {
+        ["help", "--help", "-h", "--version", "-V"].contains(&first.as_str())
+            || commands.find_subcommand(first).is_some()
+    };
+    let serves = !arguments.first().is_some_and(is_known);
     let named = ["agentpass".to_owned()].into_iter().chain(serves.then(|| "serve".to_owned()));
     ended(run(Cli::parse_from(named.chain(arguments))))
 }
@@ -342,13 +346,13 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         Command::Config { what, at } => {
             let at = at.after(before);
             match what {
-                Config::Check => config::check(at.config.as_deref(), at.data, at.json),
-                Config::Show => config::show(at.config.as_deref(), at.data, at.json),
+                Config::Check => config::check(at.config().as_deref(), at.data, at.json),
+                Config::Show => config::show(at.config().as_deref(), at.data, at.json),
             }
         }
         Command::Doctor { at } => {
             let at = at.after(before);
-            doctor::run(at.config.as_deref(), at.data.as_deref(), at.form())
+            doctor::run(at.config().as_deref(), at.data.as_deref(), at.form())
         }
         Command::Serve(serve) => serve.run(before),
         Command::Node(node) => {

@@ -3,7 +3,7 @@
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use countersign_server::{
-    config::{self, Flags},
+    config::{self, Config, Flags},
     gateway,
 };
 use countersign_tools::exec;
@@ -25,6 +25,9 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     let levels = crate::logging::start_with(&loaded.config.log);
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
+    }
+    for lack in lacks(&loaded.config) {
+        tracing::warn!("{lack}");
     }
     exec::take_in()?;
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -53,6 +56,31 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     exec::leave_nobody();
     outcome?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a gateway has nobody or nothing for, as whoever starts it may not expect.
+fn lacks(config: &Config) -> Vec<String> {
+    let (agents, services) = (config.agents.len(), config.services.len());
+    let mut lacks = Vec::new();
+    let is_empty = agents == 0 && services == 0 && config.telegram.is_none();
+    if is_empty && config.providers.is_empty() {
+        let read = match &config.file {
+            Some(file) => format!("{} names", file.display()),
+            None => "no configuration is read (--config names none, and config.yaml is not in this folder): there is"
+                .to_owned(),
+        };
+        lacks.push(format!(
+            "{read} no agent, no service and no messenger: agents cannot connect, and people decide at the console and with \
+             `countersign gates` only"
+        ));
+    } else if agents == 0 && services > 0 {
+        lacks.push(
+            "there is no agent, so that nobody can use the services: `countersign agents add ID` makes one".to_owned(),
+        );
+    } else if agents > 0 && services == 0 {
+        lacks.push("there is no service, so that there is no tool that an agent could ask for".to_owned());
+    }
+    lacks
 }
 
 /// Asks for the rules to be read again with every SIGHUP.

@@ -10,7 +10,7 @@ const KNOWN: [(&str, &str); 7] = [
     (
         "CaUsedAsEndEntity",
         "its certificate is one that signs others (CA:TRUE), which nobody takes for a gateway's own: make it with \
-        basicConstraints=CA:FALSE",
+        basicConstraints=CA:FALSE, and trust it with --ca FILE",
     ),
     ("UnknownIssuer", "nobody whom this machine trusts signed its certificate: --ca FILE names one to trust"),
     ("invalid HTTP version", "what answers there speaks TLS: write wss://"),
@@ -48,10 +48,23 @@ mod tests {
     use super::{port, why};
 
     #[test]
+    fn a_certificate_that_is_not_trusted_names_what_trusts_it() {
+        for said in [
+            "invalid peer certificate: UnknownIssuer",
+            "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))",
+        ] {
+            assert!(why(&said).contains("--ca FILE"), "{said}");
+        }
+    }
+
+    #[test]
     fn what_libraries_say_is_said_for_people() {
         for (said, want) in [
             ("IO error: invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", "its certificate is one that"),
-            ("invalid peer certificate: UnknownIssuer", "nobody whom this machine trusts"),
+            (
+                "invalid peer certificate: UnknownIssuer",
+                "nobody whom this machine trusts signed its certificate: --ca FILE",
+            ),
             ("received corrupt message of type InvalidContentType", "what answers there speaks no TLS"),
             ("Connection refused (os error 111)", "Connection refused"),
         ] {

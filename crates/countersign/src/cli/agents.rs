@@ -51,5 +51,5 @@ pub(super) fn run(what: Agents, at: &Where) -> anyhow::Result<ExitCode> {
         Agents::Rotate { id, token } => What::Rotate { id, variable: token.env },
         Agents::Remove { id } => What::Remove { id },
     };
-    agents::run(at.config.as_deref(), at.data.as_deref(), &what, at.form())
+    agents::run(at.config().as_deref(), at.data.as_deref(), &what, at.form())
 }

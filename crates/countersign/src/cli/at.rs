@@ -1,6 +1,6 @@
 //! `--config` and `--data`, before or after the subcommand.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -23,15 +23,22 @@ pub(super) struct Before {
 /// Which gateway is meant, and for whom the answer is.
 #[derive(Args)]
 pub(super) struct Where {
-    /// The gateway's configuration: the record lies where its `storage` says, else in `data` beside it
+    /// The gateway's configuration: the record lies where its `storage` says, else in `data` beside it [default without --data:
+    /// config.yaml of this folder, if it is there]
     #[arg(long, global = true, value_name = "FILE", help_heading = PLACE)]
     pub(super) config: Option<PathBuf>,
-    /// Its data directory [default without --config: $XDG_DATA_HOME/countersign]
+    /// Its data directory [default without a configuration: $XDG_DATA_HOME/countersign]
     #[arg(long, global = true, value_name = "DIR", help_heading = PLACE)]
     pub(super) data: Option<PathBuf>,
     /// Print JSON, for a program
     #[arg(long, global = true)]
     pub(super) json: bool,
+}
+
+/// The configuration that a gateway reads where none is named, if it is there. `agentpass` reads the same.
+pub(super) fn usual() -> Option<PathBuf> {
+    let here = Path::new("config.yaml");
+    here.is_file().then(|| here.to_owned())
 }
 
 impl Before {
@@ -47,8 +54,13 @@ impl Where {
         Self { config: self.config.or(before.config), data: self.data.or(before.data), json: self.json }
     }
 
+    /// The configuration that is meant. Who names a data directory alone means no other one.
+    pub(super) fn config(&self) -> Option<PathBuf> {
+        self.config.clone().or_else(|| if self.data.is_none() { usual() } else { None })
+    }
+
     pub(super) fn place(&self) -> anyhow::Result<Place> {
-        Place::find(self.config.as_deref(), self.data.as_deref())
+        Place::find(self.config().as_deref(), self.data.as_deref())
     }
 
     pub(super) const fn form(&self) -> Form {

@@ -38,8 +38,9 @@ impl Backup {
     pub(super) fn run(self, before: super::Before) -> anyhow::Result<ExitCode> {
         let Self { to, secrets, permissions, at } = self;
         let at = at.after(before);
-        let beside = at.config.as_ref().map(|config| config.with_file_name("permissions.yaml"));
-        let settings = backup::Settings::of(at.config.clone(), permissions.or(beside));
+        let config = at.config();
+        let beside = config.as_ref().map(|config| config.with_file_name("permissions.yaml"));
+        let settings = backup::Settings::of(config, permissions.or(beside));
         backup::backup(&at.place()?, &backup::Options { to, settings, secrets }, at.form())
     }
 }
@@ -48,6 +49,6 @@ impl Restore {
     pub(super) fn run(self, before: super::Before) -> anyhow::Result<ExitCode> {
         let Self { from, replace, at } = self;
         let at = at.after(before);
-        backup::restore(&at.place()?, &backup::Restore { from, replace, config: at.config.clone() }, at.form())
+        backup::restore(&at.place()?, &backup::Restore { from, replace, config: at.config() }, at.form())
     }
 }

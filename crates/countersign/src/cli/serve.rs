@@ -5,12 +5,13 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, ValueEnum, builder::PossibleValue};
 use countersign_server::{config::Flags, logging::Form};
 
-use super::at::Before;
+use super::at::{Before, usual};
 use crate::serve;
 
 #[derive(Args)]
 pub(super) struct Serve {
-    /// The configuration; without one every door is on loopback, and closed where it needs a credential
+    /// The configuration [default: config.yaml of this folder]; without one every door is on loopback, and closed where it needs a
+    /// credential
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The rules [default: permissions.yaml beside the configuration, without one that of this folder]
@@ -39,7 +40,7 @@ pub(super) struct Serve {
 impl Serve {
     pub(super) fn run(self, before: Before) -> anyhow::Result<ExitCode> {
         let Self { config, permissions, data, host, port, webui, log_format, insecure } = self;
-        let (config, data) = (config.or(before.config), data.or(before.data));
+        let (config, data) = (config.or(before.config).or_else(usual), data.or(before.data));
         let log_format = log_format.map(|named| named.0);
         let flags = Flags { permissions, data, host, port, webui, log_format, insecure };
         serve::run(serve::Options { config, flags })

@@ -59,6 +59,7 @@ mod talk;
 mod tokens;
 mod twice;
 mod upgrades;
+mod usual;
 mod web;
 #[path = "../it/wire.rs"]
 #[allow(dead_code, reason = "as the provider")]

@@ -1,0 +1,100 @@
+//! A gateway, and the commands about it, in the folder where its files lie and nothing is named.
+
+use std::{fs, os::unix::fs::symlink};
+
+use serde_json::json;
+
+use crate::{
+    agent::Agent,
+    gateway::Gateway,
+    place::{Place, RULES, Said, TOKEN, said},
+};
+
+#[test]
+fn the_configuration_of_the_folder_is_read_where_none_is_named() {
+    let place = Place::new();
+    let name = place.folder.join("agentpass");
+    symlink(env!("CARGO_BIN_EXE_countersign"), &name).unwrap();
+    for (binary, arguments) in [(None, &["serve"][..]), (Some(&name), &[]), (Some(&name), &["--insecure"])] {
+        let mut command = binary.map_or_else(|| place.command(), |name| place.command_at(name));
+        command.args(arguments);
+        let mut gateway = Gateway::spawn(command);
+        let mut agent = Agent::join(&gateway, TOKEN);
+        agent.request(1, "turn", json!({ "thing": "door" }));
+        place.gate();
+        // The commands about it find the same one.
+        let listed = place.run(&["gates", "list", "--json"]).json();
+        assert_eq!(listed[0]["subject"], "turn(door, )", "{listed}");
+        place.deny(listed[0]["id"].as_str().unwrap());
+        assert_eq!(gateway.stop().code, Some(0), "{arguments:?}");
+        fs::remove_dir_all(place.data()).unwrap();
+    }
+    let shown = place.run(&["config", "show", "--json"]).json();
+    assert_eq!(shown["agents"][1]["id"], "kitchen", "{shown}");
+    assert_eq!(place.run(&["agents", "list", "--json"]).code, Some(0));
+    // Whoever names a data directory means that one.
+    let elsewhere = place.run(&["gates", "list", "--data", "elsewhere"]);
+    assert!(elsewhere.code == Some(1) && elsewhere.err.contains("no gateway runs"), "{elsewhere:?}");
+    place.write("config.yaml", "gatway: 1\n");
+    let refused = place.run(&["serve"]);
+    assert!(refused.code == Some(1) && refused.err.contains("config.yaml:1: gatway: unknown key"), "{refused:?}");
+    let mut doctor = place.command_at(&name);
+    doctor.arg("doctor");
+    assert!(said(doctor).out.contains("config.yaml:1: gatway"), "every command is known under either name");
+}
+
+#[test]
+fn a_gateway_for_nobody_and_nothing_says_so() {
+    let place = Place::new();
+    let config = fs::read_to_string(place.folder.join("config.yaml")).unwrap();
+    let without = |key: &str| {
+        let lines =
+            config.lines().filter(|line| !line.starts_with(key) && (key != "services:" || !line.starts_with(' ')));
+        lines.map(|line| format!("{line}\n")).collect::<String>()
+    };
+    for (config, want) in [
+        (
+            None,
+            "no configuration is read (--config names none, and config.yaml is not in this folder): there is no agent",
+        ),
+        (Some("gateway: { port: 0 }\n".to_owned()), "config.yaml names no agent, no service and no messenger"),
+        (Some(without("services:")), "there is no service, so that there is no tool"),
+        (Some(without("agent")), "there is no agent, so that nobody can use the services"),
+    ] {
+        let place = Place::with("", RULES);
+        match config {
+            Some(config) => drop(place.write("config.yaml", &config)),
+            None => fs::remove_file(place.folder.join("config.yaml")).unwrap(),
+        }
+        let mut command = place.command();
+        command.args(["serve", "--port", "0"]);
+        let gateway = Gateway::spawn(command);
+        gateway.says(want);
+    }
+    let gateway = Gateway::start(&place);
+    assert!(!gateway.said().contains("there is no"), "{}", gateway.said());
+}
+
+#[test]
+fn an_empty_token_or_address_is_told_as_what_it_is() {
+    let place = Place::new();
+    let gateway = Gateway::start(&place);
+    let asks = |url: &str, token: &str| {
+        let mut command = place.command();
+        command.arg("tools").env("AGENTPASS_URL", url).env("AGENT_TOKEN", token);
+        said(command)
+    };
+    let told = |said: Said, what: &str| assert!(said.code == Some(3) && said.err.contains(what), "{what}: {said:?}");
+    told(asks(&gateway.url(), ""), "the token is empty: AGENT_TOKEN");
+    told(asks(&gateway.url(), " "), "the token is empty: AGENT_TOKEN");
+    told(asks("", TOKEN), "the address is empty: AGENTPASS_URL");
+    told(place.run(&["tools", "--url", &gateway.url(), "--token", ""]), "the token is empty");
+    place.write("config.yaml", "agent: { token: \"${AGENT_TOKEN}\" }\n");
+    let mut serve = place.command();
+    serve.args(["serve"]).env("AGENT_TOKEN", "");
+    let refused = said(serve);
+    assert!(
+        refused.code == Some(1) && refused.err.contains("the environment variable AGENT_TOKEN is empty"),
+        "{refused:?}"
+    );
+}
