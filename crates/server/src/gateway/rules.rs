@@ -8,7 +8,7 @@ use std::{
 
 use countersign_core::{
     engine::Rules,
-    policy::{self, CompileError, Layer, Posture, Rule, Side, Source, Surroundings, Warning, signature},
+    policy::{self, CompileError, Layer, Posture, Side, Source, Surroundings, Warning, signature},
 };
 
 pub use super::approvers::{Nobody, TooFew};
