@@ -16,7 +16,7 @@ use countersign_core::{
 };
 use countersign_protocol::agent_gate::{self as wire, Fault, Request, close, code};
 use countersign_runtime::{Lane, Refused, Reply, Source};
-use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, timeout},
@@ -228,6 +228,21 @@ impl<'a> Connection<'a> {
         self.write(Message::Text(frame.into())).await
     }
 
+    /// Sends a frame with what is sent next, so that a client reads both at once. It is [flushed](Self::flush) at the latest.
+    async fn feed(&mut self, frame: String) -> Result<(), End> {
+        match timeout(STUCK, self.socket.feed(Message::Text(frame.into()))).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(End::Gone),
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), End> {
+        match timeout(STUCK, self.socket.flush()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(End::Gone),
+        }
+    }
+
     async fn write(&mut self, message: Message) -> Result<(), End> {
         match timeout(STUCK, self.socket.send(message)).await {
             Ok(Ok(())) => Ok(()),
@@ -351,9 +366,11 @@ impl<'a> Connection<'a> {
         if outcome.end == call::End::Unknown && outcome.gate.is_none() {
             outcome.gate = self.gate_of(outcome.call).await;
         }
-        self.send(outcome.reply(id)).await?;
+        // Whoever has what it wanted may leave at once, and answers no ping that comes behind that.
+        self.feed(outcome.reply(id)).await?;
         self.unproven.push(outcome.call);
-        self.prove().await
+        self.prove().await?;
+        self.flush().await
     }
 
     /// Has the client prove that it received what was sent: its pong comes behind that.
@@ -425,12 +442,12 @@ impl<'a> Connection<'a> {
         let Some(missed) = missed else {
             return self.fault(id, &Fault::new(code::FAILED, "The gateway is closing")).await;
         };
-        self.send(wire::result(id, &missed.listed)).await?;
+        self.feed(wire::result(id, &missed.listed)).await?;
         let mut told: BTreeSet<CallId> = missed.calls.into_iter().collect();
         for owed in missed.owed {
             // One by one, as they are listed.
             if let Some(reply) = owed.reply(self.door).await {
-                self.send(reply).await?;
+                self.feed(reply).await?;
                 told.insert(owed.call);
             }
         }
@@ -442,6 +459,7 @@ impl<'a> Connection<'a> {
         }
         self.mine.extend(&told);
         self.unproven.extend(told);
-        self.prove().await
+        self.prove().await?;
+        self.flush().await
     }
 }
