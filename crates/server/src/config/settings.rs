@@ -286,7 +286,8 @@ impl Gateway {
     /// True if nobody outside of this machine can reach it.
     pub fn is_loopback(&self) -> bool {
         let host = self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(&self.host);
-        host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        host.eq_ignore_ascii_case("localhost")
+            || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
     }
 }
 

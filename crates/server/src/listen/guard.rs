@@ -37,8 +37,12 @@ impl Hosts {
     pub fn new(bound: IpAddr, more: impl IntoIterator<Item = String>) -> Self {
         let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
         let given: BTreeSet<String> = more.into_iter().map(|name| name.to_lowercase()).collect();
-        let names = loopback.into_iter().chain([bound.to_string()]).chain(given.iter().cloned()).collect();
-        Self { names, given, any_address: bound.is_unspecified() }
+        let all = loopback.into_iter().chain([bound.to_string()]).chain(given.iter().cloned());
+        Self {
+            names: all.map(|name| plain(&name)).collect(),
+            given,
+            any_address: bound.to_canonical().is_unspecified(),
+        }
     }
 
     /// Whether no page sent this, or one of our own: from where it was asked for, with the same port, or from a name that the owner gave.
@@ -68,10 +72,15 @@ impl Hosts {
 
     /// Whether `authority`, a host with or without a port, is one of them.
     fn holds(&self, authority: &str) -> bool {
-        let name = host_of(authority).to_lowercase();
+        let name = plain(&host_of(authority).to_lowercase());
         let address = name.parse::<IpAddr>();
         self.names.contains(&name) || address.is_ok_and(|address| self.any_address || address.is_loopback())
     }
+}
+
+/// The one spelling of an address, which has several, such as `::ffff:127.0.0.1` for `127.0.0.1`. A name is as it is.
+fn plain(name: &str) -> String {
+    name.parse::<IpAddr>().map_or_else(|_| name.to_owned(), |address| address.to_canonical().to_string())
 }
 
 fn text(request: &Request, name: header::HeaderName) -> Option<&str> {
@@ -183,6 +192,9 @@ mod tests {
         for (case, hosts, tls, host, origin, want) in [
             ("loopback", &hosts, false, Some("127.0.0.1:8443"), None, true),
             ("a name of loopback", &hosts, false, Some("localhost:1"), None, true),
+            ("loopback in IPv6 form", &hosts, false, Some("[::ffff:127.0.0.1]:1"), None, true),
+            ("loopback as a browser writes that", &hosts, false, Some("[::ffff:7f00:1]:1"), None, true),
+            ("another address in IPv6 form", &hosts, false, Some("[::ffff:192.0.2.9]:1"), None, false),
             ("loopback in brackets", &hosts, false, Some("[::1]:8443"), None, true),
             ("the address that is bound", &hosts, false, Some("10.0.0.5:8443"), None, true),
             ("its public name", &hosts, false, Some("Gate.Example.org"), None, true),

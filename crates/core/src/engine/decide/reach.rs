@@ -85,7 +85,7 @@ pub(super) fn reach(
 /// What a person may not see in an address: that it is behind the gateway, not out in the world.
 fn whereabouts(host: &str) -> &'static str {
     let Ok(address) = host.parse::<SocketAddr>() else { return "" };
-    let (is_here, is_private) = match address.ip() {
+    let (is_here, is_private) = match address.ip().to_canonical() {
         IpAddr::V4(ip) => {
             let is_shared = matches!(ip.octets(), [100, 64..=127, ..]);
             (ip.is_loopback() || ip.is_unspecified(), ip.is_private() || ip.is_link_local() || is_shared)

@@ -98,7 +98,7 @@ impl Setup {
             (Some(_), None) => return Err(SetupError::HalfTls(KEY)),
             (None, Some(_)) => return Err(SetupError::HalfTls(CERTIFICATE)),
             (None, None) if plain == Plain::Refused => return Err(SetupError::NoTls),
-            (None, None) if !address.ip().is_loopback() => return Err(SetupError::NotLoopback(address)),
+            (None, None) if !address.ip().to_canonical().is_loopback() => return Err(SetupError::NotLoopback(address)),
             (None, None) => None,
         };
         Ok(Self { token, address, tls, scopes, endpoints })

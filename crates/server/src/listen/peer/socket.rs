@@ -100,8 +100,7 @@ fn read(answer: &[u8], theirs: SocketAddr, ours: SocketAddr) -> io::Result<Optio
         }
         BY_FAMILY => {
             // Where no connection has these ends, a listener may be told that has one of them.
-            let ends = ends(theirs, ours);
-            if answer.get(HEAD + 4..HEAD + 4 + ends.len()) != Some(&ends) {
+            if answered_ends(answer.get(HEAD..).unwrap_or_default()) != Some((theirs, ours)) {
                 return Ok(None);
             }
             let user = number(HEAD + 64).ok_or_else(short)?;
@@ -110,6 +109,25 @@ fn read(answer: &[u8], theirs: SocketAddr, ours: SocketAddr) -> io::Result<Optio
         }
         _ => Err(io::Error::other("the kernel answers something else")),
     }
+}
+
+/// Reads both ends of `inet_diag_msg`, an IPv4 address in IPv6 form as the IPv4 address: a dual-stack socket has the mapped form where
+/// the question had the plain one.
+fn answered_ends(message: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
+    const PORTS: usize = 4;
+    const ADDRESSES: usize = PORTS + 4;
+    let family = i32::from(*message.first()?);
+    let end = |number: usize| {
+        let port = message.get(PORTS + number * 2..)?.first_chunk().copied().map(u16::from_be_bytes)?;
+        let address = message.get(ADDRESSES + number * 16..)?.first_chunk::<16>()?;
+        let ip = if family == AddressFamily::Inet6 as i32 {
+            Ipv6Addr::from(*address).to_canonical()
+        } else {
+            IpAddr::from(*address.first_chunk::<4>()?)
+        };
+        Some(SocketAddr::new(ip, port))
+    };
+    Some((end(0)?, end(1)?))
 }
 
 /// Looks the socket up in the system's table of all.
@@ -182,6 +200,32 @@ mod tests {
             drop(client);
             let after = asked(theirs, ours).unwrap();
             assert!(after.is_none_or(|after| after.inode == 0), "{after:?}");
+        }
+    }
+
+    /// A connection whose ends have the forms that `server` and `client` name: an address of IPv4 can be bound as `::ffff:a.b.c.d`.
+    fn connected(server: &str, client: &str) -> Option<(TcpStream, TcpStream)> {
+        let [server, client] = [server, client].map(|at| at.parse::<SocketAddr>().unwrap());
+        // Not every machine has the sixth version.
+        let listener = TcpListener::bind(server).ok()?;
+        let port = listener.local_addr().unwrap().port();
+        let sent_to = SocketAddr::new(client.ip(), port);
+        let connected = TcpStream::connect(sent_to).ok()?;
+        Some((connected, listener.accept().unwrap().0))
+    }
+
+    #[test]
+    fn a_dual_stack_socket_is_found_whichever_end_has_the_mapped_form() {
+        let (plain, mapped, any) = ("127.0.0.1:0", "[::ffff:127.0.0.1]:0", "[::]:0");
+        for (server, client) in [(plain, mapped), (any, plain), (any, mapped), (mapped, mapped), (mapped, plain)] {
+            let Some((client_end, server_end)) = connected(server, client) else { continue };
+            let (theirs, ours) = (server_end.peer_addr().unwrap(), server_end.local_addr().unwrap());
+            for (theirs, ours) in [(theirs, ours), (ours, theirs)] {
+                let (one, of_all) = (asked(theirs, ours).unwrap(), listed(theirs, ours).unwrap());
+                assert!(one.is_some_and(|one| one.inode != 0), "{server} {client}: {one:?}");
+                assert_eq!(one, of_all, "{server} {client}");
+            }
+            drop(client_end);
         }
     }
 
