@@ -32,6 +32,8 @@ pub use event::{CameTo, Event, Kind, Reason, Then};
 pub use keys::{Done, Keys};
 pub use profile::{Profile, Renewal, RenewalMode};
 pub use requester::{Asked, Counts, Keyed, Outcome, Requester, counted};
-pub use settings::{Interrupt, ModelRef, Modes, Price, Retry, Setting, Settings, Stopped, Sums, Take, Thresholds};
+pub use settings::{
+    DenialReach, Interrupt, Listing, ModelRef, Modes, Price, Retry, Setting, Settings, Stopped, Sums, Take, Thresholds,
+};
 pub use state::{Entry, Hosted, Queue, Queued, Session};
 pub use withheld::Withheld;

@@ -32,7 +32,7 @@ use crate::{
     id::{GateId, PrincipalId, SessionId},
     policy::{self, Subject, Verdict},
     run::{Abort, Run},
-    session::{self, Breaker, Kind, Requester, Session},
+    session::{self, Breaker, DenialReach, Kind, Requester, Session},
     time::Millis,
     tool::{Effect, Machine, Shell},
     unattended::{self, Unattended},
@@ -407,6 +407,12 @@ pub(crate) fn subject_of_gate(view: View<'_>, gate: &Gate) -> Option<Subject> {
     let session = view.state.session(call.session())?;
     let content = view.admitted.call(call.id())?;
     Some(subject(session, content, call.effect, agent()))
+}
+
+/// Returns the session whose calls alone a denial at `gate` stops; none if it stops those of all sessions.
+pub(crate) fn denial_session(view: View<'_>, gate: &Gate) -> Option<SessionId> {
+    let session = view.state.session(gate.session()?)?;
+    (session.settings().denials == DenialReach::Session).then(|| session.id().clone())
 }
 
 /// Asks policy: the rules in force, what people denied and granted, and the contract of the session. While a plan is not

@@ -335,7 +335,10 @@ fn watch(local: &mut Local, form: Form) -> anyhow::Result<ExitCode> {
 fn print_denials(value: &Value, form: Form) -> anyhow::Result<ExitCode> {
     print_rows(value, form, "No denial binds.", "covers", |text, row| {
         let said = row["reason"].as_str().map_or_else(String::new, |said| format!(": {}", escape(said, Lines::One)));
-        format!("for {}, until {}, by {}{said}", text("to"), text("until"), text("by"))
+        let session = row["session"]
+            .as_str()
+            .map_or_else(String::new, |session| format!(" in session {}", escape(session, Lines::One)));
+        format!("for {}{session}, until {}, by {}{said}", text("to"), text("until"), text("by"))
     })
 }
 

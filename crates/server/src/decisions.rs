@@ -49,12 +49,12 @@ pub(crate) async fn revoke(source: &Source, id: &str, by: &PrincipalId) -> Resul
         let found = read(source, move |engine| {
             let denials = engine.state().policy().constraints();
             let found = denials.iter().find(|one| denial(one) == wanted);
-            found.map(|one| (one.principal.clone(), one.key))
+            found.map(|one| (one.principal.clone(), one.key, one.session.clone()))
         });
-        let (principal, key) = found
+        let (principal, key, session) = found
             .await?
             .ok_or_else(|| format!("there is no denial {id}: `countersign grants denials` lists those that bind"))?;
-        ask(source, Command::Lift { principal, key, by: by.clone() }).await?;
+        ask(source, Command::Lift { principal, key, session, by: by.clone() }).await?;
         return Ok(id.to_owned());
     }
     let grant = GrantId::parse(id).ok_or_else(|| format!("{id} is no id of a grant"))?;
@@ -133,7 +133,10 @@ pub(crate) fn became(gate: &gate::Gate) -> Option<String> {
 
 /// What people call a denial that binds.
 pub(crate) fn denial(one: &Constraint) -> String {
-    let text = format!("{} {}", one.principal, one.key);
+    let mut text = format!("{} {}", one.principal, one.key);
+    if let Some(session) = &one.session {
+        text.push_str(&format!(" {session}"));
+    }
     let digest = Digest::of(text.as_bytes()).to_string();
     format!("{DENIAL}{}", digest.get(..16).unwrap_or(&digest))
 }
@@ -175,6 +178,7 @@ pub fn denials(constraints: &Constraints, covers: &BTreeMap<GateId, String>) -> 
             "covers": covers.unwrap_or(&one.tool),
             "id": denial(one),
             "to": one.principal.to_string(),
+            "session": one.session.as_ref().map(ToString::to_string),
             "by": one.by.to_string(),
             "tool": one.tool,
             "reason": one.reason,

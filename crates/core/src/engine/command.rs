@@ -75,6 +75,8 @@ pub enum Command {
         principal: PrincipalId,
         /// What it stops: the key of the [constraint](crate::policy::Constraint).
         key: Digest,
+        /// The session in which alone it stops that; absent for a denial that binds all sessions.
+        session: Option<SessionId>,
         /// Who takes it back. Not the agent.
         by: PrincipalId,
     },

@@ -74,7 +74,7 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
             refer::answer(view, gate, &answer, (&by, key.as_deref()), reference, context)
         }
         Command::Run(run::Command::Forgive { run, by }) => forgive::denials(view, run, by),
-        Command::Lift { principal, key, by } => forgive::denial(view, principal, key, by),
+        Command::Lift { principal, key, session, by } => forgive::denial(view, principal, key, session, by),
         Command::Gate(gate::Command::Withdraw { gate, by }) => answer::withdraw(view, gate, by),
         Command::Gate(gate::Command::Shown { gate, surface, reference }) => {
             shown::shown(view, gate, &surface, &reference)

@@ -1,4 +1,4 @@
-//! Denials that bind: what a person denied stays denied for a while, in any session of the same principal.
+//! Denials that bind: what a person denied stays denied for a while, in any session of the same principal or in one of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     digest::Digest,
-    id::{GateId, PrincipalId},
+    id::{GateId, PrincipalId, SessionId},
     policy::subject::Subject,
     time::Millis,
 };
@@ -22,6 +22,9 @@ pub const DENIAL_LASTS: Duration = Duration::from_secs(15 * 60);
 pub struct Constraint {
     /// Whose calls it stops.
     pub principal: PrincipalId,
+    /// The only session whose calls it stops; absent if it stops those of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
     /// What it stops: [`Subject::constraint_key`].
     pub key: Digest,
     /// Who denied.
@@ -41,9 +44,25 @@ pub struct Constraint {
 /// Every denial in force.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Constraints {
-    by_key: BTreeMap<(PrincipalId, Digest), Constraint>,
+    by_key: BTreeMap<Key, Constraint>,
     /// The same by when they end, so that nobody looks through all of them for those that have.
-    by_end: BTreeSet<(Millis, PrincipalId, Digest)>,
+    by_end: BTreeSet<(Millis, Key)>,
+}
+
+/// Whose calls a denial stops, which, and in which session alone.
+type Key = (PrincipalId, Digest, Option<SessionId>);
+
+impl Constraint {
+    /// Whether it stops `subject`, as long as it has not ended.
+    pub fn is_about(&self, subject: &Subject) -> bool {
+        self.principal == subject.principal
+            && self.session.as_ref().is_none_or(|session| *session == subject.session)
+            && self.key == subject.constraint_key()
+    }
+
+    fn named(&self) -> Key {
+        (self.principal.clone(), self.key, self.session.clone())
+    }
 }
 
 impl Constraints {
@@ -52,9 +71,10 @@ impl Constraints {
         if self.by_key.is_empty() {
             return None;
         }
-        self.by_key
-            .get(&(subject.principal.clone(), subject.constraint_key()))
-            .filter(|constraint| now < constraint.until)
+        let mut key: Key = (subject.principal.clone(), subject.constraint_key(), Some(subject.session.clone()));
+        let of_session = self.by_key.get(&key).filter(|constraint| now < constraint.until);
+        key.2 = None;
+        of_session.or_else(|| self.by_key.get(&key).filter(|constraint| now < constraint.until))
     }
 
     /// Every denial, by principal.
@@ -62,25 +82,28 @@ impl Constraints {
         self.by_key.values()
     }
 
-    /// Whose calls and what the denials stopped that have ended by `now`, the first to end first, for whoever tidies up.
-    pub fn ended(&self, now: Millis) -> impl Iterator<Item = (&PrincipalId, Digest)> {
-        self.by_end.iter().take_while(move |(until, ..)| *until <= now).map(|(_, principal, key)| (principal, *key))
-    }
-
     /// The first instant at which one ends.
     pub(super) fn next_end(&self) -> Option<Millis> {
-        self.by_end.first().map(|(until, ..)| *until)
+        self.by_end.first().map(|(until, _)| *until)
     }
 
     pub(super) fn add(&mut self, constraint: Constraint) {
-        self.lift(&constraint.principal, constraint.key);
-        self.by_end.insert((constraint.until, constraint.principal.clone(), constraint.key));
-        self.by_key.insert((constraint.principal.clone(), constraint.key), constraint);
+        let key = constraint.named();
+        self.lift(&key);
+        self.by_end.insert((constraint.until, key.clone()));
+        self.by_key.insert(key, constraint);
     }
 
-    pub(super) fn lift(&mut self, principal: &PrincipalId, key: Digest) {
-        if let Some(lifted) = self.by_key.remove(&(principal.clone(), key)) {
-            self.by_end.remove(&(lifted.until, lifted.principal, lifted.key));
+    pub(super) fn lift(&mut self, key: &Key) {
+        if let Some(lifted) = self.by_key.remove(key) {
+            self.by_end.remove(&(lifted.until, key.clone()));
+        }
+    }
+
+    /// Forgets the denials that have ended by `now`.
+    pub(super) fn tidy(&mut self, now: Millis) {
+        while let Some((_, key)) = self.by_end.first().filter(|(until, _)| *until <= now).cloned() {
+            self.lift(&key);
         }
     }
 }

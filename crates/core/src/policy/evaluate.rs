@@ -136,7 +136,8 @@ impl Judge<'_> {
             .or_else(|| self.touched(&tables.deny).map(|rank| Cause::Rule(tables.named(rank))))
             .or_else(|| {
                 let stop = self.layers.constraints.stops(self.subject, now)?;
-                Some(Cause::Constraint { by: stop.by.clone(), reason: stop.reason.clone(), until: stop.until })
+                let session = stop.session.clone();
+                Some(Cause::Constraint { by: stop.by.clone(), reason: stop.reason.clone(), until: stop.until, session })
             })
             .or_else(|| Some(Cause::Contract { lacks: self.lacks()? }))
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     digest::Digest,
-    id::PrincipalId,
+    id::{PrincipalId, SessionId},
     policy::{
         constraints::{Constraint, Constraints},
         grants::{Grant, GrantId, Grants},
@@ -46,6 +46,9 @@ pub enum Event {
         principal: PrincipalId,
         /// What it stopped.
         key: Digest,
+        /// The session in which alone it stopped that, if there was one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<SessionId>,
         /// Who lifted it.
         by: PrincipalId,
     },
@@ -98,15 +101,14 @@ impl State {
             Event::Granted(grant) => self.grants.add(grant.clone()),
             Event::Revoked { id, by: _ } => self.grants.remove(*id),
             Event::Constrained(constraint) => self.constraints.add(constraint.clone()),
-            Event::Lifted { principal, key, by: _ } => self.constraints.lift(principal, *key),
+            Event::Lifted { principal, key, session, by: _ } => {
+                self.constraints.lift(&(principal.clone(), *key, session.clone()));
+            }
             Event::Tidied { at } => {
                 for id in self.grants.ended(*at) {
                     self.grants.remove(id);
                 }
-                let ended: Vec<_> = self.constraints.ended(*at).map(|(of, key)| (of.clone(), key)).collect();
-                for (principal, key) in ended {
-                    self.constraints.lift(&principal, key);
-                }
+                self.constraints.tidy(*at);
             }
         }
     }
@@ -119,8 +121,9 @@ mod tests {
     use super::{Event, State};
     use crate::{
         digest::Digest,
-        id::PrincipalId,
+        id::{PrincipalId, SessionId},
         policy::{
+            Subject,
             constraints::Constraint,
             grants::Covers,
             testing::{grant, subject},
@@ -136,6 +139,7 @@ mod tests {
         ending.until = Some(Millis(50));
         let denial = Constraint {
             principal: subject.principal.clone(),
+            session: None,
             key: subject.constraint_key(),
             by: ana.clone(),
             tool: "t".to_owned(),
@@ -167,7 +171,59 @@ mod tests {
         let again = Constraint { until: Millis(200), ..state.constraints().iter().next().unwrap().clone() };
         state.apply(&Event::Constrained(again));
         assert!(!state.is_untidy(Millis(199)) && state.is_untidy(Millis(200)), "a denial given anew ends when it says");
-        state.apply(&Event::Lifted { principal: subject.principal.clone(), key: subject.constraint_key(), by: ana });
+        let (principal, key) = (subject.principal.clone(), subject.constraint_key());
+        state.apply(&Event::Lifted { principal, key, session: None, by: ana });
         assert_eq!((state.constraints().iter().count(), state.next_end()), (0, None));
+    }
+
+    #[test]
+    fn a_denial_of_one_session_stops_no_other_and_is_lifted_alone() {
+        let (ana, here) = (PrincipalId::new("person:ana"), subject("t", json!({"a": 1})));
+        let there = Subject { session: SessionId::new("s2"), ..here.clone() };
+        let denial = |session: Option<&Subject>, until| {
+            Event::Constrained(Constraint {
+                principal: here.principal.clone(),
+                session: session.map(|subject| subject.session.clone()),
+                key: here.constraint_key(),
+                by: ana.clone(),
+                tool: "t".to_owned(),
+                gate: None,
+                reason: None,
+                until: Millis(until),
+            })
+        };
+        let mut state = State::default();
+        let stopped =
+            |state: &State, at| [&here, &there].map(|subject| state.constraints().stops(subject, Millis(at)).is_some());
+        state.apply(&denial(Some(&here), 100));
+        assert_eq!(stopped(&state, 99), [true, false]);
+        assert_eq!(stopped(&state, 100), [false, false]);
+        // One of all sessions stays beside it, whichever of them ends first.
+        state.apply(&denial(None, 50));
+        assert_eq!((stopped(&state, 49), stopped(&state, 50)), ([true, true], [true, false]));
+        state.apply(&denial(None, 200));
+        assert_eq!(stopped(&state, 150), [true, true]);
+        state.apply(&Event::Tidied { at: Millis(120) });
+        assert_eq!((state.constraints().iter().count(), state.next_end()), (1, Some(Millis(200))));
+        state.apply(&denial(Some(&here), 300));
+        let key = here.constraint_key();
+        let lifted = |session: Option<&Subject>| Event::Lifted {
+            principal: here.principal.clone(),
+            key,
+            session: session.map(|subject| subject.session.clone()),
+            by: ana.clone(),
+        };
+        state.apply(&lifted(None));
+        assert_eq!(stopped(&state, 120), [true, false]);
+        state.apply(&lifted(Some(&there)));
+        assert_eq!(stopped(&state, 120), [true, false], "that is another one");
+        state.apply(&lifted(Some(&here)));
+        assert_eq!((stopped(&state, 120), state.next_end()), ([false, false], None));
+        let old = r#"{"lifted":{"principal":"p","key":"KEY","by":"ana"}}"#.replace("KEY", &key.to_string());
+        assert!(
+            matches!(serde_json::from_str(&old), Ok(Event::Lifted { session: None, .. })),
+            "what earlier versions wrote"
+        );
+        assert_eq!(serde_json::to_string(&lifted(None)).unwrap().matches("session").count(), 0);
     }
 }

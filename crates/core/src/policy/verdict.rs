@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     digest::Digest,
     gate::{self, Decision, Step},
-    id::PrincipalId,
-    policy::{contract::Lack, grants::GrantId, rules::Origin},
+    id::{PrincipalId, SessionId},
+    policy::{constraints::DENIAL_LASTS, contract::Lack, grants::GrantId, rules::Origin},
     time::Millis,
 };
 
@@ -56,6 +56,9 @@ pub enum Cause {
         reason: Option<String>,
         /// When it ends.
         until: Millis,
+        /// The session in which alone it holds, if there is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<SessionId>,
     },
     /// The contract of an unattended run does not cover it.
     Contract {
@@ -216,8 +219,17 @@ impl fmt::Display for Cause {
             Self::Rule(rule) => write!(f, "by rule {rule}"),
             Self::Default(rule) => write!(f, "by default {rule}"),
             Self::Grant { id, by } => write!(f, "by {id} of {by}"),
-            Self::Constraint { by, reason: Some(reason), .. } => write!(f, "because {by} denied it: {reason}"),
-            Self::Constraint { by, reason: None, .. } => write!(f, "because {by} denied it"),
+            Self::Constraint { by, reason, session, .. } => {
+                write!(f, "because {by} denied it")?;
+                if session.is_some() {
+                    let minutes = DENIAL_LASTS.as_secs() / 60;
+                    write!(
+                        f,
+                        " in this conversation less than {minutes} minutes ago, which holds for {minutes} minutes"
+                    )?;
+                }
+                reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))
+            }
             Self::Contract { lacks } => write!(f, "because the unattended contract does not cover {lacks}"),
             Self::Unapproved { of, decision } => {
                 let what = if *of == gate::Kind::Execution { "execution" } else { "plan" };

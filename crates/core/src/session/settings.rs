@@ -131,6 +131,46 @@ impl Stopped {
     }
 }
 
+/// Which sessions a person's denial of a call binds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DenialReach {
+    /// All of the principal that wanted the call.
+    #[default]
+    Principal,
+    /// The session of the call alone.
+    Session,
+}
+
+impl DenialReach {
+    /// Whether it is what is usual.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "this is how serde asks")]
+    const fn is_usual(&self) -> bool {
+        matches!(self, Self::Principal)
+    }
+}
+
+/// What a person set for a session in lists of sessions. Its conversation is as it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listing {
+    /// Whether it stands before the others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
+    /// Whether it is put away.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub archived: bool,
+    /// Whether it is deleted: only the record knows it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
+}
+
+impl Listing {
+    /// Whether nothing was set.
+    fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// When a context that has grown too long is summed up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -170,6 +210,12 @@ pub struct Settings {
     /// What is left of a run that was stopped.
     #[serde(default, skip_serializing_if = "Stopped::stays")]
     pub stopped: Stopped,
+    /// Which sessions a denial in it binds.
+    #[serde(default, skip_serializing_if = "DenialReach::is_usual")]
+    pub denials: DenialReach,
+    /// How lists show it.
+    #[serde(default, skip_serializing_if = "Listing::is_plain")]
+    pub listing: Listing,
     /// How runs ask people.
     #[serde(default)]
     pub asking: Asking,
@@ -204,6 +250,8 @@ impl Default for Settings {
             peer_timeout: peer_timeout(),
             todo_reminders: 0,
             stopped: Stopped::Stays,
+            denials: DenialReach::Principal,
+            listing: Listing::default(),
             asking: Asking::default(),
             profile: Profile::default(),
             sums: Sums::default(),
@@ -234,6 +282,10 @@ pub enum Setting {
     Preamble(u64),
     /// When a context that has grown too long is summed up.
     Sums(Sums),
+    /// Which sessions a denial in it binds.
+    Denials(DenialReach),
+    /// How lists show it.
+    Listing(Listing),
     /// Everything at once, as files and flags have it when the session opens.
     All(Box<Settings>),
 }
@@ -250,6 +302,8 @@ impl Settings {
             Setting::Profile(profile) => self.profile = (**profile).clone(),
             Setting::Preamble(tokens) => self.preamble = *tokens,
             Setting::Sums(sums) => self.sums = *sums,
+            Setting::Denials(reach) => self.denials = *reach,
+            Setting::Listing(listing) => self.listing = *listing,
             Setting::All(all) => *self = (**all).clone(),
         }
     }

@@ -5,7 +5,9 @@ use crate::{
     call::{self, End, Phase},
     engine::{Branch, Context, Event, Fact},
     gate::{self, Kind, Resolution},
+    policy::DENIAL_LASTS,
     run,
+    session::DenialReach,
 };
 
 /// What a model has to know of any denial by a person.
@@ -42,9 +44,15 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
                 branch.push(Event::Run(denied));
             }
             let reason = docket.view.admitted.answer(gate.id()).filter(|reason| !reason.trim().is_empty());
+            let how_long = match docket.session.settings().denials {
+                DenialReach::Principal => String::new(),
+                DenialReach::Session => {
+                    format!(" That holds in this conversation for {} minutes.", DENIAL_LASTS.as_secs() / 60)
+                }
+            };
             let text = match reason {
-                Some(reason) => format!("Denied{who}: {reason}\n{STAYS_DENIED}"),
-                None => format!("Denied{who}. {STAYS_DENIED}"),
+                Some(reason) => format!("Denied{who}: {reason}\n{STAYS_DENIED}{how_long}"),
+                None => format!("Denied{who}. {STAYS_DENIED}{how_long}"),
             };
             let end = if is_requested { End::Refused } else { End::Denied };
             docket.end_call(&mut branch, call, end, &text, context);

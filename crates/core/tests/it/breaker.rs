@@ -105,7 +105,8 @@ fn whoever_denied_takes_it_back_by_allowing_something() {
 fn taking_a_denial_back_closes_it() {
     let (mut stage, _) = tripped();
     let key = stage.engine.state().policy().constraints().iter().next().expect("three bind").key;
-    let lift = Command::Lift { principal: PrincipalId::new("agent:pi"), key, by: PrincipalId::new("ben") };
+    let lift =
+        Command::Lift { principal: PrincipalId::new("agent:pi"), key, session: None, by: PrincipalId::new("ben") };
     stage.tell(lift).1.expect("a person's");
     assert_eq!((pending(&stage), phase(&stage)), (vec![], BreakerPhase::Closed));
 }

@@ -293,7 +293,8 @@ fn the_floor_offers_one_time_only_and_a_denial_tells_the_model_so() {
     let told = talk.provider.asked(1).result("c1").unwrap();
     assert_eq!(
         told,
-        "Denied by web:open. A person refused this. Do not retry it: the same action in other words stays denied."
+        "Denied by web:open. A person refused this. Do not retry it: the same action in other words stays denied. That holds in this \
+        conversation for 15 minutes."
     );
     turn.ended();
 }

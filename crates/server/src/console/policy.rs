@@ -253,7 +253,10 @@ fn denials(look: &Look, denials: &[Constraint], covers: &BTreeMap<GateId, String
                     @for denial in denials {
                         tr {
                             td { (one(&what(denial))) }
-                            td data-label="Of" { (who(&look.people, &denial.principal)) }
+                            td data-label="Of" {
+                                (who(&look.people, &denial.principal))
+                                @if let Some(session) = &denial.session { " in " a href={ "/console/sessions/" (session) } { "one conversation" } }
+                            }
                             td data-label="Denied by" { (who(&look.people, &denial.by)) @if let Some(reason) = &denial.reason { ": " q { (one(reason)) } } }
                             td data-label="Ends" { (left(denial.until, look.now)) }
                             td { (take_back(look, &decisions::denial(denial), "Lift", &plain(&what(denial)))) }

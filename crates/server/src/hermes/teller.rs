@@ -2,13 +2,18 @@
 //!
 //! It does no input or output. What was streamed is not said again by the fact behind it; what a crash cut is made up for.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use countersign_core::{
     call::{self, Executor},
     engine::Event as Happened,
+    gate,
     id::CallId,
     message::{Block, Message, text_of},
+    policy::{self, Constraint, DENIAL_LASTS},
     run::{self, End},
     session::{self, Kind},
     time::Millis,
@@ -55,6 +60,8 @@ pub(super) struct Teller {
     /// What was streamed of the message that is being said, by content index.
     streamed: BTreeMap<usize, (Kindred, String)>,
     calls: BTreeMap<CallId, Shown>,
+    /// Calls that a person is, or was, asked about.
+    asked: BTreeSet<CallId>,
     /// The result in the entry before a call's end.
     result: Option<String>,
     /// Why the last message failed.
@@ -145,6 +152,14 @@ impl Teller {
                 None
             }
             Happened::Run(event) => self.run(event, told),
+            Happened::Gate(gate::Event::Opened { call: Some(call), .. }) => {
+                self.asked.insert(*call);
+                None
+            }
+            Happened::Policy(policy::Event::Constrained(denial)) => {
+                told.push(Event::warning("denied", &binding(denial)));
+                None
+            }
             Happened::Booted
             | Happened::Gate(_)
             | Happened::Peer(_)
@@ -192,9 +207,15 @@ impl Teller {
                 }
             }
             call::Event::Ended { call, end, .. } => {
+                let was_asked = self.asked.remove(call);
                 let Some(shown) = self.calls.remove(call) else { return };
                 let preview = beginning(&self.result.take().unwrap_or_default());
                 let preview = escape(&preview, Lines::Many);
+                // Nobody was shown a card: without a word the call would only seem to fail.
+                if *end == call::End::Denied && !was_asked {
+                    let text = format!("{} was denied without a question. {preview}", named(&shown.tool));
+                    told.push(Event::warning("denied", &text));
+                }
                 let duration = shown.started_at.map(|since| at.since(since).as_secs_f64());
                 let Shown { tid, tool, arguments, .. } = shown;
                 told.push(Event::tool_complete(&named(&tool), &tid, &arguments, &preview, duration, end.is_error()));
@@ -234,6 +255,16 @@ impl Teller {
     fn failed(&mut self, kind: &'static str, usual: &str) -> Over {
         Over::Failed { kind, message: self.problem.take().unwrap_or_else(|| usual.to_owned()) }
     }
+}
+
+/// What a person is told of a denial that binds.
+fn binding(denial: &Constraint) -> String {
+    let minutes = DENIAL_LASTS.as_secs() / 60;
+    let place = match denial.session {
+        Some(_) => "in this conversation and in no other",
+        None => "in every conversation",
+    };
+    format!("Denied. The same call of {} stays denied for {minutes} minutes, {place}.", named(&denial.tool))
 }
 
 /// The beginning of a text.

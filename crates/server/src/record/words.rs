@@ -8,7 +8,7 @@ use countersign_core::{
     gate::{self, Resolution, Scope},
     message::{Message, text_of},
     peer, policy, run,
-    session::{self, Kind, ModelRef, Setting, Sums},
+    session::{self, DenialReach, Kind, Listing, ModelRef, Setting, Sums},
     settings,
 };
 use countersign_runtime::store::Stored;
@@ -214,6 +214,14 @@ fn set(setting: &Setting) -> String {
         Setting::Nobody(Some(why)) => format!("nobody can be asked: {why}"),
         Setting::Profile(_) => "profile set".to_owned(),
         Setting::Preamble(tokens) => format!("about {tokens} tokens go before the conversation"),
+        Setting::Denials(DenialReach::Session) => "a denial binds this session".to_owned(),
+        Setting::Denials(DenialReach::Principal) => "a denial binds all sessions of who asks".to_owned(),
+        Setting::Listing(listing) => {
+            let Listing { pinned, archived, deleted } = *listing;
+            let marks = [(pinned, "pinned"), (archived, "archived"), (deleted, "deleted")];
+            let marks: Vec<&str> = marks.into_iter().filter_map(|(is_set, word)| is_set.then_some(word)).collect();
+            if marks.is_empty() { "listed".to_owned() } else { format!("listed as {}", marks.join(", ")) }
+        }
         Setting::Sums(Sums::BeforeRuns) => "a long conversation is summed up before the next message".to_owned(),
         Setting::Sums(Sums::AfterRuns) => "a long conversation is summed up behind a run".to_owned(),
         Setting::All(all) => {
@@ -294,7 +302,8 @@ fn policy(event: &policy::Event, content: Option<&str>) -> String {
         policy::Event::Granted(grant) => format!("granted by {}: {}", grant.by, grant.label),
         policy::Event::Revoked { id, by } => format!("{id} revoked by {by}"),
         policy::Event::Constrained(constraint) => {
-            format!("the denial by {} binds: the same stays denied", constraint.by)
+            let where_to = if constraint.session.is_some() { " in this session" } else { "" };
+            format!("the denial by {} binds: the same stays denied{where_to}", constraint.by)
         }
         policy::Event::Lifted { by, .. } => format!("a denial lifted by {by}"),
         policy::Event::Tidied { .. } => "what had ended was tidied away".to_owned(),

@@ -308,7 +308,9 @@ fn revoke(dice: &mut Dice, engine: &Engine) -> Command {
     let denial = engine.state().policy().constraints().iter().next();
     match (run, denial, dice.below(3)) {
         (Some(run), _, 0) => Command::Run(run::Command::Forgive { run, by }),
-        (_, Some(denial), 1) => Command::Lift { principal: denial.principal.clone(), key: denial.key, by },
+        (_, Some(denial), 1) => {
+            Command::Lift { principal: denial.principal.clone(), key: denial.key, session: denial.session.clone(), by }
+        }
         _ => Command::Revoke { grant, by },
     }
 }

@@ -77,15 +77,13 @@ pub(super) fn answer(
     if let Some((subject, resolution)) = subject.zip(resolved) {
         let event = match &resolution {
             Resolution::Allowed { scope } => {
-                facts.extend(
-                    lifted(view, &subject, by)
-                        .into_iter()
-                        .map(|event| Fact::plain(Event::Policy(event), session.clone())),
-                );
+                let lifted = lifted(view, &subject, by);
+                facts.extend(lifted.map(|event| Fact::plain(Event::Policy(event), session.clone())));
                 granted(view, gate, &subject, answer, *scope, by, context)?
             }
             Resolution::Denied => Some(policy::Event::Constrained(Constraint {
                 principal: subject.principal.clone(),
+                session: settle::denial_session(view, gate),
                 key: subject.constraint_key(),
                 by: by.clone(),
                 tool: subject.tool.chars().take(200).collect(),
@@ -144,14 +142,22 @@ fn reason(answer: &Answer) -> Option<String> {
     }
 }
 
-/// A denial that the same person's allow takes back.
-fn lifted(view: View<'_>, subject: &Subject, by: &PrincipalId) -> Option<policy::Event> {
-    let key = subject.constraint_key();
-    let mut constraints = view.state.policy().constraints().iter();
+/// The denials that the same person's allow takes back.
+fn lifted<'a>(
+    view: View<'a>,
+    subject: &'a Subject,
+    by: &'a PrincipalId,
+) -> impl Iterator<Item = policy::Event> + use<'a> {
     let people = &view.rules.people;
-    let is_same = |other: &PrincipalId| other == by || people.of(by).is_some() && people.of(other) == people.of(by);
-    let stands = constraints.any(|one| one.principal == subject.principal && one.key == key && is_same(&one.by));
-    stands.then(|| policy::Event::Lifted { principal: subject.principal.clone(), key, by: by.clone() })
+    let is_same =
+        move |other: &PrincipalId| other == by || people.of(by).is_some() && people.of(other) == people.of(by);
+    let constraints = view.state.policy().constraints().iter();
+    constraints.filter(move |one| is_same(&one.by) && one.is_about(subject)).map(|one| policy::Event::Lifted {
+        principal: one.principal.clone(),
+        key: one.key,
+        session: one.session.clone(),
+        by: by.clone(),
+    })
 }
 
 fn granted(

@@ -11,17 +11,18 @@ pub(super) fn denial(
     view: View<'_>,
     principal: PrincipalId,
     key: Digest,
+    only: Option<SessionId>,
     by: PrincipalId,
 ) -> Result<Decision, Refusal> {
     is_a_persons(&by)?;
     let mut constraints = view.state.policy().constraints().iter();
-    if !constraints.any(|one| one.principal == principal && one.key == key) {
+    if !constraints.any(|one| one.principal == principal && one.key == key && one.session == only) {
         return Ok(Decision { facts: Vec::new(), reply: Reply::Idle });
     }
     // An agent's session has its name, and something may follow there.
-    let session = SessionId::new(principal.as_str());
+    let session = only.clone().unwrap_or_else(|| SessionId::new(principal.as_str()));
     let session = view.state.session(&session).map(|session| session.id().clone());
-    let fact = Fact::plain(Event::Policy(policy::Event::Lifted { principal, key, by }), session);
+    let fact = Fact::plain(Event::Policy(policy::Event::Lifted { principal, key, session: only, by }), session);
     Ok(Decision { facts: vec![fact], reply: Reply::Done })
 }
 

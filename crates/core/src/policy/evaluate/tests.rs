@@ -139,6 +139,7 @@ fn the_layers_decide_in_their_order() {
     let deny = |subject: &Subject| {
         let mut state = State::default();
         state.apply(&crate::policy::Event::Constrained(Constraint {
+            session: None,
             principal: subject.principal.clone(),
             key: subject.constraint_key(),
             by: subject.principal.clone(),

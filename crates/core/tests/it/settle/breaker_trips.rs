@@ -99,7 +99,12 @@ fn a_denial_that_is_taken_back_binds_no_longer() {
         let mut stage = asked_about(["a"]);
         answer(&mut stage, deny(None));
         let one = stage.engine.state().policy().constraints().iter().next().unwrap().clone();
-        let lift = || Command::Lift { principal: one.principal.clone(), key: one.key, by: PrincipalId::new(by) };
+        let lift = || Command::Lift {
+            principal: one.principal.clone(),
+            key: one.key,
+            session: one.session.clone(),
+            by: PrincipalId::new(by),
+        };
         assert_eq!(stage.tell(lift()).cell(), want, "{case}");
         assert_eq!(!only(&stage.want([wanted("write", "a")]), "gate opened").is_empty(), asks, "{case}");
         if asks {

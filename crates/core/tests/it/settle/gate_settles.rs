@@ -1,11 +1,12 @@
 use countersign_core::{
     engine::Command,
     gate::{Answer, Scope},
+    session::{DenialReach, Setting},
 };
 
 use super::{from, only};
 use crate::{
-    stage::{Stage, Told, asking, wanted},
+    stage::{Stage, Told, asking, session, wanted},
     states::{calling, deny, gated, thinking, under},
 };
 
@@ -54,6 +55,21 @@ fn the_model_is_told_who_denied_it_and_why() {
         let mut stage = gated();
         answer(&mut stage, given);
         assert_eq!(stage.result(), format!("{want}{stays}"), "{case}");
+    }
+}
+
+#[test]
+fn a_denial_binds_its_session_alone_where_the_settings_of_that_say_so() {
+    for (reach, bound, told) in [
+        (DenialReach::Principal, None, "stays denied."),
+        (DenialReach::Session, Some(session()), "stays denied. That holds in this conversation for 15 minutes."),
+    ] {
+        let mut stage = gated();
+        stage.set(Setting::Denials(reach));
+        answer(&mut stage, deny(None));
+        let constraints = stage.engine.state().policy().constraints();
+        assert_eq!(constraints.iter().map(|one| one.session.clone()).collect::<Vec<_>>(), [bound], "{reach:?}");
+        assert!(stage.result().ends_with(told), "{reach:?}: {}", stage.result());
     }
 }
 
