@@ -26,9 +26,9 @@ pub struct Session {
     pub updated_at: f64,
     /// When somebody last said something.
     pub last_message_at: f64,
-    /// Always false: nothing is pinned here.
+    /// Whether it stands before the others in the list.
     pub pinned: bool,
-    /// Always false: nothing is archived here.
+    /// Whether it is put away.
     pub archived: bool,
     /// Always null: there are no projects here.
     pub project_id: Option<String>,
@@ -50,6 +50,18 @@ pub struct Session {
     pub input_tokens: u64,
     /// Tokens written.
     pub output_tokens: u64,
+    /// Tokens that fit into one request of its model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_length: Option<u64>,
+    /// Tokens that the model read for its last answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_prompt_tokens: Option<u64>,
+    /// Names its last answer, for asking for another in its place; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regeneration_revision: Option<String>,
+    /// The session that it is a copy of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_session_id: Option<String>,
     /// What waits for a person in it.
     #[serde(default)]
     pub attention: Option<Attention>,
@@ -135,10 +147,20 @@ pub struct ToolNote {
     pub tid: String,
     /// Which message wanted it, counted from 0.
     pub assistant_msg_idx: usize,
-    /// Its arguments.
+    /// Its arguments, each as a text: [`texts`].
     pub args: Map<String, Value>,
     /// Whether it ended.
     pub done: bool,
+}
+
+/// Returns `arguments` with each value as a text: a text as it is, any other value as its JSON. The front end puts them into its pages
+/// as they come, and loses the card of a call that has a list or an object among them.
+pub fn texts(arguments: &Map<String, Value>) -> Map<String, Value> {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    arguments.iter().map(|(name, value)| (name.clone(), Value::String(text(value)))).collect()
 }
 
 /// An event of the stream of one turn.
@@ -169,10 +191,10 @@ impl Event {
         Self::new("reasoning", json!({ "text": text }))
     }
 
-    /// A call is wanted.
+    /// A call is wanted. Clients get each of its arguments as a text.
     pub fn tool(name: &str, tid: &str, args: &Map<String, Value>, preview: &str) -> Self {
         let data = json!({
-            "event_type": "tool.started", "name": name, "preview": preview, "args": args, "is_error": false, "tid": tid,
+            "event_type": "tool.started", "name": name, "preview": preview, "args": texts(args), "is_error": false, "tid": tid,
         });
         Self::new("tool", data)
     }
@@ -187,7 +209,7 @@ impl Event {
         is_error: bool,
     ) -> Self {
         let mut data = json!({
-            "event_type": "tool.completed", "name": name, "preview": preview, "args": args, "is_error": is_error, "tid": tid,
+            "event_type": "tool.completed", "name": name, "preview": preview, "args": texts(args), "is_error": is_error, "tid": tid,
         });
         if let Some(duration) = duration {
             data["duration"] = json!(duration);
@@ -235,7 +257,25 @@ impl Event {
 
 #[cfg(test)]
 mod tests {
-    use super::{Attention, Session};
+    use serde_json::{Value, json};
+
+    use super::{Attention, Event, Session, texts};
+
+    #[test]
+    fn every_argument_of_a_call_is_a_text() {
+        let arguments = json!({
+            "command": "ls", "edits": [{ "old": "a\"b", "new": null }], "options": { "deep": true }, "limit": 2.5, "all": false, "to": null,
+        });
+        let told = texts(arguments.as_object().unwrap());
+        let want = json!({
+            "command": "ls", "edits": r#"[{"old":"a\"b","new":null}]"#, "options": r#"{"deep":true}"#, "limit": "2.5", "all": "false",
+            "to": "null",
+        });
+        assert_eq!(Value::Object(told.clone()), want);
+        let started = Event::tool("edit", "t", arguments.as_object().unwrap(), "");
+        let ended = Event::tool_complete("edit", "t", arguments.as_object().unwrap(), "", None, false);
+        assert!([started, ended].iter().all(|event| event.data["args"] == want));
+    }
 
     #[test]
     fn approvals_are_more_urgent_than_questions() {

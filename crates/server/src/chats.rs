@@ -2,6 +2,7 @@
 //!
 //! It decides nothing: what is said becomes a command, and everybody who follows the log learns what came of it.
 
+mod edits;
 mod keys;
 mod models;
 mod workroom;
@@ -14,12 +15,13 @@ use countersign_core::{
     id::{Lsn, RunId, SessionId},
     message::{self, Block, Message, estimate_tokens},
     run,
-    session::{self, ModelRef, PromptRefusal, Settings, Stopped, Sums, WhenBusy},
+    session::{self, CompactRefusal, DenialReach, ModelRef, PromptRefusal, Settings, Stopped, Sums, WhenBusy},
 };
 use countersign_runtime::{Handle, Lane, Refused};
 
 use crate::sessions::{is_agents, is_spoken_for};
 
+pub(crate) use edits::Extent;
 pub(crate) use keys::Asking;
 pub(crate) use models::Models;
 pub(crate) use workroom::Workrooms;
@@ -76,6 +78,8 @@ pub(crate) struct Wish {
     pub(crate) parent: Option<String>,
     /// What the model is shown of a run in it that was stopped.
     pub(crate) stopped: Stopped,
+    /// Which sessions a denial in it binds.
+    pub(crate) denials: DenialReach,
     /// What will be said in it first. Where that cannot be said, nothing is opened.
     pub(crate) message: Option<String>,
     /// Asked for again under this key, it is the session that was opened first.
@@ -132,6 +136,7 @@ impl Chats {
             approval_timeout: self.timeouts.0,
             clarify_timeout: self.timeouts.1,
             stopped: wish.stopped,
+            denials: wish.denials,
             // Whoever reads an answer may say the next thing at once.
             sums: Sums::BeforeRuns,
             ..Settings::default()
@@ -218,7 +223,9 @@ impl Chats {
     ) -> Result<Reply, ChatError> {
         sayable(text, "message")?;
         let source = self.handle.source(Lane::Request);
-        let look = |session: &session::Session| (session.name().is_none(), session.settings().sums);
+        let look = |session: &session::Session| {
+            (session.name().is_none_or(|name| name == edits::UNTITLED), session.settings().sums)
+        };
         let (is_unnamed, sums) = self.ours(session, look).await?;
         if sums == Sums::AfterRuns {
             // An earlier version opened it.
@@ -321,6 +328,23 @@ impl Chats {
         self.handle.source(Lane::Request).ask(set).await.map(drop).map_err(failed)
     }
 
+    /// The model of a session that can be spoken in, and how much it is asked to think.
+    ///
+    /// # Errors
+    /// [`ChatError`].
+    pub(crate) async fn thinking(&self, session: &SessionId) -> Result<(Option<ModelRef>, Option<String>), ChatError> {
+        self.ours(session, |session| (session.settings().model.clone(), session.settings().thinking.clone())).await
+    }
+
+    /// Whether a session that can be spoken in was opened through `door`.
+    ///
+    /// # Errors
+    /// [`ChatError`].
+    pub(crate) async fn is_of(&self, session: &SessionId, door: &str) -> Result<bool, ChatError> {
+        let door = door.to_owned();
+        self.ours(session, move |session| session.door() == Some(&door)).await
+    }
+
     /// Gives a session another name.
     ///
     /// # Errors
@@ -351,6 +375,9 @@ impl Chats {
         let id = session.clone();
         let found = move |engine: &Engine| {
             let session = engine.state().session(&id).ok_or(ChatError::Unknown)?;
+            if session.settings().listing.deleted {
+                return Err(ChatError::Unknown);
+            }
             if is_agents(session.id()) {
                 return Err(ChatError::NotOurs);
             }
@@ -390,7 +417,11 @@ fn failed(refused: Refused) -> ChatError {
         Refused::Refusal(Refusal::KeyTaken(_)) => ChatError::KeyTaken,
         Refused::Refusal(Refusal::NoSession(_)) => ChatError::Unknown,
         Refused::Refusal(Refusal::Prompt(PromptRefusal::Busy(_)) | Refusal::Busy(_)) => ChatError::Busy,
-        Refused::Refusal(Refusal::Prompt(PromptRefusal::NoModel(_))) => no_model(),
+        Refused::Refusal(Refusal::Prompt(PromptRefusal::NoModel(_)) | Refusal::Compact(CompactRefusal::NoModel)) => {
+            no_model()
+        }
+        Refused::Refusal(Refusal::Compact(CompactRefusal::Busy | CompactRefusal::UnderWay)) => ChatError::Busy,
+        Refused::Refusal(Refusal::Compact(refusal)) => ChatError::Invalid(refusal.to_string()),
         refused @ (Refused::Refusal(Refusal::TooLong { .. }) | Refused::TooLarge) => {
             ChatError::Invalid(refused.to_string())
         }

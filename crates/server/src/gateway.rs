@@ -264,15 +264,16 @@ pub async fn serve(
     if let Some(telegram) = &telegram {
         peers.join(telegram, &ear).await;
     }
+    let pages = web::login_routes(&site.auth)
+        .merge(api::routes(&site, household.clone()))
+        .merge(console::routes(&site, &peers))
+        .merge(metrics::routes(&site))
+        .merge(gsv::routes(&peers))
+        .merge(hermes::open(&site).await.ok_or(ServeError::Lost)?);
     let doors = Arc::new(Doors {
         agent_gate: Arc::clone(&door),
         gsv: Arc::clone(&peers),
-        pages: web::login_routes(&site.auth)
-            .merge(api::routes(&site, household.clone()))
-            .merge(console::routes(&site, &peers))
-            .merge(metrics::routes(&site))
-            .merge(gsv::routes(&peers))
-            .merge(hermes::open(&site).await.ok_or(ServeError::Lost)?),
+        pages: web::with_fallbacks(pages, &site.auth, hermes::nothing),
         hosts: Hosts::new(bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
         readiness: Readiness::new(handle.clone(), config.storage.folder.clone()),
         health: health(

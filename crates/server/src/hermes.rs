@@ -2,10 +2,16 @@
 //!
 //! It turns requests into commands and what happens into events; it decides nothing about calls, gates or runs.
 
+mod absent;
 mod awaited;
 mod chat;
+mod conversation;
+mod export;
+mod fields;
+mod files;
 mod journal;
 mod journals;
+mod preferences;
 mod prompts;
 mod sessions;
 mod settings;
@@ -22,7 +28,7 @@ use std::{
 };
 
 use axum::{Router, extract::Request, http::StatusCode, middleware::from_fn_with_state, response::Response};
-use countersign_core::id::SessionId;
+use countersign_core::{id::SessionId, session::ModelRef};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::{site::Site, web::Problem};
@@ -35,6 +41,8 @@ pub(crate) struct Door {
     journals: Arc<Journals>,
     traffic: Arc<Traffic>,
     starts: Starts,
+    preferences: preferences::Preferences,
+    summaries: conversation::Summaries,
 }
 
 /// Has turns of one conversation begin one after the other: each may bring a model that it is for.
@@ -59,22 +67,32 @@ pub(crate) async fn open(site: &Arc<Site>) -> Option<Router> {
         journals,
         traffic: Arc::clone(&traffic),
         starts: Starts(std::array::from_fn(|_| Mutex::new(()))),
+        preferences: preferences::Preferences::open(&site.config.storage.folder),
+        summaries: conversation::Summaries::default(),
     });
     let mut router = chat::routes(&door).merge(sessions::routes(&door)).merge(settings::routes(&door));
+    router = router.merge(conversation::routes(&door)).merge(export::routes(&door)).merge(files::routes(&door));
+    router = router.merge(preferences::routes(&door)).merge(absent::routes(&door));
     router = router.merge(prompts::routes(site, &prompts));
     if let Some(folder) = site.webui().and_then(|folder| webui::files(folder).ok()) {
         router = router.merge(webui::routes(&door, folder));
     }
-    Some(router.fallback(nothing).layer(from_fn_with_state(traffic, traffic::count)))
+    Some(router.layer(from_fn_with_state(traffic, traffic::count)))
 }
 
-/// What no route answers. Clients take it that this gateway does not have the feature.
-async fn nothing(request: Request) -> Response {
+/// Answers what no route takes. Clients read it as a feature that the gateway does not have.
+pub(crate) async fn nothing(request: Request) -> Response {
     let path = request.uri().path();
     if path.starts_with("/api/") {
         return Problem::new(StatusCode::NOT_FOUND, "not found").reply(path);
     }
     Problem::new(StatusCode::NOT_FOUND, "There is nothing here.").reply(path)
+}
+
+/// Whether a model can be asked to think.
+fn thinks(site: &Site, model: &ModelRef) -> bool {
+    let mut entries = site.chats.models().entries();
+    entries.any(|entry| entry.provider == model.provider && entry.id == model.id && entry.reasoning)
 }
 
 /// A problem in this door's words.

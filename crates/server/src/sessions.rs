@@ -5,7 +5,7 @@
 use countersign_core::{
     engine::Event,
     id::SessionId,
-    session::{self, Setting},
+    session::{self, Listing, Setting, Settings},
     time::Millis,
 };
 use countersign_runtime::store::{AnyLog, Log as _, Partition, ReadError, Rows, Stored, View};
@@ -42,6 +42,9 @@ pub(crate) struct Row {
     pub(crate) tokens: u64,
     /// Whether a host of its own speaks in it, so that nobody else may.
     pub(crate) hosted: bool,
+    /// How a person wants it listed.
+    #[serde(default)]
+    pub(crate) listing: Listing,
 }
 
 /// The view.
@@ -54,7 +57,7 @@ impl View for SessionIndex {
     }
 
     fn version(&self) -> u32 {
-        2
+        3
     }
 
     fn reads_contents(&self) -> bool {
@@ -66,8 +69,11 @@ impl View for SessionIndex {
         let Some(said) = Said::of(record) else { return };
         let key = session.as_str();
         let known = rows.get(key).and_then(|bytes| serde_json::from_slice::<Row>(&bytes).ok());
+        let is_deleted = known.as_ref().is_some_and(|row| row.listing.deleted);
         let mut row = known.unwrap_or_else(|| Row { opened_at: record.at.0, ..Row::default() });
         row.tell(said, record.at);
+        // What comes late, such as the end of what worked in it, brings it back to no list.
+        row.listing.deleted |= is_deleted;
         if let Ok(bytes) = serde_json::to_vec(&row) {
             rows.put(key, &bytes);
         }
@@ -80,6 +86,8 @@ enum Said {
     Named(String),
     Model(String, String),
     Moved(String),
+    All(Box<Settings>),
+    Listed(Listing),
     Message { tokens: u64 },
     Called,
     Hosted,
@@ -103,9 +111,8 @@ impl Said {
             Event::Session(session::Event::Hosted { .. }) => Some(Self::Hosted),
             Event::Session(session::Event::Named { name }) => Some(Self::Named(name)),
             Event::Session(session::Event::Set(Setting::Model(model))) => Some(Self::Model(model.provider, model.id)),
-            Event::Session(session::Event::Set(Setting::All(all))) => {
-                all.model.map(|model| Self::Model(model.provider, model.id))
-            }
+            Event::Session(session::Event::Set(Setting::All(all))) => Some(Self::All(all)),
+            Event::Session(session::Event::Set(Setting::Listing(listing))) => Some(Self::Listed(listing)),
             Event::Session(session::Event::Relocated { cwd }) => Some(Self::Moved(cwd)),
             Event::Session(session::Event::Entry { kind, .. }) => match kind {
                 session::Kind::User => Some(Self::Message { tokens: 0 }),
@@ -128,6 +135,11 @@ impl Row {
             Said::Named(name) => self.name = Some(name),
             Said::Model(provider, id) => self.model = Some((provider, id)),
             Said::Moved(cwd) => self.cwd = cwd,
+            Said::All(all) => {
+                self.listing = all.listing;
+                self.model = all.model.map(|model| (model.provider, model.id)).or(self.model.take());
+            }
+            Said::Listed(listing) => self.listing = listing,
             Said::Message { tokens } => {
                 self.messages += 1;
                 self.tokens += tokens;
@@ -157,7 +169,7 @@ pub(crate) async fn probe(log: &AnyLog) -> Result<(), ReadError> {
     log.view(Partition::ZERO, NAME, "", None, 1).await.map(drop)
 }
 
-/// Every session of `log` but those of agents, the newest first.
+/// Every session of `log` but those of agents and those that were deleted, the newest first.
 ///
 /// # Errors
 /// What the log says.
@@ -169,7 +181,7 @@ pub(crate) async fn list(log: &AnyLog) -> Result<Vec<Row>, ReadError> {
         after = page.last().map(|(id, _)| id.clone());
         let read =
             |(id, bytes): (String, bytes::Bytes)| serde_json::from_slice(&bytes).ok().map(|row: Row| Row { id, ..row });
-        rows.extend(page.into_iter().filter_map(read));
+        rows.extend(page.into_iter().filter_map(read).filter(|row| !row.listing.deleted));
         if is_last {
             break;
         }

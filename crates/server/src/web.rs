@@ -22,4 +22,4 @@ pub(crate) use body::{Body, Refused as BadBody, is_over_limit};
 pub(crate) use guard::CROSS_ORIGIN;
 pub(crate) use login::routes as login_routes;
 pub(crate) use reply::{Problem, dress};
-pub(crate) use routes::Routes;
+pub(crate) use routes::{Routes, with_fallbacks};

@@ -24,6 +24,7 @@ mod faults;
 mod free_text;
 mod gateway;
 mod hermes_chat;
+mod hermes_edits;
 mod hermes_prompts;
 mod host;
 mod http;

@@ -6,15 +6,15 @@ use axum::{
     Router,
     extract::{Query, State},
     http::{HeaderMap, StatusCode},
-    response::Response,
+    response::{IntoResponse as _, Response},
 };
 use countersign_core::{engine::Reply, id::SessionId, session::WhenBusy};
 use serde_json::{Value, json};
 
 use super::{
-    Door,
+    Door, fields,
     journal::{Cursor, Journal, run_of, stream_id},
-    problem,
+    preferences, problem,
     transcript::{self, Messages},
 };
 use crate::{
@@ -40,14 +40,18 @@ pub(super) fn routes(door: &Arc<Door>) -> Router {
 
 /// The reply to something that could not be said.
 pub(super) fn refused(error: &ChatError) -> Response {
-    let status = match error {
+    problem(status_of(error), error.to_string())
+}
+
+/// The status of that reply.
+pub(super) const fn status_of(error: &ChatError) -> StatusCode {
+    match error {
         ChatError::Unknown => StatusCode::NOT_FOUND,
         ChatError::NotOurs => StatusCode::FORBIDDEN,
         ChatError::Busy | ChatError::KeyTaken => StatusCode::CONFLICT,
         ChatError::Invalid(_) => StatusCode::BAD_REQUEST,
         ChatError::Failed(_) => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    problem(status, error.to_string())
+    }
 }
 
 async fn start(State(door): State<Arc<Door>>, body: Body) -> Response {
@@ -55,6 +59,13 @@ async fn start(State(door): State<Arc<Door>>, body: Body) -> Response {
         return problem(StatusCode::BAD_REQUEST, "Missing required field(s): session_id");
     };
     let session = SessionId::new(session);
+    let again = match fields::flag(&body, "regenerate", false) {
+        Ok(again) => again,
+        Err(rejection) => return rejection.into_response(),
+    };
+    if again {
+        return regenerate(&door, &session, &body).await;
+    }
     let text = body.0.get("message").and_then(Value::as_str).unwrap_or_default();
     if text.trim().is_empty() {
         return problem(StatusCode::BAD_REQUEST, "message is required");
@@ -88,9 +99,51 @@ async fn start(State(door): State<Arc<Door>>, body: Body) -> Response {
             Err(error) => return refused(&error),
         }
     }
-    match chats.prompt(&session, text, WhenBusy::Refuse).await {
-        Ok(outcome) => started(&door, &session, outcome).await,
-        Err(ChatError::Busy) => busy(&door, &session).await,
+    prompt(&door, &session, text).await
+}
+
+/// Begins a turn, with the reasoning effort that is set.
+async fn prompt(door: &Door, session: &SessionId, text: &str) -> Response {
+    let chats = &door.site.chats;
+    // A message that is refused must not change how the turn that works thinks.
+    if chats.at_rest(session).await.is_ok()
+        && let Err(rejection) = preferences::apply_effort(door, session).await
+    {
+        return rejection.into_response();
+    }
+    match chats.prompt(session, text, WhenBusy::Refuse).await {
+        Ok(outcome) => {
+            door.preferences.forget_draft(session);
+            started(door, session, outcome).await
+        }
+        Err(ChatError::Busy) => busy(door, session).await,
+        Err(error) => refused(&error),
+    }
+}
+
+/// Asks the model again what it was asked last, in the place of its answer.
+async fn regenerate(door: &Door, session: &SessionId, body: &Body) -> Response {
+    let stale = |why: &str| {
+        let told = json!({ "error": why, "code": "stale_regeneration_revision" });
+        reply::json(StatusCode::CONFLICT, &told)
+    };
+    let Some(revision) = body.text("regeneration_revision") else {
+        return problem(StatusCode::BAD_REQUEST, "regeneration_revision is required");
+    };
+    let _turn = door.starts.turn(session).await;
+    let Some(known) = transcript::session(&door.site.handle, session, Messages::Without).await else {
+        return refused(&ChatError::Unknown);
+    };
+    if known.is_streaming {
+        return busy(door, session).await;
+    }
+    if known.regeneration_revision.as_deref() != Some(revision) {
+        return stale("The conversation has changed since; load it again");
+    }
+    match door.site.chats.undo(session).await {
+        Ok(Some(back)) if !back.text.trim().is_empty() => prompt(door, session, &back.text).await,
+        Ok(_) => stale("There is no message that could be asked again"),
+        Err(ChatError::Busy) => busy(door, session).await,
         Err(error) => refused(&error),
     }
 }

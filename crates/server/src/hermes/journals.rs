@@ -352,6 +352,9 @@ fn at_rest(mut session: hermes::Session) -> hermes::Session {
     session.active_stream_id = None;
     session.is_streaming = false;
     session.pending_started_at = None;
+    let last = session.messages.as_ref().and_then(|messages| messages.last());
+    let answer = last.filter(|message| message.role == "assistant" && !message.error && !session.read_only);
+    session.regeneration_revision = answer.map(|message| message.id.clone());
     session
 }
 

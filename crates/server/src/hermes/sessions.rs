@@ -8,7 +8,10 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use countersign_core::{id::SessionId, session::Stopped};
+use countersign_core::{
+    id::SessionId,
+    session::{DenialReach, Stopped},
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -23,7 +26,7 @@ use crate::{
 };
 
 /// How the record calls sessions that were opened through this door.
-const DOOR: &str = "hermes";
+pub(super) const DOOR: &str = "hermes";
 
 type Asked = Query<BTreeMap<String, String>>;
 
@@ -43,6 +46,7 @@ async fn new(State(door): State<Arc<Door>>, body: Body) -> Response {
         workspace: body.text("workspace").map(str::to_owned),
         model,
         stopped: Stopped::IsForgotten,
+        denials: DenialReach::Session,
         ..Wish::default()
     };
     let id = match door.site.chats.open(DOOR, wish).await {
@@ -63,10 +67,11 @@ async fn list(State(door): State<Arc<Door>>) -> Response {
     let Some(sessions) = transcript::list(&door.site.handle).await else {
         return problem(StatusCode::SERVICE_UNAVAILABLE, "the record cannot be read");
     };
+    let archived = sessions.iter().filter(|session| session.archived).count();
     reply::ok(&json!({
         "sessions": sessions,
         "cli_count": 0,
-        "archived_count": 0,
+        "archived_count": archived,
         "server_time": transcript::seconds(door.site.clock.now()),
         "server_tz": chrono::Local::now().format("%z").to_string(),
         "active_profile": "default",
@@ -81,7 +86,7 @@ async fn one(State(door): State<Arc<Door>>, asked: Asked) -> Response {
     let before = asked.get("msg_before").and_then(|before| before.parse::<usize>().ok());
     let most = limit.map_or(MOST_MESSAGES, |limit| limit.min(MOST_MESSAGES));
     let messages = match (asked.get("messages").map(String::as_str), before) {
-        (Some("0" | "false"), _) => Messages::Without,
+        (Some("0" | "false"), _) => Messages::Counted,
         (_, None) => Messages::Last(most),
         (_, Some(before)) => Messages::Before { before, most },
     };

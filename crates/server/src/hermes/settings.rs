@@ -1,4 +1,4 @@
-//! What clients ask before anything is said: health, models, settings, and what this gateway has not. Source:
+//! What clients ask before anything is said: health, models, and what this gateway has not. Source:
 //! docs/protocol/hermes.md, Settings.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -26,12 +26,10 @@ pub(super) fn routes(door: &Arc<Door>) -> Router {
     Routes::new(&door.site.auth)
         .at("GET", "/health", health)
         .at("GET", "/api/models", models)
-        .at("GET", "/api/settings", settings)
         .at("GET", "/api/profiles", profiles)
         .at("GET", "/api/profile/active", profile)
         .at("GET", "/api/projects", projects)
         .at("GET", "/api/workspaces", workspaces)
-        .at("GET", "/api/reasoning", reasoning)
         .at("POST", "/api/client-events/log", log)
         .with_state(Arc::clone(door))
 }
@@ -119,16 +117,6 @@ async fn models(State(door): State<Arc<Door>>) -> Response {
     }))
 }
 
-async fn settings(State(door): State<Arc<Door>>) -> Response {
-    let usual = door.site.chats.models().usual();
-    reply::ok(&json!({
-        "onboarding_completed": true,
-        "default_model": usual.map(|model| model.id),
-        "auth_enabled": door.site.auth.is_guarded(),
-        "bot_name": "Countersign",
-    }))
-}
-
 async fn profiles() -> Response {
     let only = json!({ "name": "default", "is_default": true, "is_active": true });
     reply::ok(&json!({ "profiles": [only], "active": "default", "single_profile_mode": true }))
@@ -148,12 +136,6 @@ async fn workspaces(State(door): State<Arc<Door>>) -> Response {
         json!({ "path": folder, "name": name })
     });
     reply::ok(&json!({ "workspaces": told.collect::<Vec<_>>(), "last": "" }))
-}
-
-async fn reasoning() -> Response {
-    reply::ok(&json!({
-        "show_reasoning": true, "reasoning_effort": "", "supported_efforts": [], "supports_reasoning_effort": false,
-    }))
 }
 
 /// What a page noticed of itself. It may be of use to whoever looks into the program's log.

@@ -1,10 +1,10 @@
 //! Sessions as hermes' clients read them: the record's entries as messages.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use countersign_core::{
     engine::{Engine, Scope},
-    id::{Lsn, RunId, SessionId},
+    id::{EntryId, Lsn, RunId, SessionId},
     message::{Assistant, Block, Message, StopReason, text_of},
     session::{Entry, Kind},
     time::Millis,
@@ -21,6 +21,8 @@ use crate::{
 
 /// How many messages one reply holds at most.
 pub(super) const MOST_MESSAGES: usize = 1000;
+/// How the id of a note ends that stands behind what an entry says.
+const ERROR: &str = "-error";
 /// What is noted where a turn was stopped.
 const CANCELLED: &str = "Task cancelled.";
 /// What a session is called in which nothing was said.
@@ -31,6 +33,8 @@ const UNTITLED: &str = "Untitled";
 pub(super) enum Messages {
     /// None.
     Without,
+    /// None, and the tokens that they used are counted.
+    Counted,
     /// The newest so many.
     Last(usize),
     /// So many of those before one, which is counted from 0 as `_messages_offset` counts.
@@ -70,18 +74,22 @@ pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages)
         session.pending_user_message = contents(handle, &[at]).await.pop().flatten().and_then(|text| said(&text));
     }
     let all = places.len();
-    let (end, most) = match messages {
+    // Clients count messages, and one entry may be none or two of them: what they leave out is counted in what is told, as far as one
+    // reply reaches back.
+    let (end, before, most) = match messages {
         Messages::Without => return Some(session),
-        Messages::Last(most) => (all, most),
-        Messages::Before { before, most } => (before.min(all), most),
+        Messages::Last(most) => (all, usize::MAX, most),
+        Messages::Counted => (all, usize::MAX, 0),
+        Messages::Before { before, most } if all <= MOST_MESSAGES => (all, before, most),
+        Messages::Before { before, most } => (before.min(all), usize::MAX, most),
     };
     let is_stopped_for_good = match places.get(end) {
         Some(next) => next.ends_turn,
         None => session.active_stream_id.is_none(),
     };
     places.truncate(end);
-    let offset = end.saturating_sub(most);
-    places.drain(..offset);
+    let unread = end.saturating_sub(most.max(MOST_MESSAGES));
+    places.drain(..unread);
     let lsns: Vec<Lsn> = places.iter().map(|place| place.content).collect();
     let contents = contents(handle, &lsns).await;
     let mut told = Telling::default();
@@ -97,6 +105,16 @@ pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages)
     }
     session.input_tokens = told.input;
     session.output_tokens = told.output;
+    if let Some(last) = told.messages.last().map(|message| message.timestamp).filter(|_| end == all) {
+        session.updated_at = session.updated_at.max(last);
+        session.last_message_at = session.last_message_at.max(last);
+    }
+    session.last_prompt_tokens = told.last_prompt;
+    if messages == Messages::Counted {
+        return Some(session);
+    }
+    let left_out = told.keep(before, most);
+    let offset = unread + left_out;
     session.messages_truncated = Some(offset > 0);
     session.messages_offset = Some(offset);
     session.msg_limit_max = Some(MOST_MESSAGES);
@@ -104,6 +122,16 @@ pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages)
     session.messages = Some(told.messages);
     session.tool_calls = Some(told.calls);
     Some(session)
+}
+
+/// The entry of the last of a session's first `count` messages, as clients count them. `None` before the first.
+///
+/// # Errors
+/// Nothing where there is no such session.
+pub(super) async fn entry_before(handle: &Handle, id: &SessionId, count: usize) -> Option<Option<EntryId>> {
+    let told = session(handle, id, Messages::Last(usize::MAX)).await?.messages.unwrap_or_default();
+    let last = told.get(..count.min(told.len()))?.last();
+    Some(last.map(|message| EntryId::new(message.id.strip_suffix(ERROR).unwrap_or(&message.id))))
 }
 
 async fn contents(handle: &Handle, lsns: &[Lsn]) -> Vec<Option<Arc<str>>> {
@@ -134,7 +162,7 @@ pub(super) fn count(engine: &Engine, id: &SessionId) -> usize {
 }
 
 fn known(engine: &Engine, id: &SessionId, attention: Option<Attention>) -> Option<Known> {
-    let session = engine.state().session(id)?;
+    let session = engine.state().session(id).filter(|session| !session.settings().listing.deleted)?;
     let run = session.run().or_else(|| session.awaited_run());
     let pending = session.awaited_run().and_then(|_| session.awaited_prompt());
     let path = session.path();
@@ -148,6 +176,10 @@ fn known(engine: &Engine, id: &SessionId, attention: Option<Attention>) -> Optio
     let places: Vec<Place> = shown.map(place).collect();
     let last = places.last().map_or_else(|| session.opened_at(), |place| place.at);
     let model = session.settings().model.as_ref();
+    let listing = session.settings().listing;
+    let is_spoken_for = sessions::is_spoken_for(session);
+    let answer = session.path().into_iter().rfind(|entry| is_shown(entry));
+    let answer = answer.filter(|entry| matches!(entry.kind, Kind::Assistant { .. }) && run.is_none() && !is_spoken_for);
     let begun = run.and_then(|run| engine.state().run(run)).map(countersign_core::run::Run::asked_at);
     let begun = begun.filter(|at| at.0 > 0).or_else(|| pending.map(|queued| queued.at));
     let told = hermes::Session {
@@ -164,7 +196,11 @@ fn known(engine: &Engine, id: &SessionId, attention: Option<Attention>) -> Optio
         active_stream_id: run.map(stream_id),
         pending_started_at: run.map(|_| seconds(begun.unwrap_or(last))),
         is_streaming: run.is_some(),
-        read_only: sessions::is_spoken_for(session),
+        read_only: is_spoken_for,
+        pinned: listing.pinned,
+        archived: listing.archived,
+        context_length: model.map(|model| model.context_window),
+        regeneration_revision: answer.map(|entry| entry.id.to_string()),
         source: session.door().map(str::to_owned),
         attention,
         ..hermes::Session::default()
@@ -231,6 +267,10 @@ fn of_row(row: Row, run: Option<RunId>, attention: Option<Attention>) -> hermes:
         pending_started_at: run.map(|_| last),
         is_streaming: run.is_some(),
         read_only: row.hosted,
+        pinned: row.listing.pinned,
+        archived: row.listing.archived,
+        // The list does not tell what was read from what was written.
+        input_tokens: row.tokens,
         source: row.door,
         attention,
         ..hermes::Session::default()
@@ -270,9 +310,22 @@ struct Telling {
     stopped: Option<(String, Millis)>,
     input: u64,
     output: u64,
+    /// Tokens that the model read for its last answer.
+    last_prompt: Option<u64>,
 }
 
 impl Telling {
+    /// Keeps the last `most` of the messages before the one with the number `before`, and returns how many of the first it leaves out.
+    fn keep(&mut self, before: usize, most: usize) -> usize {
+        self.messages.truncate(before);
+        let left_out = self.messages.len().saturating_sub(most);
+        self.messages.drain(..left_out);
+        let kept = left_out..left_out + self.messages.len();
+        self.calls.retain(|call| kept.contains(&call.assistant_msg_idx));
+        self.calls.iter_mut().for_each(|call| call.assistant_msg_idx -= left_out);
+        left_out
+    }
+
     fn note(&mut self, place: &Place, role: &str, text: &str) {
         self.messages.push(message(place, role, text));
     }
@@ -320,7 +373,7 @@ impl Telling {
 
     fn problem(&mut self, id: &str, at: Millis, text: &str) {
         self.messages.push(hermes::Message {
-            id: format!("{id}-error"),
+            id: format!("{id}{ERROR}"),
             role: "assistant".to_owned(),
             content: Value::String(text.to_owned()),
             timestamp: seconds(at),
@@ -331,11 +384,16 @@ impl Telling {
 
     fn answer(&mut self, place: &Place, answer: Assistant) {
         self.stopped = None;
-        self.input += answer.usage.input + answer.usage.cache_read + answer.usage.cache_write;
+        let prompt = answer.usage.input + answer.usage.cache_read + answer.usage.cache_write;
+        self.input += prompt;
+        self.last_prompt = Some(prompt).filter(|prompt| *prompt > 0).or(self.last_prompt);
         self.output += answer.usage.output;
         let text = text_of(&answer.content);
+        // An entry has the time at which its request was sent.
+        let said_at = place.at + Duration::from_millis(answer.duration.unwrap_or_default());
         let thoughts: Vec<&str> = answer.content.iter().filter_map(thought).collect();
         let mut told = message(place, "assistant", &text);
+        told.timestamp = seconds(said_at);
         told.reasoning = (!thoughts.is_empty()).then(|| thoughts.join("\n"));
         told.partial = answer.stop_reason == StopReason::Aborted;
         let at = self.messages.len();
@@ -349,7 +407,7 @@ impl Telling {
                 name: escape(&call.name, Lines::One).into_owned(),
                 tid: call.id.clone(),
                 assistant_msg_idx: at,
-                args: call.arguments.clone(),
+                args: hermes::texts(&call.arguments),
                 ..ToolNote::default()
             });
         }
@@ -363,7 +421,7 @@ impl Telling {
             StopReason::Stop | StopReason::Length | StopReason::ToolUse => None,
         };
         if let Some(problem) = problem {
-            self.problem(&place.id, place.at, &problem);
+            self.problem(&place.id, said_at, &problem);
         }
     }
 }

@@ -23,6 +23,9 @@ const UPLOAD: usize = 4 << 20;
 /// Its pages have scripts of their own in them. What matters stays: nobody shows them in a page of theirs.
 const POLICY: &str = "object-src 'none'; base-uri 'self'; frame-ancestors 'none'";
 
+/// What hides the controls of what is not here.
+const ABSENT: &str = include_str!("webui/absent.html");
+
 #[derive(Clone)]
 struct Front {
     folder: Arc<PathBuf>,
@@ -56,6 +59,19 @@ async fn index(State(front): State<Front>, caller: Option<Extension<Caller>>) ->
     front.filled("index.html", "text/html; charset=utf-8", &csrf).await
 }
 
+/// Names the process: a service worker keeps nothing of one that is gone.
+pub(super) fn version(door: &Door) -> String {
+    format!("{}-{:x}", env!("CARGO_PKG_VERSION"), door.site.started_at.0)
+}
+
+/// The page with what hides the controls of what is not here and that no setting hides. Its files stay as they are.
+fn without_absent(page: &str) -> String {
+    match page.rfind("</body>") {
+        Some(end) => format!("{}{ABSENT}{}", &page[..end], &page[end..]),
+        None => format!("{page}{ABSENT}"),
+    }
+}
+
 async fn worker(State(front): State<Front>) -> Response {
     front.filled("sw.js", "text/javascript; charset=utf-8", "").await
 }
@@ -82,12 +98,11 @@ impl Front {
         let Some(bytes) = self.read(name).await else { return missing() };
         let Ok(text) = String::from_utf8(bytes) else { return missing() };
         let token = serde_json::to_string(csrf).unwrap_or_else(|_| "\"\"".to_owned());
-        // The version names the process: a service worker keeps nothing of one that is gone.
-        let version = format!("{}-{:x}", env!("CARGO_PKG_VERSION"), self.door.site.started_at.0);
         let text = text
-            .replace("__WEBUI_VERSION__", &version)
+            .replace("__WEBUI_VERSION__", &version(&self.door))
             .replace("__MAX_UPLOAD_BYTES__", &UPLOAD.to_string())
             .replace("__CSRF_TOKEN_JSON__", &token);
+        let text = if name.ends_with(".html") { without_absent(&text) } else { text };
         let mut response = reply::plain(StatusCode::OK, kind, text.into_bytes());
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
@@ -129,7 +144,7 @@ fn missing() -> Response {
 }
 
 /// What a file holds, by its name.
-fn kind_of(name: &str) -> &'static str {
+pub(super) fn kind_of(name: &str) -> &'static str {
     match name.rsplit_once('.').map(|(_, end)| end.to_ascii_lowercase()).as_deref() {
         Some("html") => "text/html; charset=utf-8",
         Some("js" | "mjs") => "text/javascript; charset=utf-8",

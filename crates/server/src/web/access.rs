@@ -130,6 +130,55 @@ pub const TABLE: &[Entry] = &[
     ("GET", "/api/projects", Needs(Read), Tells),
     ("GET", "/api/workspaces", Needs(Read), Tells),
     ("GET", "/api/reasoning", Needs(Read), Tells),
+    // hermes: changes of a conversation and of how it is listed
+    ("POST", "/api/session/undo", Needs(Chat), Acts),
+    ("POST", "/api/session/retry", Needs(Chat), Acts),
+    ("POST", "/api/session/truncate", Needs(Chat), Acts),
+    ("POST", "/api/session/clear", Needs(Chat), Acts),
+    ("POST", "/api/session/branch", Needs(Chat), Acts),
+    ("POST", "/api/session/duplicate", Needs(Chat), Acts),
+    ("POST", "/api/session/compress/start", Needs(Chat), Acts),
+    ("GET", "/api/session/compress/status", Needs(Read), Tells),
+    ("POST", "/api/session/title/regenerate", Needs(Chat), Acts),
+    ("POST", "/api/session/update", Needs(Chat), Acts),
+    ("POST", "/api/session/pin", Needs(Chat), Acts),
+    ("POST", "/api/session/archive", Needs(Chat), Acts),
+    ("POST", "/api/session/delete", Needs(Chat), Acts),
+    ("GET", "/api/session/export", Needs(Read), Tells),
+    ("GET", "/api/sessions/search", Needs(Read), Tells),
+    // hermes: files of a session's folder, which are for people
+    ("GET", "/api/list", Person, Tells),
+    ("GET", "/api/file", Person, Tells),
+    ("GET", "/api/file/raw", Person, Tells),
+    // hermes: what a person sets and writes in the front end
+    ("POST", "/api/settings", Person, Acts),
+    ("POST", "/api/reasoning", Person, Acts),
+    ("GET", "/api/session/draft", Person, Tells),
+    ("POST", "/api/session/draft", Person, Acts),
+    ("POST", "/api/session/anchor-scene", Person, Acts),
+    // hermes: what is not here
+    ("GET", "/api/transcribe/capability", Needs(Read), Tells),
+    ("GET", "/api/dashboard/config", Needs(Read), Tells),
+    ("GET", "/api/dashboard/status", Needs(Read), Tells),
+    ("GET", "/api/updates/check", Needs(Read), Tells),
+    ("POST", "/api/updates/check", Needs(Read), Acts),
+    ("GET", "/api/git-info", Needs(Read), Tells),
+    ("GET", "/api/personalities", Needs(Read), Tells),
+    ("GET", "/api/commands", Needs(Read), Tells),
+    ("GET", "/api/commands/bundles", Needs(Read), Tells),
+    ("GET", "/api/prompts", Needs(Read), Tells),
+    ("GET", "/api/skills", Needs(Read), Tells),
+    ("GET", "/api/crons", Needs(Read), Tells),
+    ("GET", "/api/crons/recent", Needs(Read), Tells),
+    ("GET", "/api/providers", Needs(Read), Tells),
+    ("GET", "/api/provider/quota", Needs(Read), Tells),
+    ("GET", "/api/extensions/status", Needs(Read), Tells),
+    ("GET", "/api/plugins", Needs(Read), Tells),
+    ("GET", "/api/mcp/servers", Needs(Read), Tells),
+    ("GET", "/api/mcp/tools", Needs(Read), Tells),
+    ("GET", "/api/gateway/status", Needs(Read), Tells),
+    ("GET", "/api/background/status", Needs(Read), Tells),
+    ("GET", "/api/models/live", Needs(Read), Tells),
     ("POST", "/api/client-events/log", Person, Acts),
     // hermes: what waits for people
     ("GET", "/api/approval/pending", Needs(Read), Tells),
@@ -171,6 +220,11 @@ pub const TABLE: &[Entry] = &[
     ("POST", "/api/v1/policy/explain", Needs(Read), Acts),
     ("GET", "/api/v1/openapi.json", Needs(Read), Tells),
 ];
+
+/// Whether anybody may call a path, with whichever method.
+pub(crate) fn is_public(path: &str) -> bool {
+    TABLE.iter().any(|row| row.1 == path && row.2 == Who::Anybody)
+}
 
 /// The row of a method and a path.
 pub(crate) fn entry(method: &str, path: &str) -> Option<(Who, Effect)> {

@@ -11,7 +11,7 @@ use axum::{
 };
 
 use super::{
-    access::{Effect, Who},
+    access::{self, Effect, Scope, Who},
     auth::{Auth, Caller, NotLoggedIn, Via},
     reply::Problem,
     watched,
@@ -34,6 +34,16 @@ pub(super) struct Guard {
     pub(super) auth: Arc<Auth>,
     pub(super) who: Who,
     pub(super) effect: Effect,
+}
+
+/// Lets a request pass that no route takes, if it may know that: below `/api/` that is for callers who showed who they are.
+pub(super) async fn check_unrouted(State(auth): State<Arc<Auth>>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    if !path.starts_with("/api/") || access::is_public(path) {
+        return next.run(request).await;
+    }
+    let guard = Guard { auth, who: Who::Scope(Scope::Read), effect: Effect::Tells };
+    check(State(guard), request, next).await
 }
 
 /// Lets a request pass, with its [`Caller`] among its extensions, or answers it.

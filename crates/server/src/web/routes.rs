@@ -5,11 +5,24 @@ use std::sync::Arc;
 use axum::{
     Router,
     handler::Handler,
+    http::StatusCode,
     middleware::from_fn_with_state,
     routing::{MethodFilter, on},
 };
 
 use super::{access, auth::Auth, guard};
+
+/// Adds answers to what no route of `router` takes: `nothing` for a path, 405 for a method. Below `/api/` a caller who has to show who it
+/// is, and did not, gets 401 for both: clients tell by it that they have to log in.
+pub(crate) fn with_fallbacks<H, T>(router: Router, auth: &Arc<Auth>, nothing: H) -> Router
+where
+    H: Handler<T, ()>,
+    T: 'static,
+{
+    let known = || from_fn_with_state(Arc::clone(auth), guard::check_unrouted);
+    let not_allowed = async || StatusCode::METHOD_NOT_ALLOWED;
+    router.fallback(nothing.layer(known())).method_not_allowed_fallback(not_allowed.layer(known()))
+}
 
 /// A router of which every route has a row in the [table](access::TABLE).
 pub(crate) struct Routes<S> {

@@ -78,18 +78,18 @@ impl Asked {
         match &*self.content {
             Content::Approval { tool, arguments, signature, intent, why, pins } => {
                 let runs = pins.as_deref().map(Pins::told).unwrap_or_default();
-                let mut why = format!("Needs approval {why}");
+                let mut why = format!("Needs approval {}", without_command(why, arguments));
                 runs.iter().for_each(|line| why.push_str(&format!("\nRuns {line}")));
                 let mut told = self.approval(&command(tool, arguments, signature), &why);
                 if !runs.is_empty() {
                     told["runs"] = runs.iter().map(|line| escape(line, Lines::One)).collect();
                 }
-                let signature = escape(signature, Lines::One);
+                // Clients show it beside the command, which is all that it covers.
                 let key = match self.gate.scopes() {
-                    [Scope::Once] | [] => format!("only this call of {signature}"),
-                    _ => format!("exactly {signature}"),
+                    [Scope::Once] | [] => "only this call",
+                    _ => "exactly this call",
                 };
-                told["pattern_key"] = key.as_str().into();
+                told["pattern_key"] = key.into();
                 told["pattern_keys"] = json!([key]);
                 told["tool"] = escape(tool, Lines::One).into();
                 told["args"] = Value::Object(arguments.clone());
@@ -140,10 +140,11 @@ impl Asked {
     /// As a notification shows it, which has room for little. What does not fit can only be denied there.
     pub(crate) fn notice(&self, told: &Value) -> Value {
         let text = |name: &str| told[name].as_str().unwrap_or_default();
-        // Clients put all of it in one line, in which what stood behind a line end would read on.
+        // Clients put all of it in one line, in which what stood behind a line end would read on. These texts are escaped already:
+        // only the line ends and tabs that they may have are written out.
         let place = told["cwd"].as_str().map(|folder| format!(" in {folder}")).unwrap_or_default();
         let tool = told["tool"].as_str().map(|tool| format!(" ({tool}{place})")).unwrap_or_default();
-        let [why, command] = ["description", "command"].map(|name| escape(text(name), Lines::One));
+        let [why, command] = ["description", "command"].map(|name| one_line(text(name)));
         let whole = format!("{why}{tool}: {command}");
         let (description, choices) = if whole.chars().count() <= NOTIFIED {
             (whole, told["choices"].clone())
@@ -203,6 +204,11 @@ impl Asked {
     }
 }
 
+/// An escaped text of several lines as one line.
+fn one_line(escaped: &str) -> String {
+    escaped.replace('\n', "\\u{a}").replace('\t', "\\u{9}")
+}
+
 /// Where a client shows a session.
 pub(crate) fn route(session: &str) -> String {
     format!("/session/{}", percent_encoding::utf8_percent_encode(session, percent_encoding::NON_ALPHANUMERIC))
@@ -217,7 +223,16 @@ pub(crate) const fn word(scope: Scope) -> &'static str {
     }
 }
 
-/// What would run, all of it. A shell command that has no other arguments stands for itself.
+/// The reason of a gate without the command, where it ends with it: clients show the command beside the reason.
+fn without_command(why: &str, arguments: &Map<String, Value>) -> String {
+    let command = arguments.get("command").and_then(Value::as_str).map(str::trim).filter(|command| !command.is_empty());
+    match command.and_then(|command| why.strip_suffix(command)).filter(|before| before.ends_with(' ')) {
+        Some(before) => format!("{before}it"),
+        None => why.to_owned(),
+    }
+}
+
+/// What would run, all of it and once. A shell command that has no other arguments stands for itself.
 fn command(tool: &str, arguments: &Map<String, Value>, signature: &str) -> String {
     if let (Some(Value::String(command)), 1) = (arguments.get("command"), arguments.len()) {
         return escape(command, Lines::Many).into_owned();
@@ -233,5 +248,38 @@ fn command(tool: &str, arguments: &Map<String, Value>, signature: &str) -> Strin
         pins: None,
         choices: &[],
     });
-    format!("{}\n{}", card.signature, card.text()).trim_end().to_owned()
+    format!("{}\n{}", escape(tool, Lines::One), card.text()).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::{command, one_line, without_command};
+
+    fn arguments(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn a_command_is_said_once() {
+        let echo = arguments(json!({ "command": "echo hi > made" }));
+        assert_eq!(without_command("because no rule covers echo hi > made", &echo), "because no rule covers it");
+        assert_eq!(without_command("because no rule covers git push", &echo), "because no rule covers git push");
+        assert_eq!(without_command("by rule ask: bash(echo*)", &echo), "by rule ask: bash(echo*)");
+        assert_eq!(
+            without_command("because of an option", &arguments(json!({ "command": "ion" }))),
+            "because of an option"
+        );
+        assert_eq!(command("bash", &echo, "bash(echo hi > made)"), "echo hi > made");
+        let more = arguments(json!({ "command": "date\u{202e}", "timeout": 5 }));
+        assert_eq!(command("bash", &more, "bash(date)"), "bash\ncommand: date\\u{202e}\ntimeout: 5");
+        let edit = arguments(json!({ "path": "a.txt", "old_text": "a" }));
+        assert_eq!(command("edit", &edit, "edit(a.txt)"), "edit\npath: a.txt\nold_text: a");
+    }
+
+    #[test]
+    fn what_is_escaped_already_is_only_put_into_one_line() {
+        assert_eq!(one_line("a\\u{202e}b\nc\td"), "a\\u{202e}b\\u{a}c\\u{9}d");
+    }
 }

@@ -1,0 +1,549 @@
+//! What clients of hermes change beside what they say: conversations, how they are listed, settings, drafts. Source:
+//! docs/protocol/hermes.md.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    gateway::soon,
+    http::{Event, Http},
+    place::Place,
+    provider::{Latch, Part, Provider, Reply, bash, call, say},
+    talk::{RULES, Talk, names, roles},
+};
+
+/// A conversation of one exchange for each message, each answered with its number.
+fn told(talk: &Talk, http: &Http, messages: &[&str]) -> String {
+    let session = http.session();
+    for (number, message) in messages.iter().enumerate() {
+        talk.provider.script([say(&format!("answer {number}"))]);
+        http.turn(&http.say(&session, message)).ended();
+    }
+    session
+}
+
+fn load(http: &Http, session: &str) -> Value {
+    let reply = http.get(&format!("/api/session?session_id={session}"));
+    assert_eq!(reply.status, 200, "{reply:?}");
+    reply.json()["session"].clone()
+}
+
+fn texts(session: &Value) -> Vec<String> {
+    let messages = session["messages"].as_array().unwrap().iter();
+    messages.map(|message| message["content"].as_str().unwrap().to_owned()).collect()
+}
+
+fn done(http: &Http, path: &str, body: Value) -> Value {
+    let reply = http.post(path, &body);
+    assert_eq!(reply.status, 200, "{path} {body}: {reply:?}");
+    reply.json()
+}
+
+fn row(http: &Http, session: &str) -> Option<Value> {
+    let listed = http.get("/api/sessions").json();
+    listed["sessions"].as_array().unwrap().iter().find(|row| row["session_id"] == session).cloned()
+}
+
+fn asked(talk: &Talk, number: usize) -> String {
+    talk.provider.asked(number).messages().iter().map(Value::to_string).collect()
+}
+
+#[test]
+fn what_is_taken_back_is_shown_neither_to_people_nor_to_the_model() {
+    let talk = Talk::new();
+    let (gateway, http) = talk.start();
+    let session = told(&talk, &http, &["first", "second"]);
+    let back = done(&http, "/api/session/undo", json!({ "session_id": session }));
+    assert_eq!((&back["removed_count"], &back["removed_preview"]), (&json!(2), &json!("second")));
+    assert_eq!(texts(&load(&http, &session)), ["first", "answer 0"]);
+    // It stays so after a restart, and the model does not hear of it.
+    gateway.kill();
+    let (_gateway, http) = talk.start();
+    assert_eq!(texts(&load(&http, &session)), ["first", "answer 0"]);
+    talk.provider.script([say("again")]);
+    http.turn(&http.say(&session, "third")).ended();
+    let heard = asked(&talk, 2);
+    assert!(heard.contains("first") && heard.contains("third") && !heard.contains("second"), "{heard}");
+
+    let back = done(&http, "/api/session/retry", json!({ "session_id": session }));
+    assert_eq!(back["last_user_text"], "third");
+    done(&http, "/api/session/undo", json!({ "session_id": session }));
+    let nothing = done(&http, "/api/session/undo", json!({ "session_id": session }));
+    assert!(nothing["error"].as_str().unwrap().starts_with("Nothing to undo"), "{nothing}");
+}
+
+#[test]
+fn a_conversation_is_cut_copied_and_cleared_where_a_client_counts() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let session = told(&talk, &http, &["first", "second"]);
+    let fork = done(&http, "/api/session/branch", json!({ "session_id": session, "keep_count": 2 }));
+    assert_eq!((&fork["title"], &fork["parent_session_id"]), (&json!("first (fork)"), &json!(session)));
+    let copy = done(&http, "/api/session/duplicate", json!({ "session_id": session }));
+    assert_eq!(copy["session"]["title"], "first (copy)");
+    let cut = done(&http, "/api/session/truncate", json!({ "session_id": session, "keep_count": 3 }));
+    assert_eq!(texts(&cut["session"]), ["first", "answer 0", "second"]);
+    // Each is a conversation of its own.
+    let fork = fork["session_id"].as_str().unwrap();
+    talk.provider.script([say("forked")]);
+    http.turn(&http.say(fork, "elsewhere")).ended();
+    assert_eq!(texts(&load(&http, fork)), ["first", "answer 0", "elsewhere", "forked"]);
+    let heard = asked(&talk, 2);
+    assert!(heard.contains("answer 0") && !heard.contains("second"), "{heard}");
+    let copy = copy["session"]["session_id"].as_str().unwrap();
+    assert_eq!(texts(&load(&http, copy)), ["first", "answer 0", "second", "answer 1"]);
+
+    let cleared = done(&http, "/api/session/clear", json!({ "session_id": session }));
+    assert_eq!((roles(&cleared["session"]).len(), &cleared["session"]["title"]), (0, &json!("Untitled")));
+    talk.provider.script([say("fresh")]);
+    http.turn(&http.say(&session, "begin anew")).ended();
+    assert_eq!(load(&http, &session)["title"], "begin anew");
+}
+
+#[test]
+fn an_answer_is_asked_for_again_in_its_place() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let session = http.session();
+    talk.provider.script([say("answer 0")]);
+    let events = http.turn(&http.say(&session, "first")).ended();
+    let done = events.iter().find(|event| event.name == "done").unwrap();
+    let revision = load(&http, &session)["regeneration_revision"].clone();
+    assert!(revision.is_string() && done.data["session"]["regeneration_revision"] == revision, "{done:?}");
+    let start = |revision: &Value| {
+        let body = json!({ "session_id": session, "regenerate": true, "regeneration_revision": revision });
+        http.post("/api/chat/start", &body)
+    };
+    assert_eq!(start(&json!("gone")).status, 409);
+    talk.provider.script([say("better")]);
+    let reply = start(&revision);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    http.turn(reply.json()["stream_id"].as_str().unwrap()).ended();
+    assert_eq!(texts(&load(&http, &session)), ["first", "better"]);
+    assert!(!asked(&talk, 1).contains("answer 0"));
+    assert_eq!(start(&revision).status, 409, "that answer is not there any more");
+}
+
+#[test]
+fn what_is_pinned_put_away_or_deleted_is_so_after_a_restart() {
+    let talk = Talk::new();
+    let (gateway, http) = talk.start();
+    let [kept, gone] = ["kept", "gone"].map(|text| told(&talk, &http, &[text]));
+    done(&http, "/api/session/pin", json!({ "session_id": kept }));
+    let archived = done(&http, "/api/session/archive", json!({ "session_id": kept, "archived": true }));
+    assert_eq!((&archived["session"]["pinned"], &archived["session"]["archived"]), (&json!(true), &json!(true)));
+    assert_eq!(done(&http, "/api/session/delete", json!({ "session_id": gone }))["ok"], true);
+    gateway.kill();
+    let (_gateway, http) = talk.start();
+    let listed = row(&http, &kept).unwrap();
+    assert_eq!((&listed["pinned"], &listed["archived"]), (&json!(true), &json!(true)));
+    assert_eq!(http.get("/api/sessions").json()["archived_count"], 1);
+    assert_eq!(row(&http, &gone), None);
+    assert_eq!(http.get(&format!("/api/session?session_id={gone}")).status, 404);
+    let message = json!({ "session_id": gone, "message": "are you there" });
+    assert_eq!(http.post("/api/chat/start", &message).status, 404);
+    let listed = http.get("/api/v1/sessions").body;
+    assert!(listed.contains(&kept) && !listed.contains(&gone), "{listed}");
+    done(&http, "/api/session/pin", json!({ "session_id": kept, "pinned": false }));
+    assert_eq!(row(&http, &kept).unwrap()["pinned"], false);
+    // The record has what happened.
+    let tail = talk.place.people(&["audit", "tail"]);
+    assert!(tail.out.contains("deleted"), "{tail:?}");
+}
+
+#[test]
+fn a_session_that_is_deleted_at_work_stops_and_waits_for_nobody() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    talk.provider.script([Reply::new(vec![bash("c1", "echo hi")]), say("unheard")]);
+    let session = http.session();
+    http.say(&session, "run it");
+    let waits = || http.get(&format!("/api/approval/pending?session_id={session}")).json()["pending_count"].clone();
+    soon("a card", || (waits() == 1).then_some(()));
+    done(&http, "/api/session/delete", json!({ "session_id": session }));
+    soon("no card", || (waits() == 0).then_some(()));
+    assert_eq!(row(&http, &session), None, "also once the end of its turn is recorded");
+}
+
+#[test]
+fn settings_drafts_and_the_reasoning_effort_are_kept() {
+    let talk = Talk::new();
+    let (gateway, http) = talk.start();
+    let session = http.session();
+    let set = done(&http, "/api/settings", json!({ "send_key": "ctrl+enter", "show_cli_sessions": true }));
+    assert_eq!((&set["send_key"], &set["show_cli_sessions"]), (&json!("ctrl+enter"), &json!(false)));
+    done(&http, "/api/session/draft", json!({ "session_id": session, "text": "half a thought ", "files": [] }));
+    done(&http, "/api/reasoning", json!({ "effort": "high" }));
+    gateway.kill();
+    let (_gateway, http) = talk.start();
+    assert_eq!(http.get("/api/settings").json()["send_key"], "ctrl+enter");
+    let draft = http.get(&format!("/api/session/draft?session_id={session}")).json();
+    assert_eq!(draft["draft"]["text"], "half a thought ");
+    // The model cannot think, so that is not offered for it.
+    let reasoning = http.get("/api/reasoning?model=small&provider=local").json();
+    assert_eq!((&reasoning["supported_efforts"], &reasoning["reasoning_effort"]), (&json!([]), &json!("")));
+    talk.provider.script([say("heard")]);
+    http.turn(&http.say(&session, "a whole thought")).ended();
+    let draft = http.get(&format!("/api/session/draft?session_id={session}")).json();
+    assert_eq!(draft["draft"], json!({}), "it was sent");
+}
+
+#[test]
+fn what_is_wrong_is_told_with_the_name_of_its_field() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let session = told(&talk, &http, &["first"]);
+    let nobody = "0".repeat(12);
+    for (path, body, status, error) in [
+        ("/api/session/pin", json!({}), 400, "session_id is required"),
+        ("/api/session/pin", json!({ "session_id": 7 }), 400, "session_id must be a text"),
+        ("/api/session/pin", json!({ "session_id": nobody }), 404, "Session not found"),
+        ("/api/session/pin", json!({ "session_id": session, "pinned": "yes" }), 400, "pinned must be true or false"),
+        (
+            "/api/session/archive",
+            json!({ "session_id": session, "archived": 1 }),
+            400,
+            "archived must be true or false",
+        ),
+        ("/api/session/delete", json!({ "session_id": nobody }), 404, "Session not found"),
+        (
+            "/api/session/delete",
+            json!({ "session_id": "agent:default" }),
+            403,
+            "This session cannot be spoken in from here",
+        ),
+        ("/api/session/undo", json!({ "session_id": nobody }), 404, "Session not found"),
+        ("/api/session/truncate", json!({ "session_id": session }), 400, "Missing required field(s): keep_count"),
+        (
+            "/api/session/truncate",
+            json!({ "session_id": session, "keep_count": -1 }),
+            400,
+            "keep_count must be a whole number from 0 on",
+        ),
+        (
+            "/api/session/branch",
+            json!({ "session_id": session, "keep_count": "2" }),
+            400,
+            "keep_count must be a whole number from 0 on",
+        ),
+        ("/api/session/branch", json!({ "session_id": nobody }), 404, "Session not found"),
+        ("/api/session/branch", json!({ "session_id": session, "title": [] }), 400, "title must be a text"),
+        ("/api/session/update", json!({ "session_id": session, "model": "none" }), 400, "Unknown model: none"),
+        ("/api/session/update", json!({ "session_id": session, "model": 7 }), 400, "model must be a text"),
+        (
+            "/api/session/update",
+            json!({ "session_id": session, "workspace": "/etc" }),
+            400,
+            "Workspace is not a folder of this gateway: /etc",
+        ),
+        ("/api/session/compress/start", json!({ "session_id": nobody }), 404, "Session not found"),
+        (
+            "/api/session/compress/start",
+            json!({ "session_id": session }),
+            400,
+            "nothing to compact (session too small)",
+        ),
+        ("/api/session/draft", json!({ "session_id": session, "text": 7 }), 400, "text must be a text"),
+        ("/api/session/draft", json!({ "session_id": session, "files": "a" }), 400, "files must be a list"),
+        ("/api/settings", json!({ "rtl": "yes" }), 400, "rtl must be true or false"),
+        ("/api/settings", json!({ "colour": "red" }), 400, "unknown setting: colour"),
+        (
+            "/api/reasoning",
+            json!({ "effort": "most" }),
+            400,
+            "effort must be none, minimal, low, medium, high, xhigh or default, not most",
+        ),
+        ("/api/reasoning", json!({}), 400, "reasoning: display or effort is required"),
+        (
+            "/api/chat/start",
+            json!({ "session_id": session, "regenerate": true }),
+            400,
+            "regeneration_revision is required",
+        ),
+        ("/api/chat/start", json!({ "session_id": session, "regenerate": 1 }), 400, "regenerate must be true or false"),
+    ] {
+        let reply = http.post(path, &body);
+        assert_eq!((reply.status, reply.json()["error"].as_str()), (status, Some(error)), "{path} {body}");
+    }
+    for (path, status, error) in [
+        ("/api/session/export".to_owned(), 400, "session_id is required"),
+        (format!("/api/session/export?session_id={nobody}"), 404, "Session not found"),
+        (format!("/api/session/export?session_id={session}&format=pdf"), 400, "format must be json or html, not pdf"),
+        (
+            "/api/sessions/search?q=x&depth=-1".to_owned(),
+            400,
+            "depth must be a whole number from 0 on, which means all",
+        ),
+        ("/api/sessions/search?q=x&content=2".to_owned(), 400, "content must be 0 or 1, not 2"),
+        (format!("/api/list?session_id={nobody}"), 404, "Session not found"),
+        (format!("/api/list?session_id={session}&path=../.."), 404, "path is not in the folder of this session"),
+        (format!("/api/file?session_id={session}&path=/etc/passwd"), 404, "path is not in the folder of this session"),
+        (format!("/api/file?session_id={session}"), 400, "path is required"),
+        (format!("/api/session/draft?session_id={nobody}"), 404, "Session not found"),
+        ("/api/session/compress/status".to_owned(), 400, "session_id is required"),
+    ] {
+        let reply = http.get(&path);
+        assert_eq!((reply.status, reply.json()["error"].as_str()), (status, Some(error)), "{path}");
+    }
+    assert_eq!(texts(&load(&http, &session)), ["first", "answer 0"], "nothing was changed");
+}
+
+#[test]
+fn conversations_are_searched_exported_and_their_files_read() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let session = told(&talk, &http, &["where is the green door"]);
+    let found = http.get("/api/sessions/search?q=ANSWER&content=1&depth=5").json();
+    assert_eq!((&found["count"], &found["sessions"][0]["match_type"]), (&json!(1), &json!("content")));
+    assert_eq!(found["sessions"][0]["match_preview"], "answer 0");
+    assert_eq!(http.get("/api/sessions/search?q=green").json()["sessions"][0]["match_type"], "title");
+    assert_eq!(http.get("/api/sessions/search?q=answer&content=0").json()["count"], 0);
+
+    let export = |format: &str| http.get(&format!("/api/session/export?session_id={session}&format={format}"));
+    let json = export("json");
+    assert_eq!(texts(&json.json()), ["where is the green door", "answer 0"]);
+    assert_eq!(json.header("content-disposition"), Some(&*format!("attachment; filename=\"hermes-{session}.json\"")));
+    assert!(export("html").body.contains("answer 0"));
+
+    let folder = talk.place.data().join("agents/main");
+    fs::create_dir_all(folder.join("sub")).unwrap();
+    fs::write(folder.join("note.txt"), "one\ntwo\n").unwrap();
+    fs::write(folder.join("page.html"), "<script>alert(1)</script>").unwrap();
+    let listed = http.get(&format!("/api/list?session_id={session}&path=.")).json();
+    let listed: Vec<&str> =
+        listed["entries"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(listed, ["sub", "note.txt", "page.html"]);
+    let read = http.get(&format!("/api/file?session_id={session}&path=note.txt")).json();
+    assert_eq!((&read["content"], &read["lines"]), (&json!("one\ntwo\n"), &json!(3)));
+    let raw = http.get(&format!("/api/file/raw?session_id={session}&path=page.html"));
+    assert_eq!(raw.header("content-type"), Some("application/octet-stream"), "no page of an agent runs here");
+    assert!(raw.header("content-disposition").unwrap().starts_with("attachment"));
+}
+
+#[test]
+fn a_denial_binds_its_conversation_alone_and_both_sides_are_told() {
+    let talk = Talk::new();
+    let (gateway, http) = talk.start();
+    let [here, there] = [(); 2].map(|()| http.session());
+    let turn = |session: &str, word: &str| {
+        talk.provider.script([Reply::new(vec![bash("c1", "echo hi")]), say(word)]);
+        http.turn(&http.say(session, "run it"))
+    };
+    let decide = |session: &str, choice: &str| {
+        let body = json!({ "session_id": session, "choice": choice });
+        assert_eq!(http.post("/api/approval/respond", &body).json()["ok"], true);
+    };
+    let notices = |events: &[Event]| -> Vec<String> {
+        let warnings = events.iter().filter(|event| event.name == "warning" && event.data["type"] == "denied");
+        warnings.map(|event| event.data["message"].as_str().unwrap().to_owned()).collect()
+    };
+    let first = turn(&here, "no");
+    first.named("approval");
+    decide(&here, "deny");
+    let told = notices(&first.ended());
+    assert_eq!(
+        told,
+        ["Denied. The same call of bash stays denied for 15 minutes, in this conversation and in no other."]
+    );
+    let heard = talk.provider.asked(1).result("c1").unwrap();
+    assert!(heard.ends_with("stays denied. That holds in this conversation for 15 minutes."), "{heard}");
+
+    // In the same conversation nobody is asked, and both sides learn why; also after a restart.
+    gateway.kill();
+    let (_gateway, http) = talk.start();
+    let turn = |session: &str, word: &str| {
+        talk.provider.script([Reply::new(vec![bash("c2", "echo hi")]), say(word)]);
+        http.turn(&http.say(session, "once more"))
+    };
+    let again = turn(&here, "still no").ended();
+    assert!(!names(&again).contains(&"approval"), "{again:?}");
+    let told = notices(&again);
+    assert!(
+        told[0].starts_with(
+            "bash was denied without a question. Denied by policy: because web:open denied it in this conversation"
+        ),
+        "{told:?}"
+    );
+    // In another one it waits for a person as if nothing had been.
+    let other = turn(&there, "yes");
+    other.named("approval");
+    let body = json!({ "session_id": there, "choice": "once" });
+    assert_eq!(http.post("/api/approval/respond", &body).json()["ok"], true);
+    assert_eq!(notices(&other.ended()), [""; 0]);
+    // What binds names its conversation, and is lifted alone.
+    let listed = talk.place.people(&["grants", "denials", "--json"]).json();
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["session"]), (1, &json!(here)));
+    let id = listed[0]["id"].as_str().unwrap();
+    assert_eq!(talk.place.people(&["grants", "revoke", id]).code, Some(0));
+    turn(&here, "yes again").named("approval");
+}
+
+#[test]
+fn three_denials_in_a_row_still_stop_a_turn_from_asking() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let session = http.session();
+    let calls: Vec<Reply> =
+        (0..4).map(|number| Reply::new(vec![bash(&format!("c{number}"), &format!("echo {number}"))])).collect();
+    talk.provider.script(calls);
+    talk.provider.script([say("I stop")]);
+    let turn = http.turn(&http.say(&session, "run them"));
+    for number in 0..3 {
+        let pending = format!("/api/approval/pending?session_id={session}");
+        let card = soon("a card", || {
+            let told = http.get(&pending).json()["pending"].clone();
+            (told["command"] == format!("echo {number}")).then_some(told)
+        });
+        let body = json!({ "session_id": session, "choice": "deny", "approval_id": card["approval_id"] });
+        assert_eq!(http.post("/api/approval/respond", &body).json()["ok"], true);
+    }
+    let events = turn.ended();
+    assert_eq!(names(&events).iter().filter(|name| **name == "approval").count(), 3);
+    assert!(talk.provider.asked(4).result("c3").unwrap().starts_with("Denied: three denials in a row."));
+}
+
+#[test]
+fn arguments_are_texts_in_events_and_in_the_history() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let session = http.session();
+    let arguments = json!({ "path": "a.txt", "edits": [{ "old_text": "a" }], "all": true });
+    talk.provider.script([Reply::new(vec![call("c1", "edit", &arguments)]), say("done")]);
+    let events = http.turn(&http.say(&session, "edit it")).ended();
+    let want = json!({ "path": "a.txt", "edits": "[{\"old_text\":\"a\"}]", "all": "true" });
+    let ended = events.iter().filter(|event| event.name.starts_with("tool"));
+    let told: Vec<&Value> = ended.map(|event| &event.data["args"]).collect();
+    assert_eq!(told, [&want, &want]);
+    let loaded = load(&http, &session);
+    assert_eq!(loaded["tool_calls"][0]["args"], want);
+    let written = loaded["messages"][1]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(written).unwrap(), arguments, "as the model wrote them");
+}
+
+#[test]
+fn an_answer_has_its_own_time_and_its_tokens_are_told_wherever_they_are_counted() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let session = http.session();
+    let latch = Latch::default();
+    let parts = vec![Part::Until(latch.clone()), Part::Text(vec!["at last".to_owned()])];
+    talk.provider.script([Reply::new(parts).counting(2400)]);
+    let stream = http.say(&session, "think about it");
+    talk.provider.asked(0);
+    let began = Instant::now();
+    soon("a moment", || (began.elapsed() >= Duration::from_millis(50)).then_some(()));
+    latch.open();
+    let events = http.turn(&stream).ended();
+    let usage = &events.iter().find(|event| event.name == "done").unwrap().data["usage"];
+    assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(2400), &json!(50)));
+    let loaded = load(&http, &session);
+    let times: Vec<f64> = (0..2).map(|at| loaded["messages"][at]["timestamp"].as_f64().unwrap()).collect();
+    assert!(times[1] - times[0] >= 0.05, "{times:?}");
+    assert!(loaded["last_message_at"].as_f64().unwrap() >= times[1], "{loaded}");
+    for path in ["session?messages=0&", "session?messages=1&msg_limit=1&", "session/status?"] {
+        let told = http.get(&format!("/api/{path}session_id={session}")).json();
+        let told = if path.starts_with("session?") { &told["session"] } else { &told };
+        assert_eq!((&told["input_tokens"], &told["output_tokens"]), (&json!(2400), &json!(50)), "{path}");
+    }
+    assert_eq!(row(&http, &session).unwrap()["input_tokens"], 2450, "the list knows the sum");
+}
+
+#[test]
+fn a_card_says_a_command_once() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let session = http.session();
+    let more = call("c2", "bash", &json!({ "command": "date -u", "timeout": 5 }));
+    talk.provider.script([Reply::new(vec![bash("c1", "echo hi > made")]), Reply::new(vec![more]), say("done")]);
+    let turn = http.turn(&http.say(&session, "run it"));
+    for command in ["echo hi > made", "date -u"] {
+        let card = soon("the card", || {
+            let told = http.get(&format!("/api/approval/pending?session_id={session}")).json()["pending"].clone();
+            told["command"].as_str().is_some_and(|shown| shown.contains(command)).then_some(told)
+        });
+        // What the front end puts together of it.
+        let shown = format!("{} [{}] {}", card["description"], card["pattern_keys"][0], card["command"]);
+        assert_eq!(shown.matches(command).count(), 1, "{shown}");
+        let body = json!({ "session_id": session, "choice": "once", "approval_id": card["approval_id"] });
+        assert_eq!(http.post("/api/approval/respond", &body).json()["ok"], true);
+    }
+    turn.ended();
+}
+
+#[test]
+fn the_reasoning_effort_that_is_set_is_asked_for() {
+    let provider = Provider::start();
+    let models = format!(
+        "model: {{ provider: local, id: deep }}\nproviders:\n  local:\n    api: openai-completions\n    base_url: {}/v1\n    api_key: key\n    models: [ {{ id: deep, reasoning: true, context_window: 100000, max_tokens: 4096 }} ]\n",
+        provider.url
+    );
+    let talk = Talk { place: Place::with(&models, RULES), provider };
+    let (_gateway, http) = talk.start();
+    let session = http.session();
+    let set = done(&http, "/api/reasoning", json!({ "effort": "high", "model": "deep", "provider": "local" }));
+    assert_eq!((&set["reasoning_effort"], &set["supports_reasoning_effort"]), (&json!("high"), &json!(true)));
+    for (number, effort) in ["high", "low"].into_iter().enumerate() {
+        done(&http, "/api/reasoning", json!({ "effort": effort }));
+        talk.provider.script([say("yes")]);
+        http.turn(&http.say(&session, "think")).ended();
+        assert_eq!(talk.provider.asked(number).body["reasoning_effort"], effort);
+    }
+}
+
+#[test]
+fn what_is_not_public_is_401_before_it_is_404_or_405() {
+    let talk = Talk::with("web: { password: correct-horse-battery }\n");
+    let (_gateway, http) = talk.start();
+    for (method, path) in [
+        ("GET", "/api/status"),
+        ("POST", "/api/status"),
+        ("GET", "/api/session/new"),
+        ("GET", "/api/kanban/boards"),
+        ("GET", "/api/v1/nothing"),
+        ("GET", "/api/session/export?session_id=x"),
+        ("POST", "/api/session/delete"),
+    ] {
+        let reply = http.send(method, path, if method == "GET" { "" } else { "{}" });
+        assert_eq!(reply.status, 401, "{method} {path}: {reply:?}");
+        assert!(reply.body.contains("Authentication required"), "{reply:?}");
+    }
+    // What anybody may ask is told as it is, and what is no interface of programs leads nowhere.
+    assert_eq!(http.get("/api/auth/login").status, 405);
+    assert_eq!(http.get("/nothing").status, 404);
+    let login = http.post("/api/auth/login", &json!({ "password": "correct-horse-battery" }));
+    let cookie = login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let http = http.with("cookie", &cookie);
+    assert_eq!((http.get("/api/status").status, http.get("/api/session/new").status), (404, 405));
+    // A page of this origin has to show its token for each new route that changes something.
+    let page = http.clone().with("origin", &format!("http://{}", http.address));
+    let body = json!({ "session_id": "x" });
+    for path in [
+        "undo",
+        "retry",
+        "truncate",
+        "clear",
+        "branch",
+        "duplicate",
+        "compress/start",
+        "title/regenerate",
+        "update",
+        "pin",
+        "archive",
+        "delete",
+        "draft",
+        "anchor-scene",
+    ] {
+        let reply = page.post(&format!("/api/session/{path}"), &body);
+        assert_eq!(
+            (reply.status, reply.json()["error"].as_str()),
+            (403, Some("Session expired - reload the page")),
+            "{path}"
+        );
+    }
+    let foreign = http.clone().with("origin", "http://evil.example");
+    assert_eq!(foreign.post("/api/settings", &json!({})).status, 403);
+}

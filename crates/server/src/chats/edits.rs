@@ -1,0 +1,207 @@
+//! Changes of a conversation other than what is said in it: taken back, copied, cleared, summed up, listed otherwise.
+//!
+//! The log keeps what is taken out of a conversation; the model and people are no longer shown it.
+
+use countersign_core::{
+    engine::Command,
+    id::{EntryId, PrincipalId, SessionId},
+    message::{Message, text_of},
+    session::{self, Imported, Kind, Listing, Said, Setting, Settings},
+};
+use countersign_runtime::Lane;
+
+use super::{ChatError, Chats, failed, fresh_id, title};
+
+/// What was taken back of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TakenBack {
+    /// The text of the person's message that was taken back.
+    pub(crate) text: String,
+    /// The number of messages that were.
+    pub(crate) messages: usize,
+}
+
+/// How much of a conversation a copy has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All of it.
+    Whole,
+    /// Everything up to an entry; nothing where there is none.
+    UpTo(Option<EntryId>),
+}
+
+impl Chats {
+    /// Takes the last message of a person back, and everything after it. `None` where there is no such message.
+    ///
+    /// # Errors
+    /// [`ChatError::Busy`] while something works in the session; otherwise [`ChatError`], with nothing taken back.
+    pub(crate) async fn undo(&self, session: &SessionId) -> Result<Option<TakenBack>, ChatError> {
+        let look = |session: &session::Session| {
+            let path = session.path();
+            let at = path.iter().rposition(|entry| entry.kind == Kind::User)?;
+            let messages = path[at..].iter().filter(|entry| entry.kind.is_message()).count();
+            Some((path[at].parent.clone(), path[at].content, messages))
+        };
+        let Some((parent, content, messages)) = self.ours(session, look).await? else { return Ok(None) };
+        let text =
+            self.handle.contents().get(&[content]).await.map_err(|error| ChatError::Failed(error.to_string()))?;
+        let text = text.into_iter().flatten().next();
+        let text = match text.as_deref().map(serde_json::from_str::<Message>) {
+            Some(Ok(Message::User(said))) => text_of(&said.content),
+            _ => String::new(),
+        };
+        self.end_at(session, parent).await?;
+        Ok(Some(TakenBack { text, messages }))
+    }
+
+    /// Has the conversation end at an entry; before the first where there is none.
+    ///
+    /// # Errors
+    /// [`ChatError::Busy`] while something works in the session; otherwise [`ChatError`].
+    pub(crate) async fn end_at(&self, session: &SessionId, leaf: Option<EntryId>) -> Result<(), ChatError> {
+        self.change(session, session::Command::Move { leaf }).await
+    }
+
+    /// Begins the conversation anew, under no name.
+    ///
+    /// # Errors
+    /// [`ChatError::Busy`] while something works in the session; otherwise [`ChatError`].
+    pub(crate) async fn clear(&self, session: &SessionId, by: &PrincipalId) -> Result<(), ChatError> {
+        self.change(session, session::Command::Renew { by: by.clone(), owed: None }).await?;
+        self.change(session, session::Command::Name { name: UNTITLED.to_owned() }).await
+    }
+
+    /// Begins to sum up what is old in a conversation.
+    ///
+    /// # Errors
+    /// [`ChatError::Busy`] while something works in the session, [`ChatError::Invalid`] where there is nothing to sum up.
+    pub(crate) async fn compact(&self, session: &SessionId, topic: Option<&str>) -> Result<(), ChatError> {
+        self.at_rest(session).await?;
+        self.change(session, session::Command::Compact { instructions: topic.map(Into::into) }).await
+    }
+
+    /// Has the tools of a session work in another folder, named as [`Chats::open`] takes it.
+    ///
+    /// # Errors
+    /// [`ChatError::Invalid`] for a folder that is none, [`ChatError::Busy`] while something works in the session.
+    pub(crate) async fn relocate(&self, session: &SessionId, workspace: &str) -> Result<(), ChatError> {
+        let known = self.ours(session, |session| session.cwd().to_owned()).await?;
+        let folder = self.folder(Some(workspace)).await?.display().to_string();
+        if folder == known { Ok(()) } else { self.change(session, session::Command::Relocate { cwd: folder }).await }
+    }
+
+    /// Names a session by the first message of a person in it, and returns the name. `None` where there is no such message.
+    ///
+    /// # Errors
+    /// [`ChatError`], with no name given.
+    pub(crate) async fn rename_by_first(&self, session: &SessionId) -> Result<Option<String>, ChatError> {
+        let first = |session: &session::Session| {
+            session.path().into_iter().find(|entry| entry.kind == Kind::User).map(|entry| entry.content)
+        };
+        let Some(content) = self.ours(session, first).await? else { return Ok(None) };
+        let text =
+            self.handle.contents().get(&[content]).await.map_err(|error| ChatError::Failed(error.to_string()))?;
+        let Some(Ok(Message::User(said))) = text.into_iter().flatten().next().map(|text| serde_json::from_str(&text))
+        else {
+            return Ok(None);
+        };
+        let name = title(&text_of(&said.content));
+        self.rename(session, &name).await?;
+        Ok(Some(name))
+    }
+
+    /// Changes how lists show a session. One that is deleted stops working, and is known to the record alone from then on.
+    ///
+    /// # Errors
+    /// [`ChatError`], with nothing changed.
+    pub(crate) async fn list_as(
+        &self,
+        session: &SessionId,
+        change: impl FnOnce(&mut Listing) + Send,
+    ) -> Result<(), ChatError> {
+        let known = self.ours(session, |session| session.settings().listing).await?;
+        let mut listing = known;
+        change(&mut listing);
+        if listing.deleted {
+            self.stop(session).await?;
+        }
+        if listing == known { Ok(()) } else { self.set(session, Setting::Listing(listing)).await }
+    }
+
+    /// Changes a setting of a session.
+    ///
+    /// # Errors
+    /// [`ChatError`], with nothing changed.
+    pub(crate) async fn set(&self, session: &SessionId, setting: Setting) -> Result<(), ChatError> {
+        self.change(session, session::Command::Set { setting, entry: None }).await
+    }
+
+    /// Opens a session through `door` with a copy of another's conversation, its folder and its settings.
+    ///
+    /// # Errors
+    /// [`ChatError::Invalid`] for a conversation that is too large to be copied; otherwise [`ChatError`].
+    pub(crate) async fn copy(
+        &self,
+        door: &str,
+        source: &SessionId,
+        extent: Extent,
+        name: &str,
+    ) -> Result<SessionId, ChatError> {
+        let look = |session: &session::Session| {
+            let path: Vec<session::Entry> = session.path().into_iter().cloned().collect();
+            (session.cwd().to_owned(), session.settings().clone(), path)
+        };
+        let (cwd, settings, mut path) = self.known(source, look).await?;
+        match extent {
+            Extent::Whole => {}
+            Extent::UpTo(None) => path.clear(),
+            Extent::UpTo(Some(last)) => path.truncate(end_of(&path, &last)),
+        }
+        let lsns: Vec<_> = path.iter().map(|entry| entry.content).collect();
+        let texts = self.handle.contents().get(&lsns).await.map_err(|error| ChatError::Failed(error.to_string()))?;
+        let mut leaf: Option<EntryId> = None;
+        let mut entries = Vec::new();
+        for (entry, text) in path.into_iter().zip(texts) {
+            // What was redacted is in no copy.
+            let Some(content) = text else { continue };
+            let said = Said { content, tokens: entry.tokens };
+            let parent = leaf.replace(entry.id.clone());
+            entries.push(Imported { id: entry.id, parent, kind: entry.kind, said, made_at: Some(entry.at) });
+        }
+        let open = session::Command::Open {
+            cwd,
+            name: Some(name.to_owned()),
+            parent: Some(source.to_string()),
+            door: Some(door.to_owned()),
+            settings: Box::new(Settings { listing: Listing::default(), ..settings }),
+        };
+        let id = fresh_id()?;
+        let source = self.handle.source(Lane::Request);
+        source.ask(Command::Session(id.clone(), open)).await.map_err(failed)?;
+        if !entries.is_empty() {
+            let import = session::Command::Import { entries, leaf };
+            if let Err(refused) = source.ask(Command::Session(id.clone(), import)).await {
+                // Half a copy is none.
+                self.list_as(&id, |listing| listing.deleted = true).await?;
+                return Err(failed(refused));
+            }
+        }
+        Ok(id)
+    }
+
+    async fn change(&self, session: &SessionId, command: session::Command) -> Result<(), ChatError> {
+        self.ours(session, |_| ()).await?;
+        let asked = self.handle.source(Lane::Request).ask(Command::Session(session.clone(), command)).await;
+        asked.map(drop).map_err(failed)
+    }
+}
+
+/// The name of a conversation that begins anew: the next message gives it another.
+pub(super) const UNTITLED: &str = "Untitled";
+
+/// The length of `path` up to `last`, with the results of the calls that `last` wants: a model is shown no call without its result.
+fn end_of(path: &[session::Entry], last: &EntryId) -> usize {
+    let Some(at) = path.iter().position(|entry| entry.id == *last) else { return 0 };
+    let results = path[at + 1..].iter().take_while(|entry| matches!(entry.kind, Kind::ToolResult { .. })).count();
+    at + 1 + results
+}

@@ -1,0 +1,175 @@
+//! Conversations as files, and what was said in which. Source: docs/protocol/hermes.md, Changes of a session.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Router,
+    extract::{Query, State},
+    http::{HeaderValue, StatusCode, header},
+    response::Response,
+};
+use countersign_core::{engine::Scope, id::SessionId, message::Message, time::Millis};
+use countersign_protocol::hermes;
+use countersign_runtime::Lane;
+use serde_json::json;
+
+use super::{
+    Door,
+    fields::{self, Rejection},
+    transcript::{self, Messages},
+};
+use crate::{
+    view::export::{Header, export_html},
+    web::{Routes, reply},
+};
+
+/// How many conversations one search looks through, the newest first.
+const SEARCHED: usize = 500;
+/// How many messages of each, where a client does not say; it may say 0 for all.
+const DEPTH: usize = 5;
+/// How much of a message is shown around what was found, in characters.
+const AROUND: usize = 50;
+
+type Asked = Query<BTreeMap<String, String>>;
+type Told = Result<Response, Rejection>;
+
+pub(super) fn routes(door: &Arc<Door>) -> Router {
+    Routes::new(&door.site.auth)
+        .at("GET", "/api/session/export", export)
+        .at("GET", "/api/sessions/search", search)
+        .with_state(Arc::clone(door))
+}
+
+async fn export(State(door): State<Arc<Door>>, asked: Asked) -> Told {
+    let id = fields::session_in(&asked)?;
+    let missing = || Rejection::no_session();
+    let session = transcript::session(&door.site.handle, &id, Messages::Last(usize::MAX)).await.ok_or_else(missing)?;
+    let (kind, ending, file) = match asked.get("format").map(String::as_str) {
+        None | Some("json") => {
+            let file = serde_json::to_vec_pretty(&session).unwrap_or_default();
+            ("application/json; charset=utf-8", "json", file)
+        }
+        Some("html") => {
+            let page = page(&door, &id, &session).await.ok_or_else(missing)?;
+            ("text/html; charset=utf-8", "html", page.into_bytes())
+        }
+        Some(other) => {
+            return Err(Rejection::bad(format!("format must be json or html, not {other}")));
+        }
+    };
+    let mut response = reply::plain(StatusCode::OK, kind, file);
+    let name: String = id.as_str().chars().map(|sign| if sign.is_ascii_alphanumeric() { sign } else { '-' }).collect();
+    if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"hermes-{name}.{ending}\"")) {
+        response.headers_mut().insert(header::CONTENT_DISPOSITION, value);
+    }
+    Ok(response)
+}
+
+async fn page(door: &Door, id: &SessionId, session: &hermes::Session) -> Option<String> {
+    let of = id.clone();
+    let source = door.site.handle.source(Lane::Request);
+    let read = source.read_of(Scope::Session(id.clone()), move |engine| {
+        let session = engine.state().session(&of)?;
+        let path: Vec<_> = session.path().into_iter().map(|entry| (entry.content, entry.at)).collect();
+        Some((session.opened_at(), path))
+    });
+    let (started, path) = read.await?.0?;
+    let lsns: Vec<_> = path.iter().map(|(content, _)| *content).collect();
+    let texts = door.site.handle.contents().get(&lsns).await.ok()?;
+    let messages = path
+        .into_iter()
+        .zip(texts)
+        .filter_map(|((_, at), text)| Some((serde_json::from_str::<Message>(&text?).ok()?, at)));
+    let messages: Vec<(Message, Millis)> = messages.collect();
+    let model = session.model_provider.as_ref().zip(session.model.as_ref());
+    let header = Header {
+        name: Some(session.title.clone()),
+        session: id.to_string(),
+        cwd: session.workspace.clone(),
+        model: model.map(|(provider, id)| format!("{provider}/{id}")),
+        started: Some(started),
+        exported: door.site.clock.now(),
+    };
+    Some(export_html(&header, &messages))
+}
+
+async fn search(State(door): State<Arc<Door>>, asked: Asked) -> Told {
+    let wanted = asked.get("q").map(|text| text.trim().to_lowercase()).unwrap_or_default();
+    let in_messages = match asked.get("content").map(String::as_str) {
+        None | Some("1" | "true") => true,
+        Some("0" | "false") => false,
+        Some(other) => return Err(Rejection::bad(format!("content must be 0 or 1, not {other}"))),
+    };
+    let depth = match asked.get("depth").map(|depth| depth.parse::<usize>()) {
+        None => DEPTH,
+        Some(Ok(depth)) => depth,
+        Some(Err(_)) => {
+            return Err(Rejection::bad("depth must be a whole number from 0 on, which means all"));
+        }
+    };
+    let Some(listed) = transcript::list(&door.site.handle).await else {
+        return Err(Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "the record cannot be read"));
+    };
+    let mut found = Vec::new();
+    for (number, session) in listed.into_iter().enumerate() {
+        let mut row = json!(session);
+        if wanted.is_empty() {
+            found.push(row);
+            continue;
+        }
+        if session.title.to_lowercase().contains(&wanted) {
+            row["match_type"] = "title".into();
+            found.push(row);
+        } else if in_messages && number < SEARCHED {
+            let preview = said_in(&door, &SessionId::new(session.session_id.as_str()), &wanted, depth).await;
+            if let Some(preview) = preview {
+                row["match_type"] = "content".into();
+                row["match_preview"] = preview.into();
+                found.push(row);
+            }
+        }
+    }
+    let count = found.len();
+    Ok(reply::ok(&json!({
+        "sessions": found, "query": wanted, "count": count, "all_profiles": false, "active_profile": "default",
+    })))
+}
+
+/// Where something was said among the first `depth` messages of a session, with a little around it.
+async fn said_in(door: &Door, id: &SessionId, wanted: &str, depth: usize) -> Option<String> {
+    let session = transcript::session(&door.site.handle, id, Messages::Last(usize::MAX)).await?;
+    let messages = session.messages.unwrap_or_default();
+    let most = if depth == 0 { messages.len() } else { depth };
+    messages.iter().take(most).find_map(|message| around(message.content.as_str()?, wanted))
+}
+
+/// What of `text` stands around `wanted`, which is in lower case, in one line.
+fn around(text: &str, wanted: &str) -> Option<String> {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lower = line.to_lowercase();
+    let at = lower.get(..lower.find(wanted)?)?.chars().count();
+    let first = at.saturating_sub(AROUND);
+    let length = at - first + wanted.chars().count() + AROUND;
+    let shown: String = line.chars().skip(first).take(length).collect();
+    let before = if first > 0 { "..." } else { "" };
+    let after = if first + length < line.chars().count() { "..." } else { "" };
+    Some(format!("{before}{}{after}", shown.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::around;
+
+    #[test]
+    fn what_was_found_is_shown_with_a_little_around_it() {
+        assert_eq!(around("Open the\n DOOR now", "door").as_deref(), Some("Open the DOOR now"));
+        assert_eq!(around("nothing", "door"), None);
+        let long = format!("{}door{}", "a ".repeat(100), " b".repeat(100));
+        let shown = around(&long, "door").unwrap();
+        assert!(
+            shown.starts_with("...") && shown.ends_with("...") && shown.contains("door") && shown.len() < 120,
+            "{shown}"
+        );
+        assert!(around("ẞ İ door", "door").is_some(), "letters whose lower case is longer");
+    }
+}

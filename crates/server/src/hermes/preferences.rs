@@ -1,0 +1,332 @@
+//! What people set in the front end, and what they began to write in it: kept in a file of the data directory, not in the record,
+//! because it decides nothing. Source: docs/protocol/hermes.md, Settings.
+
+mod known;
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use axum::{
+    Router,
+    extract::{Query, State},
+    http::StatusCode,
+    response::Response,
+};
+use countersign_core::{id::SessionId, session::Setting};
+use countersign_runtime::models::Level;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{
+    Door,
+    conversation::MOST_PINNED,
+    fields::{self, Rejection},
+    sessions::DOOR,
+};
+use crate::web::{Body, Routes, reply};
+
+/// The file, in the data directory.
+const FILE: &str = "hermes.json";
+/// How long a draft may be, in characters.
+const LONGEST_DRAFT: usize = 50_000;
+/// How many sessions may have one. The oldest goes first.
+const MOST_DRAFTS: usize = 200;
+/// What people can choose as a reasoning effort; `none` is [`Level::Off`].
+const LEVELS: [Level; 5] = [Level::Minimal, Level::Low, Level::Medium, Level::High, Level::Xhigh];
+
+type Asked = Query<BTreeMap<String, String>>;
+type Told = Result<Response, Rejection>;
+
+/// A text that was not sent yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Draft {
+    text: String,
+    /// When it was written last, as a number that grows.
+    turn: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Held {
+    #[serde(default)]
+    settings: Map<String, Value>,
+    #[serde(default)]
+    drafts: BTreeMap<String, Draft>,
+    /// The reasoning effort of turns to come; none leaves it to the model.
+    #[serde(default)]
+    effort: Option<Level>,
+}
+
+/// The preferences of whoever uses the front end.
+pub(super) struct Preferences {
+    file: PathBuf,
+    held: Mutex<Held>,
+}
+
+impl Preferences {
+    /// Those of the data directory `folder`. A file that cannot be read is set aside.
+    pub(super) fn open(folder: &Path) -> Self {
+        let file = folder.join(FILE);
+        let held = match std::fs::read(&file) {
+            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
+                let aside = file.with_extension("json.unreadable");
+                tracing::error!(%error, file = %file.display(), aside = %aside.display(), "the front end's settings cannot be read and are set aside");
+                if let Err(error) = std::fs::rename(&file, &aside) {
+                    tracing::error!(%error, "the front end's settings could not be set aside");
+                }
+                Held::default()
+            }),
+            Err(_) => Held::default(),
+        };
+        Self { file, held: Mutex::new(held) }
+    }
+
+    /// The reasoning effort that turns are begun with, in the words of the engine.
+    pub(super) fn effort(&self) -> Option<&'static str> {
+        self.held.lock().effort.map(Level::as_str)
+    }
+
+    /// How many sessions may be pinned.
+    pub(super) fn most_pinned(&self) -> usize {
+        let set = self.held.lock().settings.get("pinned_sessions_limit").and_then(Value::as_u64);
+        set.and_then(|most| usize::try_from(most).ok()).unwrap_or(MOST_PINNED)
+    }
+
+    /// Forgets what was being written in a session.
+    pub(super) fn forget_draft(&self, session: &SessionId) {
+        if let Err(error) = self.change(|held| drop(held.drafts.remove(session.as_str()))) {
+            tracing::warn!(%error, "a draft could not be forgotten");
+        }
+    }
+
+    /// What was being written in a session.
+    pub(super) fn draft(&self, session: &SessionId) -> Value {
+        match self.held.lock().drafts.get(session.as_str()) {
+            Some(draft) => json!({ "text": draft.text, "files": [] }),
+            None => json!({}),
+        }
+    }
+
+    /// Changes what is held, and writes it. What could not be written is not held either.
+    fn change(&self, change: impl FnOnce(&mut Held)) -> io::Result<()> {
+        let mut held = self.held.lock();
+        let mut next = held.clone();
+        change(&mut next);
+        if next == *held {
+            return Ok(());
+        }
+        let fresh = self.file.with_extension("json.new");
+        let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        file.write_all(&serde_json::to_vec(&next)?)?;
+        std::fs::rename(&fresh, &self.file)?;
+        *held = next;
+        Ok(())
+    }
+}
+
+pub(super) fn routes(door: &Arc<Door>) -> Router {
+    Routes::new(&door.site.auth)
+        .at("GET", "/api/settings", settings)
+        .at("POST", "/api/settings", set)
+        .at("GET", "/api/reasoning", reasoning)
+        .at("POST", "/api/reasoning", set_reasoning)
+        .at("GET", "/api/session/draft", draft)
+        .at("POST", "/api/session/draft", write_draft)
+        .with_state(Arc::clone(door))
+}
+
+fn unwritten(error: &io::Error) -> Rejection {
+    Rejection::new(StatusCode::SERVICE_UNAVAILABLE, format!("the settings could not be written: {error}"))
+}
+
+async fn settings(State(door): State<Arc<Door>>) -> Response {
+    reply::ok(&told(&door))
+}
+
+fn told(door: &Door) -> Value {
+    let mut told = known::all(&door.preferences.held.lock().settings);
+    let usual = door.site.chats.models().usual();
+    let usual = usual.as_ref();
+    told.insert("default_model".to_owned(), json!(usual.map(|model| &model.id)));
+    told.insert("default_model_provider".to_owned(), json!(usual.map(|model| &model.provider)));
+    told.insert("auth_enabled".to_owned(), door.site.auth.is_guarded().into());
+    told.insert("password_auth_enabled".to_owned(), door.site.auth.is_guarded().into());
+    told.insert("webui_version".to_owned(), super::webui::version(door).into());
+    Value::Object(told)
+}
+
+async fn set(State(door): State<Arc<Door>>, body: Body) -> Told {
+    let mut wanted = Vec::new();
+    for (name, value) in &body.0 {
+        match known::read(name, value) {
+            Ok(Some(value)) => wanted.push((name.clone(), value)),
+            Ok(None) => {}
+            Err(why) => return Err(Rejection::bad(why)),
+        }
+    }
+    let change = |held: &mut Held| held.settings.extend(wanted);
+    door.preferences.change(change).map_err(|error| unwritten(&error))?;
+    Ok(reply::ok(&told(&door)))
+}
+
+async fn reasoning(State(door): State<Arc<Door>>, asked: Asked) -> Response {
+    let named = |name: &str| asked.get(name).map(|text| text.trim()).filter(|text| !text.is_empty());
+    reply::ok(&reasoning_of(&door, named("provider"), named("model")))
+}
+
+/// What is set, and what the named model takes; without a name the usual one.
+fn reasoning_of(door: &Door, provider: Option<&str>, model: Option<&str>) -> Value {
+    let models = door.site.chats.models();
+    let found = match model {
+        Some(model) => models.find(provider, model).or_else(|| models.find(None, model)),
+        None => models.usual(),
+    };
+    let thinks = found.is_some_and(|model| super::thinks(&door.site, &model));
+    let efforts: Vec<&str> = if thinks { LEVELS.map(Level::as_str).to_vec() } else { Vec::new() };
+    let held = door.preferences.held.lock();
+    let shows = held.settings.get("show_thinking").and_then(Value::as_bool).unwrap_or(true);
+    let effort = match held.effort.filter(|_| thinks) {
+        None => "",
+        Some(Level::Off) => "none",
+        Some(level) => level.as_str(),
+    };
+    json!({
+        "show_reasoning": shows, "reasoning_effort": effort, "supported_efforts": efforts,
+        "supports_reasoning_effort": thinks, "supports_thinking_toggle": thinks,
+    })
+}
+
+async fn set_reasoning(State(door): State<Arc<Door>>, body: Body) -> Told {
+    let (display, named) = (fields::text(&body, "display")?, fields::text(&body, "effort")?);
+    // An empty one is the model's own.
+    let effort = named.or_else(|| body.0.get("effort").filter(|effort| effort.is_string()).map(|_| "default"));
+    if let Some(display) = display {
+        let shows = match display {
+            "show" | "on" => true,
+            "hide" | "off" => false,
+            other => return Err(Rejection::bad(format!("display must be show, hide, on or off, not {other}"))),
+        };
+        let change = |held: &mut Held| drop(held.settings.insert("show_thinking".to_owned(), shows.into()));
+        door.preferences.change(change).map_err(|error| unwritten(&error))?;
+    } else if let Some(effort) = effort {
+        let level = match effort {
+            "none" | "off" => Some(Level::Off),
+            "default" => None,
+            other => match LEVELS.into_iter().find(|level| level.as_str() == other) {
+                Some(level) => Some(level),
+                None => {
+                    let why = format!("effort must be none, minimal, low, medium, high, xhigh or default, not {other}");
+                    return Err(Rejection::bad(why));
+                }
+            },
+        };
+        door.preferences.change(|held| held.effort = level).map_err(|error| unwritten(&error))?;
+    } else {
+        return Err(Rejection::bad("reasoning: display or effort is required"));
+    }
+    let (provider, model) = (fields::text(&body, "provider")?, fields::text(&body, "model")?);
+    Ok(reply::ok(&reasoning_of(&door, provider, model)))
+}
+
+/// Gives a session the reasoning effort that is set, where its model can think.
+///
+/// # Errors
+/// The reply where that was not recorded.
+pub(super) async fn apply_effort(door: &Door, session: &SessionId) -> Result<(), Rejection> {
+    let chats = &door.site.chats;
+    let effort = door.preferences.effort();
+    let (model, now) = chats.thinking(session).await?;
+    // Where nothing is set here, what another adapter set for its session stays.
+    let stays = effort.is_none() && !chats.is_of(session, DOOR).await?;
+    if now.as_deref() == effort || stays || !model.is_some_and(|model| super::thinks(&door.site, &model)) {
+        return Ok(());
+    }
+    let setting = Setting::Thinking(effort.map(str::to_owned));
+    Ok(chats.set(session, setting).await?)
+}
+
+async fn draft(State(door): State<Arc<Door>>, asked: Asked) -> Told {
+    let id = fields::session_in(&asked)?;
+    door.site.chats.thinking(&id).await?;
+    Ok(reply::ok(&json!({ "draft": door.preferences.draft(&id) })))
+}
+
+async fn write_draft(State(door): State<Arc<Door>>, body: Body) -> Told {
+    let id = fields::session(&body)?;
+    // Not trimmed: somebody writes on.
+    let text = match body.0.get("text") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(text)) => Some(text.chars().take(LONGEST_DRAFT).collect::<String>()),
+        Some(_) => return Err(Rejection::bad("text must be a text")),
+    };
+    if !matches!(body.0.get("files"), None | Some(Value::Null | Value::Array(_))) {
+        return Err(Rejection::bad("files must be a list"));
+    }
+    door.site.chats.thinking(&id).await?;
+    if let Some(text) = text {
+        let change = |held: &mut Held| keep_draft(&mut held.drafts, id.as_str(), text);
+        door.preferences.change(change).map_err(|error| unwritten(&error))?;
+    }
+    Ok(reply::ok(&json!({ "ok": true, "draft": door.preferences.draft(&id) })))
+}
+
+fn keep_draft(drafts: &mut BTreeMap<String, Draft>, session: &str, text: String) {
+    if text.is_empty() {
+        drafts.remove(session);
+        return;
+    }
+    if drafts.get(session).is_some_and(|known| known.text == text) {
+        return;
+    }
+    let turn = drafts.values().map(|draft| draft.turn).max().unwrap_or_default() + 1;
+    drafts.insert(session.to_owned(), Draft { text, turn });
+    if drafts.len() > MOST_DRAFTS
+        && let Some(oldest) = drafts.iter().min_by_key(|(_, draft)| draft.turn).map(|(id, _)| id.clone())
+    {
+        drafts.remove(&oldest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, fs};
+
+    use countersign_core::id::SessionId;
+    use serde_json::json;
+
+    use super::{FILE, Held, MOST_DRAFTS, Preferences, keep_draft};
+
+    #[test]
+    fn what_is_set_and_what_was_being_written_are_there_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, session) = (Preferences::open(folder.path()), SessionId::new("s"));
+        let change = |held: &mut Held| {
+            held.settings.insert("pinned_sessions_limit".to_owned(), json!(7));
+            keep_draft(&mut held.drafts, "s", "half a".to_owned());
+        };
+        one.change(change).unwrap();
+        let again = Preferences::open(folder.path());
+        assert_eq!((again.most_pinned(), again.draft(&session)), (7, json!({ "text": "half a", "files": [] })));
+        again.forget_draft(&session);
+        assert_eq!(Preferences::open(folder.path()).draft(&session), json!({}));
+        fs::write(folder.path().join(FILE), "{").unwrap();
+        assert_eq!(Preferences::open(folder.path()).most_pinned(), super::MOST_PINNED);
+        assert!(folder.path().join("hermes.json.unreadable").exists(), "nothing is thrown away");
+    }
+
+    #[test]
+    fn drafts_are_bounded_and_the_oldest_goes_first() {
+        let mut drafts = BTreeMap::new();
+        for number in 0..=MOST_DRAFTS {
+            keep_draft(&mut drafts, &format!("s{number}"), "text".to_owned());
+        }
+        assert!(drafts.len() == MOST_DRAFTS && !drafts.contains_key("s0") && drafts.contains_key("s1"));
+        keep_draft(&mut drafts, "s1", String::new());
+        assert!(!drafts.contains_key("s1"), "nothing is written there any more");
+    }
+}
