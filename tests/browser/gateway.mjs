@@ -25,8 +25,9 @@ const TOOLS = `tools:
 `;
 
 export class Gateway {
-  static async make(more = "") {
+  static async make(more = "", flags = []) {
     const gateway = new Gateway();
+    gateway.flags = flags;
     gateway.folder = mkdtempSync(join(tmpdir(), "countersign-browser-"));
     gateway.model = await startModel();
     gateway.service = createServer((request, response) => {
@@ -38,7 +39,7 @@ export class Gateway {
 agents: [ { id: kitchen-pi, token: ${TOKEN} }, { id: printer, token: ${TOKEN}-2 } ]
 services: { desk: { url: "http://127.0.0.1:${gateway.service.address().port}", auth: { type: none }, tools: tools.yaml } }
 model: { provider: local, id: small-1 }
-providers: { local: { api: openai-completions, base_url: "${gateway.model.url}", api_key: none, models: [ { id: small-1, context_window: 128000, max_tokens: 8192 }, { id: small-2, context_window: 128000, max_tokens: 8192 } ] } }
+providers: { local: { api: openai-completions, base_url: "${gateway.model.url}", api_key: none, models: [ { id: small-1, reasoning: true, context_window: 128000, max_tokens: 8192 }, { id: small-2, context_window: 128000, max_tokens: 8192 } ] } }
 ${more}
 `;
     for (const [name, text] of [["config.yaml", config], ["permissions.yaml", RULES], ["tools.yaml", TOOLS]]) {
@@ -52,7 +53,7 @@ ${more}
   }
 
   async start(port = 0) {
-    this.process = spawn(BINARY, ["serve", "--config", "config.yaml", "--port", String(port)], { cwd: this.folder, stdio: ["ignore", "pipe", "pipe"] });
+    this.process = spawn(BINARY, ["serve", "--config", "config.yaml", "--port", String(port), ...this.flags], { cwd: this.folder, stdio: ["ignore", "pipe", "pipe"] });
     this.said = "";
     this.process.stderr.on("data", (text) => { this.said += text; });
     const line = await new Promise((go, fail) => {

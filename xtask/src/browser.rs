@@ -1,4 +1,4 @@
-//! `cargo xtask browser`: drives the console of the debug binary through a real browser.
+//! `cargo xtask browser`: drives the console of the debug binary, and a front end of hermes, through a real browser.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,15 +17,28 @@ const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome", "go
 pub(crate) struct Options {
     /// A binary that is there; none builds one.
     binary: Option<PathBuf>,
+    /// A copy of the front end of hermes, which is not part of this repository; without one it is not walked through.
+    webui: Option<PathBuf>,
 }
+
+const USAGE: &str = "usage: cargo xtask browser [--binary FILE] [--webui DIR]";
+/// Names a copy of the front end where no flag does.
+const WEBUI: &str = "HERMES_WEBUI";
 
 impl Options {
     pub(crate) fn parse(arguments: &[String]) -> anyhow::Result<Self> {
-        match arguments {
-            [] => Ok(Self::default()),
-            [flag, file] if flag == "--binary" => Ok(Self { binary: Some(std::path::absolute(file)?) }),
-            _ => bail!("usage: cargo xtask browser [--binary FILE]"),
+        let mut options = Self { webui: std::env::var_os(WEBUI).map(Into::into), ..Self::default() };
+        let mut rest = arguments.iter();
+        while let Some(flag) = rest.next() {
+            let path = rest.next().map(std::path::absolute).transpose()?.context(USAGE)?;
+            match flag.as_str() {
+                "--binary" => options.binary = Some(path),
+                "--webui" if path.is_dir() => options.webui = Some(path),
+                "--webui" => bail!("--webui {}: there is no such folder", path.display()),
+                _ => bail!(USAGE),
+            }
         }
+        Ok(options)
     }
 }
 
@@ -44,8 +57,13 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Ex
         }
     };
     let shots = workspace.target.join("browser");
-    let status = Command::new("node")
-        .args(["--test", "--test-reporter=spec", "--test-timeout=900000", "console.test.mjs"])
+    let mut node = Command::new("node");
+    node.args(["--test", "--test-reporter=spec", "--test-timeout=900000", "console.test.mjs"]);
+    match &options.webui {
+        Some(folder) => drop(node.arg("hermes.test.mjs").env(WEBUI, folder)),
+        None => println!("the front end of hermes is not walked through: name a copy with --webui DIR or {WEBUI}"),
+    }
+    let status = node
         .env("COUNTERSIGN_BINARY", binary)
         .env("CHROMIUM", browser)
         .env("SHOTS", &shots)
@@ -91,7 +109,9 @@ mod tests {
     fn a_binary_that_is_there_can_be_named() {
         let options =
             |arguments: &[&str]| Options::parse(&arguments.iter().map(ToString::to_string).collect::<Vec<_>>());
-        assert_eq!(options(&[]).unwrap(), Options::default());
+        assert_eq!(options(&[]).unwrap().binary, None);
+        assert!(options(&["--webui", "/"]).unwrap().webui.is_some_and(|folder| folder.is_absolute()));
+        assert!(options(&["--webui", "/nowhere/at/all"]).is_err() && options(&["--binary"]).is_err());
         assert!(options(&["--binary", "x"]).unwrap().binary.is_some_and(|file| file.is_absolute()));
         assert!(options(&["--fast"]).is_err());
     }
