@@ -5,22 +5,70 @@
 use std::time::{Duration, SystemTime};
 
 use chrono::DateTime;
+use serde_json::Value;
 
-/// Nobody waits longer than a day; a hint above it is a mistake.
-const LONGEST: f64 = 86_400.0;
+/// The longest wait that a limit may need, a month; a hint above it is a mistake.
+const LONGEST: f64 = 31.0 * 86_400.0;
+/// Numbers of seconds above this are instants since 1970.
+const INSTANT: f64 = 1_000_000_000.0;
 
-/// Reads `retry-after-ms`, `retry-after` (seconds or a date), `x-ratelimit-reset-ms` and `x-ratelimit-reset` (seconds
-/// from now, or a Unix time), in this order.
+/// Reads `retry-after-ms`, `retry-after` (seconds or a date), `x-ratelimit-reset-ms` and `x-ratelimit-reset` (a span, or
+/// an instant), in this order.
 pub(crate) fn in_headers<'a>(header: impl Fn(&str) -> Option<&'a str>, now: SystemTime) -> Option<Duration> {
-    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    let millis = |name| header(name).and_then(number).map(|millis| millis / 1000.0);
-    let from_now = |seconds: f64| if seconds > 1_000_000_000.0 { seconds - since } else { seconds };
-    let date = |value: &str| DateTime::parse_from_rfc2822(value).ok().map(|date| date.timestamp() as f64 - since);
-    millis("retry-after-ms")
-        .or_else(|| header("retry-after").and_then(|value| number(value).or_else(|| date(value.trim()))))
-        .or_else(|| millis("x-ratelimit-reset-ms").map(from_now))
-        .or_else(|| header("x-ratelimit-reset").and_then(number).map(from_now))
+    [("retry-after-ms", MILLIS), ("retry-after", 1.0), ("x-ratelimit-reset-ms", MILLIS), ("x-ratelimit-reset", 1.0)]
+        .into_iter()
+        .find_map(|(name, unit)| header(name).and_then(|value| span_in_text(value, unit, now)))
         .and_then(wait)
+}
+
+/// Reads the members of an error's body whose names speak of a reset or of the next attempt, such as
+/// `resets_in_seconds`, `resets_at`, `retry_after_ms` and `quotaResetDelay`, at any depth. The longest wait counts: an
+/// earlier attempt would run into the other limit.
+pub(crate) fn in_body(body: &Value, now: SystemTime) -> Option<Duration> {
+    match body {
+        Value::Object(members) => {
+            let waits = members.iter().filter_map(|(name, value)| match (unit_of(name), value) {
+                (Some(unit), Value::Number(number)) => wait(from_now(number.as_f64()?, unit, now)),
+                (Some(unit), Value::String(text)) => span_in_text(text, unit, now).and_then(wait),
+                _ => in_body(value, now),
+            });
+            waits.max()
+        }
+        Value::Array(items) => items.iter().filter_map(|item| in_body(item, now)).max(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
+/// The unit, in seconds, of a bare number in a member of this name; none where the name speaks of no wait.
+fn unit_of(name: &str) -> Option<f64> {
+    let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    let is_hint = ["reset", "retryafter", "retrydelay", "retryin", "retryat"].iter().any(|word| name.contains(word));
+    let scales = [("ms", MILLIS), ("millis", MILLIS), ("milliseconds", MILLIS), ("minutes", 60.0), ("hours", 3600.0)];
+    let scale = scales.iter().find(|(end, _)| name.ends_with(end)).map_or(1.0, |(_, scale)| *scale);
+    is_hint.then_some(scale)
+}
+
+const MILLIS: f64 = 0.001;
+
+/// Seconds until what a number in `unit` means: a span, or an instant in seconds or milliseconds since 1970.
+fn from_now(number: f64, unit: f64, now: SystemTime) -> f64 {
+    let seconds = number * unit;
+    let instant = if seconds > INSTANT * 1000.0 { seconds * MILLIS } else { seconds };
+    if instant > INSTANT { instant - since_1970(now) } else { seconds }
+}
+
+/// Seconds until what a text means: a date, a number in `unit`, or amounts such as `6m0s`.
+fn span_in_text(text: &str, unit: f64, now: SystemTime) -> Option<f64> {
+    let text = text.trim();
+    let date = DateTime::parse_from_rfc2822(text).or_else(|_| DateTime::parse_from_rfc3339(text));
+    date.ok()
+        .map(|date| date.timestamp_millis() as f64 * MILLIS - since_1970(now))
+        .or_else(|| number(text).map(|number| from_now(number, unit, now)))
+        .or_else(|| amount(&text.to_lowercase(), unit))
+}
+
+fn since_1970(now: SystemTime) -> f64 {
+    now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// Reads the hints that providers put into words, such as "try again in 1m2.5s", "retry after 20 seconds" and
@@ -28,12 +76,16 @@ pub(crate) fn in_headers<'a>(header: impl Fn(&str) -> Option<&'a str>, now: Syst
 pub(crate) fn in_text(text: &str) -> Option<Duration> {
     let text = text.to_lowercase();
     for (words, unit) in [
-        ("retry-after-ms", 0.001),
-        ("x-ratelimit-reset-ms", 0.001),
+        ("retry-after-ms", MILLIS),
+        ("x-ratelimit-reset-ms", MILLIS),
         ("retry-after", 1.0),
         ("retry after", 1.0),
         ("retry in", 1.0),
         ("try again in", 1.0),
+        ("reset after", 1.0),
+        ("reset in", 1.0),
+        ("resets in", 1.0),
+        ("please wait", 1.0),
         ("retrydelay", 1.0),
         ("x-ratelimit-reset", 1.0),
     ] {
@@ -46,17 +98,13 @@ pub(crate) fn in_text(text: &str) -> Option<Duration> {
     None
 }
 
-/// Seconds in decimal.
-pub(crate) fn seconds(text: &str) -> Option<Duration> {
-    number(text).and_then(wait)
-}
-
 fn number(text: &str) -> Option<f64> {
     text.trim().parse::<f64>().ok().filter(|number| number.is_finite())
 }
 
+/// A wait in whole milliseconds.
 fn wait(seconds: f64) -> Option<Duration> {
-    (seconds <= LONGEST).then(|| Duration::from_secs_f64(seconds.max(0.0)))
+    (seconds <= LONGEST).then(|| Duration::from_secs_f64((seconds.max(0.0) / MILLIS).round() / 1000.0))
 }
 
 /// Adds up amounts such as `1h2m3.5s`, `250ms` and `20 seconds`. A bare number is in `unit`.
@@ -72,10 +120,12 @@ fn amount(mut text: &str, unit: f64) -> Option<f64> {
             "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
             "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
             "h" | "hour" | "hours" => 3600.0,
+            "d" | "day" | "days" => 86_400.0,
             _ => return sum.or(Some(count * unit)),
         };
         sum = Some(sum.unwrap_or(0.0) + count * scale);
-        text = rest[letters..].trim_start();
+        text = rest[letters..].trim_start_matches([' ', ',']);
+        text = text.strip_prefix("and ").unwrap_or(text);
     }
 }
 
@@ -96,11 +146,40 @@ mod tests {
             ("reset in", vec![("x-ratelimit-reset", "12")], Some(12_000)),
             ("nonsense", vec![("retry-after", "soon")], None),
             ("not a number", vec![("retry-after", "NaN")], None),
-            ("longer than a day", vec![("retry-after", "1e9")], None),
+            ("a day", vec![("retry-after", "86400")], Some(86_400_000)),
+            ("a week", vec![("retry-after", "604800")], Some(604_800_000)),
+            ("reset in amounts", vec![("x-ratelimit-reset", "6m0s")], Some(360_000)),
+            ("reset at a date", vec![("x-ratelimit-reset", "2027-01-15T08:00:12.5Z")], Some(12_500)),
+            ("longer than a month", vec![("retry-after", "9e8")], None),
             ("nothing", vec![], None),
         ] {
             let header = |name: &str| headers.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
             assert_eq!(in_headers(header, now), want.map(Duration::from_millis), "{case}");
+        }
+    }
+
+    #[test]
+    fn members_of_a_body_say_how_long_to_wait() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        for (body, want) in [
+            (r#"{"error":{"type":"usage_limit_reached","resets_in_seconds":5400}}"#, Some(5_400_000)),
+            (r#"{"error":{"resets_at":1800003600}}"#, Some(3_600_000)),
+            (r#"{"error":{"reset_at":"2027-01-15T09:30:00Z"}}"#, Some(5_400_000)),
+            (r#"{"error":{"retry_after_ms":1500}}"#, Some(1_500)),
+            (r#"{"retry_after":"2.5"}"#, Some(2_500)),
+            (r#"{"error":{"retryAfterMinutes":3}}"#, Some(180_000)),
+            (
+                r#"{"error":{"details":[{"metadata":{"quotaResetDelay":"1h2m3.5s"}},{"retryDelay":"3.5s"}]}}"#,
+                Some(3_723_500),
+            ),
+            (r#"{"error":{"metadata":{"headers":{"X-RateLimit-Reset":"1800000012000"}}}}"#, Some(12_000)),
+            (r#"{"error":{"resets_at":1700000000}}"#, Some(0)),
+            (r#"{"error":{"message":"slow down","retries":3,"retryable":true,"code":429}}"#, None),
+            (r#"{"error":{"resets_at":null,"reset":{"after":true}}}"#, None),
+            (r#"{"error":{"resets_in_seconds":9e8}}"#, None),
+        ] {
+            let read = serde_json::from_str(body).unwrap();
+            assert_eq!(in_body(&read, now), want.map(Duration::from_millis), "{body}");
         }
     }
 
@@ -114,6 +193,9 @@ mod tests {
             ("retry-after-ms=1500", Some(1_500)),
             ("Retry-After: 4", Some(4_000)),
             ("Please retry in 7.", Some(7_000)),
+            ("Try again in 2 days, 3 hours and 5 minutes.", Some(183_900_000)),
+            ("Your quota will reset after 1h2m3s.", Some(3_723_000)),
+            ("please wait 20 seconds", Some(20_000)),
             ("retry in a while", None),
             ("nothing", None),
         ] {

@@ -2,7 +2,7 @@
 //!
 //! It must not know statuses: [`super::classify`] weighs them.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
@@ -28,7 +28,8 @@ pub(crate) fn with_status(status: u16, body: &str, wait: Option<Duration>) -> Fa
     };
     let kind = if redirected { FailureKind::Refused } else { kind(Some(status), &words) };
     let message = format!("{status} {}", labelled(kind, &message));
-    finish(kind, message, Some(status), wait.or_else(|| said.and_then(|said| said.wait)))
+    // The later one: an earlier attempt would run into the other limit.
+    finish(kind, message, Some(status), wait.max(said.and_then(|said| said.wait)))
 }
 
 /// The failure that an error inside a stream means.
@@ -96,9 +97,7 @@ impl Said {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => return None,
         };
         let names: Vec<_> = ["type", "code", "status"].iter().filter_map(|name| error.get(*name)?.as_str()).collect();
-        let wait = error.get("details").and_then(Value::as_array).and_then(|details| {
-            details.iter().find_map(|detail| hint::seconds(detail.get("retryDelay")?.as_str()?.strip_suffix('s')?))
-        });
+        let wait = hint::in_body(whole, SystemTime::now());
         Some(Self { message: excerpt(&message), names: names.join(" "), wait })
     }
 }
@@ -134,8 +133,10 @@ mod tests {
         }
     }
 
+    const CODEX: &str = r#"{"error":{"type":"usage_limit_reached","message":"The usage limit has been reached","plan_type":"plus","resets_in_seconds":5400}}"#;
+
     #[test]
-    fn a_wait_is_taken_from_headers_then_details_then_words() {
+    fn a_wait_is_the_longest_of_headers_and_details_else_taken_from_words() {
         let google = r#"[{"error":{"code":429,"message":"Quota exceeded","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"3.5s"}]}}]"#;
         let words = r#"{"error":{"message":"Please try again in 1.2s"}}"#;
         for (case, body, header, want) in [
@@ -143,6 +144,8 @@ mod tests {
             ("details", google, None, Some(Duration::from_millis(3500))),
             ("words", words, None, Some(Duration::from_millis(1200))),
             ("quota", r#"{"error":"quota exceeded"}"#, None, Some(Duration::from_secs(1800))),
+            ("quota with its end", CODEX, None, Some(Duration::from_secs(5400))),
+            ("the later one", CODEX, Some(Duration::from_secs(9)), Some(Duration::from_secs(5400))),
             ("none", r#"{"error":"slow down"}"#, None, None),
         ] {
             assert_eq!(with_status(429, body, header).retry_after, want, "{case}");
