@@ -8,14 +8,16 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
+use serde_json::Value;
 use sse_stream::SseByteStream;
+use tokio::time::Instant;
 
 use crate::{
     Event, Failure, FailureKind, Part, PartKind,
@@ -31,6 +33,9 @@ const ANSWER_LIMIT: usize = 16 << 20;
 /// What a part counts for beside its text.
 const PART: usize = 256;
 
+/// How long a provider may keep a connection alive and say nothing until that is told.
+const NOTICE: Duration = Duration::from_secs(30);
+
 /// How long to wait for what may follow a whole answer.
 pub(crate) const TRAIL: Duration = Duration::from_secs(2);
 
@@ -45,9 +50,17 @@ pub(crate) fn answer<B>(
 where
     B: Stream<Item = Result<Bytes, Failure>> + Send + 'static,
 {
-    let meter = Arc::new(Meter::default());
+    let meter = Arc::new(Meter::new());
     let frames = SseByteStream::new(Box::pin(watched(bytes, Arc::clone(&meter), silence)));
-    let reading = Reading { frames: Box::pin(frames), decoder, meter, ready: VecDeque::new(), weight: 0, over: false };
+    let reading = Reading {
+        frames: Box::pin(frames),
+        decoder,
+        notice: silence.map(|limit| Notice { limit, is_due: true }),
+        meter,
+        ready: VecDeque::new(),
+        weight: 0,
+        over: false,
+    };
     stream::unfold(reading, |mut reading| async { reading.next().await.map(|item| (item, reading)) })
 }
 
@@ -57,6 +70,8 @@ struct Reading {
     frames: Frames,
     decoder: Box<dyn Decode>,
     meter: Arc<Meter>,
+    /// Of a provider that is alive and says nothing; none where no clock is needed.
+    notice: Option<Notice>,
     ready: VecDeque<Result<Event, Failure>>,
     /// What came so far.
     weight: usize,
@@ -72,7 +87,7 @@ impl Reading {
             if self.over {
                 return None;
             }
-            let outcome = self.step().await;
+            let Some(outcome) = self.step_or_notice().await else { continue };
             let events = self.decoder.take();
             self.weight += events.iter().map(weight).sum::<usize>();
             if self.weight > ANSWER_LIMIT {
@@ -93,13 +108,41 @@ impl Reading {
         }
     }
 
+    /// The next step; none where it was told in its place that nothing comes, which happens once in an answer.
+    async fn step_or_notice(&mut self) -> Option<Result<Progress, Failure>> {
+        let Some(Notice { limit, is_due: true }) = self.notice else { return Some(self.step().await) };
+        let mut at = self.meter.said() + NOTICE.min(limit / 2);
+        loop {
+            tokio::select! {
+                biased;
+                outcome = self.step() => return Some(outcome),
+                () = tokio::time::sleep_until(at) => {}
+            }
+            let said = self.meter.said();
+            if self.meter.is_idle.load(Ordering::Relaxed) && !self.meter.whole.load(Ordering::Relaxed) {
+                self.notice = Some(Notice { limit, is_due: false });
+                self.ready.push_back(Ok(Event::Idle { since: said.elapsed(), limit }));
+                return None;
+            }
+            at += NOTICE.min(limit / 2);
+        }
+    }
+
     async fn step(&mut self) -> Result<Progress, Failure> {
         let whole = self.meter.whole.load(Ordering::Relaxed);
         match self.frames.next().await {
             Some(Ok(frame)) => {
                 self.meter.unread.store(0, Ordering::Relaxed);
+                self.meter.is_in_frame.store(false, Ordering::Relaxed);
                 match frame.data.as_deref().filter(|data| !data.trim().is_empty()) {
-                    Some(data) => self.decoder.event(data),
+                    Some(data) => {
+                        if is_keep_alive(frame.event.as_deref(), data) {
+                            self.meter.is_idle.store(true, Ordering::Relaxed);
+                        } else {
+                            self.meter.speaks();
+                        }
+                        self.decoder.event(data)
+                    }
                     None => Ok(if whole { Progress::Whole } else { Progress::Open }),
                 }
             }
@@ -108,6 +151,19 @@ impl Reading {
             Some(Err(_)) | None => self.decoder.end().map(|()| Progress::Ended),
         }
     }
+}
+
+/// Whether a frame says only that the connection lives: it is called a ping, or has no member beside its type.
+fn is_keep_alive(event: Option<&str>, data: &str) -> bool {
+    /// As long as a frame that says nothing may be.
+    const SHORT: usize = 128;
+    if event == Some("ping") {
+        return true;
+    }
+    let members = (data.len() <= SHORT).then(|| serde_json::from_str::<serde_json::Map<String, Value>>(data).ok());
+    members.flatten().is_some_and(|members| {
+        members.get("type").and_then(Value::as_str) == Some("ping") || members.keys().all(|name| name == "type")
+    })
 }
 
 fn weight(event: &Event) -> usize {
@@ -119,7 +175,7 @@ fn weight(event: &Event) -> usize {
         Event::PartEnd { part: Part::Text { signature, .. } | Part::Thinking { signature, .. }, .. } => {
             signature.as_ref().map_or(0, String::len)
         }
-        Event::Start { .. } | Event::PartEnd { .. } | Event::Usage(_) | Event::Stop(_) => 0,
+        Event::Start { .. } | Event::PartEnd { .. } | Event::Usage(_) | Event::Idle { .. } | Event::Stop(_) => 0,
     }
 }
 
@@ -135,17 +191,80 @@ fn failure(error: sse_stream::Error) -> Failure {
     }
 }
 
+/// When it is told that a provider is alive and says nothing.
+#[derive(Clone, Copy)]
+struct Notice {
+    /// After how long the answer counts as lost.
+    limit: Duration,
+    is_due: bool,
+}
+
 /// What the reader of bytes and the reader of frames know of each other.
-#[derive(Default)]
 struct Meter {
+    begun: Instant,
+    /// When something of the answer came last, in milliseconds behind `begun`.
+    said: AtomicU64,
     /// Bytes since the last frame.
     unread: AtomicUsize,
+    /// Whether a frame has begun that is not whole.
+    is_in_frame: AtomicBool,
+    /// Whether bytes came behind the last part of the answer, and none of them was part of it.
+    is_idle: AtomicBool,
     /// Whether the answer is whole.
     whole: AtomicBool,
 }
 
-/// Passes bytes on, but fails on silence and on a frame that is too long. A clean end gets the blank line that servers
-/// forget behind their last event.
+impl Meter {
+    fn new() -> Self {
+        Self {
+            begun: Instant::now(),
+            said: AtomicU64::new(0),
+            unread: AtomicUsize::new(0),
+            is_in_frame: AtomicBool::new(false),
+            is_idle: AtomicBool::new(false),
+            whole: AtomicBool::new(false),
+        }
+    }
+
+    /// Something of the answer came.
+    fn speaks(&self) {
+        self.said.store(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.is_idle.store(false, Ordering::Relaxed);
+    }
+
+    /// When something of the answer came last.
+    fn said(&self) -> Instant {
+        self.begun + Duration::from_millis(self.said.load(Ordering::Relaxed))
+    }
+}
+
+/// Where in its lines a stream is, as far as that tells comments from everything else.
+#[derive(Clone, Copy, Default)]
+enum Place {
+    #[default]
+    LineStart,
+    Comment,
+    Field,
+}
+
+impl Place {
+    /// Passes over a chunk, and says whether anything but comments and line ends was in it.
+    fn pass(&mut self, chunk: &[u8]) -> bool {
+        let mut is_field = false;
+        for byte in chunk {
+            *self = match (*self, byte) {
+                (_, b'\n' | b'\r') => Self::LineStart,
+                (Self::LineStart, b':') | (Self::Comment, _) => Self::Comment,
+                (Self::LineStart | Self::Field, _) => Self::Field,
+            };
+            is_field |= matches!(self, Self::Field);
+        }
+        is_field
+    }
+}
+
+/// Passes bytes on, but fails on silence and on a frame that is too long. Comments and pings break no silence: a proxy
+/// may send them for a provider that is gone. A clean end gets the blank line that servers forget behind their last event.
 fn watched<B>(
     bytes: B,
     meter: Arc<Meter>,
@@ -154,29 +273,41 @@ fn watched<B>(
 where
     B: Stream<Item = Result<Bytes, Failure>> + Send + 'static,
 {
-    let start = (Some(Box::pin(bytes)), meter);
-    stream::unfold(start, move |(bytes, meter)| async move {
+    let start = (Some(Box::pin(bytes)), meter, Place::default());
+    stream::unfold(start, move |(bytes, meter, mut place)| async move {
         let mut bytes = bytes?;
         let next = match silence {
             None => bytes.next().await,
             Some(silence) => {
-                let patience = if meter.whole.load(Ordering::Relaxed) { silence.min(TRAIL) } else { silence };
-                match tokio::time::timeout(patience, bytes.next()).await {
-                    Ok(next) => next,
-                    Err(_) => Some(Err(silent(silence))),
-                }
+                let waiting = if meter.whole.load(Ordering::Relaxed) {
+                    tokio::time::timeout(silence.min(TRAIL), bytes.next()).await
+                } else if meter.is_in_frame.load(Ordering::Relaxed) {
+                    tokio::time::timeout(silence, bytes.next()).await
+                } else {
+                    let left = silence.saturating_sub(meter.said().elapsed());
+                    tokio::time::timeout(left, bytes.next()).await
+                };
+                waiting.unwrap_or_else(|_| {
+                    let failure = if meter.is_idle.load(Ordering::Relaxed) { idle(silence) } else { silent(silence) };
+                    Some(Err(failure))
+                })
             }
         };
         match next {
-            None => Some((Ok(Bytes::from_static(b"\n\n")), (None, meter))),
-            Some(Err(failure)) => Some((Err(failure), (None, meter))),
+            None => Some((Ok(Bytes::from_static(b"\n\n")), (None, meter, place))),
+            Some(Err(failure)) => Some((Err(failure), (None, meter, place))),
             Some(Ok(chunk)) => {
                 let unread = meter.unread.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
                 if unread > EVENT_LIMIT {
                     let message = format!("an event in the stream is longer than {EVENT_LIMIT} bytes (terminated)");
-                    return Some((Err(Failure::new(FailureKind::Broken, message)), (None, meter)));
+                    return Some((Err(Failure::new(FailureKind::Broken, message)), (None, meter, place)));
                 }
-                Some((Ok(chunk), (Some(bytes), meter)))
+                if place.pass(&chunk) {
+                    meter.is_in_frame.store(true, Ordering::Relaxed);
+                } else {
+                    meter.is_idle.store(true, Ordering::Relaxed);
+                }
+                Some((Ok(chunk), (Some(bytes), meter, place)))
             }
         }
     })
@@ -187,10 +318,16 @@ pub(crate) fn silent(silence: Duration) -> Failure {
     Failure::new(FailureKind::Silence, format!("timeout: no data for {} s", silence.as_secs_f64()))
 }
 
+/// The failure of an answer of which nothing comes, while the provider keeps the connection alive.
+fn idle(silence: Duration) -> Failure {
+    let seconds = silence.as_secs_f64();
+    let message =
+        format!("timeout: the provider keeps the connection alive but sent nothing of an answer for {seconds} s");
+    Failure::new(FailureKind::Silence, message)
+}
+
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
-
     use super::*;
     use crate::{Api, Stop, wire};
 
@@ -200,22 +337,58 @@ mod tests {
     /// The last item of an answer whose bytes come as the script says, with the seconds before each, and then no more;
     /// and when it came.
     async fn last(script: &'static [(u64, &'static str)]) -> (Result<Event, Failure>, Duration) {
+        let begun = Instant::now();
+        (items(script).await.into_iter().next_back().unwrap(), begun.elapsed())
+    }
+
+    /// All of an answer whose bytes come as the script says.
+    async fn items(script: &'static [(u64, &'static str)]) -> Vec<Result<Event, Failure>> {
         let bytes = stream::iter(script).then(|(seconds, text)| async move {
             tokio::time::sleep(Duration::from_secs(*seconds)).await;
             Ok(Bytes::from(*text))
         });
         let decoder = wire::decoder(Api::OpenaiCompletions).unwrap();
-        let begun = Instant::now();
-        let items: Vec<_> = answer(decoder, bytes.chain(stream::pending()), Some(SILENCE)).collect().await;
-        (items.into_iter().next_back().unwrap(), begun.elapsed())
+        answer(decoder, bytes.chain(stream::pending()), Some(SILENCE)).collect().await
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_is_measured_between_bytes_and_comments_break_it() {
+    async fn silence_is_measured_between_parts_of_an_answer() {
         assert_eq!(last(&[]).await, (Err(silent(SILENCE)), SILENCE));
-        let keep_alive = last(&[(100, ": still here\n\n"), (100, "data: {}\n\n")]).await;
-        assert_eq!(keep_alive, (Err(silent(SILENCE)), Duration::from_secs(320)));
         assert_eq!(silent(SILENCE).message, "timeout: no data for 120 s");
+        let said = last(&[(100, "data: {\"choices\":[]}\n\n")]).await;
+        assert_eq!(said, (Err(silent(SILENCE)), Duration::from_secs(220)));
+        let pieces = last(&[(100, "data: {\"choices\""), (100, ":["), (100, "]}\n\n")]).await;
+        assert_eq!(pieces, (Err(silent(SILENCE)), Duration::from_secs(420)), "a frame that comes in pieces");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keep_alives_break_no_silence() {
+        const COMMENT: &str = ": still here\n\n";
+        const PING: &str = "event: ping\ndata: {\"type\": \"ping\", \"cost\": 0}\n\n";
+        for (case, script) in [
+            ("comments", [(50, COMMENT), (50, COMMENT), (50, COMMENT)]),
+            ("comments in pieces", [(50, ": still"), (50, " here"), (50, "\n\n")]),
+            ("pings", [(50, PING), (50, PING), (50, PING)]),
+            ("frames without content", [(50, "data: {}\n\n"), (50, "data: {\"type\":\"wait\"}\n\n"), (50, COMMENT)]),
+        ] {
+            let script: &'static [(u64, &'static str)] = Box::leak(Box::new(script));
+            assert_eq!(last(script).await, (Err(idle(SILENCE)), SILENCE), "{case}");
+        }
+        let message = "timeout: the provider keeps the connection alive but sent nothing of an answer for 120 s";
+        assert_eq!(idle(SILENCE).message, message);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_told_once_that_a_provider_is_alive_and_says_nothing() {
+        const SCRIPT: &[(u64, &str)] =
+            &[(50, ": here\n\n"), (50, ": here\n\n"), (15, "data: {\"choices\":[]}\n\n"), (70, ": here\n\n")];
+        let told = items(SCRIPT).await;
+        let idle: Vec<_> = told.iter().filter(|item| matches!(item, Ok(Event::Idle { .. }))).collect();
+        assert_eq!(idle, [&Ok(Event::Idle { since: Duration::from_secs(60), limit: SILENCE })]);
+        assert!(
+            !items(&[]).await.iter().any(|item| matches!(item, Ok(Event::Idle { .. }))),
+            "nothing says that it is alive"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,6 +2,8 @@
 //!
 //! It must not know which wire an event came over.
 
+use std::time::Duration;
+
 use crate::request::Part;
 
 /// A step of an answer.
@@ -41,6 +43,14 @@ pub enum Event {
     },
     /// What the answer used so far, counted from its beginning.
     Usage(Usage),
+    /// The provider keeps the connection alive and sends nothing of an answer. May come anywhere, before `Start` too:
+    /// nothing of the answer is in it.
+    Idle {
+        /// How long nothing of the answer came.
+        since: Duration,
+        /// After how long the answer counts as lost.
+        limit: Duration,
+    },
     /// The answer is complete.
     Stop(Stop),
 }

@@ -19,4 +19,6 @@ pub use owner::{
     Dice, Handle, Lane, NotRecorded, OpenError, Options, Refused, Reply, Source, inspect, record, system_dice,
 };
 pub use peers::{Errand, Exchange, Heard, Late, Link, Order, Peers, Words};
-pub use work::{Chosen, Fired, Host, Memories, Served, Summaries, Wing, estimated, note_down, reference};
+pub use work::{
+    Chosen, Fired, Host, Memories, Served, SilentRetries, Summaries, Wing, estimated, note_down, reference,
+};

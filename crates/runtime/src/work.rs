@@ -7,7 +7,9 @@ mod conversation;
 mod desk;
 mod host;
 mod peer;
+mod silent_retries;
 mod turn;
+mod wait;
 mod wanted;
 
 pub(crate) use call::returned;
@@ -15,6 +17,7 @@ pub use compact::note_down;
 pub use conversation::estimated;
 pub(crate) use desk::{Close, Desk};
 pub use host::{Chosen, Fired, Host, Memories, Served, Summaries, Wing, reference};
+pub use silent_retries::SilentRetries;
 
 use countersign_core::{
     call::{Command as CallCommand, Progress},

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     id::{CallId, EntryId, PrincipalId, RunId, SessionId},
     message::StopReason,
-    session::{Interrupt, Settings},
+    session::{Interrupt, ModelRef, Settings},
     time::Millis,
 };
 
@@ -71,6 +71,9 @@ pub struct Run {
     /// When the model was last asked: the time of its message.
     #[serde(default)]
     pub(crate) asked_at: Millis,
+    /// The model that was asked last; absent in what earlier versions wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) asked: Option<ModelRef>,
     /// How many tokens the answer may have, where the budget leaves fewer than the model can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cap: Option<u64>,
@@ -102,6 +105,7 @@ impl Run {
             last: None,
             called: false,
             asked_at: Millis(0),
+            asked: None,
             cap: None,
             denials: 0,
             denied_by: BTreeMap::new(),
@@ -193,7 +197,8 @@ impl Run {
                 self.calls.clear();
                 self.last = None;
             }
-            Event::Asked { epoch, boot, cap, .. } => {
+            Event::Asked { epoch, boot, model, cap, .. } => {
+                self.asked = Some(model.clone());
                 self.cap = *cap;
                 self.epoch = *epoch;
                 self.phase = Phase::Thinking { boot: *boot };

@@ -34,6 +34,11 @@ impl Zone {
         self.shown(at, "%A, %B %-d, %Y at %-I:%M %p %Z")
     }
 
+    /// Date and time at `at`, such as `2026-03-29 09:05:00 CEST`. Empty beyond the calendar.
+    pub fn date_and_time(self, at: Millis) -> String {
+        self.shown(at, "%Y-%m-%d %H:%M:%S %Z")
+    }
+
     /// The day that the calendar shows so many days before `at`, such as `2026-03-29`. Absent beyond the calendar.
     pub fn day(self, at: Millis, days_ago: u32) -> Option<String> {
         let day = self.local(at)?.date().checked_sub_days(chrono::Days::new(days_ago.into()))?;

@@ -32,6 +32,11 @@ pub struct Price {
 }
 
 impl ModelRef {
+    /// Returns whether both name the same model of the same provider, whatever is known of it.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (&self.provider, &self.id) == (&other.provider, &other.id)
+    }
+
     /// What a request of so many tokens costs at most, in micro-dollars.
     pub fn cost_micros(&self, input: u64, output: u64) -> u64 {
         let Price { input: read, output: written } = self.price.unwrap_or_default();
@@ -82,6 +87,24 @@ pub struct Retry {
     pub max: u32,
     /// The first delay; each further one is twice the last.
     pub base: Duration,
+    /// The longest wait: a run whose provider asks for a longer one ends.
+    #[serde(default = "longest_wait", skip_serializing_if = "is_longest_wait")]
+    pub longest: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { enabled: true, max: 3, base: Duration::from_secs(2), longest: longest_wait() }
+    }
+}
+
+fn longest_wait() -> Duration {
+    Duration::from_secs(30 * 60)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "this is how serde asks")]
+fn is_longest_wait(wait: &Duration) -> bool {
+    *wait == longest_wait()
 }
 
 /// When and how far a context is compacted. Tokens.
@@ -236,7 +259,7 @@ impl Default for Settings {
             model: None,
             thinking: None,
             modes: Modes::default(),
-            retry: Retry { enabled: true, max: 3, base: Duration::from_secs(2) },
+            retry: Retry::default(),
             thresholds: Thresholds {
                 auto: true,
                 reserve: 16_384,

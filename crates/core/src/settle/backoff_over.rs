@@ -1,4 +1,4 @@
-//! A run that waited long enough asks again.
+//! A run that waited long enough asks again, as does one that has got another model: the wait was for the one before.
 
 use super::Scene;
 use crate::{
@@ -8,5 +8,8 @@ use crate::{
 
 pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
     let Phase::Backoff { until } = scene.run.phase() else { return None };
-    (*until <= context.now).then(|| vec![scene.fact(Event::Run(Happened::Resumed { run: scene.run.id() }))])
+    let model = scene.run.settings(scene.session.settings()).model;
+    let is_another = matches!((&scene.run.asked, &model), (Some(asked), Some(model)) if !asked.is_same(model));
+    (*until <= context.now || is_another)
+        .then(|| vec![scene.fact(Event::Run(Happened::Resumed { run: scene.run.id() }))])
 }

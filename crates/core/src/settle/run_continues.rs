@@ -8,11 +8,8 @@ use crate::{
     id::RunId,
     message::StopReason,
     run::{Abort, End, Event as Happened, Failure, Phase, Trigger},
-    session::{Event as InSession, Kind, Queue, Reason, Stopped, Sums, Then},
+    session::{Event as InSession, Kind, Queue, Reason, Retry, Stopped, Sums, Then},
 };
-
-/// No wait for another attempt is longer.
-const LONGEST_WAIT: Duration = Duration::from_secs(30 * 60);
 
 pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
     if *scene.run.phase() != Phase::Between {
@@ -108,9 +105,7 @@ fn failed(
             }
             None => end(scene, branch, End::Failed),
         }
-    } else if failure.retryable && settings.retry.enabled && attempt <= settings.retry.max {
-        let backoff = settings.retry.base.saturating_mul(2_u32.saturating_pow(attempt - 1));
-        let delay = backoff.max(failure.after.unwrap_or_default()).min(LONGEST_WAIT);
+    } else if let Some(delay) = wait(settings.retry, failure, attempt) {
         branch.push(Event::Session(InSession::Dropped { entry }));
         branch.push(Event::Run(Happened::BackedOff {
             run: scene.run.id(),
@@ -122,6 +117,15 @@ fn failed(
     } else {
         end(scene, branch, End::Failed);
     }
+}
+
+/// How long a run waits before this attempt; none where there is no further one. A wait that is cut short would only end in
+/// the same refusal.
+fn wait(retry: Retry, failure: Failure, attempt: u32) -> Option<Duration> {
+    let asked = failure.after.unwrap_or_default();
+    let may_wait = failure.retryable && retry.enabled && attempt <= retry.max && asked <= retry.longest;
+    let backoff = retry.base.saturating_mul(2_u32.saturating_pow(attempt - 1));
+    may_wait.then(|| backoff.min(retry.longest).max(asked))
 }
 
 /// What follows a run that was done: a compaction, or a reminder of open tasks.

@@ -123,6 +123,15 @@ fn without_retry() -> Stage {
     stage
 }
 
+/// Waits as long as a provider may ask for.
+fn patient() -> Stage {
+    let mut stage = thinking(open());
+    let mut settings = stage.here().settings().clone();
+    settings.retry.longest = seconds(86_400);
+    stage.set(Setting::All(Box::new(settings)));
+    stage
+}
+
 /// Behind a message that a compaction could leave out.
 fn long(auto: bool) -> Stage {
     let mut stage = idle();
@@ -143,7 +152,8 @@ fn every_answer_of_a_model_has_its_consequence() {
     let again = "run turn_closed, session dropped, run ended overflowed, session compaction_started again";
     let later = "run turn_closed, session dropped, run backed_off 1";
     let hint = Failure { after: Some(seconds(9)), ..RETRYABLE };
-    let rows: [Row; 13] = [
+    let day = Failure { after: Some(seconds(86_400)), ..RETRYABLE };
+    let rows: [Row; 15] = [
         ("stop", first, Stop, vec![], None, "run turn_closed, run ended completed".to_owned()),
         ("length", first, Length, vec![], None, "run turn_closed, run ended completed".to_owned()),
         ("calls", first, ToolUse, calls(), None, "call wanted, call allowed, call started".to_owned()),
@@ -152,6 +162,8 @@ fn every_answer_of_a_model_has_its_consequence() {
         ("fatal", first, Error, vec![], Some(FATAL), failed.to_owned()),
         ("retryable", first, Error, vec![], Some(RETRYABLE), format!("{later} 2 s")),
         ("hinted", first, Error, vec![], Some(hint), format!("{later} 9 s")),
+        ("longer than the longest wait", first, Error, vec![], Some(day), failed.to_owned()),
+        ("as long as the longest wait", patient, Error, vec![], Some(day), format!("{later} 86400 s")),
         ("retry off", without_retry, Error, vec![], Some(RETRYABLE), failed.to_owned()),
         ("overflow", || long(true), Error, vec![], Some(OVERFLOW), again.to_owned()),
         ("overflow, off", || long(false), Error, vec![], Some(OVERFLOW), failed.to_owned()),

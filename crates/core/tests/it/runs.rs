@@ -2,7 +2,7 @@ use countersign_core::{
     engine::{Command, Reply},
     message::StopReason,
     run::Failure,
-    session::{self, Queue, WhenBusy},
+    session::{self, ModelRef, Queue, Setting, WhenBusy},
 };
 
 use crate::stage::{Stage, Told, open, seconds, session, text, wanted};
@@ -25,6 +25,21 @@ fn a_provider_is_tried_again_with_growing_pauses_and_as_late_as_it_asks() {
         assert_eq!(stage.tell(Command::Tick).0, ["run resumed", "run turn_opened", "run asked"]);
     }
     assert_eq!(stage.fail(RETRYABLE).0.last().unwrap(), "run ended failed");
+}
+
+#[test]
+fn another_model_ends_the_wait_for_the_one_before() {
+    let again = ["run resumed", "run turn_opened", "run asked"];
+    let mut stage = thinking(open());
+    stage.fail(Failure { after: Some(seconds(900)), ..RETRYABLE });
+    let model = stage.here().settings().model.clone().unwrap();
+    let set = |stage: &mut Stage, model| {
+        stage.session(session::Command::Set { setting: Setting::Model(model), entry: None }).0
+    };
+    let same = set(&mut stage, ModelRef { max_tokens: 1, ..model.clone() });
+    assert!(!same.contains(&"run resumed".to_owned()), "{same:?}");
+    let other = set(&mut stage, ModelRef { id: "other".into(), ..model });
+    assert!(other.ends_with(&again.map(str::to_owned)), "{other:?}");
 }
 
 #[test]

@@ -133,6 +133,7 @@ impl Play<'_> {
             LiveKind::Delta { text, .. } => self.stage.text(text),
             LiveKind::PartEnded { .. } => self.stage.text_ends(),
             LiveKind::PartStarted { part: Part::Thinking | Part::Redacted | Part::ToolCall { .. }, .. }
+            | LiveKind::Idle { .. }
             | LiveKind::CallProgress { .. } => Ok(()),
         }
     }

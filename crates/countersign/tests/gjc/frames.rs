@@ -40,7 +40,7 @@ fn a_turn_comes_in_envelopes_that_are_counted() {
 
 #[test]
 fn a_run_that_is_tried_again_pauses_and_ends_with_its_end() {
-    let place = Place::with_config("retry: { maxRetries: 1, baseDelayMs: 1 }\n");
+    let place = Place::with_config("retry: { maxRetries: 1, baseDelayMs: 1, provider: { maxRetries: 0 } }\n");
     place.provider.script([refuse(503, "busy"), refuse(503, "busy")]);
     let mut host = start(&place, &[]);
     let from = host.prompt("hi");

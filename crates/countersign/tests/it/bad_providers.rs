@@ -8,7 +8,7 @@ use crate::{
     provider::{Part, Reply, say, text},
 };
 
-const ONCE: &str = "retry: { baseDelayMs: 20, maxRetries: 1 }\n";
+const ONCE: &str = "retry: { baseDelayMs: 20, maxRetries: 1, provider: { maxRetries: 0 } }\n";
 
 /// Prompts, and gives the error that the run ended with.
 fn error_of(host: &mut Host) -> String {

@@ -155,7 +155,7 @@ fn during_a_compaction_the_conversation_is_as_it_was() {
 
 #[test]
 fn while_another_attempt_is_waited_for_the_prompt_is_kept() {
-    let place = Place::with_config("retry: { baseDelayMs: 600000 }\n");
+    let place = Place::with_config("retry: { baseDelayMs: 600000, provider: { maxRetries: 0 } }\n");
     let mut host = begun(&place);
     place.provider.script([refuse(503, "overloaded")]);
     let from = host.prompt("two");

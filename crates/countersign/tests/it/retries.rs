@@ -8,8 +8,9 @@ use crate::{
     provider::{Part, Reply, bash, refuse, say, text},
 };
 
-const QUICK: &str = "retry: { baseDelayMs: 20 }\n";
-const SLOW: &str = "retry: { baseDelayMs: 600000 }\n";
+/// Without silent attempts: what the host is told of the others.
+const QUICK: &str = "retry: { baseDelayMs: 20, provider: { maxRetries: 0 } }\n";
+const SLOW: &str = "retry: { baseDelayMs: 600000, provider: { maxRetries: 0 } }\n";
 const FAILED: &str = "+assistant -assistant turn_end agent_end";
 const AGAIN: &str = "auto_retry_start agent_start turn_start";
 
@@ -28,6 +29,63 @@ fn a_failure_is_tried_again_and_the_success_told_before_the_turn_ends() {
     let file = host.file();
     let lines = crate::place::lines_with(&file, "fine");
     assert_eq!(lines.iter().filter(|line| line["message"]["role"] == "assistant").count(), 2);
+}
+
+#[test]
+fn a_failure_before_the_answer_is_tried_again_in_silence() {
+    for (case, reply) in [
+        ("429", refuse(429, "slow down").with("retry-after", "1")),
+        ("500", refuse(500, "internal error")),
+        ("503", refuse(503, "overloaded")),
+    ] {
+        let place = Place::new();
+        let mut host = place.start(&[]);
+        // What hosts set of their own retries does not reach the client of the provider.
+        host.done(json!({ "type": "set_auto_retry", "enabled": false }));
+        place.provider.script([reply, say("Recovered")]);
+        let frames = host.turn("go");
+        let said = "+assistant text_start text_delta text_end -assistant turn_end agent_end";
+        assert_eq!(shape(&frames), format!("prompt agent_start turn_start +user -user {said}"), "{case}");
+        assert_eq!((host.said(), place.provider.count()), (vec!["go".to_owned(), "Recovered".to_owned()], 2), "{case}");
+        host.close_cleanly();
+    }
+}
+
+#[test]
+fn an_abort_ends_a_silent_wait() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    place.provider.script([refuse(429, "slow down").with("retry-after", "15")]);
+    let from = host.prompt("go");
+    place.provider.asked(0);
+    host.done(json!({ "type": "abort_retry" }));
+    assert_eq!(host.state()["isStreaming"], true, "it is no wait that the host was told of");
+    host.done(json!({ "type": "abort" }));
+    let frames = host.settled(from);
+    assert_eq!(only(&frames, "auto_retry_start").len(), 0);
+    assert_eq!(only(&frames, "turn_end")[0]["message"]["stopReason"], "aborted");
+    host.turn("again");
+    assert_eq!(host.said().last().unwrap(), "ok");
+}
+
+#[test]
+fn the_end_of_a_long_wait_is_told_with_its_zone() {
+    let quota = r#"{"error":{"type":"usage_limit_reached","message":"The usage limit has been reached","resets_in_seconds":7200}}"#;
+    for (config, is_waited) in [("retry: { maxDelayMs: 0 }\n", true), ("retry: { maxDelayMs: 60000 }\n", false)] {
+        let place = Place::with_config(config);
+        let mut host = place.start(&[]);
+        place.provider.script([Reply { body: Some(quota.to_owned()), ..refuse(429, "") }]);
+        let from = host.prompt("go");
+        let failed = host.event(from, "turn_end")["message"]["errorMessage"].as_str().unwrap().to_owned();
+        assert!(failed.contains("(try again after 20") && failed.contains(" UTC"), "{failed}");
+        assert_eq!(failed.contains("the longest wait that is set is 60 s"), !is_waited, "{failed}");
+        if is_waited {
+            let start = host.event(from, "auto_retry_start");
+            assert_eq!((&start["delayMs"], start["errorMessage"].as_str()), (&json!(7_200_000), Some(&*failed)));
+        } else {
+            assert_eq!(only(&host.settled(from), "auto_retry_start").len(), 0);
+        }
+    }
 }
 
 #[test]

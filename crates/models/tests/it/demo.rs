@@ -19,7 +19,12 @@ async fn next(messages: &[Message]) -> (Vec<Part>, Stop) {
     let Some(Event::Stop(stop)) = items.last() else { panic!("the answer has an end") };
     let parts = items.iter().filter_map(|item| match item {
         Event::PartEnd { part, .. } => Some(part.clone()),
-        Event::Start { .. } | Event::PartStart { .. } | Event::Delta { .. } | Event::Usage(_) | Event::Stop(_) => None,
+        Event::Start { .. }
+        | Event::PartStart { .. }
+        | Event::Delta { .. }
+        | Event::Usage(_)
+        | Event::Idle { .. }
+        | Event::Stop(_) => None,
     });
     (parts.collect(), *stop)
 }
@@ -55,7 +60,12 @@ async fn parts_of(request: &Request) -> Vec<Part> {
     let items: Vec<_> = Providers::default().stream(request.clone()).map(Result::unwrap).collect().await;
     let parts = items.into_iter().filter_map(|item| match item {
         Event::PartEnd { part, .. } => Some(part),
-        Event::Start { .. } | Event::PartStart { .. } | Event::Delta { .. } | Event::Usage(_) | Event::Stop(_) => None,
+        Event::Start { .. }
+        | Event::PartStart { .. }
+        | Event::Delta { .. }
+        | Event::Usage(_)
+        | Event::Idle { .. }
+        | Event::Stop(_) => None,
     });
     parts.collect()
 }

@@ -58,6 +58,7 @@ fn describe(items: &[Result<Event, Failure>]) -> String {
             Ok(Event::Usage(usage)) => {
                 writeln!(text, "usage {} {} {} {}", usage.input, usage.output, usage.cache_read, usage.cache_write)
             }
+            Ok(Event::Idle { since, .. }) => writeln!(text, "idle {since:?}"),
             Ok(Event::Stop(stop)) => writeln!(text, "stop {stop:?}"),
             Err(failure) => writeln!(text, "failure {:?}: {}", failure.kind, failure.message),
         }

@@ -1,6 +1,6 @@
 //! Frames that skip the log: what a model and tools say while they work. They are lost in a crash by design.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
     id::{CallId, RunId, SessionId},
@@ -27,7 +27,7 @@ impl Live {
             Block::ToolCall(_) => 256,
         };
         match &self.kind {
-            LiveKind::MessageStarted { .. } | LiveKind::PartStarted { .. } => 0,
+            LiveKind::MessageStarted { .. } | LiveKind::PartStarted { .. } | LiveKind::Idle { .. } => 0,
             LiveKind::Delta { text, .. } => text.len(),
             LiveKind::PartEnded { block, .. } => of_block(block),
             LiveKind::CallProgress { content, .. } => content.iter().map(of_block).sum(),
@@ -51,6 +51,17 @@ pub enum Part {
         /// The tool's name.
         name: Arc<str>,
     },
+}
+
+impl LiveKind {
+    /// The notice for people that this is; none for pieces of an answer or a result.
+    pub fn notice(&self) -> Option<String> {
+        let Self::Idle { since, limit } = self else { return None };
+        let (since, limit) = (since.as_secs(), limit.as_secs());
+        Some(format!(
+            "The model provider keeps the connection alive but has sent nothing of an answer for {since} s. The request fails after {limit} s."
+        ))
+    }
 }
 
 /// What a live frame says.
@@ -89,6 +100,13 @@ pub enum LiveKind {
         index: usize,
         /// The whole of it.
         block: Arc<Block>,
+    },
+    /// The provider keeps the connection alive and sends nothing of an answer.
+    Idle {
+        /// How long nothing came.
+        since: Duration,
+        /// After how long the request fails.
+        limit: Duration,
     },
     /// A call goes on: all of its output so far.
     CallProgress {

@@ -13,6 +13,7 @@ use countersign_core::{
     ledger::Amount,
     message::{Block, Message, Summary, estimate_tokens},
     session::{Command as SessionCommand, Compacted, ModelRef, Piece, Retry, Session},
+    time::Millis,
 };
 use countersign_models::{self as models, Event, Failure, FailureKind, Level, Part, Request, Stop};
 use futures_util::StreamExt;
@@ -22,13 +23,12 @@ use super::{
     Chosen, Host, Memories,
     conversation::{self, Outline, said},
     turn,
+    wait::{self, Stopwatch},
 };
 use crate::{deliver::Contents, meters};
 
 /// The most that a summary may say, in tokens.
 const LONGEST: u64 = 8192;
-/// The most that is waited before another attempt, whatever a provider asks for.
-const LONGEST_WAIT: Duration = Duration::from_secs(30 * 60);
 
 /// Everything that a summary takes.
 pub(super) struct CompactWork {
@@ -42,10 +42,11 @@ pub(super) struct CompactWork {
     first_kept: EntryId,
     tokens_before: u64,
     retry: Retry,
+    time: Stopwatch,
 }
 
 impl CompactWork {
-    pub(super) fn of(session: &Session, epoch: u32) -> Option<Self> {
+    pub(super) fn of(session: &Session, epoch: u32, now: Millis) -> Option<Self> {
         let compaction = session.compaction().filter(|compaction| compaction.epoch == epoch)?;
         let context = session.context();
         let path = session.path();
@@ -77,6 +78,7 @@ impl CompactWork {
             first_kept: compaction.first_kept.clone(),
             tokens_before: compaction.tokens_before,
             retry: session.settings().retry,
+            time: Stopwatch::start(now),
         })
     }
 
@@ -103,7 +105,8 @@ impl CompactWork {
             _ => None,
         });
         let summaries = host.summaries(&history, &turn, previous.as_ref(), instructions.as_deref());
-        let asking = Asking { chosen: &chosen, host, instructions: instructions.as_deref(), retry: self.retry };
+        let asking =
+            Asking { chosen: &chosen, host, instructions: instructions.as_deref(), retry: self.retry, time: self.time };
         let history_parts = parts(&history, model.context_window, &|message| asking.tokens(message));
         let turn_parts = parts(&turn, model.context_window, &|message| asking.tokens(message));
         let memories = to_remember(&history_parts, &turn, host);
@@ -155,6 +158,7 @@ struct Asking<'a> {
     host: &'a dyn Host,
     instructions: Option<&'a str>,
     retry: Retry,
+    time: Stopwatch,
 }
 
 impl Asking<'_> {
@@ -248,7 +252,7 @@ impl Asking<'_> {
 
     /// Asks for one text, again where that may help. What stands for a part of the conversation says something, and is whole.
     async fn ask(&self, system: &str, request: &str, spent: &mut Spent) -> Result<String, Unsaid> {
-        ask(self.chosen, (system, request), self.retry, self.host.silence(), spent).await
+        ask(self.chosen, (system, request), self.retry, self.host.silence(), Some(self.time), spent).await
     }
 }
 
@@ -312,6 +316,7 @@ async fn ask(
     (system, request): (&str, &str),
     retry: Retry,
     silence: Duration,
+    time: Option<Stopwatch>,
     spent: &mut Spent,
 ) -> Result<String, Unsaid> {
     let mut attempt = 0;
@@ -325,13 +330,18 @@ async fn ask(
             Err(failure) => failure,
         };
         let may_pass = failure.kind.is_retryable();
-        if !retry.enabled || !may_pass || attempt >= retry.max {
+        let asked = failure.retry_after.unwrap_or_default();
+        if !retry.enabled || !may_pass || attempt >= retry.max || asked > retry.longest {
             let is_too_long = failure.kind == FailureKind::Overflow;
-            return Err(Unsaid { message: failure.message, may_pass, is_too_long });
+            let message = match time {
+                Some(time) => wait::message(&failure, time.now(), retry.longest),
+                None => failure.message,
+            };
+            return Err(Unsaid { message, may_pass, is_too_long });
         }
-        let delay = retry.base.saturating_mul(2_u32.saturating_pow(attempt));
+        let delay = retry.base.saturating_mul(2_u32.saturating_pow(attempt)).min(retry.longest);
         attempt += 1;
-        tokio::time::sleep(delay.max(failure.retry_after.unwrap_or_default()).min(LONGEST_WAIT)).await;
+        tokio::time::sleep(delay.max(asked)).await;
     }
 }
 
@@ -363,7 +373,7 @@ pub async fn note_down(
     let tokens = |message: &Message| said(message).tokens;
     for part in parts(messages, chosen.entry.context_window, &tokens) {
         let Memories { system, request } = request(part);
-        match ask(chosen, (&system, &request), retry, silence, &mut spent).await {
+        match ask(chosen, (&system, &request), retry, silence, None, &mut spent).await {
             Ok(text) => noted.push(text),
             Err(unsaid) => refused = Some(unsaid.message),
         }
@@ -429,7 +439,7 @@ async fn once(
     let mut is_begun = false;
     while let Some(event) = stream.next().await {
         let event = event.inspect_err(|failure| spent.add(turn::spent_by_failure(failure, is_begun)))?;
-        is_begun = true;
+        is_begun |= !matches!(event, Event::Idle { .. });
         if let Event::Stop(_) = event {
             spent.add(turn::spent_by_answer(&chosen.entry, &used));
             meters::spent(used.input, used.output, used.cache_read, used.cache_write);
@@ -443,7 +453,11 @@ async fn once(
                 ));
             }
             Event::Stop(_) => return Ok(text.trim().to_owned()),
-            Event::Start { .. } | Event::PartStart { .. } | Event::Delta { .. } | Event::PartEnd { .. } => {}
+            Event::Start { .. }
+            | Event::PartStart { .. }
+            | Event::Delta { .. }
+            | Event::PartEnd { .. }
+            | Event::Idle { .. } => {}
             Event::Usage(usage) => used = usage,
         }
     }

@@ -24,7 +24,15 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::{Fired, Host, Wing, asked::Asked, call::CallWork, compact::CompactWork, conversation, turn::TurnWork};
+use super::{
+    Fired, Host, Wing,
+    asked::Asked,
+    call::CallWork,
+    compact::CompactWork,
+    conversation,
+    turn::{Budget, TurnWork},
+    wait::Stopwatch,
+};
 use crate::{deliver::Contents, owner::Source};
 
 struct InFlight {
@@ -197,6 +205,8 @@ impl Desk {
                     pieces: conversation::outline(session),
                     cap: run.cap(),
                     merge: self.merge,
+                    budget: if session.unattended().is_some() { Budget::Counted } else { Budget::Unlimited },
+                    time: Stopwatch::start(run.asked_at()),
                 };
                 let broke = Command::Run(run::Command::Answered {
                     run: run.id(),
@@ -237,7 +247,7 @@ impl Desk {
             Work::Compact { session, epoch } => {
                 let session = state.session(session)?;
                 let host = host_of(session, None)?;
-                let work = CompactWork::of(session, *epoch)?;
+                let work = CompactWork::of(session, *epoch, state.at())?;
                 let outcome = Compacted::Failed { message: "the summary broke off".into() };
                 let broke =
                     Command::Session(session.id().clone(), session::Command::Compacted { epoch: *epoch, outcome });

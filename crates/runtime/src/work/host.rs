@@ -16,6 +16,7 @@ use countersign_tools::{Context, Registry};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+use super::silent_retries::SilentRetries;
 use crate::peers::Peers;
 
 /// A model that can be asked.
@@ -172,9 +173,14 @@ pub trait Host: Send + Sync + 'static {
         Box::pin(async { None })
     }
 
-    /// How long a provider may say nothing before it counts as gone.
+    /// Returns how long a provider may send nothing of an answer before it counts as gone.
     fn silence(&self) -> Duration {
         Duration::from_secs(120)
+    }
+
+    /// Returns which attempts there are at a request before anybody is told of a failure.
+    fn silent_retries(&self) -> SilentRetries {
+        SilentRetries::default()
     }
 
     /// Writes the requests for a summary of `history` and of the first part of a turn, `turn`.

@@ -13,13 +13,15 @@ use countersign_core::{
 };
 use countersign_models::{self as models, Entry, Event, FailureKind, Level, Part, PartKind, Request, Stop};
 use countersign_tools::{Registry, strip_intent, with_intent};
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Host,
     conversation::{self, Outline, failed_answer, said},
+    silent_retries::Attempts,
+    wait::{self, Stopwatch},
     wanted::{Place, object, want},
 };
 use crate::{
@@ -48,6 +50,18 @@ pub(super) struct TurnWork {
     /// How many tokens the answer may have, where that is fewer than the model can give.
     pub(super) cap: Option<u64>,
     pub(super) merge: Duration,
+    /// Whether what requests take is counted against a budget.
+    pub(super) budget: Budget,
+    /// The time since the model was asked.
+    pub(super) time: Stopwatch,
+}
+
+/// Whether what requests of a session take is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Budget {
+    /// Each request has its own part of a budget: one that may have taken it is not sent again under the same.
+    Counted,
+    Unlimited,
 }
 
 impl TurnWork {
@@ -117,31 +131,16 @@ impl TurnWork {
         };
         let session = self.session.clone();
         let mut hearing = Hearing::new(self, &chosen.entry, results);
-        let mut stream = chosen.model.stream(request);
+        let mut attempts = Attempts::new(host.silent_retries());
         let outcome = loop {
-            let event = tokio::select! {
+            let outcome = hearing.listen(chosen.model.stream(request.clone()), &cancel).await;
+            let Some(wait) = hearing.silent_wait(&outcome, &mut attempts) else { break outcome };
+            tokio::select! {
                 biased;
                 () = cancel.cancelled() => break Outcome::Aborted,
-                () = hearing.window() => {
-                    hearing.flush().await;
-                    continue;
-                }
-                event = stream.next() => event,
-            };
-            match event {
-                Some(Ok(event)) => {
-                    if let Some(stop) = hearing.hear(event).await {
-                        break Outcome::Stopped(stop);
-                    }
-                }
-                Some(Err(failure)) => break Outcome::Failed(failure),
-                None => {
-                    let message = "stream ended before its end (terminated)";
-                    break Outcome::Failed(models::Failure::new(FailureKind::Broken, message));
-                }
+                () = tokio::time::sleep(wait) => {}
             }
         };
-        drop(stream);
         let mut answer = hearing.finish(outcome, &registry, |name| host.no_tool(&session, name)).await;
         let place = Place { session: &self.session, cwd: &self.cwd, folder: &self.folder };
         place.pin(host, &registry, &mut answer.wanted, &cancel).await;
@@ -179,6 +178,8 @@ struct Hearing<'a> {
     /// Bytes that updates have cost: each carries the whole message.
     spent: usize,
     is_started: bool,
+    /// Whether an attempt before this one may have taken something, and nobody knows what.
+    is_unknown: bool,
 }
 
 impl<'a> Hearing<'a> {
@@ -197,7 +198,53 @@ impl<'a> Hearing<'a> {
             length: 0,
             spent: 0,
             is_started: false,
+            is_unknown: false,
         }
+    }
+
+    /// Hears one attempt to its end.
+    async fn listen(
+        &mut self,
+        mut stream: impl Stream<Item = Result<Event, models::Failure>> + Unpin,
+        cancel: &CancellationToken,
+    ) -> Outcome {
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Outcome::Aborted,
+                () = self.window() => {
+                    self.flush().await;
+                    continue;
+                }
+                event = stream.next() => event,
+            };
+            match event {
+                Some(Ok(event)) => {
+                    if let Some(stop) = self.hear(event).await {
+                        return Outcome::Stopped(stop);
+                    }
+                }
+                Some(Err(failure)) => return Outcome::Failed(failure),
+                None => {
+                    let message = "stream ended before its end (terminated)";
+                    return Outcome::Failed(models::Failure::new(FailureKind::Broken, message));
+                }
+            }
+        }
+    }
+
+    /// The wait before another attempt that nobody is told of; none where the outcome is told. A budget has to count a
+    /// request that may have taken something before another one is sent.
+    fn silent_wait(&mut self, outcome: &Outcome, attempts: &mut Attempts) -> Option<Duration> {
+        let Outcome::Failed(failure) = outcome else { return None };
+        let is_free = spent_by_failure(failure, self.is_started).is_some();
+        if self.is_started || (!is_free && self.work.budget == Budget::Counted) {
+            return None;
+        }
+        let wait = attempts.next(failure)?;
+        self.is_unknown |= !is_free;
+        tracing::info!(session = %self.work.session, error = %failure, wait = ?wait, "a request failed and is sent again");
+        Some(wait)
     }
 
     async fn live(&self, kind: LiveKind) {
@@ -251,8 +298,13 @@ impl<'a> Hearing<'a> {
     }
 
     async fn hear(&mut self, event: Event) -> Option<Stop> {
+        if let Event::Idle { since, limit } = event {
+            self.live(LiveKind::Idle { since, limit }).await;
+            return None;
+        }
         self.start().await;
         match event {
+            Event::Idle { .. } => {}
             Event::Start { response_id } => self.response_id = response_id,
             Event::PartStart { index, kind } => {
                 self.flush().await;
@@ -305,7 +357,8 @@ impl<'a> Hearing<'a> {
                     overflow: failed.kind == FailureKind::Overflow,
                     after: failed.retry_after,
                 };
-                (StopReason::Error, Some(failed.message), Some(failure))
+                let message = wait::message(&failed, self.work.time.now(), self.work.settings.retry.longest);
+                (StopReason::Error, Some(message), Some(failure))
             }
             Outcome::Stopped(_) if !calls.is_empty() => (StopReason::ToolUse, None, None),
             Outcome::Stopped(Stop::Length) => (StopReason::Length, None, None),
@@ -341,6 +394,7 @@ impl<'a> Hearing<'a> {
     /// refused to begin one.
     fn spent(&self, outcome: &Outcome) -> Option<Amount> {
         match outcome {
+            _ if self.is_unknown => None,
             Outcome::Stopped(_) => spent_by_answer(self.entry, &self.usage),
             Outcome::Failed(failed) => spent_by_failure(failed, self.is_started),
             Outcome::Aborted => None,

@@ -8,6 +8,7 @@ mod owner;
 mod peers;
 mod residency;
 mod services;
+mod silent_retries;
 mod stage;
 mod stand_in;
 mod taken_back;

@@ -29,7 +29,7 @@ async fn noted(replies: Vec<Reply>, messages: &[Message]) -> (Result<String, Str
         asked.lock().push(part.len().to_string());
         Memories { system: "s".to_owned(), request: "r".to_owned() }
     };
-    let retry = Retry { enabled: false, max: 0, base: Duration::ZERO };
+    let retry = Retry { enabled: false, max: 0, base: Duration::ZERO, ..Retry::default() };
     let noted = note_down(&chosen, messages, request, retry, Duration::from_secs(9)).await;
     (noted, asked.into_inner())
 }

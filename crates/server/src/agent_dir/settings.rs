@@ -45,6 +45,8 @@ pub struct Settings {
     pub block_images: bool,
     /// Rights that settings of the originals take away.
     pub restrictions: Restrictions,
+    /// `providers.streamIdleTimeoutSeconds`: how long a provider may send nothing of an answer; zero there is no limit.
+    pub silence: Duration,
     /// `countersign`.
     pub ours: Ours,
 }
@@ -58,6 +60,10 @@ pub struct Retry {
     pub max_retries: u32,
     /// `retry.baseDelayMs`.
     pub base_delay: Duration,
+    /// `retry.maxDelayMs`; zero there is no limit.
+    pub max_delay: Duration,
+    /// `retry.provider.maxRetries`: attempts before anybody is told of a failure.
+    pub silent: u32,
 }
 
 /// When the context is made shorter.
@@ -165,7 +171,13 @@ pub enum When {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            retry: Retry { enabled: true, max_retries: 3, base_delay: Duration::from_secs(2) },
+            retry: Retry {
+                enabled: true,
+                max_retries: 3,
+                base_delay: Duration::from_secs(2),
+                max_delay: Duration::from_secs(30 * 60),
+                silent: 5,
+            },
             compaction: Compaction {
                 enabled: true,
                 reserve_tokens: 16_384,
@@ -183,6 +195,7 @@ impl Default for Settings {
             todo_reminders: TodoReminders { enabled: true, max: 3 },
             block_images: false,
             restrictions: Restrictions::default(),
+            silence: Duration::from_secs(120),
             ours: Ours {
                 approval_timeout: Duration::from_secs(900),
                 clarify_timeout: Duration::from_secs(3600),
@@ -263,6 +276,13 @@ impl Settings {
         put(&mut self.retry.enabled, retry.at("enabled")?.flag()?);
         put(&mut self.retry.max_retries, small(&retry.at("maxRetries")?)?);
         put(&mut self.retry.base_delay, retry.at("baseDelayMs")?.count()?.map(Duration::from_millis));
+        put(&mut self.retry.max_delay, retry.at("maxDelayMs")?.count()?.map(Duration::from_millis).map(unless_zero));
+        put(&mut self.retry.silent, small(&retry.at("provider")?.at("maxRetries")?)?);
+        let silence = root.at("providers")?.at("streamIdleTimeoutSeconds")?;
+        // The original writes -1 for "not set".
+        if !silence.is_negative() {
+            put(&mut self.silence, silence.count()?.map(Duration::from_secs).map(unless_zero));
+        }
         self.compaction.take(&root.at("compaction")?)?;
         put(&mut self.steering_mode, root.at("steeringMode")?.text()?.map(str::to_owned));
         put(&mut self.follow_up_mode, root.at("followUpMode")?.text()?.map(str::to_owned));
@@ -363,6 +383,11 @@ fn put<T>(setting: &mut T, given: Option<T>) {
     }
 }
 
+/// A limit, of which zero means that there is none.
+const fn unless_zero(limit: Duration) -> Duration {
+    if limit.is_zero() { Duration::MAX } else { limit }
+}
+
 fn small(place: &Place<'_>) -> Result<Option<u32>, WrongType> {
     let Some(number) = place.count()? else { return Ok(None) };
     u32::try_from(number).map(Some).map_err(|_| place.wrong("a smaller number"))
@@ -414,7 +439,8 @@ mod tests {
     fn each_key_sets_its_setting() {
         let user = "
 theme: { dark: anything }          # another program's
-retry: { enabled: false, maxRetries: 5, baseDelayMs: 150 }
+retry: { enabled: false, maxRetries: 5, baseDelayMs: 150, maxDelayMs: 60000, provider: { maxRetries: 2 } }
+providers: { streamIdleTimeoutSeconds: 90 }
 compaction:
   enabled: false
   reserveTokens: 1
@@ -440,6 +466,9 @@ countersign:
         want.retry.enabled = false;
         want.retry.max_retries = 5;
         want.retry.base_delay = Duration::from_millis(150);
+        want.retry.max_delay = Duration::from_secs(60);
+        want.retry.silent = 2;
+        want.silence = Duration::from_secs(90);
         want.compaction.enabled = false;
         want.compaction.reserve_tokens = 1;
         want.compaction.keep_recent_tokens = 2;
@@ -485,6 +514,33 @@ countersign:
         want.todo_reminders.enabled = false;
         want.thinking_level = Level::Xhigh;
         assert_eq!(load(user, project), Ok(want));
+    }
+
+    #[test]
+    fn a_limit_may_be_taken_away_and_is_else_as_usual() {
+        let of = |user| load(user, "").map(|settings| (settings.silence, settings.retry.max_delay));
+        let usual = (Duration::from_secs(120), Duration::from_secs(1800));
+        assert_eq!(of("providers: { streamIdleTimeoutSeconds: -1 }\n"), Ok(usual));
+        let none = "providers: { streamIdleTimeoutSeconds: 0 }\nretry: { maxDelayMs: 0 }\n";
+        assert_eq!(of(none), Ok((Duration::MAX, Duration::MAX)));
+        for (user, want) in [
+            (
+                "providers: { streamIdleTimeoutSeconds: long }",
+                "providers.streamIdleTimeoutSeconds: expected a number, found other text",
+            ),
+            (
+                "providers: { streamIdleTimeoutSeconds: 0.5 }",
+                "providers.streamIdleTimeoutSeconds: expected a whole number, found a number",
+            ),
+            ("retry: { maxDelayMs: -1 }", "retry.maxDelayMs: expected a number that is not negative, found a number"),
+            ("retry: { provider: 3 }", "retry.provider: expected a mapping, found a number"),
+            (
+                "retry: { provider: { maxRetries: true } }",
+                "retry.provider.maxRetries: expected a number, found true or false",
+            ),
+        ] {
+            assert_eq!(load(user, ""), Err(format!("~/.omp/agent/config.yml:1: {want}")));
+        }
     }
 
     #[test]

@@ -246,7 +246,8 @@ impl Live {
                 }
                 sse::frame(None, "delta", &json!({ "index": index, "text": text }))
             }
-            LiveKind::PartEnded { .. } => return,
+            // The record says what came of it.
+            LiveKind::PartEnded { .. } | LiveKind::Idle { .. } => return,
             LiveKind::CallProgress { content, .. } => {
                 let text = text_of(content);
                 let shown = text.chars().count().saturating_sub(OUTPUT);

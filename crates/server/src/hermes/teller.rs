@@ -105,6 +105,7 @@ impl Teller {
                     told.push(kindred.event(text));
                 }
             }
+            LiveKind::Idle { .. } => told.extend(kind.notice().map(|notice| Event::warning("idle", &notice))),
             LiveKind::PartEnded { .. } | LiveKind::CallProgress { .. } => {}
         }
     }
@@ -282,7 +283,7 @@ fn named(tool: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{sync::Arc, time::Duration};
 
     use countersign_core::{
         engine::Event as Happened,
@@ -317,6 +318,18 @@ mod tests {
 
     fn delta(index: usize, text: &str) -> LiveKind {
         LiveKind::Delta { index, text: Arc::from(text) }
+    }
+
+    #[test]
+    fn a_provider_that_is_alive_and_says_nothing_is_a_warning() {
+        let (mut teller, mut told) = (Teller::default(), Vec::new());
+        teller.live(&LiveKind::Idle { since: Duration::from_secs(30), limit: Duration::from_secs(120) }, &mut told);
+        let [warning] = &told[..] else { panic!("one event") };
+        let message = "The model provider keeps the connection alive but has sent nothing of an answer for 30 s. The request fails after 120 s.";
+        assert_eq!(
+            (&*warning.name, &warning.data["type"], &warning.data["message"]),
+            ("warning", &json!("idle"), &json!(message))
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::{
 use countersign_core::session::{Retry, Settings, Thresholds};
 use countersign_protocol::gjc::registry::{SessionRecord, Transport};
 use countersign_runtime::{
-    Clock,
+    Clock, SilentRetries,
     models::{Api, Entry, Model, Providers, catalogue, demo},
     tools::{self, EditMode, Registry, Roots, Sandbox},
 };
@@ -459,6 +459,8 @@ fn common(
         bash_timeout: settings.ours.bash_timeout,
         edit_mode: mode,
         block_images: settings.block_images,
+        silence: settings.silence,
+        silent_retries: SilentRetries { max: settings.retry.silent, ..SilentRetries::default() },
         folder,
     }
 }
@@ -481,6 +483,7 @@ fn session_settings(
             enabled: settings.retry.enabled,
             max: settings.retry.max_retries,
             base: settings.retry.base_delay,
+            longest: settings.retry.max_delay,
         },
         thresholds: Thresholds {
             auto: compaction.enabled,

@@ -458,6 +458,8 @@ impl Teller {
                     partial_result,
                 });
             }
+            // It is no event of a run.
+            LiveKind::Idle { .. } => {}
             LiveKind::PartStarted { .. } | LiveKind::Delta { .. } | LiveKind::PartEnded { .. } => {
                 let Some((partial, at)) = &mut self.partial else { return };
                 if let Some(change) = change(partial, &live.kind) {

@@ -11,6 +11,7 @@ use countersign_protocol::omp::{
     Event, Response, UiMethod, UiRequest,
     event::{Todo, TodoStatus},
     state::CompactionResult,
+    ui::NotifyType,
 };
 use countersign_runtime::{Released, tools::todo};
 use tracing::warn;
@@ -45,6 +46,9 @@ impl Door {
             Released::Live(live) => {
                 let now = self.shelf.common.clock.now();
                 self.teller.live(live, now, &mut events);
+                if let Some(notice) = live.kind.notice() {
+                    self.notify(notice, NotifyType::Info);
+                }
                 None
             }
             Released::Fact(recorded) => {

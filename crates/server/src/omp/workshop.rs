@@ -9,7 +9,7 @@ use countersign_core::{
     tool::Spec,
 };
 use countersign_runtime::{
-    Chosen, Clock, Host, Peers, Summaries,
+    Chosen, Clock, Host, Peers, SilentRetries, Summaries,
     models::{Api, Entry, Event, Failure, FailureKind, Modality, Model, Request, demo},
     tools::{self, Context, EditMode, Environment, Registry, Roots, Sandbox, Secrets, Shells, Todos},
 };
@@ -54,6 +54,10 @@ pub(crate) struct Common {
     pub(crate) edit_mode: EditMode,
     /// Whether images stay here, whatever a model takes.
     pub(crate) block_images: bool,
+    /// How long a provider may send nothing of an answer.
+    pub(crate) silence: Duration,
+    /// Attempts before the host is told of a failure.
+    pub(crate) silent_retries: SilentRetries,
 }
 
 /// What one session works with.
@@ -168,6 +172,14 @@ impl Host for Workshop {
 
     fn tools(&self, session: &SessionId) -> Arc<Registry> {
         self.common.lent.registry(session)
+    }
+
+    fn silence(&self) -> Duration {
+        self.common.silence
+    }
+
+    fn silent_retries(&self) -> SilentRetries {
+        self.common.silent_retries
     }
 
     fn peers(&self) -> Peers {

@@ -7,7 +7,7 @@ use countersign_core::{
     engine::Event,
     gate::{self, Resolution, Scope},
     message::{Message, text_of},
-    peer, policy, run,
+    peer, policy, run, schedule,
     session::{self, DenialReach, Kind, Listing, ModelRef, Setting, Sums},
     settings,
 };
@@ -279,8 +279,9 @@ fn run(event: &run::Event) -> String {
         run::Event::Answered { calls: 1, .. } => "answered, wants 1 call".to_owned(),
         run::Event::Answered { calls, .. } => format!("answered, wants {calls} calls"),
         run::Event::TurnClosed { .. } => "turn closed".to_owned(),
-        run::Event::BackedOff { attempt, max, delay, .. } => {
-            format!("attempt {attempt} of {max} in {} s", delay.as_secs())
+        run::Event::BackedOff { attempt, max, delay, until, .. } => {
+            let at = schedule::Zone::UTC.date_and_time(*until);
+            format!("attempt {attempt} of {max} in {} s, at {at}", delay.as_secs())
         }
         run::Event::Resumed { .. } => "goes on".to_owned(),
         run::Event::Interrupted { .. } => "interrupted: the process ended while the model was asked".to_owned(),

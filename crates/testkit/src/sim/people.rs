@@ -34,7 +34,7 @@ pub(super) fn open(id: &str) -> Command {
             max_tokens: 100,
             price: None,
         }),
-        retry: Retry { enabled: true, max: 2, base: Duration::from_secs(2) },
+        retry: Retry { enabled: true, max: 2, ..Retry::default() },
         thresholds: Thresholds { auto: true, reserve: 100, keep_recent: 300, at_tokens: None, at_percent: None },
         approval_timeout: Duration::from_secs(300),
         clarify_timeout: Duration::from_secs(400),

@@ -59,6 +59,7 @@ transcripts! {
     abort_at_a_gate
     abort_before_the_answer
     abort_in_a_call
+    abort_in_silence
     abort_keeps_the_queue
     abort_while_streaming
     abort_while_waiting_to_retry
@@ -123,7 +124,10 @@ transcripts! {
     restart_while_thinking
     retry_aborted
     retry_after_a_hint
+    retry_after_silence
+    retry_beyond_the_longest_wait
     retry_exhausted
+    retry_in_silence
     retry_of_half_an_answer
     retry_switched_off
     retry_then_success

@@ -78,6 +78,9 @@ pub(super) fn live(live: &Live) -> Bytes {
         },
         LiveKind::Delta { index, text } => json!({ "event": "delta", "index": index, "text": text }),
         LiveKind::PartEnded { index, .. } => json!({ "event": "part_ended", "index": index }),
+        LiveKind::Idle { since, limit } => {
+            json!({ "event": "idle", "since_seconds": since.as_secs(), "limit_seconds": limit.as_secs() })
+        }
         LiveKind::CallProgress { call, content, .. } => {
             let texts = content.iter().filter_map(|block| match block {
                 Block::Text(text) => Some(text.text.as_str()),

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use countersign_core::{
@@ -27,6 +28,9 @@ use super::{
     },
     card, messages,
 };
+
+/// A wait for another attempt whose end clients are told.
+const LONG: Duration = Duration::from_secs(60);
 
 /// How many facts are looked at together.
 const TOGETHER: usize = 512;
@@ -233,6 +237,11 @@ impl Teller {
                     talk.called.clone_from(reference);
                     talk.is_referred = talk.asked.is_some();
                 }
+            }
+            run::Event::BackedOff { delay, until, .. } if *delay >= LONG => {
+                let until = self.door.settings.zone().date_and_time(*until);
+                let text = format!("The model provider asks to wait. The next attempt is at {until}.");
+                self.tell(session, State::partial(&Shown::said(&text, recorded.meta.at.0)), recorded.meta.lsn);
             }
             run::Event::Ended { run, end, .. } => {
                 self.door.reading.ended(*run);

@@ -58,6 +58,6 @@ pub(super) fn change(partial: &mut Assistant, kind: &LiveKind) -> Option<Change>
                 Block::RedactedThinking { .. } | Block::Image(_) => None,
             }
         }
-        LiveKind::MessageStarted { .. } | LiveKind::CallProgress { .. } => None,
+        LiveKind::MessageStarted { .. } | LiveKind::CallProgress { .. } | LiveKind::Idle { .. } => None,
     }
 }

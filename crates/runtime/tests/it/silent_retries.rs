@@ -1,0 +1,183 @@
+//! Requests that fail before anything of an answer was shown: they are sent again, and nobody is told.
+
+use std::time::Duration;
+
+use countersign_core::{
+    engine::{Command, Event, Resume},
+    ledger::Budget,
+    message::StopReason,
+    policy::{Contract, ContractScope, Posture},
+    run::{self, End},
+    session::{self, Kind},
+    time::Millis,
+    unattended::{self, Terms},
+};
+use countersign_runtime::{
+    Clock, Handle, Lane, LiveKind, Released,
+    models::{
+        Event as Said, Failure, FailureKind,
+        scripted::{Reply, Scripted, Step},
+    },
+    store::MemoryLog,
+};
+
+use crate::stage::{begin, name, open_at, prompt};
+
+const BEGIN: Millis = Millis(1_800_000_000_000);
+
+fn fails(kind: FailureKind, after: Option<u64>) -> Reply {
+    Reply::fail(Failure { retry_after: after.map(Duration::from_millis), ..Failure::new(kind, "it failed") })
+}
+
+/// What became of a prompt: how the run ended, the stops of its answers, how long it waited where that was told, and how
+/// many milliseconds all of it took.
+#[derive(Debug, Default, PartialEq)]
+struct Seen {
+    end: Option<End>,
+    stops: Vec<StopReason>,
+    waits: Vec<u64>,
+    messages_begun: usize,
+    took: u64,
+}
+
+async fn owner(model: &Scripted) -> Handle {
+    open_at(Clock::starting_at(BEGIN), MemoryLog::new(), model, Posture::Stdio, Resume::Go, None).await
+}
+
+/// Prompts, and aborts behind so many milliseconds, if at all.
+async fn seen(model: &Scripted, abort: Option<u64>) -> Seen {
+    seen_under(None, model, abort).await
+}
+
+/// The same under a contract with this budget, if there is one.
+async fn seen_under(budget: Option<Budget>, model: &Scripted, abort: Option<u64>) -> Seen {
+    let owner = owner(model).await;
+    let requests = begin(&owner, &std::env::temp_dir()).await;
+    if let Some(budget) = budget {
+        let scopes = [ContractScope::Prompt];
+        let may = Contract { scopes: scopes.into(), commands: scopes.into(), ..Contract::default() };
+        let terms = Box::new(Terms { actor: "ci".to_owned(), may, budget, ..Terms::default() });
+        let declare = unattended::Command::Declare { session: name(), terms, carried: None };
+        requests.ask(Command::Unattended(declare)).await.unwrap();
+    }
+    let mut released = owner.subscribe().await.unwrap();
+    requests.ask(prompt()).await.unwrap();
+    if let Some(abort) = abort {
+        let requests = owner.source(Lane::Request);
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(abort)).await;
+            requests.ask(Command::Run(run::Command::Abort { session: name() })).await.unwrap();
+        });
+    }
+    let mut seen = Seen::default();
+    while seen.end.is_none() {
+        let recorded = match released.next().await.unwrap() {
+            Released::Fact(recorded) => recorded,
+            Released::Live(live) => {
+                seen.messages_begun += usize::from(matches!(live.kind, LiveKind::MessageStarted { .. }));
+                continue;
+            }
+        };
+        match &recorded.fact.event {
+            Event::Session(session::Event::Entry { kind: Kind::Assistant { stop, .. }, .. }) => seen.stops.push(*stop),
+            Event::Run(run::Event::BackedOff { delay, .. }) => {
+                seen.waits.push(u64::try_from(delay.as_millis()).unwrap());
+            }
+            Event::Run(run::Event::Ended { end, .. }) => {
+                seen.end = Some(*end);
+                seen.took = recorded.meta.at.0 - BEGIN.0;
+            }
+            _ => {}
+        }
+    }
+    owner.close().await;
+    seen
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_before_the_answer_is_known_to_nobody() {
+    let limited = || fails(FailureKind::RateLimit, Some(1_000));
+    for (case, failures, took) in [
+        ("one that says when to come again", vec![limited()], 1_000),
+        ("one that does not", vec![fails(FailureKind::Server, None)], 400),
+        ("several", vec![limited(), fails(FailureKind::Network, None), fails(FailureKind::Broken, None)], 3_400),
+    ] {
+        let model = Scripted::new(failures.into_iter().chain([Reply::say("Recovered")]));
+        let want = Seen {
+            end: Some(End::Completed),
+            stops: vec![StopReason::Stop],
+            messages_begun: 1,
+            took,
+            ..Seen::default()
+        };
+        assert_eq!(seen(&model, None).await, want, "{case}");
+        assert_eq!(model.left(), 0, "{case}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_told_once_the_silent_attempts_are_over() {
+    let down = || fails(FailureKind::Overloaded, None);
+    let model = Scripted::new((0..6).map(|_| down()).chain([down(), Reply::say("back")]));
+    let (stops, waits) = (vec![StopReason::Error, StopReason::Stop], vec![2_000]);
+    let took = 12_400 + 2_000 + 400;
+    let want = Seen { end: Some(End::Completed), stops, waits, messages_begun: 1, took };
+    assert_eq!(seen(&model, None).await, want);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_wait_and_what_cannot_pass_are_told_at_once() {
+    let model = Scripted::new([fails(FailureKind::RateLimit, Some(30_000)), Reply::say("later")]);
+    let want = Seen {
+        end: Some(End::Completed),
+        stops: vec![StopReason::Error, StopReason::Stop],
+        waits: vec![30_000],
+        messages_begun: 1,
+        took: 30_000,
+    };
+    assert_eq!(seen(&model, None).await, want);
+    let model = Scripted::new([fails(FailureKind::Auth, None)]);
+    let want = Seen { end: Some(End::Failed), stops: vec![StopReason::Error], ..Seen::default() };
+    assert_eq!(seen(&model, None).await, want);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_in_the_middle_of_an_answer_is_told() {
+    let broken = || Step::Fail(Failure::new(FailureKind::Network, "it broke"));
+    let model = Scripted::new([Reply::new().text(["half"]).step(broken()), Reply::say("whole")]);
+    let told = seen(&model, None).await;
+    assert_eq!((told.stops, told.waits, told.took), (vec![StopReason::Error, StopReason::Stop], vec![2_000], 2_000));
+    let limit = Duration::from_secs(120);
+    let idle = Reply::default().step(Step::Say(Said::Idle { since: limit / 2, limit })).step(broken());
+    let told = seen(&Scripted::new([idle, Reply::say("whole")]), None).await;
+    assert_eq!((told.stops, told.took), (vec![StopReason::Stop], 400), "a sign of life is no part of an answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abort_ends_a_silent_wait_at_once() {
+    let model = Scripted::new([fails(FailureKind::RateLimit, Some(15_000)), Reply::say("never")]);
+    let want = Seen { end: Some(End::Aborted), stops: vec![StopReason::Aborted], took: 5_000, ..Seen::default() };
+    assert_eq!(seen(&model, Some(5_000)).await, want);
+    assert_eq!(model.left(), 1, "it is not asked again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_counts_what_a_request_may_have_cost_before_another_is_sent() {
+    let counted = || Some(Budget { tokens: Some(1_000_000), ..Budget::default() });
+    for (case, kind, waits) in [
+        ("it was refused", FailureKind::Overloaded, vec![]),
+        ("it may have been answered", FailureKind::Server, vec![2_000]),
+    ] {
+        let model = Scripted::new([fails(kind, None), Reply::say("Recovered")]);
+        let seen = seen_under(counted(), &model, None).await;
+        assert_eq!((seen.end, seen.waits), (Some(End::Completed), waits), "{case}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wall_time_of_a_contract_ends_a_silent_wait() {
+    let short = Budget { wall_time: Some(5_000), ..Budget::default() };
+    let model = Scripted::new([fails(FailureKind::RateLimit, Some(15_000)), Reply::say("never")]);
+    let seen = seen_under(Some(short), &model, None).await;
+    assert_eq!((seen.end, seen.took, model.left()), (Some(End::Aborted), 5_000, 1));
+}
