@@ -45,7 +45,11 @@ fn an_abort_gives_each_call_of_the_message_a_result() {
     let ends = only(&frames, "tool_execution_end");
     assert_eq!(ends.len(), 3);
     assert!(ends.iter().filter(|end| end["toolCallId"] != "k3").all(|end| end["isError"] == true), "{ends:?}");
-    assert!(shape(&frames).ends_with("turn_end agent_end abort"), "{}", shape(&frames));
+    let aborted = "turn_end turn_start +assistant -assistant turn_end agent_end abort";
+    assert!(shape(&frames).ends_with(aborted), "{}", shape(&frames));
+    let message = only(&frames, "turn_end").pop().unwrap()["message"].take();
+    assert_eq!((&message["stopReason"], &message["content"]), (&json!("aborted"), &json!([])));
+    assert_eq!(only(&frames, "agent_end")[0]["messages"].as_array().unwrap().last(), Some(&message));
     assert_eq!((place.provider.count(), place.get("never")), (1, None));
     host.turn("next");
     assert!(place.provider.last().is_paired());

@@ -177,9 +177,10 @@ fn a_run_that_is_denied_or_stopped_after_a_restart_ends_with_all_that_it_added()
         } else {
             until_the_end(&mut again, 0, &json!({ "value": "Deny" }))
         };
-        let want = ["user", "assistant", "toolResult", "assistant"];
-        let want = if is_stopped { &want[..3] } else { &want[..] };
-        assert_eq!(roles(&check_order(&frames)), want, "stopped: {is_stopped}");
+        let added = check_order(&frames);
+        assert_eq!(roles(&added), ["user", "assistant", "toolResult", "assistant"], "stopped: {is_stopped}");
+        // What was stopped in a call says so in a message of its own.
+        assert_eq!(added[3]["stopReason"], if is_stopped { "aborted" } else { "stop" });
         assert_eq!(place.get("ran"), None);
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! It does no input or output and decides nothing.
 
+mod aborted;
 mod folding;
 mod resumed;
+mod shown;
 
 use std::collections::BTreeMap;
 
@@ -32,18 +34,13 @@ use super::commands::CANCELLED;
 
 pub(crate) use resumed::Left;
 
-use self::folding::change;
+use self::{
+    aborted::{Turn, identity},
+    folding::change,
+    shown::{Shown, shown},
+};
 use super::entries;
 use crate::session_file::convert;
-
-/// A call as its frames need it.
-struct Shown {
-    tool_call_id: String,
-    tool: String,
-    arguments: Json,
-    intent: Option<String>,
-    is_started: bool,
-}
 
 /// What was said of a session, as far as later frames need it.
 #[derive(Default)]
@@ -67,6 +64,9 @@ pub(crate) struct Teller {
     asked_at: Option<Millis>,
     turn_message: Option<Json>,
     turn_results: Vec<Json>,
+    turn: Turn,
+    /// The last answer of the run, without its content.
+    last: Option<Assistant>,
     calls: BTreeMap<CallId, Shown>,
     result: Option<(Value, Json)>,
     attempt: u32,
@@ -147,7 +147,7 @@ impl Teller {
                 if let run::Event::Asked { .. } = event {
                     self.asked_at = Some(recorded.meta.at);
                 }
-                self.run(event, frames)
+                self.run(event, recorded.meta.at, frames)
             }
             Happened::Call(event) => self.call(event, content, frames),
             Happened::Booted
@@ -268,6 +268,8 @@ impl Teller {
         }
         self.error = assistant.error_message.clone().unwrap_or_default();
         let message = wire_of(&assistant, at);
+        self.turn = Turn::Answered;
+        self.last = Some(identity(&assistant));
         self.added.push(message.clone());
         self.turn_message = Some(message.clone());
         if self.is_detached {
@@ -280,7 +282,7 @@ impl Teller {
         }
     }
 
-    fn run(&mut self, event: &run::Event, frames: &mut Vec<Event>) -> Option<Ended> {
+    fn run(&mut self, event: &run::Event, at: Millis, frames: &mut Vec<Event>) -> Option<Ended> {
         let mark = frames.len();
         let mut ended = None;
         match event {
@@ -297,6 +299,7 @@ impl Teller {
             run::Event::TurnOpened { .. } => {
                 self.turn_message = None;
                 self.turn_results.clear();
+                self.turn = Turn::Empty;
                 if self.is_closing {
                     self.owes_turn = true;
                 } else {
@@ -307,6 +310,7 @@ impl Teller {
                 if let Some(message) = self.turn_message.take() {
                     let tool_results = std::mem::take(&mut self.turn_results);
                     frames.push(Event::TurnEnd { message, tool_results });
+                    self.turn = Turn::Closed;
                 }
             }
             run::Event::BackedOff { attempt, max, delay, .. } => {
@@ -321,6 +325,9 @@ impl Teller {
                 });
             }
             run::Event::Ended { end, attempts, .. } => {
+                if *end == End::Aborted {
+                    self.abort(at, frames);
+                }
                 self.owes_turn = false;
                 self.end(*end, *attempts, frames);
                 ended = Some(Ended::Run);
@@ -344,6 +351,8 @@ impl Teller {
     fn begin(&mut self, frames: &mut Vec<Event>) {
         self.added.clear();
         self.partial = None;
+        self.turn = Turn::Closed;
+        self.last = None;
         frames.push(Event::AgentStart);
     }
 
@@ -473,16 +482,6 @@ impl Teller {
     /// Tells of a reminder of open tasks.
     pub(crate) fn reminder(todos: Vec<Todo>, attempt: u32, max_attempts: u32) -> Event {
         Event::TodoReminder { todos, attempt, max_attempts }
-    }
-}
-
-fn shown(content: &call::Content) -> Shown {
-    Shown {
-        tool_call_id: content.tool_call_id.to_string(),
-        tool: content.tool.to_string(),
-        arguments: Value::Object(content.arguments.clone()).into(),
-        intent: content.intent.as_deref().map(str::to_owned),
-        is_started: false,
     }
 }
 

@@ -4,11 +4,12 @@ use countersign_core::{
     call,
     engine::Engine,
     id::{CallId, Lsn, SessionId},
+    message::Message,
     run::Phase,
     session::{Entry, Kind},
 };
 
-use super::{Event, Teller, shown};
+use super::{Event, Teller, Turn, identity, shown};
 use crate::omp::entries;
 
 /// What the log has of a run that works.
@@ -64,6 +65,9 @@ impl Teller {
                 entry.kind,
                 Kind::User | Kind::Developer | Kind::Custom | Kind::Assistant { .. } | Kind::ToolResult { .. }
             );
+            if let Some(Ok(Message::Assistant(said))) = content.as_deref().map(serde_json::from_str) {
+                self.last = Some(identity(&said));
+            }
             let message = content.filter(|_| is_told).and_then(|content| entries::to_wire(entry, &content));
             let Some(message) = message else { continue };
             if left.phase == Phase::Calling && Some(at) == answer {
@@ -74,6 +78,11 @@ impl Teller {
             }
             self.added.push(message);
         }
+        self.turn = match left.phase {
+            Phase::Calling => Turn::Answered,
+            Phase::Opening | Phase::Thinking { .. } => Turn::Empty,
+            Phase::Between | Phase::Backoff { .. } | Phase::Ended(_) => Turn::Closed,
+        };
         match left.phase {
             // The next attempt begins by itself.
             Phase::Backoff { .. } => self.is_waiting = true,

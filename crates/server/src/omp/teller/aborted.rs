@@ -1,0 +1,54 @@
+//! The last message of a run that was aborted while its calls worked: an empty one that says `aborted`.
+
+use countersign_core::{
+    message::{Assistant, StopReason},
+    time::Millis,
+};
+
+use super::{Event, Teller, wire_of};
+
+/// What an aborted message says.
+const ABORTED: &str = "Request was aborted";
+
+/// The turn as the host was told of it.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// None has begun, or the last one has ended.
+    #[default]
+    Closed,
+    /// One has begun, and nothing was said in it.
+    Empty,
+    /// One has begun, and the model answered in it.
+    Answered,
+}
+
+impl Teller {
+    /// Says that a run was aborted in whose last message nothing says so: it ended while calls worked, or before the model was
+    /// asked again.
+    pub(super) fn abort(&mut self, at: Millis, frames: &mut Vec<Event>) {
+        let Some(last) = self.last.take().filter(|_| !self.is_waiting && !self.owes_turn) else { return };
+        match self.turn {
+            Turn::Closed if last.stop_reason == StopReason::ToolUse => frames.push(Event::TurnStart),
+            Turn::Empty => {}
+            Turn::Closed | Turn::Answered => return,
+        }
+        let error_message = Some(ABORTED.to_owned());
+        let aborted = Assistant { stop_reason: StopReason::Aborted, error_message, ..last };
+        let message = wire_of(&aborted, at);
+        self.added.push(message.clone());
+        frames.push(Event::MessageStart { message: message.clone() });
+        frames.push(Event::MessageEnd { message: message.clone() });
+        frames.push(Event::TurnEnd { message, tool_results: Vec::new() });
+    }
+}
+
+/// A message without its content: who said it, and why it ended.
+pub(super) fn identity(assistant: &Assistant) -> Assistant {
+    Assistant {
+        api: assistant.api.clone(),
+        provider: assistant.provider.clone(),
+        model: assistant.model.clone(),
+        stop_reason: assistant.stop_reason,
+        ..Assistant::default()
+    }
+}
