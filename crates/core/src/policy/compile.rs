@@ -10,7 +10,8 @@ use crate::{
     policy::{
         bound::Side,
         lint,
-        rules::{Action, Args, Layer, Origin, Rule, Source},
+        narrow::NarrowPath,
+        rules::{Action, Args, Layer, Matcher, Origin, Rule, Source},
         secrets, shell,
         table::Table,
         verdict::Named,
@@ -248,6 +249,20 @@ impl Tables {
 
     pub(crate) fn named(&self, rank: usize) -> Named {
         self.rules[rank].named.clone()
+    }
+
+    /// True if a rule names each of `paths`, by its pattern or by what it wants of arguments.
+    pub(crate) fn names(&self, rank: usize, paths: &[&NarrowPath]) -> bool {
+        if paths.is_empty() {
+            return true;
+        }
+        let rule = &self.rules[rank].rule;
+        let texts: Vec<&str> = match (&rule.pattern, &rule.args) {
+            (Some(pattern), _) => vec![pattern],
+            (None, Some(Args::Each(each))) => each.values().filter_map(Matcher::as_text).collect(),
+            (None, Some(Args::Any(_)) | None) => Vec::new(),
+        };
+        paths.iter().all(|path| texts.iter().any(|text| path.is_named_by(text)))
     }
 
     /// True if a rule says who has to allow.

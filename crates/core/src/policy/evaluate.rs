@@ -10,7 +10,9 @@ use crate::{
         contract::{Contract, Lack},
         floor,
         grants::Grants,
-        indirect, needs, path, secrets,
+        indirect,
+        narrow::NarrowPath,
+        needs, obeyed, path, secrets,
         shell::{self, Line, Piece, Wild},
         subject::{Reach, Subject},
         table::{Lookup, Table},
@@ -70,6 +72,7 @@ pub struct Layers<'a> {
 ///
 /// In this order: protected paths and deny rules, a person's denial, the unattended contract, the floor, allow rules, grants, ask rules, defaults in order, the posture.
 /// A service call that may reach what a deny rule is about, through an area or another selector, is asked about whatever allows it.
+/// A change of a file that other programs obey is allowed by rules and grants alone that name it.
 /// What that allows or asks is asked for this once if the approval mode says so.
 /// A shell line is judged by every simple command in it. Where a call uses secrets, the use of each is judged beside it, and the strictest
 /// verdict counts.
@@ -79,7 +82,8 @@ pub fn evaluate(layers: &Layers<'_>, subject: &Subject, now: Millis) -> Verdict 
 
 fn by_itself(layers: &Layers<'_>, subject: &Subject, now: Millis) -> Verdict {
     let line = shell::line_of(subject, layers.surroundings);
-    let judge = Judge { layers, subject, line: line.as_ref(), is_of_secret: false };
+    let obeyed = obeyed::of_subject(subject, layers.surroundings.home.as_deref());
+    let judge = Judge { layers, subject, line: line.as_ref(), obeyed, is_of_secret: false };
     let why = |cause| Why { cause, policy: layers.compiled.digest() };
     judge
         .denied(now)
@@ -101,6 +105,8 @@ pub(super) struct Judge<'a> {
     layers: &'a Layers<'a>,
     subject: &'a Subject,
     line: Option<&'a Line>,
+    /// The files that a call which is no line would change and that other programs obey.
+    obeyed: Vec<NarrowPath>,
     /// Whether the subject is the use of a secret, which only rules that name secrets allow.
     is_of_secret: bool,
 }
@@ -114,7 +120,7 @@ pub(super) enum Outcome {
 impl<'a> Judge<'a> {
     /// About the use of a secret.
     pub(super) fn of_secret(layers: &'a Layers<'a>, subject: &'a Subject) -> Self {
-        Self { layers, subject, line: None, is_of_secret: true }
+        Self { layers, subject, line: None, obeyed: Vec::new(), is_of_secret: true }
     }
 
     /// What rules and defaults say of the use of a secret. What nothing is said of is asked.
@@ -217,7 +223,7 @@ impl Judge<'_> {
         let grants = self.layers.grants;
         let realm = self.layers.surroundings.realm.as_deref();
         let exact = grants.exact(self.subject, realm, now);
-        let by_pattern = || grants.by_pattern(self.subject, self.line, realm, now);
+        let by_pattern = || grants.by_pattern(self.subject, self.line, &self.narrow(), realm, now);
         let is_covered = || may_reach.is_none() && self.perhaps_denied().is_none();
         let grant = exact.or_else(|| by_pattern().filter(|_| is_covered()))?;
         Some(Outcome::Allow(Cause::Grant { id: grant.id, by: grant.by.clone() }))
@@ -251,9 +257,27 @@ impl Judge<'_> {
             // A repository's ask must not soften a deny among the owner's defaults.
             (Some(_), Some(Outcome::Deny(cause))) if tightened.is_some() && allowed.is_none() => Outcome::Deny(cause),
             (Some(rank), _) => Outcome::Ask(Cause::Rule(tables.named(rank))),
+            // What an ask for everything does not say, people are told.
+            (None, Some(Outcome::Ask(Cause::Default(rule)))) if rule.steps.is_empty() && self.held().is_some() => {
+                self.posture(self.held())
+            }
             (None, Some(outcome)) => outcome,
-            (None, None) => self.posture(uncovered),
+            (None, None) => self.posture(self.held().or(uncovered)),
         }
+    }
+
+    /// The paths that a rule has to name for a call that is no line.
+    fn narrow(&self) -> Vec<&NarrowPath> {
+        self.obeyed.iter().collect()
+    }
+
+    /// What no broad rule covers, for people: a change of a file that other programs obey.
+    fn held(&self) -> Option<String> {
+        let narrow = match self.line {
+            Some(line) => line.obeyed(),
+            None => self.obeyed.first(),
+        };
+        narrow.map(ToString::to_string)
     }
 
     /// The first default that matches. Of the commands of a shell line each has its own; the strictest counts.
@@ -288,7 +312,7 @@ impl Judge<'_> {
             // What may be denied once it is known is allowed by no default but a bare `*`.
             let may_be_denied = command.begun().iter().any(|begun| deny.may_go_on(begun))
                 || command.wild().iter().any(|wild| deny.may_match(wild));
-            let covered = command.covered_by(&|text| self.first_allowing(&allow, text), everything);
+            let covered = command.covered_by(&|text, paths| self.first_allowing(&allow, text, paths), everything);
             let patterns = [
                 (covered.filter(|rank| !may_be_denied || everything == Some(*rank)), 0),
                 (self.touches(&command, &deny), 1),
@@ -355,20 +379,23 @@ impl Judge<'_> {
     /// The last of the allow rules that it takes to cover the whole of the subject, or what they leave uncovered.
     fn covering(&self, table: &Table) -> Result<usize, Option<String>> {
         let table = self.of(table);
-        let structured = || self.structured(&table, |rank| self.may_allow(rank));
+        let narrow = self.narrow();
+        let names = |rank: usize| self.layers.compiled.tables().names(rank, &narrow);
+        let structured = || self.structured(&table, |rank| self.may_allow(rank) && names(rank));
         if let Some(rank) = self.line.is_none().then(structured).flatten() {
             return Ok(rank);
         }
-        let first = |text: &str| self.first_allowing(&table, text);
         match self.line {
-            Some(line) => match table.everything().filter(|rank| self.may_allow(*rank)) {
-                Some(rank) => Ok(rank),
-                None => match self.perhaps_denied() {
-                    Some(rule) => Err(Some(rule)),
-                    None => line.covered_by(&first).map_err(Some),
-                },
-            },
+            Some(line) => {
+                let everything = table.everything().filter(|rank| self.may_allow(*rank));
+                if let Some(rule) = self.perhaps_denied().filter(|_| everything.is_none()) {
+                    return Err(Some(rule));
+                }
+                let first = |text: &str, paths: &[&NarrowPath]| self.first_allowing(&table, text, paths);
+                line.covered_by(&first, everything).map_err(Some)
+            }
             None => {
+                let first = |text: &str| self.first_allowing(&table, text, &narrow);
                 let ranks: Option<Vec<usize>> = self.subject.signatures().map(first).collect();
                 ranks.and_then(|ranks| ranks.into_iter().max()).ok_or(None)
             }
@@ -393,8 +420,9 @@ impl Judge<'_> {
         table.first_structured(&self.subject.tool, &self.subject.arguments, wanted)
     }
 
-    fn first_allowing(&self, table: &Lookup<'_>, text: &str) -> Option<usize> {
-        table.first_where(text, |rank| self.may_allow(rank))
+    fn first_allowing(&self, table: &Lookup<'_>, text: &str, paths: &[&NarrowPath]) -> Option<usize> {
+        let tables = self.layers.compiled.tables();
+        table.first_where(text, |rank| self.may_allow(rank) && tables.names(rank, paths))
     }
 
     /// Whether a rule that allows and matches was meant for this.

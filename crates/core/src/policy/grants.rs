@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::{
     digest::Digest,
     id::{PrincipalId, SessionId},
-    policy::{fnmatch::Pattern, patterns::Patterns, shell, subject::Subject},
+    policy::{fnmatch::Pattern, narrow::NarrowPath, obeyed, patterns::Patterns, shell, subject::Subject},
     time::Millis,
 };
 
@@ -130,7 +130,8 @@ impl Grants {
     pub fn covers(&self, subject: &Subject, realm: Option<&str>, now: Millis) -> Option<&Grant> {
         self.exact(subject, realm, now).or_else(|| {
             let line = shell::line_of(subject, &Default::default());
-            self.by_pattern(subject, line.as_ref(), realm, now)
+            let obeyed = obeyed::of_subject(subject, None);
+            self.by_pattern(subject, line.as_ref(), &obeyed.iter().collect::<Vec<_>>(), realm, now)
         })
     }
 
@@ -174,6 +175,7 @@ impl Grants {
         &self,
         subject: &Subject,
         line: Option<&shell::Line>,
+        narrow: &[&NarrowPath],
         realm: Option<&str>,
         now: Millis,
     ) -> Option<&Grant> {
@@ -182,10 +184,18 @@ impl Grants {
         }
         let at = |rank: usize| self.by_id.get(self.ranked.get(rank)?.as_ref()?);
         let reaches = |rank: usize| at(rank).is_some_and(|grant| grant.reaches(subject, realm, now));
-        let first = |text: &str| self.patterns.first_where(text, reaches);
+        let names = |rank: usize, paths: &[&NarrowPath]| match at(rank).map(|grant| &grant.covers) {
+            Some(Covers::Pattern(pattern)) => paths.iter().all(|path| path.is_named_by(pattern)),
+            Some(Covers::Exact(_)) | None => paths.is_empty(),
+        };
+        let first = |text: &str, paths: &[&NarrowPath]| {
+            self.patterns.first_where(text, |rank| reaches(rank) && (paths.is_empty() || names(rank, paths)))
+        };
         let rank = match line {
-            Some(line) => line.covered_by(&first).ok()?,
-            None => subject.signatures().map(first).collect::<Option<Vec<_>>>()?.into_iter().max()?,
+            Some(line) => line.covered_by(&first, None).ok()?,
+            None => {
+                subject.signatures().map(|text| first(text, narrow)).collect::<Option<Vec<_>>>()?.into_iter().max()?
+            }
         };
         at(rank)
     }

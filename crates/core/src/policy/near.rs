@@ -12,6 +12,8 @@ use crate::{
         demand::{Demand, values},
         evaluate::Surroundings,
         fnmatch::Pattern,
+        narrow::NarrowPath,
+        obeyed,
         rules::{Action, Args, Rule},
         shell::{self, Line},
         subject::Subject,
@@ -106,7 +108,7 @@ impl fmt::Display for Miss {
 pub fn near(compiled: &Compiled, surroundings: &Surroundings, subject: &Subject, verdict: &Verdict) -> Vec<Near> {
     let line = shell::line_of(subject, surroundings);
     let caller = Caller::of(subject, surroundings.door.as_deref());
-    let call = Asked { subject, caller, line: line.as_ref() };
+    let call = Asked { subject, caller, line: line.as_ref(), home: surroundings.home.as_deref() };
     let decided = verdict.why().cause.rule();
     let others = compiled.tables().entries().iter().filter(|entry| decided != Some((&entry.named, entry.is_default)));
     let mut found: Vec<(usize, Reverse<usize>, Near)> = others.filter_map(|entry| call.near(entry)).collect();
@@ -119,6 +121,7 @@ struct Asked<'a> {
     subject: &'a Subject,
     caller: Caller<'a>,
     line: Option<&'a Line>,
+    home: Option<&'a str>,
 }
 
 impl Asked<'_> {
@@ -153,9 +156,17 @@ impl Asked<'_> {
         let touches = self.subject.signatures().any(|signature| pattern.matches(signature))
             || self.line.is_some_and(|line| line.touched_by(&first).is_some());
         let part = match (action, self.line) {
-            (Action::Allow, Some(line)) if !pattern.is_everything() => line.covered_by(&first).err(),
-            (Action::Allow, None) => uncovered.map(str::to_owned),
-            (Action::Allow, Some(_)) | (Action::Deny | Action::Ask, _) => None,
+            (Action::Allow, Some(line)) => {
+                let names = |paths: &[&NarrowPath]| paths.iter().all(|path| path.is_named_by(text));
+                let find = |text: &str, paths: &[&NarrowPath]| first(text).filter(|_| names(paths));
+                line.covered_by(&find, pattern.is_everything().then_some(0)).err()
+            }
+            (Action::Allow, None) => {
+                let obeyed = obeyed::of_subject(self.subject, self.home);
+                let unnamed = || obeyed.iter().find(|path| !path.is_named_by(text)).map(ToString::to_string);
+                uncovered.map(str::to_owned).or_else(unnamed)
+            }
+            (Action::Deny | Action::Ask, _) => None,
         };
         if touches {
             return Some(part.into_iter().map(Miss::Part).collect());

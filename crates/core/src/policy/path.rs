@@ -19,15 +19,21 @@ pub(crate) fn is_within(root: &str, path: &str) -> bool {
     root == "/" || path == root || path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'))
 }
 
+/// What lies below `/dev` and swallows or passes on what it gets.
+const STREAMS: [&str; 10] = ["null", "zero", "full", "tty", "stdin", "stdout", "stderr", "random", "urandom", "ptmx"];
+
+/// True if `path` is a stream that swallows or passes on what it gets: nothing is kept there.
+pub(crate) fn is_stream(path: &str) -> bool {
+    path.strip_prefix("/dev/").is_some_and(|name| STREAMS.contains(&name))
+}
+
 /// True if `path` is one of the machine's devices rather than a stream that swallows or passes on what it gets.
 pub(crate) fn is_device(path: &str) -> bool {
-    const HARMLESS: [&str; 10] =
-        ["null", "zero", "full", "tty", "stdin", "stdout", "stderr", "random", "urandom", "ptmx"];
     if path == "/proc/sysrq-trigger" || path.starts_with("/sys/") {
         return true;
     }
     let Some(name) = path.strip_prefix("/dev/") else { return false };
-    !HARMLESS.contains(&name)
+    !STREAMS.contains(&name)
         && !["fd", "shm", "pts", "mqueue", "tcp", "udp"].iter().any(|folder| is_within(folder, name))
 }
 

@@ -4,7 +4,7 @@ use crate::{
     policy::{
         evaluate::Surroundings,
         grants::Covers,
-        shell,
+        obeyed, shell,
         subject::{Reach, Subject},
     },
     tool::Shell,
@@ -25,6 +25,8 @@ pub fn propose(subject: &Subject) -> Vec<Proposal> {
     let patterns = match (subject.line(), &subject.shell) {
         // A pattern does not say which secrets it would release.
         _ if subject.secrets().is_ok_and(|used| !used.is_empty()) => Vec::new(),
+        // Nor which file that other programs obey.
+        _ if !obeyed::of_subject(subject, None).is_empty() => Vec::new(),
         (Some((_, line)), _) => shell::patterns(line, &shell::Place::of(subject, &Surroundings::default())),
         (None, Shell::Nothing) if subject.reach == Reach::Beyond => wider(subject),
         // Of what a shell may read, the part that would be free is a line like any other.

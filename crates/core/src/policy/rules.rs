@@ -122,6 +122,16 @@ pub enum Matcher {
     Equals(Value),
 }
 
+impl Matcher {
+    /// The text or pattern that an argument has to be, if it is one.
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Pattern(text) | Self::Operator(Operator::Is(Value::String(text))) => Some(text),
+            Self::Operator(_) | Self::Equals(_) => None,
+        }
+    }
+}
+
 /// A matcher that a pattern cannot say.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -24,6 +24,7 @@ mod here_documents;
 mod limits;
 mod line;
 mod loops;
+mod narrow;
 mod options;
 mod perhaps;
 mod posix;
@@ -47,6 +48,7 @@ pub(crate) use self::classes::of_line as classes_of;
 pub(crate) use self::line::{Line, Piece, Place};
 pub(crate) use self::programs::grants_interpreter;
 pub(crate) use self::wild::Wild;
+pub(crate) use self::word::shown;
 
 /// What a line is called that the grammar does not read.
 pub(crate) const UNPARSABLE: &str = "text that cannot be parsed";
@@ -86,8 +88,9 @@ pub(crate) fn plain_form(command: &str) -> String {
 pub(crate) fn patterns(command: &str, place: &Place) -> Vec<String> {
     let line = judge(command, place);
     let [only] = line.commands.as_slice() else { return Vec::new() };
-    let [text] = only.cover.as_slice() else { return Vec::new() };
-    if line.opaque.is_some() || line.floor.is_some() {
+    let Some([text]) = only.covers.first().map(Vec::as_slice) else { return Vec::new() };
+    // What a rule has to name no pattern with a free end does.
+    if line.opaque.is_some() || line.floor.is_some() || !only.narrow.is_empty() {
         return Vec::new();
     }
     let tool = place.tool.as_str();

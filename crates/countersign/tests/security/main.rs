@@ -11,6 +11,7 @@ mod browsers;
 mod canaries;
 mod classes;
 mod door_table;
+mod foreign_folders;
 #[path = "../serve/gateway.rs"]
 #[allow(dead_code, reason = "as the agent")]
 mod gateway;

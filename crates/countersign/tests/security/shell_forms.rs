@@ -25,12 +25,12 @@ use serde_json::{Map, Value};
 /// What the rules of these tests let through.
 const ALLOWED: [&str; 4] = ["bash(good)", "bash(good *)", "bash(fine *)", "bash(env)"];
 
-fn compiled(rules: Vec<Rule>) -> Compiled {
+pub(crate) fn compiled(rules: Vec<Rule>) -> Compiled {
     let rules = Rules { rules, defaults: vec![Rule::new("*", Action::Ask)] };
     compile(vec![Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules }]).unwrap()
 }
 
-fn judge(compiled: &Compiled, command: &str, folder: &Path) -> Verdict {
+pub(crate) fn judge(compiled: &Compiled, command: &str, folder: &Path) -> Verdict {
     let arguments = Map::from_iter([("command".to_owned(), Value::from(command))]);
     let subject = Subject {
         principal: PrincipalId::new("agent:pi"),
@@ -74,12 +74,12 @@ fn judge(compiled: &Compiled, command: &str, folder: &Path) -> Verdict {
 }
 
 /// A folder with programs that say that they ran, and nothing else on their path.
-struct Bench {
+pub(crate) struct Bench {
     root: tempfile::TempDir,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let bench = Self { root: tempfile::tempdir().unwrap() };
         let bin = bench.path("bin");
         fs::create_dir(&bin).unwrap();
@@ -102,12 +102,12 @@ impl Bench {
         bench
     }
 
-    fn path(&self, name: &str) -> std::path::PathBuf {
+    pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
         self.root.path().join(name)
     }
 
     /// Which of the programs ran.
-    fn ran(&self, line: &str) -> BTreeSet<String> {
+    pub(crate) fn ran(&self, line: &str) -> BTreeSet<String> {
         let work = self.path("work");
         let _ = fs::remove_dir_all(&work);
         fs::create_dir(&work).unwrap();

@@ -19,6 +19,7 @@ mod away;
 mod before;
 mod bound;
 mod indirect;
+mod named;
 mod recorded;
 mod secrets;
 
@@ -121,9 +122,15 @@ fn who_has_to_allow_is_asked_whatever_else_asks() {
         ("a repository asks too", world(vec![own(vec![stepped("bash(*)")]), theirs.clone()]), "ls", 2),
         (
             "an allow goes before",
-            world(vec![own(vec![stepped("bash(*)"), Rule::new("bash(rm*)", Action::Allow)])]),
+            world(vec![own(vec![stepped("bash(*)"), Rule::new("*", Action::Allow)])]),
             "rm -rf /",
             0,
+        ),
+        (
+            "an allow that does not name the path does not",
+            world(vec![own(vec![stepped("bash(*)"), Rule::new("bash(rm*)", Action::Allow)])]),
+            "rm -rf /",
+            2,
         ),
     ] {
         let verdict = world.judge(&bash(command));
@@ -311,10 +318,11 @@ fn what_a_shell_call_sets_beside_its_line_is_judged_like_assignments() {
         (TAR, json!({"env": {}}), vec!["allow bash(tar cf *)"], "allow"),
         (TAR, json!({"env": {"TAR_OPTIONS": "--checkpoint-action=exec=id"}}), vec!["allow bash(tar cf *)"], "ask"),
         (TAR, json!({"env": {"TAR_OPTIONS": "x"}}), vec!["allow bash(TAR_OPTIONS=x tar cf *)"], "ask"),
-        (TAR, json!({"env": {"LEVEL": "9"}}), vec!["allow bash(tar cf *)"], "ask"),
+        (TAR, json!({"env": {"LEVEL": "9"}}), vec!["allow bash(tar cf *)"], "allow"),
+        (TAR, json!({"env": {"LEVEL": "9", "LD_PRELOAD": "x"}}), vec!["allow bash(tar cf *)"], "ask"),
         (TAR, json!({"env": {"LEVEL": "9"}}), vec!["allow bash(LEVEL=9 tar cf *)"], "allow"),
         ("ls; ls", json!({"env": {"LEVEL": "9"}}), vec!["allow bash(LEVEL=9 ls)"], "allow"),
-        ("ls", json!({"env": {"LEVEL": 9}}), vec!["allow bash(ls)"], "ask"),
+        ("ls", json!({"env": {"LEVEL": 9}}), vec!["allow bash(ls)"], "allow"),
         ("ls", json!({"env": ["LEVEL=9"]}), vec!["allow bash(ls)"], "ask"),
         ("ls", json!({"env": {"A;id": "9"}}), vec!["allow bash(*ls)"], "ask"),
         ("ls", json!({"env": {"LEVEL": "9"}}), vec!["allow *", "deny bash(ls)"], "deny"),

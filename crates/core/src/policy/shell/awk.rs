@@ -26,6 +26,20 @@ pub(super) fn does_more(arguments: &[Word]) -> bool {
     false
 }
 
+/// How many of the arguments of `awk` stand before its files: its options with their values, and its program.
+pub(super) fn behind_program(arguments: &[&str]) -> usize {
+    let mut at = 0;
+    while let Some(word) = arguments.get(at) {
+        at += match *word {
+            "--" => return (at + 2).min(arguments.len()),
+            "-F" | "-v" => 2,
+            text if text.starts_with('-') && text.len() > 1 => 1,
+            _ => return at + 1,
+        };
+    }
+    arguments.len()
+}
+
 fn program_does_more(word: &Word) -> bool {
     word.possible().any(|text| text.contains([UNKNOWN, GLOB])) || word.texts().any(text_does_more)
 }

@@ -23,6 +23,33 @@ pub(super) fn agrees(text: &str, tokens: &[Token]) -> bool {
         && cutter.pieces.iter().zip(tokens).all(|(piece, token)| piece.is(token))
 }
 
+/// `text` with what a here-document says in place of each quoted substitution that says nothing else. None where there is none.
+///
+/// It must be one that [`agrees`].
+pub(super) fn said(text: &str) -> Option<String> {
+    if !text.contains("<<") {
+        return None;
+    }
+    let text = grammar::ended(text)?;
+    let chars: Vec<char> = text.chars().collect();
+    let last_bracket = chars.iter().rposition(|c| *c == ']').unwrap_or(0);
+    let mut cutter = Cutter { last_bracket, ..Cutter::at(&chars, 0) };
+    cutter.commands()?;
+    let (mut plain, mut at) = (String::with_capacity(text.len()), 0);
+    for Said { from, to, text } in &cutter.said {
+        plain.extend(&chars[at..*from]);
+        for c in text.chars() {
+            if "\\\"$`".contains(c) {
+                plain.push('\\');
+            }
+            plain.push(c);
+        }
+        at = *to;
+    }
+    plain.extend(&chars[at..]);
+    (at > 0).then_some(plain)
+}
+
 /// Where the bracket that stands at `at` has its partner, if what is between can be told. `is_quoted` says whether double quotes are
 /// around it.
 pub(super) fn partner(chars: &[char], at: usize, is_quoted: bool) -> Option<usize> {
@@ -100,6 +127,13 @@ struct Open {
     place: Option<usize>,
 }
 
+/// A substitution in double quotes that says what a here-document holds, and nothing else.
+struct Said {
+    from: usize,
+    to: usize,
+    text: String,
+}
+
 /// Reads from left to right. What returns an option is none where bash may read on in a way that is not followed here.
 struct Cutter<'a> {
     chars: &'a [char],
@@ -110,6 +144,9 @@ struct Cutter<'a> {
     open: VecDeque<Open>,
     /// How many substitutions are around the cursor: their pieces are not kept.
     inside: usize,
+    /// How many parameters and brackets.
+    nested: usize,
+    said: Vec<Said>,
 }
 
 /// Words behind which a command begins.
@@ -120,7 +157,16 @@ const OPERATORS: [&str; 19] =
 
 impl<'a> Cutter<'a> {
     const fn at(chars: &'a [char], at: usize) -> Self {
-        Self { chars, at, last_bracket: 0, pieces: Vec::new(), open: VecDeque::new(), inside: 0 }
+        Self {
+            chars,
+            at,
+            last_bracket: 0,
+            pieces: Vec::new(),
+            open: VecDeque::new(),
+            inside: 0,
+            nested: 0,
+            said: Vec::new(),
+        }
     }
 }
 

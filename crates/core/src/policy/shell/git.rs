@@ -129,6 +129,13 @@ pub(super) fn runs_something(arguments: &[Word], options: usize) -> bool {
         })
 }
 
+/// Whether `arguments` only record what files hold, and change none of them.
+pub(super) fn only_records(arguments: &[Word]) -> bool {
+    let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
+    let records = |at: &usize| values.get(*at).is_some_and(|word| matches!(*word, "add" | "stage" | "commit"));
+    commands(&values).iter().all(records)
+}
+
 /// Whether one of `words` may turn out to be an option that is not seen.
 pub(super) fn hide(words: &[Word]) -> bool {
     let values: Vec<&str> = words.iter().map(|word| word.value.as_str()).collect();

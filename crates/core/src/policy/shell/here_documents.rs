@@ -83,9 +83,83 @@ fn ends_in_joined_lines(text: &str, words: &[String]) -> bool {
     is_joined && ends(&joined)
 }
 
+/// What `$(cat <<'E' …)` says: the text of a here-document in which nothing is expanded, without the breaks at its end. None of any other
+/// substitution, and where an old shell may find its end elsewhere.
+pub(super) fn said(substitution: &str) -> Option<String> {
+    const BLANKS: [char; 2] = [' ', '\t'];
+    let inner = substitution.strip_prefix("$(")?.strip_suffix(')')?;
+    let rest = inner.trim_start_matches([' ', '\t', '\n']).strip_prefix("cat")?;
+    let rest = rest.trim_start_matches(BLANKS).strip_prefix("<<")?.trim_start_matches(BLANKS);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let (end, rest) = match rest.chars().next()? {
+        quote @ ('\'' | '"') => rest[1..].split_once(quote)?,
+        '\\' => rest[1..].split_at(rest[1..].find(|c| !is_name(c))?),
+        _ => return None,
+    };
+    if end.is_empty() || !end.chars().all(is_name) {
+        return None;
+    }
+    let mut lines = rest.trim_start_matches(BLANKS).strip_prefix('\n')?.split('\n');
+    let body: Vec<&str> = lines.by_ref().take_while(|line| *line != end).collect();
+    // Behind the line that ends it nothing stands but a break and blanks.
+    let behind: Vec<&str> = lines.collect();
+    let is_alone = !behind.is_empty() && behind.iter().all(|line| line.trim_matches(BLANKS).is_empty());
+    (is_alone && keeps_parentheses(&body)).then(|| body.join("\n").trim_end_matches('\n').to_owned())
+}
+
+/// Whether each parenthesis has its partner on its line, and no quote between them. Shells of old look for the one that ends a
+/// substitution in its here-documents as well.
+fn keeps_parentheses(lines: &[&str]) -> bool {
+    lines.iter().all(|line| {
+        let mut open = Vec::new();
+        for c in line.chars() {
+            match c {
+                '(' => open.push(true),
+                ')' if open.pop() != Some(true) => return false,
+                '\'' | '"' | '`' | '\\' => open.iter_mut().for_each(|is_sure| *is_sure = false),
+                _ => {}
+            }
+        }
+        open.is_empty()
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::may_end_elsewhere;
+    use super::{may_end_elsewhere, said};
+
+    #[test]
+    fn a_substitution_that_only_says_a_document_is_its_text() {
+        for (text, want) in [
+            ("$(cat <<'EOF'\nfix: a (b)\n\nIt's $x `y`\nEOF\n)", "fix: a (b)\n\nIt's $x `y`"),
+            ("$(cat << \"E_1\"\na\n\n\nE_1\n)", "a"),
+            ("$( cat <<\\E\n a\nE\n  )", " a"),
+            ("$(cat <<'E'\nE\n)", ""),
+        ] {
+            assert_eq!(said(text).as_deref(), Some(want), "{text:?}");
+        }
+        for text in [
+            "$(cat <<E\n$(evil)\nE\n)",
+            "$(cat <<-'E'\na\nE\n)",
+            "$(cat x <<'E'\na\nE\n)",
+            "$(cat <<'E' | evil\na\nE\n)",
+            "$(cat <<'E' >x\na\nE\n)",
+            "$(cat <<'E'\na\nE\nevil\n)",
+            "$(cat <<'E'\na\nE)",
+            "$(cat <<'E'\na\n)",
+            "$(cat <<'E'x\na\nEx\n)",
+            "$(cat <<''\na\n\n)",
+            "$(cat <<'$x'\na\n$x\n)",
+            "$(sh <<'E'\nevil\nE\n)",
+            "$(cat<<<'E'\n)",
+            "$(cat <<'E'\n)\nE\n)",
+            "$(cat <<'E'\n'(' ) evil\nE\n)",
+            "$(cat <<'E'\n(\n)\nE\n)",
+            "`cat <<'E'\na\nE\n`",
+        ] {
+            assert_eq!(said(text), None, "{text:?}");
+        }
+    }
 
     #[test]
     fn a_document_that_ends_in_joined_lines_is_told() {

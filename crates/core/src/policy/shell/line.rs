@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{carried::Signs, elsewhere, wild::Wild};
 use crate::{
-    policy::{contract::Class, evaluate::Surroundings, path, subject::Subject},
+    policy::{contract::Class, evaluate::Surroundings, narrow::NarrowPath, path, subject::Subject},
     tool::{Machine, Shell},
 };
 
@@ -103,6 +103,8 @@ pub(crate) struct Line {
     pub(crate) protected: Option<String>,
     /// The gateway's own path that it would give away.
     pub(crate) unreadable: Option<String>,
+    /// The files that its redirections change and that other programs obey. Nothing covers these but a person's answer.
+    pub(crate) redirected: Vec<NarrowPath>,
     /// The classes of an unattended contract that it needs.
     pub(crate) classes: BTreeSet<Class>,
     /// What its commands may do with each other's words.
@@ -118,39 +120,54 @@ pub(crate) struct Line {
 pub(crate) struct Simple {
     /// Texts that a deny or ask rule may match: normal form, unquoted, by base name, with assignments.
     pub(crate) forms: Vec<String>,
-    /// Texts that allow rules must cover, all of them. Empty for a wrapper that adds nothing.
-    pub(crate) cover: Vec<String>,
-    /// Texts that do as well, all of them: the command without an assignment that does no harm. Empty without such a one.
-    pub(crate) instead: Vec<String>,
+    /// Texts that allow rules must cover, all of those of one of these lists: as it is written, and in other words that come to the same.
+    /// Empty for a wrapper that adds nothing.
+    pub(crate) covers: Vec<Vec<String>>,
+    /// The paths that the rules have to name, too.
+    pub(crate) narrow: Vec<NarrowPath>,
     /// How its forms begin, up to what is only known when the line runs.
     pub(crate) begun: Vec<String>,
     /// Its forms with wildcards, where there are any.
     pub(crate) wild: Vec<Wild>,
 }
 
-/// One part of a line that a default is looked up for: a command, or that which cannot be judged.
+/// Finds the first rule that matches a text and names each of these paths.
+pub(crate) type Finds<'a> = &'a dyn Fn(&str, &[&NarrowPath]) -> Option<usize>;
+
+/// One part of a line that a default is looked up for: a command, that which cannot be judged, or a redirection that nothing covers.
 pub(crate) enum Piece<'a> {
     Command(&'a Simple),
     Opaque,
+    Redirected,
 }
 
 impl Line {
-    /// The last rank of the rules that it takes to cover every command, as `first` finds them.
+    /// The last rank of the rules that it takes to cover every command, as `first` finds them, or that of a bare `*`.
     ///
     /// # Errors
     /// What stays uncovered, for people.
-    pub(crate) fn covered_by(&self, first: &dyn Fn(&str) -> Option<usize>) -> Result<usize, String> {
-        if let Some(reason) = &self.opaque {
+    pub(crate) fn covered_by(&self, first: Finds<'_>, everything: Option<usize>) -> Result<usize, String> {
+        if let Some(path) = self.redirected.first() {
+            return Err(path.to_string());
+        }
+        if let Some(rank) = everything.filter(|_| self.obeyed().is_none()) {
+            return Ok(rank);
+        }
+        if let Some(reason) = self.opaque.as_ref().filter(|_| everything.is_none()) {
             return Err(reason.clone());
         }
-        let mut last = None;
-        for command in &self.commands {
-            if !command.cover.is_empty() {
-                let rank = command.covered_by(first);
-                last = last.max(Some(rank.ok_or_else(|| command.forms.first().cloned().unwrap_or_default())?));
-            }
+        let mut last = everything.filter(|_| self.opaque.is_some());
+        for command in self.commands.iter().filter(|command| command.is_needed()) {
+            last = last.max(Some(command.covered_by(first).ok_or_else(|| command.uncovered_by(first))?));
         }
         last.ok_or_else(|| "an empty command".to_owned())
+    }
+
+    /// A file that it changes and that other programs obey, if it changes one.
+    pub(crate) fn obeyed(&self) -> Option<&NarrowPath> {
+        let by_commands =
+            self.commands.iter().filter(|command| command.is_needed()).flat_map(|command| &command.narrow);
+        self.redirected.iter().chain(by_commands).find(|narrow| narrow.is_obeyed())
     }
 
     /// The first rank that `first` finds for any form of any command.
@@ -171,8 +188,9 @@ impl Line {
     /// The parts that defaults are looked up for.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
         let nothing_to_judge = self.opaque.is_some() || self.commands.is_empty();
-        let commands = self.commands.iter().filter(|command| !command.cover.is_empty()).map(Piece::Command);
-        commands.chain(nothing_to_judge.then_some(Piece::Opaque))
+        let commands = self.commands.iter().filter(|command| command.is_needed()).map(Piece::Command);
+        let redirected = self.redirected.first().map(|_| Piece::Redirected);
+        commands.chain(nothing_to_judge.then_some(Piece::Opaque)).chain(redirected)
     }
 
     pub(super) fn note_opaque(&mut self, reason: impl Into<String>) {
@@ -193,21 +211,57 @@ impl Line {
 }
 
 impl Simple {
+    /// False for a wrapper that adds nothing, and for what is only perhaps a command.
+    pub(crate) const fn is_needed(&self) -> bool {
+        !self.covers.is_empty()
+    }
+
     /// The last rank of the rules that cover it.
-    fn covered_by(&self, first: &dyn Fn(&str) -> Option<usize>) -> Option<usize> {
-        let all =
-            |texts: &[String]| texts.iter().map(|text| first(text)).collect::<Option<Vec<_>>>()?.into_iter().max();
-        all(&self.cover).or_else(|| all(&self.instead))
+    fn covered_by(&self, first: Finds<'_>) -> Option<usize> {
+        let mut names: Vec<&NarrowPath> = self.narrow.iter().collect();
+        // A rule that lets the shell go to a folder names it for what runs there.
+        if names.iter().any(|narrow| !narrow.entries().is_empty()) {
+            let tool = self.forms.first().and_then(|form| form.split_once('(')).map_or("", |(tool, _)| tool);
+            let lets_in = |narrow: &NarrowPath| {
+                let entries = narrow.entries().into_iter();
+                let texts = entries.flat_map(|to| ["cd", "pushd"].map(|program| format!("{tool}({program} {to})")));
+                texts.into_iter().any(|text| first(&text, &[narrow]).is_some())
+            };
+            names.retain(|narrow| !lets_in(narrow));
+        }
+        self.covered_naming(first, &names)
+    }
+
+    fn covered_naming(&self, first: Finds<'_>, names: &[&NarrowPath]) -> Option<usize> {
+        let one = |text: &String| first(text, names).or_else(|| first(&alone(text), names));
+        let all = |texts: &Vec<String>| texts.iter().map(one).collect::<Option<Vec<_>>>()?.into_iter().max();
+        self.covers.iter().find_map(all)
+    }
+
+    /// What keeps rules from covering it, for people.
+    fn uncovered_by(&self, first: Finds<'_>) -> String {
+        let is_met = self.covered_naming(first, &[]).is_some();
+        let narrow = self.narrow.iter().find(|narrow| is_met && self.covered_naming(first, &[narrow]).is_none());
+        match narrow.or(self.narrow.first().filter(|_| is_met)) {
+            Some(narrow) => narrow.to_string(),
+            None => self.forms.first().cloned().unwrap_or_default(),
+        }
     }
 
     fn touched_by(&self, first: &dyn Fn(&str) -> Option<usize>) -> Option<usize> {
-        self.forms.iter().filter_map(|form| first(form)).min()
+        self.forms.iter().flat_map(|form| first(form).into_iter().chain(first(&alone(form)))).min()
     }
 }
 
+/// The text under which a command without more words meets a pattern that goes on with some: `bash(ls )` meets `bash(ls *)`.
+fn alone(text: &str) -> String {
+    text.strip_suffix(')').map_or_else(|| text.to_owned(), |rest| format!("{rest} )"))
+}
+
 impl Piece<'_> {
-    pub(crate) fn covered_by(&self, first: &dyn Fn(&str) -> Option<usize>, everything: Option<usize>) -> Option<usize> {
+    pub(crate) fn covered_by(&self, first: Finds<'_>, everything: Option<usize>) -> Option<usize> {
         match self {
+            Self::Redirected => None,
             Self::Opaque => everything,
             Self::Command(command) => command.covered_by(first),
         }
@@ -215,7 +269,7 @@ impl Piece<'_> {
 
     pub(crate) fn touched_by(&self, first: &dyn Fn(&str) -> Option<usize>) -> Option<usize> {
         match self {
-            Self::Opaque => None,
+            Self::Opaque | Self::Redirected => None,
             Self::Command(command) => command.touched_by(first),
         }
     }
@@ -223,7 +277,7 @@ impl Piece<'_> {
     /// How it begins, where it goes on with what is only known when the line runs.
     pub(crate) fn begun(&self) -> &[String] {
         match self {
-            Self::Opaque => &[],
+            Self::Opaque | Self::Redirected => &[],
             Self::Command(command) => &command.begun,
         }
     }
@@ -231,7 +285,7 @@ impl Piece<'_> {
     /// Its forms with wildcards.
     pub(crate) fn wild(&self) -> &[Wild] {
         match self {
-            Self::Opaque => &[],
+            Self::Opaque | Self::Redirected => &[],
             Self::Command(command) => &command.wild,
         }
     }

@@ -20,10 +20,13 @@ pub(super) fn judge(arguments: &Map<String, Value>, place: &Place) -> Option<Lin
         all.floor = all.floor.or(line.floor);
         all.protected = all.protected.or(line.protected);
         all.unreadable = all.unreadable.or(line.unreadable);
+        all.redirected.extend(line.redirected);
         all.classes.extend(line.classes);
     }
     let is_plain = |text: &&str| !text.contains(|letter: char| SIGNS.contains(&letter) || letter.is_control());
-    if texts.iter().all(is_plain) && all.floor.is_none() && all.protected.is_none() && all.unreadable.is_none() {
+    let is_narrow = all.commands.iter().any(|command| !command.narrow.is_empty());
+    let harms = all.floor.is_some() || all.protected.is_some() || all.unreadable.is_some() || is_narrow;
+    if texts.iter().all(is_plain) && !harms {
         return None;
     }
     all.note_opaque("a text that a shell may read");

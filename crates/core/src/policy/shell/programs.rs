@@ -93,6 +93,11 @@ pub(super) fn mentions_destroyer(text: &str) -> Option<&'static str> {
     })
 }
 
+/// True for programs of version control, which run what the settings of the repository name that they find.
+pub(super) fn obeys_repository(program: &str) -> bool {
+    matches!(program, "git" | "hg" | "jj" | "sl")
+}
+
 /// Assignments that make other programs load, find or run something else.
 pub(super) fn is_dangerous_variable(name: &str) -> bool {
     const NAMES: &str = "PATH IFS ENV BASH_ENV SHELLOPTS BASHOPTS PS0 PS1 PS2 PS4 PROMPT_COMMAND CDPATH HOME PWD OLDPWD SHELL \
@@ -171,6 +176,36 @@ pub(super) fn is_dangerous_in_environment(name: &str) -> bool {
     const NAMES: &str = "UNZIP BZIP BZIP2 ZIP GZIP MAGIC LEX FC STRIP OBJCOPY RM CO GET MAKEINFO TEX TEXI2DVI WEAVE CWEAVE TANGLE CTANGLE \
         M2C PC LINT";
     is_dangerous_variable(name) || listed(NAMES, name)
+}
+
+/// True if a variable that a line sets for one of its commands is no lever, as far as anybody knows: its name is none that makes programs
+/// load, find or run something else, and does not end like one.
+pub(super) fn is_setting(name: &str) -> bool {
+    const LEVERS: &str = "PATH HOME COMMAND CMD SHELL HOOK HOOKS PRELOAD PLUGIN PLUGINS ARGS OPTS OPTIONS FLAGS RUNNER LOADER EXEC \
+        PROGRAM PROG BIN SCRIPT CONF CONFIG RC INIT MODULE MODULES INCLUDE AUTH PROXY REGISTRY MIRROR PROFILER WRAPPER COMPILER \
+        LINKER ASKPASS TUNABLES TRACE";
+    // Of these programs any variable may be one.
+    const PROGRAMS: [&str; 14] = [
+        "YARN_",
+        "PNPM_",
+        "NODE_REDIRECT_",
+        "NODE_V8_",
+        "COREPACK_",
+        "COR_",
+        "CORECLR_",
+        "DOTNET_",
+        "MSBUILD",
+        "GOAUTH",
+        "GOCACHE",
+        "GOMOD",
+        "GOSUMDB",
+        "GOINSECURE",
+    ];
+    let upper = name.to_ascii_uppercase();
+    !name.is_empty()
+        && !is_dangerous_in_environment(name)
+        && !LEVERS.split_ascii_whitespace().any(|end| upper.ends_with(end))
+        && !PROGRAMS.iter().any(|program| upper.starts_with(program))
 }
 
 /// The interpreter or wrapper that an allow pattern would grant whole.

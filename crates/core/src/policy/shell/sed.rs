@@ -55,6 +55,36 @@ pub(super) fn only_edits(arguments: &[Option<&str>]) -> bool {
     scripts.into_iter().all(|script| script.is_some_and(|script| edits(script).is_some()))
 }
 
+/// Where among the arguments of `sed` its scripts stand, perhaps joined to an option.
+pub(super) fn scripts(arguments: &[&str]) -> Vec<usize> {
+    let (mut scripts, mut operands) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while let Some(word) = arguments.get(at) {
+        let letters = word.strip_prefix('-').filter(|letters| !letters.is_empty() && !letters.starts_with('-'));
+        let flags = letters.map(|letters| letters.trim_start_matches(['n', 'E', 'r', 's', 'u', 'z']));
+        match (*word, flags) {
+            ("--", _) => {
+                operands.extend(at + 1..arguments.len());
+                break;
+            }
+            ("--expression", _) | (_, Some("e")) => {
+                at += 1;
+                scripts.push(at);
+            }
+            (word, _) if word.starts_with("--expression=") => scripts.push(at),
+            (_, Some(flags)) if flags.starts_with('e') => scripts.push(at),
+            (_, Some(_)) => {}
+            (word, None) if word.starts_with("--") => {}
+            (_, None) => operands.push(at),
+        }
+        at += 1;
+    }
+    if scripts.is_empty() {
+        scripts.extend(operands.first());
+    }
+    scripts
+}
+
 /// Whether a suffix of what is kept is a name instead, perhaps in another folder: its star is the name that the file has.
 fn names_file(suffix: &str) -> bool {
     suffix.contains(['/', '*'])
@@ -179,6 +209,19 @@ mod tests {
             &[],
         ] {
             assert!(read(words), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn scripts_are_told_from_files() {
+        for (words, want) in [
+            (&["/x/d", "/etc/d"][..], vec![0]),
+            (&["-n", "-e", "/x/p", "/etc/d"], vec![2]),
+            (&["-ne", "/x/p", "-es/a/b/", "/etc/d"], vec![1, 2]),
+            (&["--expression=/x/p", "--", "/etc/d"], vec![0]),
+            (&["-i", "--", "/x/d", "/etc/d"], vec![2]),
+        ] {
+            assert_eq!(super::scripts(words), want, "{words:?}");
         }
     }
 

@@ -5,9 +5,10 @@ use super::{
     declared, delete, disk, git,
     here::Here,
     line::{Line, Place, Simple},
-    options,
+    narrow, options,
     programs::{
-        base_name, changes_meaning, is_dangerous_in_environment, is_dangerous_variable, is_interpreter, only_reads,
+        base_name, changes_meaning, is_dangerous_in_environment, is_dangerous_variable, is_interpreter, is_setting,
+        only_reads,
     },
     protect,
     wild::Wild,
@@ -31,7 +32,11 @@ pub(super) enum Cover {
 
 /// Notes in `line` what `argv` with `assignments` is and does.
 pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[Word], argv: &[Word], cover: Cover) {
-    let simple = texts(&place.tool, assignments, argv, cover);
+    let reads = reads(argv);
+    let mut simple = texts(&place.tool, assignments, argv, cover);
+    if simple.is_needed() {
+        simple.narrow = narrow::of_command(place, here, assignments, argv, reads);
+    }
     line.commands.push(simple);
     let program = argv.first().and_then(Word::as_literal).map(base_name);
     let arguments: Vec<&str> = argv.iter().skip(1).map(|word| word.value.as_str()).collect();
@@ -45,7 +50,6 @@ pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[W
         note_program(line, argv, program, &arguments);
     }
     line.met = line.met.and(program.map(Signs::of_program).unwrap_or_default());
-    let reads = reads(argv);
     if !reads {
         protect::note_written(line, place, here, argv);
     }
@@ -168,8 +172,11 @@ fn texts(tool: &str, assignments: &[Word], argv: &[Word], cover: Cover) -> Simpl
     let normal: Vec<String> = argv.iter().map(Word::normal).collect();
     let plain: Vec<String> = argv.iter().map(|word| word.plain().to_owned()).collect();
     let mut forms = Vec::new();
+    let as_test = as_test(argv);
+    let tested: Vec<Vec<String>> =
+        as_test.iter().map(|argv| argv.iter().map(|word| word.plain().to_owned()).collect()).collect();
     let supposed = supposed(argv);
-    for words in [&normal, &plain].into_iter().chain(&supposed) {
+    for words in [&normal, &plain].into_iter().chain(&tested).chain(&supposed) {
         forms.push(join(&[prefix.as_slice(), words.as_slice()].concat()));
         if !prefix.is_empty() && !argv.is_empty() {
             forms.push(join(words));
@@ -181,33 +188,41 @@ fn texts(tool: &str, assignments: &[Word], argv: &[Word], cover: Cover) -> Simpl
             }
         }
     }
-    let cover = match cover {
-        Cover::Needed => covers(assignments, argv),
-        Cover::Wrapper | Cover::Perhaps => Vec::new(),
-    };
-    // What only says how `read` cuts its words needs no rule of its own.
+    // What sets nothing that matters to a program needs no rule of its own.
     let program = argv.first().and_then(Word::as_literal);
-    let own = assignments.iter().filter(|word| !is_of_read(declared::name(&word.value), program));
-    let own: Vec<Word> = own.cloned().collect();
-    let instead = if cover.is_empty() || own.len() == assignments.len() { Vec::new() } else { covers(&own, argv) };
+    let is_own = |word: &&Word| argv.is_empty() || !adds_nothing(declared::name(&word.value), program);
+    let own: Vec<Word> = assignments.iter().filter(is_own).cloned().collect();
     let wrap = |texts: Vec<String>| {
         let mut texts: Vec<String> = texts.into_iter().map(|text| format!("{tool}({text})")).collect();
         texts.sort();
         texts.dedup();
         texts
     };
+    let mut all = Vec::new();
+    if cover == Cover::Needed {
+        for argv in std::iter::once(argv).chain(as_test.as_deref()) {
+            all.push(wrap(covers(assignments, argv)));
+            all.extend((own.len() < assignments.len()).then(|| wrap(covers(&own, argv))));
+        }
+    }
     let shown = forms.first().cloned();
     let mut forms = wrap(forms);
     if let Some(at) = shown.and_then(|shown| forms.iter().position(|form| *form == format!("{tool}({shown})"))) {
         forms.swap(0, at);
     }
-    Simple {
-        forms,
-        cover: wrap(cover),
-        instead: wrap(instead),
-        begun: wrap_open(tool, argv),
-        wild: Wild::forms(tool, argv),
-    }
+    Simple { forms, covers: all, narrow: Vec::new(), begun: wrap_open(tool, argv), wild: Wild::forms(tool, argv) }
+}
+
+/// `[ … ]` in the words of `test`, which is the same.
+fn as_test(argv: &[Word]) -> Option<Vec<Word>> {
+    let (first, rest) = argv.split_first()?;
+    let (last, words) = rest.split_last()?;
+    (first.as_literal() == Some("[") && last.as_literal() == Some("]")).then(|| [&[Word::said("test")], words].concat())
+}
+
+/// Whether an assignment before a command says nothing that its rule has to name: how `read` cuts its words, or what is no lever.
+fn adds_nothing(name: &str, program: Option<&str>) -> bool {
+    is_of_read(name, program) || is_setting(name)
 }
 
 /// What a command may say, where words of it are only known when the line runs: without what is not known, and with each thing that it

@@ -123,6 +123,9 @@ impl<'a> Walk<'a> {
         if !cut::agrees(text, &tokens) {
             return self.unparsable(text);
         }
+        if let Some(text) = cut::said(text) {
+            return self.text(&text);
+        }
         if let Some(text) = descriptors::without_names(text, &tokens) {
             self.line.note_opaque("a redirection that sets a variable");
             self.depth += 1;
@@ -180,8 +183,21 @@ impl<'a> Walk<'a> {
     fn list(&mut self, list: &ast::CompoundList) {
         for ast::CompoundListItem(and_or, separator) in &list.0 {
             let background = matches!(separator, ast::SeparatorOperator::Async);
-            for (_, pipeline) in and_or {
+            let here = self.here.clone();
+            let before = self.here.begin_list();
+            for (operator, pipeline) in and_or {
+                if matches!(operator, ast::PipelineOperator::Or) {
+                    self.here.lose_list();
+                }
                 self.pipeline(pipeline, background);
+                if pipeline.bang {
+                    self.here.lose_list();
+                }
+            }
+            self.here.end_list(before);
+            // It runs beside the shell, all of it in one.
+            if background {
+                self.here = here;
             }
         }
     }
@@ -206,7 +222,7 @@ impl<'a> Walk<'a> {
             self.fed = feed::is_written_out(&pipeline.seq, at);
             let here = self.here.clone();
             self.command(command);
-            if piped || background {
+            if piped {
                 self.here = here;
             }
         }
@@ -312,7 +328,7 @@ impl<'a> Walk<'a> {
     fn repeated(&mut self, lists: &[&ast::CompoundList]) {
         let before = self.here.clone();
         lists.iter().for_each(|list| self.list(list));
-        if self.here != before && !self.here.is_unknown() {
+        if self.here.has_left(&before) && !self.here.is_unknown() {
             self.here.lose();
             lists.iter().for_each(|list| self.list(list));
         }

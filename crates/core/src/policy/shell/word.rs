@@ -21,7 +21,7 @@ pub(super) const GLOB: char = '\u{10FFFD}';
 pub(super) const WORKING: &str = "/\u{10FFFC}";
 
 /// `text` as people read it.
-pub(super) fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     text.replace(UNKNOWN, "…").replace(GLOB, "*").replace(WORKING, ".")
 }
 

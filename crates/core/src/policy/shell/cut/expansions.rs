@@ -1,6 +1,7 @@
 //! Words of a text that is cut, with what is quoted and expanded in them.
 
-use super::{Cut, Cutter, Likeness};
+use super::{Cut, Cutter, Likeness, Said};
+use crate::policy::shell::here_documents;
 
 impl Cutter<'_> {
     /// The word at the cursor.
@@ -54,7 +55,19 @@ impl Cutter<'_> {
                 word.text.push(c);
                 return Some(());
             }
+            let from = self.at;
             self.part(c, true, word)?;
+            if c == '$' && self.inside == 0 && self.nested == 0 {
+                self.note_said(from);
+            }
+        }
+    }
+
+    /// Takes note of a substitution that began at `from` if it only says a here-document.
+    fn note_said(&mut self, from: usize) {
+        let text: String = self.chars[from..self.at].iter().collect();
+        if let Some(text) = here_documents::said(&text) {
+            self.said.push(Said { from, to: self.at, text });
         }
     }
 
@@ -136,6 +149,13 @@ impl Cutter<'_> {
 
     /// What stands in `${…}`: its first brace that is not quoted ends it.
     pub(super) fn parameter(&mut self, is_quoted: bool, word: &mut Cut) -> Option<()> {
+        self.nested += 1;
+        self.up_to_brace(is_quoted, word)?;
+        self.nested -= 1;
+        Some(())
+    }
+
+    fn up_to_brace(&mut self, is_quoted: bool, word: &mut Cut) -> Option<()> {
         loop {
             let c = self.peek()?;
             match c {
@@ -165,6 +185,13 @@ impl Cutter<'_> {
 
     /// All up to the partner of a bracket that is open, nested ones with it.
     pub(super) fn matched(&mut self, open: char, close: char, is_quoted: bool, word: &mut Cut) -> Option<()> {
+        self.nested += 1;
+        self.up_to_partner(open, close, is_quoted, word)?;
+        self.nested -= 1;
+        Some(())
+    }
+
+    fn up_to_partner(&mut self, open: char, close: char, is_quoted: bool, word: &mut Cut) -> Option<()> {
         let mut depth = 1_usize;
         loop {
             let c = self.peek()?;

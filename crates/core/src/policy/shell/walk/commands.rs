@@ -7,7 +7,7 @@ use crate::{
     policy::{
         contract::Class,
         shell::{
-            classes, declared, disk, find,
+            classes, declared, disk, find, narrow,
             programs::base_name,
             protect, runners,
             simple::{self, Cover},
@@ -118,7 +118,13 @@ impl Walk<'_> {
             self.line.plain.push(words.join(" "));
         }
         match runs {
-            Runs::Itself => self.change_folder(argv),
+            Runs::Itself => {
+                self.change_folder(argv);
+                // Another program that is called so leaves the shell where it is.
+                if wrapped > 0 || cover != Cover::Needed {
+                    self.here.lose_list();
+                }
+            }
             Runs::Other { assignments: more, argv: inner } => {
                 let all = [assignments, more.as_slice()].concat();
                 self.invoke(&all, &inner, cover, wrapped + 1);
@@ -127,6 +133,10 @@ impl Walk<'_> {
                 let here = self.here.clone();
                 let folders = find::goes_to(argv);
                 folders.iter().for_each(|folder| self.here.go(Some(folder)));
+                self.here.lose_list();
+                if !folders.is_empty() {
+                    self.here.go_below();
+                }
                 // How deep what was found lies nobody can tell.
                 if !folders.is_empty() && inner.iter().flatten().any(|word| word.value.contains("..")) {
                     self.here.lose();
@@ -200,9 +210,13 @@ impl Walk<'_> {
             match (program, to) {
                 _ if self.sets_folders || self.sets_home => self.here.go(None),
                 (Some("cd"), None) => self.here.go(self.place.home.as_deref()),
+                (_, Some(to)) if to.settled && program != Some("popd") => return self.here.go_to_one_of(&to.perhaps),
                 (_, to) => self.here.go(to.map(|word| word.value.as_str()).filter(|_| program != Some("popd"))),
             }
-            to.iter().flat_map(|word| &word.perhaps).for_each(|to| self.here.go(Some(to)));
+            for to in to.iter().flat_map(|word| &word.perhaps) {
+                self.here.go(Some(to));
+                self.here.lose_list();
+            }
         }
     }
 
@@ -266,6 +280,7 @@ impl Walk<'_> {
                 continue;
             }
             self.line.note_opaque("a redirection that writes");
+            self.line.redirected.extend(narrow::redirected(self.place, &self.here, &word));
             protect::note_redirected_into(&mut self.line, self.place, &self.here, &word);
             for target in word.texts() {
                 let target = target.replace(UNKNOWN, "");

@@ -1,0 +1,277 @@
+//! Files that other programs run or obey later, by name: a rule covers a change of one only if it names the file.
+//!
+//! It must not look at the disk. Letters count alike in both cases, for some disks do not tell them apart.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use serde_json::Value;
+
+use crate::{
+    policy::{
+        narrow::{Narrow, NarrowPath, Viewpoint},
+        path,
+        shell::Wild,
+        subject::{Reach, Subject},
+    },
+    tool::{Effect, Shell},
+};
+
+/// Names of one kind, relative to any folder, each with everything below it.
+struct Kind {
+    /// Names with white space between.
+    names: &'static str,
+    /// Follows "which", and tells what obeys them.
+    because: &'static str,
+}
+
+const KINDS: [Kind; 8] = [
+    Kind {
+        names: ".git .gitmodules .gitconfig .config/git .hg .hgrc .jj .sl .svn .bzr",
+        because: "version control runs or obeys later",
+    },
+    Kind {
+        names: ".husky .huskyrc .githooks .git-hooks .lefthook .lefthook.yml .lefthook.yaml lefthook.yml lefthook.yaml \
+            .pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml .overcommit.yml .simple-git-hooks.json",
+        because: "hooks of version control run later",
+    },
+    Kind {
+        names: ".github .gitlab .gitlab-ci.yml .gitlab-ci.yaml .circleci .travis.yml .drone.yml .drone.star .woodpecker \
+            .woodpecker.yml .woodpecker.yaml .forgejo .gitea .buildkite .cirrus.yml .cirrus.star .appveyor.yml appveyor.yml \
+            azure-pipelines.yml azure-pipelines.yaml .azure-pipelines .azuredevops bitbucket-pipelines.yml jenkinsfile \
+            .jenkins .teamcity .semaphore .builds .build.yml buildspec.yml cloudbuild.yaml cloudbuild.yml wercker.yml .ci",
+        because: "a service for continuous integration runs later",
+    },
+    Kind {
+        names: ".vscode .vscode-server .idea .fleet .zed .vs .devcontainer .devcontainer.json .vim .vimrc .gvimrc .exrc \
+            .nvimrc .nvim.lua .lvimrc .config/nvim .emacs .emacs.d .dir-locals.el .nanorc",
+        because: "an editor runs or obeys later",
+    },
+    Kind {
+        names: ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .bash_completion .profile .zshrc .zshenv \
+            .zprofile .zlogin .zlogout .kshrc .mkshrc .shrc .cshrc .tcshrc .login .logout .inputrc .xprofile .xinitrc \
+            .xsession .xsessionrc .pam_environment .config/fish .config/nushell .config/elvish .config/zsh .config/bash \
+            .config/environment.d .config/autostart .config/systemd library/launchagents library/launchdaemons",
+        because: "a shell or a login runs later",
+    },
+    Kind {
+        names: ".envrc .direnvrc .config/direnv .mise.toml mise.toml .mise .config/mise .autoenv .autoenv.zsh",
+        because: "a shell runs in that folder later",
+    },
+    Kind {
+        names: ".claude .claude.json .mcp.json .codex .gemini .opencode opencode.json opencode.jsonc .countersign .omp .pi .gjc \
+            .gsv .cursor .windsurf .codeium .continue .cline .roo .kilocode .kiro .qwen .crush .crush.json crush.json .goose \
+            .amp .factory .junie .augment .aider.conf.yml .copilot .hermes .openhands .trae .agents .agent .config/opencode",
+        because: "an agent obeys later",
+    },
+    Kind {
+        names: ".npmrc .yarnrc .yarnrc.yml .yarn .pnpmfile.cjs .bunfig.toml bunfig.toml .cargo .pypirc .pip pip.conf .config/pip \
+            .condarc .gemrc .bundle .mvn .bazelrc .irbrc .pryrc .pythonrc .pythonrc.py .pdbrc .rprofile .renviron .gdbinit \
+            .lldbinit .tmux.conf .screenrc .wgetrc .curlrc .netrc .ripgreprc .sqliterc .psqlrc .my.cnf .lesskey .lessfilter \
+            .ssh .gnupg .docker .kube .terraformrc",
+        because: "another program obeys later",
+    },
+];
+
+/// Ends of names that have the same meaning.
+const ENDS: [(&str, &str); 2] =
+    [(".code-workspace", "an editor runs or obeys later"), (".sublime-project", "an editor runs or obeys later")];
+
+/// Files and folders of the system, outside of the working folder.
+const OF_SYSTEM: &str = "/etc/profile /etc/profile.d /etc/bash.bashrc /etc/bashrc /etc/zsh /etc/zshrc /etc/zshenv /etc/zprofile \
+    /etc/fish /etc/csh.cshrc /etc/environment /etc/gitconfig /etc/crontab /etc/cron.d /etc/cron.hourly /etc/cron.daily \
+    /etc/cron.weekly /etc/cron.monthly /var/spool/cron /etc/systemd /etc/init.d /etc/rc.local /etc/ld.so.preload /etc/sudoers \
+    /etc/sudoers.d /etc/pam.d";
+
+/// What is said of these.
+const BY_SYSTEM: &str = "the system or a shell runs or obeys later";
+
+/// The arguments that hold text, not a path.
+const TEXTS: &str = "content contents text old_text new_text oldtext newtext old_string new_string diff patch data body message \
+    prompt query pattern description title";
+
+/// The tools of a node that only look, by the names that nodes have for them. Policy takes every call of a node for a change.
+const LOOKING: [&str; 3] = ["Read", "Glob", "Grep"];
+
+/// The longest text of an argument that is taken for a path, in bytes.
+const LONGEST_PATH: usize = 4_096;
+
+/// A name, as far as it stands behind its first part, and why it counts.
+type Rest = (Vec<String>, &'static str);
+
+/// The names by their first part.
+static BY_FIRST: LazyLock<BTreeMap<String, Vec<Rest>>> = LazyLock::new(|| {
+    let mut all: BTreeMap<String, Vec<Rest>> = BTreeMap::new();
+    for kind in &KINDS {
+        for name in kind.names.split_ascii_whitespace() {
+            let mut parts = name.split('/').map(str::to_owned);
+            if let Some(first) = parts.next() {
+                all.entry(first).or_default().push((parts.collect(), kind.because));
+            }
+        }
+    }
+    all
+});
+
+/// The part of a path that makes it such a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Obeyed {
+    /// Where in the path it begins, at a slash.
+    pub(crate) from: usize,
+    /// Where it ends.
+    pub(crate) to: usize,
+    /// Why; follows "which".
+    pub(crate) because: &'static str,
+}
+
+/// The part of `path` that makes it such a file, if it is one. Of a path in the folder `working` only what lies below that counts: people
+/// may work in a folder of such a name. Both are absolute.
+pub(super) fn part(working: &str, path: &str) -> Option<Obeyed> {
+    let is_inside = path::is_within(working, path);
+    let is_of_system = |folder: &&str| !is_inside && path::is_within(folder, path);
+    if let Some(folder) = OF_SYSTEM.split_ascii_whitespace().find(is_of_system) {
+        return Some(Obeyed { from: 0, to: folder.len(), because: BY_SYSTEM });
+    }
+    let skipped = if is_inside && working != "/" { working.len() } else { 0 };
+    let mut parts: Vec<(usize, &str)> = Vec::new();
+    let mut at = skipped;
+    for part in path[skipped..].split('/') {
+        if !part.is_empty() {
+            parts.push((at, part));
+        }
+        at += part.len() + 1;
+    }
+    (0..parts.len()).find_map(|first| of(&parts[first..]))
+}
+
+fn of(parts: &[(usize, &str)]) -> Option<Obeyed> {
+    let ((at, name), behind) = parts.split_first()?;
+    let from = at.saturating_sub(1);
+    let lower = name.to_ascii_lowercase();
+    if let Some((_, because)) = ENDS.iter().find(|(end, _)| lower.ends_with(end)) {
+        return Some(Obeyed { from, to: at + name.len(), because });
+    }
+    let rests: Vec<&Rest> = match name.contains(Wild::SIGN) {
+        false => BY_FIRST.get(&lower).into_iter().flatten().collect(),
+        // A wildcard alone matches no name that begins with a dot.
+        true if name.starts_with('.') => {
+            BY_FIRST.iter().filter(|(first, _)| may_be(&lower, first)).flat_map(|(_, rests)| rests).collect()
+        }
+        true => Vec::new(),
+    };
+    let fits = |rest: &Rest| {
+        rest.0.len() <= behind.len()
+            && rest.0.iter().zip(behind).all(|(wanted, (_, part))| may_be(&part.to_ascii_lowercase(), wanted))
+    };
+    let (rest, because) = rests.into_iter().find(|rest| fits(rest))?;
+    let to = rest.len().checked_sub(1).map_or(at + name.len(), |last| behind[last].0 + behind[last].1.len());
+    Some(Obeyed { from, to, because })
+}
+
+/// Whether a part of a path, perhaps with wildcards, may be `wanted`.
+fn may_be(part: &str, wanted: &str) -> bool {
+    let Some(known) = part.split(Wild::SIGN).next().filter(|known| known.len() < part.len()) else {
+        return part == wanted;
+    };
+    wanted.starts_with(known)
+}
+
+/// Such files that `subject`, which is no line of a shell, may change.
+pub(super) fn of_subject(subject: &Subject, home: Option<&str>) -> Vec<NarrowPath> {
+    let tool = subject.tool.rsplit("__").next().unwrap_or(&subject.tool);
+    let only_looks = subject.tool.contains("__") && LOOKING.contains(&tool);
+    if subject.effect != Effect::Changes || subject.shell != Shell::Nothing || only_looks {
+        return Vec::new();
+    }
+    let mut texts: Vec<&str> = subject.paths.iter().map(String::as_str).collect();
+    for (name, value) in &subject.arguments {
+        let is_text = TEXTS.split_ascii_whitespace().any(|text| name.eq_ignore_ascii_case(text));
+        match value {
+            _ if is_text => {}
+            Value::String(text) => texts.push(text),
+            // What lies deeper in a call of our own tools is text of files.
+            Value::Array(items) if subject.reach == Reach::Beyond => {
+                texts.extend(items.iter().filter_map(Value::as_str))
+            }
+            Value::Array(_) | Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    if texts.is_empty() {
+        return Vec::new();
+    }
+    let working = path::resolve("/", subject.session_folder.as_deref().unwrap_or(&subject.cwd));
+    let viewpoint = Viewpoint::new([path::resolve("/", &subject.cwd)], home, &working);
+    let mut found: Vec<NarrowPath> = Vec::new();
+    for text in texts.into_iter().filter(|text| text.len() <= LONGEST_PATH && !text.contains('\n')) {
+        let text = text.strip_prefix("file://").unwrap_or(text);
+        for path in viewpoint.reached(text) {
+            if let Some(obeyed) = part(&working, &path) {
+                let narrow = NarrowPath::new(path, Narrow::Obeyed(obeyed), &viewpoint);
+                if !found.contains(&narrow) {
+                    found.push(narrow);
+                }
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::part;
+    use crate::policy::shell::Wild;
+
+    #[test]
+    fn what_others_run_or_obey_is_told_by_its_name() {
+        for path in [
+            "/w/.git/hooks/pre-commit",
+            "/w/.git",
+            "/w/vendor/sub/.git/config",
+            "/w/.GIT/config",
+            "/w/.git/modules/sub/config",
+            "/w/.husky/pre-commit",
+            "/w/.github/workflows/ci.yml",
+            "/w/.gitlab-ci.yml",
+            "/w/Jenkinsfile",
+            "/w/.envrc",
+            "/w/a/.vscode/tasks.json",
+            "/w/x.code-workspace",
+            "/w/.claude/settings.json",
+            "/home/ana/.bashrc",
+            "/home/ana/.config/fish/config.fish",
+            "/etc/profile.d/x.sh",
+            "/w/.gi*/hooks/x",
+            "/w/.g*",
+            "/w/.config/fis*",
+        ] {
+            let path = path.replace('*', &Wild::SIGN.to_string());
+            assert!(part("/w", &path).is_some(), "{path}");
+        }
+        for path in [
+            "/w/src/hooks/use.ts",
+            "/w/.gitignore",
+            "/w/.gitattributes",
+            "/w/x.git",
+            "/w/git/config",
+            "/w/.config/app",
+            "/w/CLAUDE.md",
+            "/w/*",
+            "/w/*.yml",
+            "/w/package.json",
+            "/w",
+        ] {
+            let path = path.replace('*', &Wild::SIGN.to_string());
+            assert_eq!(part("/w", &path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_working_folder_in_such_a_folder_is_worked_in() {
+        assert_eq!(part("/w/.claude/worktrees/x", "/w/.claude/worktrees/x/src/a.rs"), None);
+        assert!(part("/w/.claude/worktrees/x", "/w/.claude/worktrees/x/.git").is_some());
+        assert!(part("/w/.claude/worktrees/x", "/w/.claude/settings.json").is_some());
+        assert_eq!(part("/etc/cron.d", "/etc/cron.d/x"), None);
+        assert_eq!(part("/w", "/etc/passwd"), None);
+        let found = part("/", "/a/.config/fish/x").unwrap();
+        assert_eq!(&"/a/.config/fish/x"[found.from..found.to], "/.config/fish");
+    }
+}
