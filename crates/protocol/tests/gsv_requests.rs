@@ -446,8 +446,11 @@ fn what_is_missing_or_wrong_is_said_in_the_words_that_clients_know() {
     }
 }
 
+/// Parameters with a value at one place of them.
+type With = Box<dyn Fn(Value) -> Value>;
+
 /// Every parameter that is a whole number, by its method, its place and its name in errors.
-fn integers() -> Vec<(&'static str, Box<dyn Fn(Value) -> Value>, &'static str)> {
+fn integers() -> Vec<(&'static str, With, &'static str)> {
     let session = |name: &'static str| move |value: Value| json!({"sessionKey": "k", name: value});
     let plain = |name: &'static str| move |value: Value| json!({name: value});
     let job = |schedule: Value, spec: Value| json!({"name": "n", "schedule": schedule, "spec": spec});
@@ -510,13 +513,17 @@ fn integers() -> Vec<(&'static str, Box<dyn Fn(Value) -> Value>, &'static str)> 
 #[test]
 fn a_whole_number_is_no_fraction_no_negative_and_no_text() {
     for (method, params, name) in integers() {
-        for wrong in [json!(1.5), json!(-1), json!(-0.5), json!("7"), json!(true), json!([1]), json!(1e300)] {
+        for wrong in
+            [json!(1.5), json!(1.001), json!(-1), json!(-0.5), json!("7"), json!(true), json!([1]), json!(1e300)]
+        {
             let fault = read(method, params(wrong.clone())).unwrap_err();
             let want = format!("{name} must be a whole number from 0 up");
             assert_eq!((fault.code, fault.message), (400, want), "{method} {wrong}");
         }
-        // Some languages write every number with a point.
-        assert_eq!(read(method, params(json!(7.0))), read(method, params(json!(7))), "{method} {name}");
+        // Some languages write every number with a point, and floats miss whole numbers by a little.
+        for same in [json!(7.0), json!(7.000_000_000_000_001), json!(6.999_999_999_999_999)] {
+            assert_eq!(read(method, params(same.clone())), read(method, params(json!(7))), "{method} {name} {same}");
+        }
         assert!(read(method, params(json!(7))).is_ok(), "{method} {name}");
     }
 }

@@ -126,18 +126,20 @@ impl Fields {
         }
     }
 
-    /// A whole number from 0 up. `2.0` is one, as some languages write them so.
+    /// A whole number from 0 up. `2.0` is one, as some languages write them so, and so is what floats make of one: 1.1
+    /// minutes are 66000.00000000001 milliseconds to the original's page.
     pub(super) fn count(&mut self, name: &str) -> Result<Option<u64>, Fault> {
+        const NOISE: f64 = 1e-6;
         let Some(value) = self.value(name) else { return Ok(None) };
-        let number = || floored(&value).filter(|_| value.as_f64().is_some_and(|number| number.fract() == 0.0));
-        let count = value.as_u64().or_else(number);
+        let near = || value.as_f64().filter(|number| (number - number.round()).abs() < NOISE).map(f64::round);
+        let count = value.as_u64().or_else(|| near().and_then(floored));
         count.map(Some).ok_or_else(|| self.wrong(name, "a whole number from 0 up"))
     }
 
     /// A number from 0 up without its fraction, for the one parameter of which the protocol says so.
     pub(super) fn floored(&mut self, name: &str) -> Result<Option<u64>, Fault> {
         let Some(value) = self.value(name) else { return Ok(None) };
-        let count = value.as_u64().or_else(|| floored(&value));
+        let count = value.as_u64().or_else(|| value.as_f64().and_then(floored));
         count.map(Some).ok_or_else(|| self.wrong(name, "a number from 0 up"))
     }
 
@@ -208,10 +210,10 @@ impl Fields {
 }
 
 /// A number from 0 up without its fraction, if it is one.
-fn floored(value: &Value) -> Option<u64> {
+fn floored(number: f64) -> Option<u64> {
     /// The largest whole number that JavaScript tells from its neighbour.
     const LARGEST: f64 = 9_007_199_254_740_991.0;
-    value.as_f64().filter(|number| (0.0..=LARGEST).contains(number)).map(|number| number as u64)
+    (0.0..=LARGEST).contains(&number).then_some(number as u64)
 }
 
 impl From<Map<String, Value>> for Fields {
