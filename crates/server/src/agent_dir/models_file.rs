@@ -221,7 +221,7 @@ fn entry(name: &str, provider: &Provider, settings: &Place<'_>, model: &Place<'_
         changes.apply(&mut entry);
     }
     if entry.reasoning {
-        entry.thinking = entry.thinking.or(Some(usual_thinking(api)));
+        entry.thinking = entry.thinking.or_else(|| Some(usual_thinking(api)));
     }
     Ok(entry)
 }

@@ -5,10 +5,14 @@ use countersign_core::policy::ApprovalMode;
 use countersign_runtime::tools::Registry;
 
 use super::flags::Flags;
-use crate::agent_dir::{Environment, Product, Settings};
+use crate::agent_dir::{AgentDir, Environment, Product, Settings};
 
 /// Tells what restricts in an original and is not enforced here.
-pub(super) fn tell(environment: &Environment, settings: &Settings, notice: &impl Fn(&str)) {
+pub(super) fn tell(folder: &AgentDir, environment: &Environment, settings: &Settings, notice: &impl Fn(&str)) {
+    let other = folder.root().join("settings.json");
+    if other.exists() && !folder.config().exists() {
+        notice(&format!("{}: it is not read; settings are in config.yml", other.display()));
+    }
     for name in ["OMP_PROFILE", "PI_PROFILE"] {
         if environment.get(name).is_some_and(|profile| !profile.is_empty()) {
             notice(&format!(
@@ -46,4 +50,70 @@ pub(super) fn tools(flags: &Flags, settings: &Settings, whole: &Registry, notice
             && !withheld.contains(*name)
     };
     whole.only(&names.iter().map(String::as_str).filter(is_left).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, fs};
+
+    use countersign_core::policy::ApprovalMode;
+    use countersign_runtime::tools::Registry;
+
+    use super::{approval, tell, tools};
+    use crate::{
+        agent_dir::{AgentDir, Environment, Product, Settings},
+        omp::flags,
+    };
+
+    #[test]
+    fn what_names_other_settings_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        let agent = root.path().to_str().unwrap();
+        let environment: Environment = [("PI_CODING_AGENT_DIR", agent), ("OMP_PROFILE", "work")].into_iter().collect();
+        let folder = AgentDir::resolve(Product::Omp, &environment, root.path(), |_| false).unwrap();
+        let told = RefCell::new(Vec::new());
+        let notice = |line: &str| told.borrow_mut().push(line.replace(agent, "~"));
+        fs::write(root.path().join("settings.json"), "{}").unwrap();
+        tell(&folder, &environment, &Settings::default(), &notice);
+        fs::write(folder.config(), "").unwrap();
+        tell(&folder, &environment, &Settings::default(), &notice);
+        let profile =
+            "OMP_PROFILE is set: there are no profiles here; PI_CODING_AGENT_DIR names the folder of settings";
+        let other = "~/settings.json: it is not read; settings are in config.yml";
+        assert_eq!(told.take(), [other, profile, profile]);
+    }
+
+    #[test]
+    fn the_stricter_of_flags_and_settings_counts() {
+        for (flags, set, want, is_told) in [
+            (&[][..], ApprovalMode::Yolo, ApprovalMode::Yolo, false),
+            (&["--approval-mode", "write"], ApprovalMode::Yolo, ApprovalMode::Write, false),
+            (&["--approval-mode", "write"], ApprovalMode::AlwaysAsk, ApprovalMode::AlwaysAsk, true),
+            (&["--yolo"], ApprovalMode::Write, ApprovalMode::Write, true),
+        ] {
+            let flags = flags::parse(flags.iter().map(|flag| (*flag).to_owned())).unwrap();
+            let mut settings = Settings::default();
+            settings.restrictions.approval = set;
+            let told = RefCell::new(0);
+            let got = approval(&flags, &settings, &|_: &str| *told.borrow_mut() += 1);
+            assert_eq!((got, told.take() > 0), (want, is_told), "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn no_flag_gives_back_a_tool_that_another_takes() {
+        for (flags, withheld, want) in [
+            (&["--tools", "read,bash", "--no-tools"][..], "", &[][..]),
+            (&["--tools", "read,bash", "--exclude-tools", "bash"], "", &["read"]),
+            (&["--tools", "read,bash"], "bash", &["read"]),
+            (&["--tools", "nothing"], "", &[]),
+        ] {
+            let flags = flags::parse(flags.iter().map(|flag| (*flag).to_owned())).unwrap();
+            let mut settings = Settings::default();
+            settings.restrictions.withheld = [withheld.to_owned()].into();
+            let left = tools(&flags, &settings, &Registry::standard(), &|_: &str| {});
+            let names: Vec<&str> = left.specs().map(|spec| spec.name.as_str()).collect();
+            assert_eq!(names, want, "{flags:?} {withheld}");
+        }
+    }
 }

@@ -268,7 +268,7 @@ pub(super) async fn open_in(
     }
     let overlays = flags.overlays(&environment);
     let mut settings = agent_dir::Settings::load_with(&folder, &cwd, &overlays).map_err(StartError::new)?;
-    rights::tell(&environment, &settings, &notice);
+    rights::tell(&folder, &environment, &settings, &notice);
     if flags.product == Product::Gjc {
         settings.reset_for_hosts();
     }
