@@ -27,7 +27,7 @@ pub struct Declaration {
     pub renegotiable: bool,
 }
 
-/// What a run may use up. Each is finite and more than 0.
+/// What a run may use up. Each is finite, and at least one token, call, millisecond or millionth of a dollar.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
     /// Tokens of all requests to models.
@@ -180,18 +180,26 @@ impl Budget {
         let members = budget
             .filter(|budget| budget.is_object() || budget.is_array())
             .ok_or_else(|| refused("budget declaration is required for unattended mode".to_owned()))?;
-        let part = |name: &str| {
+        // What is less than one unit would be enforced as nothing at all.
+        let part = |name: &str, least: f64| {
             let value = members.get(name).and_then(Value::as_f64).filter(|value| value.is_finite() && *value > 0.0);
-            value.map(Number).ok_or_else(|| refused(format!("budget.{name} must be a positive finite number")))
+            let value = value.ok_or_else(|| refused(format!("budget.{name} must be a positive finite number")))?;
+            if value < least {
+                return Err(refused(format!("budget.{name} must be a positive finite number of at least {least}")));
+            }
+            Ok(Number(value))
         };
         Ok(Self {
-            max_tokens: part("max_tokens")?,
-            max_tool_calls: part("max_tool_calls")?,
-            max_wall_time_ms: part("max_wall_time_ms")?,
-            max_cost_usd: part("max_cost_usd")?,
+            max_tokens: part("max_tokens", 1.0)?,
+            max_tool_calls: part("max_tool_calls", 1.0)?,
+            max_wall_time_ms: part("max_wall_time_ms", 1.0)?,
+            max_cost_usd: part("max_cost_usd", LEAST_COST)?,
         })
     }
 }
+
+/// A millionth of a dollar: what costs are counted in.
+const LEAST_COST: f64 = 0.000_001;
 
 fn invalid(message: impl Into<String>) -> Refused {
     Refused { code: RefusalCode::InvalidUnattendedDeclaration, message: message.into() }
@@ -317,6 +325,49 @@ mod tests {
             assert_eq!(refused.code, RefusalCode::UnsupportedBudgetMetric);
         }
         assert_eq!(Declaration::check(None, Metering::Told).unwrap_err().message, "declaration is required");
+    }
+
+    #[test]
+    fn a_limit_below_one_unit_is_an_incomplete_budget() {
+        let names = ["max_tokens", "max_tool_calls", "max_wall_time_ms", "max_cost_usd"];
+        let part = |name: &str, value: &Value| {
+            Declaration::check(Some(&with(&format!("/budget/{name}"), value.clone())), Metering::Told)
+        };
+        for name in names {
+            let least = if name == "max_cost_usd" { "0.000001" } else { "1" };
+            let positive = format!("budget.{name} must be a positive finite number");
+            for value in [
+                json!(0),
+                json!(0.0),
+                json!(-0.0),
+                json!(-1),
+                json!(-0.5),
+                json!("1"),
+                json!([1]),
+                json!(true),
+                json!({}),
+            ] {
+                let refused = part(name, &value).unwrap_err();
+                assert_eq!(
+                    (refused.code, refused.message),
+                    (RefusalCode::IncompleteBudget, positive.clone()),
+                    "{value}"
+                );
+            }
+            for value in [json!(0.000_000_5), json!(5e-324)] {
+                let refused = part(name, &value).unwrap_err();
+                let message = format!("{positive} of at least {least}");
+                assert_eq!((refused.code, refused.message), (RefusalCode::IncompleteBudget, message), "{value}");
+            }
+            for value in [json!(1), json!(1.5), json!(1e300)] {
+                assert!(part(name, &value).is_ok(), "{name} {value}");
+            }
+            assert_eq!(
+                part(name, &json!(0.5)).is_ok(),
+                name == "max_cost_usd",
+                "half a dollar is a limit, half a call is none"
+            );
+        }
     }
 
     #[test]
