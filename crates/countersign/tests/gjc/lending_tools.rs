@@ -273,3 +273,33 @@ fn a_call_that_was_let_through_and_not_sent_waits_for_the_host_that_lends_its_to
     assert!(!events(&host, 0).is_empty());
     host.close_cleanly();
 }
+
+#[test]
+fn an_update_and_the_result_in_one_write_are_both_told_in_this_order() {
+    let place = Place::new();
+    place.provider.script([wants(2), say("done")]);
+    let mut host = start(&place, &[]);
+    lend(&mut host, &[tool("look_up")]);
+    let from = host.prompt("go");
+    let ids = [1, 2].map(|at| called(&host, from, &format!("c{at}"))["id"].clone());
+    let update =
+        |at: usize, text: &str| json!({"type": "host_tool_update", "id": ids[at], "partialResult": content(text)});
+    let result = |at: usize, text: &str| json!({"type": "host_tool_result", "id": ids[at], "result": content(text)});
+    // What comes behind a result is about nothing any more.
+    let lines =
+        [update(0, "half"), update(1, "a"), update(1, "b"), result(1, "two"), result(0, "one"), update(0, "late")];
+    host.write(lines.map(|line| format!("{line}\n")).concat());
+    event(&host, from, "agent_end");
+    let told = |id: &str| {
+        let of_call = |frame: &Value| frame["payload"]["event"]["toolCallId"] == id;
+        let all = events(&host, from).into_iter().filter(of_call).map(|mut frame| frame["payload"]["event"].take());
+        let text = |event: &Value| {
+            let result = if event["result"].is_null() { &event["partialResult"] } else { &event["result"] };
+            result["content"][0]["text"].as_str().unwrap_or_default().to_owned()
+        };
+        all.map(|event| format!("{}:{}", event["type"].as_str().unwrap(), text(&event))).collect::<Vec<_>>()
+    };
+    assert_eq!(told("c1"), ["tool_execution_start:", "tool_execution_update:half", "tool_execution_end:one"]);
+    assert_eq!(told("c2"), ["tool_execution_start:", "tool_execution_update:b", "tool_execution_end:two"]);
+    host.close_cleanly();
+}

@@ -6,7 +6,8 @@ use countersign_core::{
     call::{Content, Known, Progress, Returned},
     id::PeerId,
 };
-use tokio::time::Instant;
+use countersign_tools::Output;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::call::{CallWork, returned};
@@ -73,14 +74,21 @@ impl CallWork {
         loop {
             tokio::select! {
                 biased;
-                ended = &mut end => return match ended {
-                    Ok(Fate::Done { output, left_behind }) => {
-                        Progress::Returned(Box::new(Returned { left_behind, ..returned(&content.tool, &content.tool_call_id, output) }))
+                ended = &mut end => {
+                    // What it said before its end may have come with it, and is told first.
+                    if let Some(output) = unseen(&mut updates) {
+                        self.progress(output, results).await;
                     }
-                    Ok(Fate::NotBegun(why)) if self.is_asking => Progress::NotBegun(why.into()),
-                    Ok(Fate::NotBegun(why) | Fate::Lost(why)) => left(why, Known::PeerLost),
-                    Err(_) => left(gone, Known::LineGone),
-                },
+                    return match ended {
+                        Ok(Fate::Done { output, left_behind }) => {
+                            let said = returned(&content.tool, &content.tool_call_id, output);
+                            Progress::Returned(Box::new(Returned { left_behind, ..said }))
+                        }
+                        Ok(Fate::NotBegun(why)) if self.is_asking => Progress::NotBegun(why.into()),
+                        Ok(Fate::NotBegun(why) | Fate::Lost(why)) => left(why, Known::PeerLost),
+                        Err(_) => left(gone, Known::LineGone),
+                    };
+                }
                 () = cancel.cancelled() => {
                     let _ = stop();
                     return left(stopped, Known::Stopped);
@@ -101,6 +109,12 @@ impl CallWork {
             }
         }
     }
+}
+
+/// The latest update if nobody was told of it yet.
+fn unseen(updates: &mut watch::Receiver<Option<Output>>) -> Option<Output> {
+    let latest = updates.borrow_and_update();
+    if latest.has_changed() { latest.clone() } else { None }
 }
 
 fn left(text: String, since: Known) -> Progress {

@@ -125,6 +125,39 @@ async fn a_call_waits_for_its_peer_and_ends_with_what_that_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_update_that_comes_with_the_end_is_told_before_it() {
+    for _ in 0..20 {
+        let mut scene = Scene::begin(1, LONG).await;
+        let mut link = scene.link().await;
+        scene.prompt().await;
+        let exchange = sent(&mut link).await;
+        exchange.update(Output::text("half"));
+        exchange.end(Output::text("whole")).await;
+        let mut told = Vec::new();
+        let until_the_end = async {
+            loop {
+                match scene.released.next().await {
+                    Some(Released::Live(live)) => {
+                        if let LiveKind::CallProgress { content, .. } = &live.kind {
+                            told.push(content[0].as_text().map(str::to_owned));
+                        }
+                    }
+                    Some(Released::Fact(recorded)) => {
+                        if let Event::Call(call::Event::Ended { .. }) = recorded.fact.event {
+                            return;
+                        }
+                    }
+                    None => panic!("the owner has ended"),
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(120), until_the_end).await.unwrap();
+        assert_eq!(told, [Some("half".to_owned())]);
+        scene.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_calls_that_a_peer_had_when_it_went_only_those_that_were_not_sent_go_to_the_next() {
     let mut scene = Scene::begin(2, LONG).await;
     let mut link = scene.link().await;
