@@ -370,3 +370,41 @@ fn a_late_result_of_the_process_before_is_only_recorded() {
     };
     check("late", &[("thinking", || thinking(open()))], late, &[("thinking", "Dropped: run result_dropped")]);
 }
+
+#[test]
+fn a_run_goes_on_behind_an_answer_that_the_model_has_said_nothing_to() {
+    fn answered(tool: &str, said: &[&str]) -> Stage {
+        let mut stage = calling([tool]);
+        let said = said.iter().map(|said| (*said).to_owned()).collect::<Vec<_>>();
+        while let Some(gate) = stage.waiting() {
+            stage.decide(gate.id(), Answer::Say(said.clone()), "ana", None).1.expect("it is offered");
+        }
+        stage
+    }
+    let plan: fn() -> Stage = || answered("plan", &["approve"]);
+    let questions: fn() -> Stage = || answered("ask", &["left"]);
+    let said: fn() -> Stage = || {
+        let mut stage = answered("plan", &["approve"]);
+        stage.want([wanted("look", "a")]);
+        stage.end(0);
+        stage
+    };
+    let expired: fn() -> Stage = || {
+        let mut stage = calling(["plan"]);
+        stage.now = stage.engine.state().next_deadline().expect("it waits");
+        stage.tell(Command::Tick);
+        stage
+    };
+    let again = "run interrupted, run turn_opened, run asked";
+    let ended = "run interrupted, run ended interrupted";
+    table(
+        open,
+        &[
+            ("a plan", plan, again, again),
+            ("questions", questions, again, again),
+            ("the model spoke since", said, again, ended),
+            ("nobody answered", expired, again, ended),
+            ("it was stopped", || stopped(answered("plan", &["approve"])), "run interrupted, run ended aborted", ended),
+        ],
+    );
+}

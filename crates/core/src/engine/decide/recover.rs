@@ -91,7 +91,10 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
     let Some(run) = session.run().and_then(|run| view.state.run(run)) else { return };
     let is_asked = |gate| view.state.gate(gate).is_some_and(gate::Gate::is_pending);
     let waits_for_more = session.unattended().is_some_and(|unattended| unattended.gates().any(is_asked));
-    let goes_on = resume == Resume::Go || waits_for_more || run.calls().iter().any(|call| is_a_persons(view, *call));
+    let goes_on = resume == Resume::Go
+        || waits_for_more
+        || is_answered(view, session, run)
+        || run.calls().iter().any(|call| is_a_persons(view, *call));
     for call in run.calls().iter().filter_map(|call| view.state.call(*call)) {
         let content = view.admitted.call(call.id());
         match call.phase() {
@@ -160,6 +163,19 @@ fn is_a_persons(view: View<'_>, id: CallId) -> bool {
     let is_asked = call.is_some_and(|call| *call.executor() == call::Executor::Person);
     // What asked for more while it ran is gone.
     (is_before_start || is_asked) && gate.is_some_and(gate::Gate::is_pending) || is_before_start && was_let_through
+}
+
+/// Whether the model has said nothing since a person answered a question of the run. The answer was told to have counted, so what
+/// follows from it happens.
+fn is_answered(view: View<'_>, session: &Session, run: &run::Run) -> bool {
+    let last = run.last.as_ref().and_then(|(entry, ..)| session.entry(entry)).map(|entry| entry.lsn);
+    let is_of = |gate: &&gate::Gate| {
+        gate.run() == Some(run.id())
+            && gate.kind().takes_words()
+            && gate.resolution() == Some(&gate::Resolution::Answered)
+            && gate.resolved_by().is_some()
+    };
+    run.abort() == run::Abort::No && view.state.all_gates().filter(is_of).any(|gate| gate.answer_content() > last)
 }
 
 fn end(branch: &mut Branch<'_>, call: &call::Call, end: call::End, said: session::Said, context: &mut Context) {
