@@ -12,6 +12,10 @@ use crate::{
 pub(crate) const SKIPPED: &str = "Skipped due to queued user message.";
 /// The result of a call that was stopped before it began.
 pub(crate) const CANCELLED: &str = "Tool execution was aborted: the run was stopped before this call began.";
+/// The result of a call that was stopped while a person was asked.
+pub(crate) const UNANSWERED: &str = "Tool execution was aborted: the run was stopped before anybody answered.";
+/// The result of a call that waited for an answer when the budget of its run was used up.
+pub(crate) const RUN_OVER: &str = "unattended run aborted: unattended abort";
 /// What the record says of a call in a message that ended in an error.
 pub(crate) const NOT_WHOLE: &str = "Not run: the message that wanted this call ended in an error.";
 /// The result of a call that had not begun when the process ended.

@@ -36,10 +36,12 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
                 // What runs comes back first, so that results stand in the order in which they came about.
                 let call = scene.calls().find(|call| !call.is_over())?;
                 // Nobody waits until its peer can be asked.
-                let (end, text) = if call.may_be_asked() {
-                    (End::Unknown, texts::UNKNOWN)
-                } else {
-                    (End::Cancelled, texts::CANCELLED)
+                let is_asking = matches!(call.phase(), CallPhase::Started { .. } | CallPhase::Gated);
+                let (end, text) = match call.may_be_asked() {
+                    true => (End::Unknown, texts::UNKNOWN),
+                    false if is_asking && scene.is_over() => (End::Cancelled, texts::RUN_OVER),
+                    false if *call.executor() == Executor::Person && is_asking => (End::Cancelled, texts::UNANSWERED),
+                    false => (End::Cancelled, texts::CANCELLED),
                 };
                 scene.end_call(&mut branch, call, end, text, context);
             }

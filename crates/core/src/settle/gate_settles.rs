@@ -3,7 +3,7 @@
 use super::Docket;
 use crate::{
     call::{self, End, Phase},
-    engine::{Branch, Context, Event, Fact},
+    engine::{Branch, Context, Event, Fact, texts},
     gate::{self, Kind, Resolution},
     policy::DENIAL_LASTS,
     run,
@@ -64,7 +64,10 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
         Resolution::Withdrawn => {
             // Neither a rule nor a person refused it: an agent may ask for it again.
             let end = if is_requested { End::Expired } else { End::Denied };
-            let text = "Denied: the approval was withdrawn before anybody decided.";
+            let text = match docket.is_over() {
+                true => texts::RUN_OVER,
+                false => "Denied: the approval was withdrawn before anybody decided.",
+            };
             docket.end_call(&mut branch, call, end, text, context);
         }
     }

@@ -124,6 +124,27 @@ fn gates_of_calls_end_with_the_run() {
         "unattended breached, run aborting, gate resolved withdrawn, call ended cancelled, run turn_closed, run ended \
          aborted, unattended settled"
     );
+    assert_eq!(stage.result(), "unattended run aborted: unattended abort");
+}
+
+#[test]
+fn a_question_that_waits_ends_with_the_run_and_says_why() {
+    let asked = |budget| {
+        let mut stage = under(limited(budget), crate::stage::open());
+        stage.prompt(WhenBusy::Refuse);
+        stage.want([wanted("ask", ""), wanted("look", "a")]);
+        stage
+    };
+    let mut over = asked(Budget { wall_time: Some(500), ..Budget::default() });
+    tick(&mut over, 1_500);
+    let texts = [
+        "unattended run aborted: unattended abort",
+        "Tool execution was aborted: the run was stopped before this call began.",
+    ];
+    assert_eq!(over.results(), texts);
+    let mut stopped = asked(Budget::default());
+    stopped.abort();
+    assert_eq!(stopped.results()[0], "Tool execution was aborted: the run was stopped before anybody answered.");
 }
 
 #[test]
