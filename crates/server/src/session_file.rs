@@ -16,4 +16,4 @@ pub mod writer;
 pub use blobs::Blobs;
 pub use mark::Mark;
 pub use open::{OpenError, Opened, open};
-pub use writer::{WriteError, Writer};
+pub use writer::{Unanswered, WriteError, Writer};

@@ -163,6 +163,10 @@ impl Work {
             self.take(&released).await;
         }
         self.write();
+        if self.writer.close() {
+            self.is_dirty = true;
+            self.write();
+        }
         if self.ends.is_cancelled() {
             self.tell().await;
         }

@@ -36,7 +36,7 @@ use crate::{
     agent_dir::Product,
     attach::{Stay, home},
     gjc::{Projection, Readers},
-    session_file::{self, WriteError, Writer, name},
+    session_file::{self, Unanswered, WriteError, Writer, name},
 };
 
 /// What a session begins with.
@@ -104,7 +104,7 @@ impl Seat {
             };
             requests.ask(Command::Session(id.clone(), planned)).await?;
             let header = session_file::open::header(&id, now, &shelf.cwd, parent);
-            writer = Some(Writer::new(path, header, shelf.blobs()));
+            writer = Some(Writer::new(path, header, shelf.blobs()).when_unanswered(unanswered(shelf)));
         }
         adopt(shelf, &requests).await?;
         let contents: Vec<_> = beginning.entries.iter().map(|entry| entry.said.content.clone()).collect();
@@ -237,7 +237,7 @@ impl Seat {
             Origin::Log(_) => None,
         });
         let mut writer = match &file {
-            Origin::Log(path) => Writer::new(path.clone(), header, blobs),
+            Origin::Log(path) => Writer::new(path.clone(), header, blobs).when_unanswered(unanswered(shelf)),
             Origin::File(opened) => match opened.file.form {
                 Form::Current => Writer::resume(opened.path.clone(), header, blobs, opened.whole)?,
                 Form::Older => {
@@ -431,6 +431,14 @@ async fn tree_of(requests: &Source, id: &SessionId) -> Option<Option<Tree>> {
         Some(Tree { entries: session.entries().to_vec(), head: engine.state().head() })
     });
     read.await.map(|(tree, _)| tree)
+}
+
+/// What becomes of a session in which no model answers: the original of gjc writes it when it ends.
+fn unanswered(shelf: &Shelf) -> Unanswered {
+    match shelf.common.product {
+        Product::Gjc => Unanswered::Written,
+        Product::Omp => Unanswered::Left,
+    }
 }
 
 fn follow(

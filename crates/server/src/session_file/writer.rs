@@ -51,6 +51,19 @@ pub struct Writer {
     /// Lines that are not in the file yet, the header's not among them.
     waiting: Vec<Vec<u8>>,
     file: State,
+    unanswered: Unanswered,
+    /// Whether something waits that somebody said or did, and not only which model there is.
+    is_worth_a_file: bool,
+}
+
+/// What becomes of a session that ends before a model has answered in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unanswered {
+    /// There is no file of it.
+    #[default]
+    Left,
+    /// The file is made when it ends, if it has a name or something was said or done in it.
+    Written,
 }
 
 #[derive(Debug)]
@@ -66,7 +79,15 @@ enum State {
 impl Writer {
     /// Begins a session at `path`. Nothing is on disk before a model has answered and [`Self::flush`] is called.
     pub const fn new(path: PathBuf, header: Header, blobs: Blobs) -> Self {
-        Self { path, blobs, header, waiting: Vec::new(), file: State::Held }
+        Self {
+            path,
+            blobs,
+            header,
+            waiting: Vec::new(),
+            file: State::Held,
+            unanswered: Unanswered::Left,
+            is_worth_a_file: false,
+        }
     }
 
     /// Goes on with the file at `path`, of which the first `keep` bytes count; what is behind them (a torn line) is cut
@@ -92,7 +113,31 @@ impl Writer {
             file.write_all(b"\n").map_err(failed)?;
         }
         let file = State::There { length: bytes.len() as u64, hash: Sha256::new_with_prefix(&bytes) };
-        Ok(Self { path, blobs, header, waiting: Vec::new(), file })
+        Ok(Self {
+            path,
+            blobs,
+            header,
+            waiting: Vec::new(),
+            file,
+            unanswered: Unanswered::Left,
+            is_worth_a_file: false,
+        })
+    }
+
+    /// The same, for a session of which this becomes if no model ever answers.
+    #[must_use]
+    pub fn when_unanswered(self, unanswered: Unanswered) -> Self {
+        Self { unanswered, ..self }
+    }
+
+    /// Notes that the session ends. True if the next flush makes a file that there would not be otherwise.
+    pub fn close(&mut self) -> bool {
+        let is_worth = self.is_worth_a_file || self.header.title.is_some();
+        let makes = matches!(self.file, State::Held) && self.unanswered == Unanswered::Written && is_worth;
+        if makes {
+            self.file = State::Due;
+        }
+        makes
     }
 
     /// The file, whether or not it is there.
@@ -123,6 +168,7 @@ impl Writer {
     pub fn push(&mut self, entry: &Entry) -> Result<(), WriteError> {
         let line = self.line(entry)?;
         self.waiting.push(line);
+        self.is_worth_a_file |= !is_setting(entry);
         if matches!(self.file, State::Held) && is_answer(entry) {
             self.file = State::Due;
         }
@@ -243,6 +289,18 @@ impl Writer {
         self.blobs.externalise(&mut value).map_err(failed)?;
         Ok(encode(&value).to_vec())
     }
+}
+
+/// Whether an entry only says how the session is set.
+fn is_setting(entry: &Entry) -> bool {
+    matches!(
+        entry.body,
+        Body::ModelChange(_)
+            | Body::ThinkingLevelChange(_)
+            | Body::ServiceTierChange(_)
+            | Body::ModeChange(_)
+            | Body::SessionInit(_)
+    )
 }
 
 fn is_answer(entry: &Entry) -> bool {

@@ -4,7 +4,7 @@ use countersign_core::{id::SessionId, time::Millis};
 use countersign_protocol::omp::session_file::Entry;
 use serde_json::json;
 
-use super::{Blobs, Mark, WriteError, Writer};
+use super::{Blobs, Mark, Unanswered, WriteError, Writer};
 use crate::session_file::open;
 
 fn entry(id: &str, role: &str, text: &str) -> Entry {
@@ -76,6 +76,36 @@ fn a_file_appears_with_the_first_answer_and_holds_all_that_was_before() {
     assert_eq!(place.ids(), ["1", "2", "3"]);
     assert_eq!(marks.last(), Some(&Mark::of(place.text().as_bytes())));
     assert_eq!(writer.flush().unwrap(), []);
+}
+
+#[test]
+fn a_session_without_an_answer_has_its_file_at_its_end_where_it_is_to_have_one() {
+    let setting = || {
+        let line = json!({"type": "model_change", "id": "m", "parentId": null, "timestamp": "", "model": "p/m"});
+        Entry::parse(&line.to_string()).unwrap()
+    };
+    for (unanswered, title, said, want) in [
+        (Unanswered::Written, Some("a name"), false, true),
+        (Unanswered::Written, None, true, true),
+        (Unanswered::Written, None, false, false),
+        (Unanswered::Left, Some("a name"), true, false),
+    ] {
+        let place = Place::new();
+        let mut writer = place.writer().when_unanswered(unanswered);
+        writer.push(&setting()).unwrap();
+        if said {
+            writer.push(&entry("1", "user", "hi")).unwrap();
+        }
+        writer.set_title(title.map(str::to_owned)).unwrap();
+        assert_eq!(writer.flush().unwrap(), [], "not before its end");
+        assert_eq!(writer.close(), want, "{unanswered:?} {title:?} {said}");
+        writer.flush().unwrap();
+        assert_eq!(place.file().exists(), want, "{unanswered:?} {title:?} {said}");
+        if want {
+            assert_eq!((place.ids().len(), place.text().contains("a name")), (1 + usize::from(said), title.is_some()));
+        }
+        assert!(!writer.close(), "once");
+    }
 }
 
 #[test]
