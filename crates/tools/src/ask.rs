@@ -6,7 +6,10 @@ use countersign_core::tool::{Effect, Lane, Repeat, Spec};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
-use crate::tool::{Context, Failure, Output, Route, Tool};
+use crate::{
+    schema::{known, validate},
+    tool::{Context, Failure, Output, Route, Tool},
+};
 
 /// The tool `ask`, for its spec.
 pub struct Ask {
@@ -26,6 +29,39 @@ pub(crate) fn schema() -> Value {
     json!({"type": "object", "required": ["questions"], "properties": {
         "questions": {"type": "array", "items": question, "description": "At least one"},
     }})
+}
+
+/// JSON Schema of questions that may say which part of a workflow they belong to, in the words of the original's skills.
+fn schema_of_workflows() -> Value {
+    let round = json!({"type": "object", "required": ["round", "component", "dimension", "ambiguity"], "properties": {
+        "round_id": {"type": "string", "description": "Your name for the round"},
+        "round": {"type": "integer", "minimum": 0, "description": "Counts the rounds"},
+        "component": {"type": "string", "description": "The part of the work that the question is about"},
+        "dimension": {"type": "string", "description": "The side of it, such as goal or constraints"},
+        "ambiguity": {"type": "number", "minimum": 0, "maximum": 1, "description": "How much is still open, from 0 to 1"},
+    }, "description": "Where in an interview the question stands"});
+    let gate = json!({"type": "object", "required": ["stage", "kind"], "properties": {
+        "stage": {"type": "string", "enum": ["deep-interview", "ralplan", "ultragoal"]},
+        "kind": {"type": "string", "enum": ["question", "approval", "execution"]},
+    }, "description": "The stage and the kind of the gate. For an approval the label of the option that approves begins with the word Approve"});
+    let mut schema = schema();
+    schema["properties"]["questions"]["items"]["properties"]["deepInterview"] = round;
+    schema["properties"]["questions"]["items"]["properties"]["workflowGate"] = gate;
+    schema
+}
+
+/// Checks the arguments of a call that asks. Fields that nobody knows are left out: skills bring some of their own.
+pub(crate) fn check(spec: &Spec, arguments: &Value) -> Result<Map<String, Value>, Failure> {
+    validate(spec, &known(&spec.schema, arguments))
+}
+
+impl Ask {
+    /// The same tool for sessions with a workflow: a question may name the stage and the kind of its gate.
+    pub fn of_workflows() -> Self {
+        let mut ask = Self::default();
+        ask.spec.schema = schema_of_workflows();
+        ask
+    }
 }
 
 impl Default for Ask {
@@ -49,11 +85,71 @@ impl Tool for Ask {
         &self.spec
     }
 
+    fn check(&self, arguments: &Value) -> Result<Map<String, Value>, Failure> {
+        check(&self.spec, arguments)
+    }
+
     fn route(&self, _: &mut Map<String, Value>) -> Result<Route, Failure> {
         Ok(Route::Person)
     }
 
     fn run<'a>(&'a self, _: Map<String, Value>, _: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
         Box::pin(async { Err(Failure::NotBegun("there is nobody to ask here".to_owned())) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::Ask;
+    use crate::tool::{Failure, Tool as _};
+
+    fn checked(ask: &Ask, question: Value) -> Result<Value, String> {
+        match ask.check(&json!({"_i": "asking", "questions": [question], "mode": "x"})) {
+            Ok(mut arguments) => Ok(arguments["questions"][0].take()),
+            Err(Failure::Invalid(problem)) => Err(problem),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_field_that_nobody_knows_is_left_out() {
+        let question =
+            json!({"id": "q", "question": "Which?", "options": [{"label": "a", "icon": "x"}], "allow_empty": true});
+        let want = json!({"id": "q", "question": "Which?", "options": [{"label": "a"}]});
+        for ask in [Ask::default(), Ask::of_workflows()] {
+            assert_eq!(checked(&ask, question.clone()), Ok(want.clone()));
+        }
+    }
+
+    #[test]
+    fn a_question_may_name_the_stage_and_the_kind_of_its_gate() {
+        let with = |name: &str, value: Value| {
+            let mut question = json!({"id": "q", "question": "Go?", "options": []});
+            question[name] = value;
+            question
+        };
+        let round = json!({"round": 1, "component": "api", "dimension": "goal", "ambiguity": 0.4});
+        let mut given = round.clone();
+        given["confused_terms"] = json!(["gate"]);
+        let gate = json!({"stage": "ralplan", "kind": "approval"});
+        let ask = Ask::of_workflows();
+        assert_eq!(checked(&ask, with("deepInterview", given)), Ok(with("deepInterview", round)));
+        assert_eq!(checked(&ask, with("workflowGate", gate.clone())), Ok(with("workflowGate", gate.clone())));
+        let plain = json!({"id": "q", "question": "Go?", "options": []});
+        assert_eq!(checked(&Ask::default(), with("workflowGate", gate)), Ok(plain));
+        for (name, value, want) in [
+            ("workflowGate", json!({"stage": "team", "kind": "question"}), "workflowGate.stage must be one of"),
+            ("workflowGate", json!({"stage": "", "kind": "question"}), "workflowGate.stage must be one of"),
+            ("workflowGate", json!({"stage": "ralplan", "kind": 1}), "workflowGate.kind must be one of"),
+            ("workflowGate", json!({"stage": "ralplan"}), "workflowGate.kind is required"),
+            ("workflowGate", json!("ralplan"), "workflowGate must be an object"),
+            ("deepInterview", json!({"round": 1}), "deepInterview.component is required"),
+            ("deepInterview", json!(true), "deepInterview must be an object"),
+        ] {
+            let problem = checked(&ask, with(name, value.clone())).unwrap_err();
+            assert!(problem.contains(want), "{value}: {problem}");
+        }
     }
 }

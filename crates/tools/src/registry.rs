@@ -67,9 +67,12 @@ impl Registry {
         self
     }
 
-    /// The same with the tools of a workflow behind them.
+    /// The same with the tools of a workflow behind them. Questions may name its stages.
     #[must_use]
     pub fn with_workflow(mut self) -> Self {
+        for tool in self.0.iter_mut().filter(|tool| tool.spec().name == "ask") {
+            *tool = Arc::new(Ask::of_workflows());
+        }
         self.0.extend(Workflow::all().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
         self
     }

@@ -58,6 +58,24 @@ pub fn validate(spec: &Spec, arguments: &Value) -> Result<Map<String, Value>, Fa
     }
 }
 
+/// Gives `value` back without the members of objects that `schema` does not name.
+pub(crate) fn known(schema: &Value, value: &Value) -> Value {
+    match (value, schema.get("properties").and_then(Value::as_object)) {
+        (Value::Object(members), Some(properties)) => {
+            let kept = members.iter().filter_map(|(name, value)| match properties.get(name) {
+                Some(form) => Some((name.clone(), known(form, value))),
+                None => (name == INTENT).then(|| (name.clone(), value.clone())),
+            });
+            Value::Object(kept.collect())
+        }
+        (Value::Array(items), _) => match schema.get("items") {
+            Some(form) => Value::Array(items.iter().map(|item| known(form, item)).collect()),
+            None => value.clone(),
+        },
+        (other, _) => other.clone(),
+    }
+}
+
 fn refusal(tool: &str, problems: &[String]) -> String {
     let mut text = format!("Invalid arguments for {tool}:");
     for problem in problems {

@@ -78,6 +78,10 @@ impl Tool for Workflow {
         &self.spec
     }
 
+    fn check(&self, arguments: &Value) -> Result<Map<String, Value>, Failure> {
+        ask::check(&self.spec, arguments)
+    }
+
     fn route(&self, _: &mut Map<String, Value>) -> Result<Route, Failure> {
         Ok(Route::Person)
     }

@@ -84,7 +84,11 @@ pub(crate) fn wire(gate: &Gate, content: &Content, options: Options) -> Option<R
 
 fn opening(gate: &Gate, content: &Content) -> Result<Opening, SchemaError> {
     match content {
-        Content::Question { .. } if gate.stage() == Stage::Interview => shapes::question(&question(content)),
+        Content::Question { about, .. } if gate.kind() == Kind::Question => {
+            let opening = shapes::question(&question(content))?;
+            let kind = about.get(gate::NAMED).and_then(named).unwrap_or(opening.kind);
+            Ok(Opening { stage: stage(gate.stage()), kind, ..opening })
+        }
         Content::Question { question, about, .. } => Ok(sign_off(gate, context(question, about))),
         Content::Approval { tool, arguments, signature, intent, why, pins } => {
             let card = GateCard::new(&gate_card::Asked {
@@ -139,6 +143,15 @@ fn question(content: &Content) -> Question {
         multi: *multi,
         recommended: *recommended,
         round: about.get("round").and_then(round),
+    }
+}
+
+/// The kind that a question names for its gate.
+fn named(given: &Value) -> Option<workflow::Kind> {
+    match given.get("kind")?.as_str()? {
+        "approval" => Some(workflow::Kind::Approval),
+        "execution" => Some(workflow::Kind::Execution),
+        _ => Some(workflow::Kind::Question),
     }
 }
 
