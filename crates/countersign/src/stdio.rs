@@ -178,12 +178,15 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
         }
     });
     let (written, is_written) = std::sync::mpsc::channel::<()>();
+    let (deaf, is_deaf) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
-        write(frames);
+        if write(frames).is_err() {
+            let _ = deaf.send(());
+        }
         drop(written);
     });
     // Not on this thread: what the owner has for the door, and the door for the owner, then needs no other thread to be woken.
-    let running = runtime.spawn(door.run(input, stop(has_gone)));
+    let running = runtime.spawn(door.run(input, stop(has_gone, is_deaf)));
     let outcome = runtime.block_on(running);
     drop(listed);
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
@@ -221,7 +224,8 @@ pub(crate) const fn flags_are(product: Product) -> &'static str {
              enforced here ends the start. More in docs/protocol/omp.md, Fields that restrict."
         }
         Product::Gjc => {
-            "  --listen PATH  A socket to listen on in place of standard input\n  \
+            "  --stage STAGE  What the first message starts: deep-interview, ralplan or ultragoal\n  \
+             --listen PATH  A socket to listen on in place of standard input\n  \
              --mode bridge  HTTPS in place of it, as GJC_BRIDGE_TOKEN, _TLS_CERT, _TLS_KEY, _HOST, _PORT, _SCOPES and\n                 \
              _ENDPOINTS say\n  \
              --insecure     The bridge does without TLS, on loopback\n\n\
@@ -230,11 +234,13 @@ pub(crate) const fn flags_are(product: Product) -> &'static str {
     }
 }
 
-/// Ready when somebody asks the process to end, or when the host has gone and its last lines are not taken.
-async fn stop(has_gone: tokio::sync::oneshot::Receiver<()>) {
+/// Ready when somebody asks the process to end, when the host has gone and its last lines are not taken, or when it has closed
+/// its end of standard output: nobody would hear of anything more.
+async fn stop(has_gone: tokio::sync::oneshot::Receiver<()>, is_deaf: tokio::sync::oneshot::Receiver<()>) {
     tokio::select! {
         () = asked_to_end() => {}
         Ok(()) = has_gone => {}
+        Ok(()) = is_deaf => {}
     }
 }
 
@@ -308,21 +314,21 @@ fn has_hung_up() -> bool {
     count.is_ok_and(|count| count > 0) && polled[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLHUP))
 }
 
-/// Writes frames to standard output, as many in one write as there are.
-fn write(mut frames: mpsc::Receiver<Bytes>) {
+/// Writes frames to standard output, as many in one write as there are, until the door has no more.
+///
+/// # Errors
+/// What the system said to the first line that it did not take.
+fn write(mut frames: mpsc::Receiver<Bytes>) -> std::io::Result<()> {
     let mut output = std::io::BufWriter::with_capacity(256 * 1024, std::io::stdout().lock());
     while let Some(frame) = frames.blocking_recv() {
         let mut next = Some(frame);
         while let Some(frame) = next {
-            if output.write_all(&frame).is_err() {
-                return;
-            }
+            output.write_all(&frame)?;
             next = frames.try_recv().ok();
         }
-        if output.flush().is_err() {
-            return;
-        }
+        output.flush()?;
     }
+    Ok(())
 }
 
 #[allow(clippy::print_stderr, reason = "this is how a person is told")]

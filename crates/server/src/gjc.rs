@@ -12,6 +12,7 @@ pub(crate) mod permission;
 mod presence;
 pub(crate) mod registry;
 mod socket;
+pub mod stages;
 mod state;
 pub(crate) mod todos;
 pub(crate) mod unattended;
@@ -29,7 +30,7 @@ pub use registry::{Listing, Registry};
 pub(crate) use socket::Past;
 pub use socket::{Socket, SocketError};
 pub(crate) use state::usage;
-pub(crate) use voice::{Voice, arrange};
+pub(crate) use voice::{Reasons, Voice, arrange};
 pub(crate) use workflow::{Manner, NOBODY, Projection, Readers, Workflow};
 
 /// What a door has beside omp's when it speaks this dialect.

@@ -22,7 +22,7 @@
 //! | `restart` | the process dies without an end and is started again on the same files |
 //! | `end` | the host closes its input; the frames of the ending follow |
 //!
-//! In frames, ids and times have names in the order of their appearance: `<session-1>`, `<dialog-1>`, `<entry-1>`, `<t+50ms>`,
+//! In frames, ids (of gates too) and times have names in the order of their appearance: `<session-1>`, `<dialog-1>`, `<entry-1>`, `<t+50ms>`,
 //! and `<root>` for the folder of all. A message, a usage or a model that came before is named instead of written
 //! again: `<user-1>`, `<assistant-1>`, `<result of call-1>`, `<usage-1>`; `<local/small>` are an assistant message's `api`,
 //! `provider` and `model`, `<message>` is the message of the same frame. In lines that the host sends the names of ids

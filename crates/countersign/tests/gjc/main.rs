@@ -26,6 +26,7 @@ mod place;
 mod provider;
 mod socket;
 mod speaking;
+mod stages;
 mod tasks;
 mod unattended;
 #[allow(dead_code, reason = "the tests of the omp door need more of it")]

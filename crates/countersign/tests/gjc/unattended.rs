@@ -108,7 +108,8 @@ fn each_budget_that_is_used_up_ends_the_run() {
         assert_eq!((&error["code"], &error["metric"]), (&json!("budget_exceeded"), &json!(metric)), "{error}");
         assert_eq!((&error["abort_status"], &error["run_id"]), (&json!("aborting"), &error["session_id"]), "{error}");
         assert!(error["observed"].as_f64() >= error["limit"].as_f64(), "{error}");
-        event(&host, from, "agent_end");
+        let end = event(&host, from, "agent_end");
+        assert_eq!((&end["stopReason"], &end["error"]), (&json!("budget_exceeded"), &error), "{name}");
         assert_eq!(place.get("late"), None, "{name}");
         let exceeded = format!("budget_exceeded exceeded {metric}");
         let want = ["unattended_negotiated accepted", &exceeded, ENDED[0], ENDED[1]];

@@ -178,8 +178,12 @@ pub enum OwnEvent {
     AgentEnd {
         /// Every message that the run added, in order.
         messages: Vec<Json>,
-        /// Why.
-        stop_reason: RunEnd,
+        /// Why. Absent only where a host of an old client does not want to read of a breach here.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        stop_reason: Option<RunEnd>,
+        /// Of a run that was ended for a breach of its budget: what its prompt is told too. Ours.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<Json>,
     },
     /// Another agent said something.
     IrcMessage {
@@ -216,12 +220,14 @@ pub enum OwnEvent {
 
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum RunEnd {
     /// There was nothing more to do.
     Completed,
     /// Something holds it up.
     Paused,
+    /// Its budget was used up. Ours.
+    BudgetExceeded,
 }
 
 impl Event {
@@ -230,7 +236,9 @@ impl Event {
     pub fn of(event: omp::Event, end: RunEnd) -> Option<Self> {
         match event {
             omp::Event::Ready | omp::Event::AgentSettled | omp::Event::ExtensionError { .. } => None,
-            omp::Event::AgentEnd { messages } => Some(Self::Own(OwnEvent::AgentEnd { messages, stop_reason: end })),
+            omp::Event::AgentEnd { messages } => {
+                Some(Self::Own(OwnEvent::AgentEnd { messages, stop_reason: Some(end), error: None }))
+            }
             event @ (omp::Event::AgentStart
             | omp::Event::TurnStart
             | omp::Event::TurnEnd { .. }
@@ -250,6 +258,11 @@ impl Event {
             | omp::Event::TodoReminder { .. }
             | omp::Event::TodoAutoClear) => Some(Self::Shared(Box::new(event))),
         }
+    }
+
+    /// Makes the end of a run that was ended for `error`, a breach of its budget.
+    pub fn broken(messages: Vec<Json>, stop_reason: Option<RunEnd>, error: Json) -> Self {
+        Self::Own(OwnEvent::AgentEnd { messages, stop_reason, error: Some(error) })
     }
 
     /// Returns the `type` of the event.

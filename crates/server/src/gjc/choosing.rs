@@ -1,32 +1,46 @@
 //! Which model new sessions begin with, how much the model thinks, and where keys of providers are.
 
 use countersign_protocol::{
-    gjc::state::{DefaultModel, LoginProvider, LoginProviders},
+    Json,
+    gjc::{
+        Command,
+        state::{DefaultModel, LoginProvider, LoginProviders},
+    },
     omp::{Id, Response},
 };
 use countersign_runtime::models::Level;
 
 use crate::{
     agent_dir::{Settings, persist, persist::Change},
-    omp::Door,
+    omp::{Door, Until, commands::settings},
 };
 
-/// Keeps the model that new sessions begin with. The session that is open goes on with its own.
-pub(super) fn set_default(door: &mut Door, id: Option<Id>, wanted: DefaultModel) {
+/// Keeps the model that new sessions begin with, and has the session that is open go on with it. While a run works, all of that
+/// waits for its end.
+pub(super) async fn set_default(door: &mut Door, id: Option<Id>, wanted: DefaultModel) {
     const NAME: &str = "set_default_model_selection";
     let DefaultModel { provider, model_id, thinking_level } = &wanted;
-    if door.shelf.common.entry(provider, model_id).is_none() {
-        return door.write(&Response::failure(id, NAME, format!("Model not found: {provider}/{model_id}")));
+    let entry = match settings::usable(door, provider, model_id) {
+        Ok(entry) => entry,
+        Err(problem) => return door.write(&Response::failure(id, NAME, problem)),
+    };
+    if door.teller.is_running() {
+        let DefaultModel { provider, model_id, thinking_level } = wanted;
+        let again = Command::SetDefaultModelSelection { provider, model_id, thinking_level };
+        return door.after(Until::RunEnded, Box::new(move |door| door.comes_next(id, again)));
     }
     let folder = &door.shelf.common.folder;
     let model = format!("{provider}/{model_id}");
     let level = thinking_level.as_deref().map(ours).and_then(Level::parse);
     let kept = persist(folder, Change::Model(&model))
         .and_then(|()| level.map_or(Ok(()), |level| persist(folder, Change::ThinkingLevel(level))));
-    match kept {
-        Ok(()) => door.write(&Response::success(id, NAME, &wanted)),
-        Err(error) => door.write(&Response::failure(id, NAME, format!("the choice cannot be kept: {error}"))),
+    if let Err(error) = kept {
+        return door.write(&Response::failure(id, NAME, format!("the choice cannot be kept: {error}")));
     }
+    if let Some(level) = level {
+        door.wanted_level = Some(level.as_str().to_owned());
+    }
+    settings::adopt(door, id, NAME, &entry, Json::of(&wanted)).await;
 }
 
 /// A level as omp has it: of this dialect's two more, one is the highest and the other what the settings say.

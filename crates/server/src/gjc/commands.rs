@@ -36,7 +36,7 @@ pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
         Command::GetLoginProviders => choosing::login_providers(door, id),
         Command::Login { provider_id } => choosing::login(door, id, provider_id),
         Command::SetDefaultModelSelection { provider, model_id, thinking_level } => {
-            choosing::set_default(door, id, DefaultModel { provider, model_id, thinking_level });
+            choosing::set_default(door, id, DefaultModel { provider, model_id, thinking_level }).await;
         }
     }
 }

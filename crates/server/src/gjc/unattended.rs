@@ -294,6 +294,11 @@ pub(crate) fn heard(door: &mut Door, recorded: &Recorded) {
             write_audit(door, event, recorded);
             tell(door, event, recorded.meta.session.as_ref());
         }
+        countersign_core::engine::Event::Run(countersign_core::run::Event::Started { .. }) => {
+            if let Dialect::Gjc(gjc) = &mut door.dialect {
+                gjc.workflow.begun();
+            }
+        }
         countersign_core::engine::Event::Run(countersign_core::run::Event::Ended { .. }) => {
             if let Some(unattended) = of(door) {
                 unattended.prompted = None;
@@ -385,21 +390,26 @@ fn tell(door: &mut Door, event: &Event, session: Option<&SessionId>) {
     }
 }
 
-/// The prompt whose run is being ended has failed. A command that was refused is told so by itself.
+/// The prompt whose run is being ended has failed, and the end of the run says so. A command that was refused is told so by itself.
 fn ended(door: &mut Door, (breach, place): (Breach, Place), session: Option<&SessionId>) {
-    if let Place::Before(_) = place {
-        return;
-    }
-    let Some(unattended) = of(door) else { return };
-    let begun = unattended.prompted.take();
-    let is_early = begun.is_none();
-    let Some((id, command)) = begun.or_else(|| unattended.coming.pop_front()) else { return };
-    let run = match &unattended.audit {
+    let is_running = door.teller.is_running();
+    let Dialect::Gjc(gjc) = &mut door.dialect else { return };
+    let run = match &gjc.unattended.audit {
         Some(Ok(audit)) => audit.run().to_owned(),
         Some(Err(_)) | None => String::new(),
     };
     let session = session.map(ToString::to_string).unwrap_or_default();
     let error = Of { run, session }.exceeded(breach, terms::phase_of(&place));
+    if is_running {
+        gjc.voice.breached(error.clone());
+    }
+    if let Place::Before(_) = place {
+        return;
+    }
+    let unattended = &mut gjc.unattended;
+    let begun = unattended.prompted.take();
+    let is_early = begun.is_none();
+    let Some((id, command)) = begun.or_else(|| unattended.coming.pop_front()) else { return };
     door.write(&Response::typed_failure(id.clone(), command, &error));
     if let Some(unattended) = of(door).filter(|_| is_early) {
         unattended.failed = Some((id, command));

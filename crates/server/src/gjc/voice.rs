@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use countersign_core::id::SessionId;
 use countersign_protocol::{
-    encode,
+    Json, encode,
     gjc::{
         Envelope, Event,
         bridge::ForClient,
@@ -30,6 +30,20 @@ pub(crate) struct Voice {
     updates: u64,
     /// How hard the model thinks, as it was told last.
     level: Option<Option<String>>,
+    /// The breach of a budget for which the run is being ended.
+    breach: Option<Json>,
+    /// How the end of such a run is called.
+    reasons: Reasons,
+}
+
+/// How the end of a run that used up its budget is called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reasons {
+    /// By the breach.
+    #[default]
+    Named,
+    /// Not at all: the original's last Python client ends at a word that it does not know.
+    None,
 }
 
 impl Voice {
@@ -55,6 +69,16 @@ impl Voice {
         self.is_compact = capabilities.compact_updates();
     }
 
+    /// The same for a host that reads ends of runs in this way.
+    pub(crate) fn with(self, reasons: Reasons) -> Self {
+        Self { reasons, ..self }
+    }
+
+    /// Has the next end of a run name the breach for which it is ended.
+    pub(crate) fn breached(&mut self, error: Json) {
+        self.breach = Some(error);
+    }
+
     /// The line of a frame; none for one that this dialect has not.
     pub(crate) fn line(&mut self, frame: Frame<'_>) -> Option<Bytes> {
         match frame {
@@ -74,6 +98,11 @@ impl Voice {
             Frame::Gate(gate) => Some(encode(gate)),
             Frame::Client(number) => Some(encode(&ForClient { number })),
             Frame::Event(event @ omp::Event::ExtensionError { .. }) => Some(encode(event)),
+            Frame::Event(omp::Event::AgentEnd { messages }) if self.breach.is_some() => {
+                let error = self.breach.take()?;
+                let reason = (self.reasons == Reasons::Named).then_some(RunEnd::BudgetExceeded);
+                Some(self.event(Event::broken(messages.clone(), reason, error)))
+            }
             Frame::Event(event) => {
                 let event = Event::of(event.clone(), RunEnd::Completed)?;
                 Some(self.event(event))
@@ -134,7 +163,7 @@ mod tests {
     };
     use serde_json::Value;
 
-    use super::{Frame, Voice, arrange};
+    use super::{Frame, Reasons, Voice, arrange};
 
     fn read(voice: &mut Voice, frame: Frame<'_>) -> Value {
         serde_json::from_slice(&voice.line(frame).unwrap()).unwrap()
@@ -187,6 +216,23 @@ mod tests {
         assert!(voice.line(Frame::Level(Some("high"))).is_none());
         let told = read(&mut voice, Frame::Level(None));
         assert_eq!(told["payload"]["event"], serde_json::json!({"type": "thinking_level_changed"}));
+    }
+
+    #[test]
+    fn the_end_of_a_run_names_its_breach_once() {
+        let mut voice = Voice::default();
+        let end = Event::AgentEnd { messages: Vec::new() };
+        voice.breached(Json::parse(r#"{"code":"budget_exceeded"}"#.to_owned()).unwrap());
+        let told = read(&mut voice, Frame::Event(&end))["payload"]["event"].take();
+        let want = serde_json::json!({"type": "agent_end", "messages": [], "stopReason": "budget_exceeded",
+                                      "error": {"code": "budget_exceeded"}});
+        assert_eq!(told, want);
+        let told = read(&mut voice, Frame::Event(&end))["payload"]["event"].take();
+        assert_eq!(told, serde_json::json!({"type": "agent_end", "messages": [], "stopReason": "completed"}));
+        let mut old = Voice::default().with(Reasons::None);
+        old.breached(Json::parse("{}".to_owned()).unwrap());
+        let told = read(&mut old, Frame::Event(&end))["payload"]["event"].take();
+        assert_eq!(told, serde_json::json!({"type": "agent_end", "messages": [], "error": {}}));
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod form;
 use countersign_core::{
     digest::Digest,
     engine::{Command as EngineCommand, Engine, Refusal, Scope as At},
-    gate::{self, Answer, AnswerRefusal, Content, Gate, Stage},
+    gate::{self, Answer, AnswerRefusal, Content, Gate, Stage as Counted},
     id::{GateId, PrincipalId, SessionId},
     session,
     time::Millis,
@@ -30,9 +30,13 @@ pub(crate) use self::{
     file::{FOLDER as RECORDS, Projection, Readers},
     form::Options,
 };
-use super::unattended::{
-    self,
-    audit::{Note, OfGate},
+use super::{
+    Reasons,
+    stages::Stage,
+    unattended::{
+        self,
+        audit::{Note, OfGate},
+    },
 };
 use crate::{
     omp::{Dialect, Door, Frame, commands::problem},
@@ -53,6 +57,10 @@ pub(crate) struct Manner {
     pub(crate) options: Options,
     /// Whether it wants to know what its session is called.
     pub(crate) titles: bool,
+    /// How it reads of the end of a run that used up its budget.
+    pub(crate) reasons: Reasons,
+    /// The stage that its first message starts.
+    pub(crate) stage: Option<Stage>,
 }
 
 /// How a door shows gates.
@@ -74,6 +82,16 @@ enum Showing {
 impl Workflow {
     pub(crate) const fn new(manner: Manner) -> Self {
         Self { manner, is_unattended: false }
+    }
+
+    /// The stage that the next message of the host starts.
+    pub(crate) const fn opening_stage(&self) -> Option<Stage> {
+        self.manner.stage
+    }
+
+    /// A run has begun: what the host says from here on is about it.
+    pub(crate) const fn begun(&mut self) {
+        self.manner.stage = None;
     }
 
     fn of(&self, gate: &Gate) -> Showing {
@@ -180,6 +198,7 @@ async fn send(
             Ok(_) if waited => Some((AuditEvent::GateResponseAccepted, Outcome::Accepted)),
             Ok(_) => Some((AuditEvent::GateResponseIdempotentReplay, Outcome::Info)),
             Err(Refused::Refusal(Refusal::Answer(refusal))) => Some(match refusal {
+                refusal if is_unanswered(refusal, &gate) => (AuditEvent::GateResponseUnknownGate, Outcome::Rejected),
                 AnswerRefusal::AlreadyResolved { .. } => (AuditEvent::GateResponseAlreadyResolved, Outcome::Rejected),
                 AnswerRefusal::KeyTaken(_) => (AuditEvent::GateResponseIdempotencyConflict, Outcome::Rejected),
                 AnswerRefusal::Unknown(_) => (AuditEvent::GateResponseUnknownGate, Outcome::Rejected),
@@ -193,6 +212,7 @@ async fn send(
                 None => Response::failure(id, RESPONSE, "the gate's resolution cannot be read"),
             },
             Err(Refused::Refusal(Refusal::Answer(refusal))) => match refusal {
+                refusal if is_unanswered(&refusal, &gate) => typed(id, GateError::Unknown(name)),
                 AnswerRefusal::AlreadyResolved { .. } => typed(id, GateError::AlreadyResolved(name)),
                 AnswerRefusal::KeyTaken(_) => typed(id, GateError::IdempotencyConflict(name)),
                 AnswerRefusal::Unknown(_) => typed(id, GateError::Unknown(name)),
@@ -215,6 +235,16 @@ async fn send(
         });
         (position, then)
     });
+}
+
+/// Whether the gate ended without anybody's answer and without a default: there is nothing that resolved it, and nothing to answer.
+fn is_unanswered(refusal: &AnswerRefusal, gate: &Gate) -> bool {
+    let AnswerRefusal::AlreadyResolved { resolution, .. } = refusal else { return false };
+    match resolution {
+        gate::Resolution::Withdrawn => true,
+        gate::Resolution::Expired => !matches!(gate.fallback(), gate::Fallback::Choice(_)),
+        _ => false,
+    }
 }
 
 fn typed(id: Option<Id>, error: GateError) -> Response {
@@ -317,12 +347,12 @@ fn key(event: AuditEvent, name: &str, answer: Option<&str>) -> String {
     format!("{}:{name}:{}", word.trim_matches('"'), answer.unwrap_or_default())
 }
 
-fn of_gate(name: String, stage: Stage) -> OfGate {
+fn of_gate(name: String, stage: Counted) -> OfGate {
     OfGate { id: name, stage: form::stage(stage), kind: form::kind(stage) }
 }
 
 /// The line about an answer that counted, as the log has it: the same as was written when it did.
-pub(super) fn accepted(session: &SessionId, (stage, number): (Stage, u32), answer: Digest, at: Millis) -> Note {
+pub(super) fn accepted(session: &SessionId, (stage, number): (Counted, u32), answer: Digest, at: Millis) -> Note {
     let name = gate_id(session.as_str(), form::stage(stage), number);
     let (event, answer) = (AuditEvent::GateResponseAccepted, answer.to_string());
     let note = Note::new(at, event, Outcome::Accepted, key(event, &name, Some(&answer)));

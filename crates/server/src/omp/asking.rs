@@ -6,15 +6,17 @@ use countersign_protocol::gjc::ui::TITLE_VARIABLES;
 use super::flags::Flags;
 use crate::{
     agent_dir::{self, Environment, Product},
-    gjc::{Manner, NOBODY, workflow::Options},
+    gjc::{Manner, NOBODY, Reasons, workflow::Options},
 };
 
 /// What a host of gjc says of itself by its flags and its environment.
 pub(super) fn manner(flags: &Flags, environment: &Environment) -> Manner {
-    let shows_none = environment.get("GJC_RPC_GATE_OPTIONS").is_some_and(|value| value.trim() == "none");
+    let leaves_out = |name: &str| environment.get(name).is_some_and(|value| value.trim() == "none");
     Manner {
         dialogs: matches!(flags.mode.as_deref(), Some("rpc-ui" | "bridge")),
-        options: if shows_none { Options::None } else { Options::Objects },
+        options: if leaves_out("GJC_RPC_GATE_OPTIONS") { Options::None } else { Options::Objects },
+        reasons: if leaves_out("GJC_RPC_STOP_REASONS") { Reasons::None } else { Reasons::Named },
+        stage: flags.stage,
         titles: TITLE_VARIABLES.iter().any(|name| environment.get(name).is_some_and(is_on)),
     }
 }

@@ -5,7 +5,7 @@ mod later;
 mod pages;
 mod prompting;
 mod sessions;
-mod settings;
+pub(crate) mod settings;
 
 use std::sync::{Arc, OnceLock};
 

@@ -18,7 +18,7 @@ use countersign_protocol::{
 use super::seat::Seat;
 use crate::{
     agent_dir::Product,
-    gjc::{Gjc, Manner, Surface, Workflow, arrange},
+    gjc::{Gjc, Manner, Surface, Voice, Workflow, arrange, stages::Stage},
 };
 
 /// How long commands that have come are done after the end of input, where a host expects that.
@@ -92,8 +92,8 @@ impl Dialect {
         match product {
             Product::Omp => Self::Omp,
             Product::Gjc => {
-                let workflow = Workflow::new(manner);
-                Self::Gjc(Box::new(Gjc { workflow, ..Gjc::default() }))
+                let (workflow, voice) = (Workflow::new(manner), Voice::default().with(manner.reasons));
+                Self::Gjc(Box::new(Gjc { workflow, voice, ..Gjc::default() }))
             }
         }
     }
@@ -158,6 +158,14 @@ impl Dialect {
                 Ok(incoming) => Ok(incoming),
                 Err(malformed) => Err(malformed.response()),
             },
+        }
+    }
+
+    /// The stage of a workflow that the next message of the host starts.
+    pub(crate) fn opening_stage(&self) -> Option<Stage> {
+        match self {
+            Self::Omp => None,
+            Self::Gjc(gjc) => gjc.workflow.opening_stage(),
         }
     }
 

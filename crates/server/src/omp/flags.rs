@@ -7,7 +7,10 @@ use std::{collections::BTreeSet, path::PathBuf};
 use countersign_core::policy::ApprovalMode;
 
 use self::restricting::{listed, once, refused, slip};
-use crate::agent_dir::{Environment, Product};
+use crate::{
+    agent_dir::{Environment, Product},
+    gjc::stages::Stage,
+};
 
 /// What the command line says. Flags that mean nothing here are accepted and ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,6 +67,8 @@ pub struct Flags {
     pub listen: Option<PathBuf>,
     /// `--insecure`, of gjc alone: the bridge does without TLS, on loopback.
     pub insecure: bool,
+    /// `--stage`, of gjc alone (ours): the stage of a workflow that the first message starts.
+    pub stage: Option<Stage>,
     /// `--allow-home`.
     pub allow_home: bool,
     /// `--cwd`.
@@ -242,6 +247,9 @@ pub fn parse_for(product: Product, arguments: impl IntoIterator<Item = String>) 
             "--cwd" => flags.cwd = Some(value()?.into()),
             "--listen" if product == Product::Gjc => flags.listen = Some(value()?.into()),
             "--insecure" if product == Product::Gjc => flags.insecure = true,
+            "--stage" if product == Product::Gjc => {
+                flags.stage = Some(Stage::read(&value()?).map_err(|problem| format!("--stage: {problem}"))?);
+            }
             "--print" | "-p" if product == Product::Gjc => {}
             "--no-merge-deltas" => flags.no_merge = true,
             "-e" | "--extension" | "--hook" | "--trusted-extension" => {
@@ -279,7 +287,7 @@ fn list(value: &str) -> Vec<String> {
 mod tests {
     use countersign_core::policy::ApprovalMode;
 
-    use super::{Flags, LISTED, Product, parse, parse_for};
+    use super::{Flags, LISTED, Product, Stage, parse, parse_for};
 
     fn read(line: &str) -> Result<Flags, String> {
         parse(line.split_whitespace().map(str::to_owned))
@@ -407,12 +415,19 @@ mod tests {
             ("--session", Flags { continues: true, ..Flags::default() }),
             ("--resume abc", Flags { resume: Some("abc".into()), ..Flags::default() }),
             ("--mode bridge --insecure", Flags { mode: Some("bridge".into()), insecure: true, ..Flags::default() }),
+            ("--stage ralplan", Flags { stage: Some(Stage::Ralplan), ..Flags::default() }),
+            ("--stage=ultragoal", Flags { stage: Some(Stage::Ultragoal), ..Flags::default() }),
             ("--listen s.sock -p", Flags { listen: Some("s.sock".into()), ..Flags::default() }),
             ("--provider-session-id x -x", Flags { unknown: vec!["-x".into()], ..Flags::default() }),
         ] {
             assert_eq!(gjc(line), of(want), "{line}");
         }
         assert_eq!(read("--session"), Err("--session needs a value".to_owned()));
+        assert_eq!(gjc("--stage"), Err("--stage needs a value".to_owned()));
+        for stage in ["", "team", "Ralplan"] {
+            let problem = format!("--stage: unknown stage {stage:?}: accepted are deep-interview, ralplan, ultragoal");
+            assert_eq!(gjc(&format!("--stage={stage}")), Err(problem));
+        }
     }
 
     #[test]

@@ -57,6 +57,11 @@ fn give_up(waiting: &mut VecDeque<Waiting>, behind_command: bool) {
 }
 
 impl Door {
+    /// Has a command that could not be done at its turn be the next that is done.
+    pub(crate) fn comes_next(&mut self, id: Option<Id>, command: Command) {
+        self.waiting.push_front(Waiting::new(id, command));
+    }
+
     /// Gives up what was asked for and has not begun, as far as an abort need not wait for it.
     pub(super) fn give_up(&mut self) {
         let behind_command = matches!(self.lane, Lane::Command(..) | Lane::ToCommand);

@@ -118,6 +118,8 @@ impl Names {
                     match (key.as_str(), member) {
                         ("sessionId", Value::String(id)) => self.id(id, "session"),
                         ("entryId" | "firstKeptEntryId", Value::String(id)) => self.id(id, "entry"),
+                        ("run_id", Value::String(id)) => self.id(id, "session"),
+                        ("gate_id", Value::String(id)) => self.id(id, "gate"),
                         _ => self.find_ids(member),
                     }
                 }
@@ -159,6 +161,7 @@ impl Names {
         for (key, member) in members.iter_mut() {
             match key.as_str() {
                 "timestamp" => self.time(member),
+                "accepted_at" | "created_at" | "resolved_at" => *member = "<time>".into(),
                 _ => self.change(member, messages),
             }
         }

@@ -98,6 +98,7 @@ transcripts! {
     gjc_levels
     gjc_plain_text
     gjc_small_updates
+    gjc_stages
     gjc_tasks
     ids
     images

@@ -10,7 +10,9 @@ use bytes::Bytes;
 use countersign_core::{
     engine::{Event as Happened, Fact, Meta, Recorded},
     id::{Lsn, SessionId},
+    ledger::Breach,
     session::Event,
+    unattended::{Event as Contract, Place},
 };
 use countersign_protocol::{
     Json, encode,
@@ -24,7 +26,10 @@ use countersign_runtime::{
 use tokio::sync::OnceCell;
 
 use crate::{
-    gjc::{Voice, arrange},
+    gjc::{
+        Voice, arrange,
+        unattended::terms::{Of, phase_of},
+    },
     omp::{Frame, Teller, frames},
 };
 
@@ -57,6 +62,8 @@ struct Told {
 enum Kept {
     Event(omp::Event),
     Pause(Vec<Json>),
+    /// The end of a run whose budget was used up, and how it was.
+    Broken(omp::Event, Json),
 }
 
 impl Past {
@@ -133,10 +140,43 @@ struct Telling {
     kept: VecDeque<(Lsn, Kept)>,
     rests: Vec<(u64, Lsn)>,
     is_cut: bool,
+    /// The session that the contract was first declared in.
+    under: String,
+    /// The breach that a person is asked about, and the one for which the run is being ended.
+    asked: Option<(Breach, Place)>,
+    breach: Option<Json>,
 }
 
 impl Telling {
+    /// Notes what a contract does to the run that works.
+    fn contract(&mut self, event: &Contract, session: &SessionId) {
+        let over = match event {
+            Contract::Declared { under, .. } => {
+                self.under = under.to_string();
+                None
+            }
+            Contract::Breached { breach, place, gate: Some(_) } => {
+                self.asked = Some((*breach, place.clone()));
+                None
+            }
+            Contract::Breached { breach, place, gate: None } => Some((*breach, place.clone())),
+            Contract::Extended { .. } => {
+                self.asked = None;
+                None
+            }
+            Contract::Ended => self.asked.take(),
+            _ => None,
+        };
+        if let Some((breach, place)) = over.filter(|_| self.teller.is_running()) {
+            let of = Of { run: self.under.clone(), session: session.to_string() };
+            self.breach = Some(of.exceeded(breach, phase_of(&place)));
+        }
+    }
+
     fn hear(&mut self, event: Happened, content: Option<&str>, stored: &Stored) {
+        if let (Happened::Unattended(event), Some(session)) = (&event, &stored.session) {
+            self.contract(event, session);
+        }
         let fact = Fact { event, session: stored.session.clone(), content: None };
         let meta = Meta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() };
         let mut events = Vec::new();
@@ -145,7 +185,10 @@ impl Telling {
         frames(&events, |frame| {
             let kept = match frame {
                 Frame::Event(omp::Event::AgentSettled) => return,
-                Frame::Event(event) => Kept::Event(event.clone()),
+                Frame::Event(event) => match self.breach.take_if(|_| matches!(event, omp::Event::AgentEnd { .. })) {
+                    Some(error) => Kept::Broken(event.clone(), error),
+                    None => Kept::Event(event.clone()),
+                },
                 Frame::Pause { messages } => Kept::Pause(messages.to_vec()),
                 _ => return,
             };
@@ -169,6 +212,10 @@ impl Telling {
             let line = match &kept {
                 Kept::Event(event) => voice.line(Frame::Event(event)),
                 Kept::Pause(messages) => voice.line(Frame::Pause { messages }),
+                Kept::Broken(event, error) => {
+                    voice.breached(error.clone());
+                    voice.line(Frame::Event(event))
+                }
             };
             let Some(line) = line else { continue };
             bytes += line.len();

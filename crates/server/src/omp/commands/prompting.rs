@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 
 use super::{ABORTED, acknowledge, not_sent, problem, settings::current, stop_all};
 use crate::{
+    gjc::stages,
     omp::{door::Door, image},
     prompt::{self, slash},
 };
@@ -172,15 +173,22 @@ async fn queue(
     door.ask(command, move |door, replied| acknowledge(door, id, name, replied)).await;
 }
 
-/// What a text stands for: a file's content, if it names one as `/name`.
+/// What a text stands for: a file's content, if it names one as `/name`, or the stage of a workflow.
 async fn meant(text: String, door: &mut Door) -> String {
+    if let Some(stage) = door.dialect.opening_stage().filter(|_| !text.starts_with('/')) {
+        return stage.message(&text);
+    }
     if !text.starts_with('/') || !door.shelf.common.reads_templates {
         return text;
     }
     let (common, cwd) = (Arc::clone(&door.shelf.common), door.shelf.cwd.clone());
     let said = text.clone();
     let expanded = tokio::task::spawn_blocking(move || slash::expand(&said, &common.folder, &cwd, &prompt::Disk));
-    expanded.await.ok().flatten().unwrap_or(text)
+    match expanded.await.ok().flatten() {
+        Some(expanded) => expanded,
+        None if door.dialect.is_gjc() => stages::expand(&text).unwrap_or(text),
+        None => text,
+    }
 }
 
 /// Whether a message is small enough to be kept, shown and sent again with every turn.

@@ -51,9 +51,14 @@ async fn set(
     door.ask(command, then).await;
 }
 
-/// Chooses a model, and with it the thinking level that it can have; `answer` is written once both are recorded.
+/// Chooses a model for this session and those to come; `answer` is written once that is recorded.
 async fn choose(door: &mut Door, id: Option<Id>, name: &'static str, entry: &Entry, answer: Json) {
     keep(door, Change::Model(&format!("{}/{}", entry.provider, entry.id)));
+    adopt(door, id, name, entry, answer).await;
+}
+
+/// Has the session go on with a model, and with the thinking level that it can have; `answer` is written once both are recorded.
+pub(crate) async fn adopt(door: &mut Door, id: Option<Id>, name: &'static str, entry: &Entry, answer: Json) {
     let reference = models::reference(entry);
     let note = (Kind::ModelChange, entries::model_change(&entry.provider, &entry.id));
     set(door, Setting::Model(reference), Some(note), |_, _| {}).await;
@@ -66,14 +71,25 @@ async fn choose(door: &mut Door, id: Option<Id>, name: &'static str, entry: &Ent
 }
 
 pub(super) async fn set_model(door: &mut Door, id: Option<Id>, provider: String, model_id: String) {
-    let Some(entry) = door.shelf.common.entry(&provider, &model_id) else {
-        return door.write(&Response::failure(id, "set_model", format!("Model not found: {provider}/{model_id}")));
+    let entry = match usable(door, &provider, &model_id) {
+        Ok(entry) => entry,
+        Err(problem) => return door.write(&Response::failure(id, "set_model", problem)),
     };
-    if door.shelf.common.roster.lock().credential(&provider).is_none() && !is_demo(&entry) {
-        return door.write(&Response::failure(id, "set_model", format!("No API key for {provider}/{model_id}")));
-    }
     let answer = Json::of(&models::wire(&entry));
     choose(door, id, "set_model", &entry, answer).await;
+}
+
+/// Finds a model that a session can have.
+///
+/// # Errors
+/// Says that there is none, or that its provider has no key.
+pub(crate) fn usable(door: &Door, provider: &str, model_id: &str) -> Result<Entry, String> {
+    let entry = door.shelf.common.entry(provider, model_id);
+    let entry = entry.ok_or_else(|| format!("Model not found: {provider}/{model_id}"))?;
+    if door.shelf.common.roster.lock().credential(provider).is_none() && !is_demo(&entry) {
+        return Err(format!("No API key for {provider}/{model_id}"));
+    }
+    Ok(entry)
 }
 
 fn is_demo(entry: &Entry) -> bool {

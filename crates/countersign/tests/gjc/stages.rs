@@ -1,0 +1,300 @@
+//! Workflows from their start to their end: stages, plans that are refused, questions in the form of the original's skills.
+
+use serde_json::{Value, json};
+
+use crate::{
+    host::{Host, Mark, soon},
+    place::Place,
+    provider::{Reply, bash, call, say},
+    speaking::{event, start, turn},
+};
+
+fn negotiate(host: &mut Host) {
+    let budget =
+        json!({"max_tokens": 1_000_000, "max_tool_calls": 99, "max_wall_time_ms": 3_600_000, "max_cost_usd": 9});
+    let actions = [
+        "command.host_tools",
+        "command.message_read",
+        "command.model",
+        "file.write",
+        "bash.readonly",
+        "bash.mutating",
+        "host_tool.invoke",
+    ];
+    let declaration = json!({"actor": "ci", "budget": budget, "scopes": ["message:read", "bash", "host_tools", "model"], "action_allowlist": actions});
+    host.done(json!({"type": "negotiate_unattended", "declaration": declaration}));
+}
+
+fn gate(host: &Host, from: Mark) -> Value {
+    host.event(from, "workflow_gate")
+}
+
+fn respond(host: &mut Host, gate: &Value, answer: &Value) -> Value {
+    host.command(json!({"type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer}))
+}
+
+fn plan(id: &str) -> Reply {
+    Reply::new(vec![call(id, "workflow_plan", &json!({"plan": "Write it.", "title": "The plan"}))])
+}
+
+fn write(id: &str, path: &str) -> Reply {
+    Reply::new(vec![call(id, "write", &json!({"path": path, "content": "x\n"}))])
+}
+
+const HELD: &str = "calls that change something wait until the person approves a plan or sends a message";
+
+#[test]
+fn a_plan_that_is_refused_holds_back_every_effect_until_the_person_speaks_or_approves_another() {
+    for answer in [json!({"decision": "reject"}), json!({"decision": "request-changes", "comments": "smaller"})] {
+        let place = Place::new();
+        let host_tool = Reply::new(vec![call("h", "deploy", &json!({}))]);
+        let script = [plan("p"), write("w", "early"), Reply::new(vec![bash("b", "touch early")]), host_tool];
+        let reads = Reply::new(vec![bash("r", "ls"), call("l", "ls", &json!({"path": "."}))]);
+        place.provider.script(script.into_iter().chain([reads, plan("q"), write("v", "late"), say("done")]));
+        let mut host = start(&place, &[]);
+        negotiate(&mut host);
+        let parameters = json!({"type": "object", "properties": {}});
+        let tool = json!({"name": "deploy", "description": "Deploys", "parameters": parameters});
+        host.done(json!({"type": "set_host_tools", "tools": [tool]}));
+        let from = host.prompt("go");
+        let first = gate(&host, from);
+        let since = host.mark();
+        respond(&mut host, &first, &answer);
+        let second = gate(&host, since);
+        let told = place.provider.last();
+        for id in ["w", "b", "h"] {
+            let result = told.result(id).unwrap();
+            assert!(result.contains(HELD), "{id}: {result}");
+        }
+        assert!(!told.result("r").unwrap().contains(HELD) && !told.result("l").unwrap().contains(HELD), "{told:?}");
+        assert_eq!(
+            (place.get("early"), host.since(from).iter().any(|frame| frame["type"] == "host_tool_call")),
+            (None, false)
+        );
+        respond(&mut host, &second, &json!({"decision": "approve"}));
+        event(&host, from, "agent_end");
+        assert_eq!(place.get("late").as_deref(), Some("x\n"));
+        host.close_cleanly();
+    }
+
+    let place = Place::new();
+    place.provider.script([plan("p"), say("I stop."), write("w", "late"), say("done")]);
+    let mut host = start(&place, &[]);
+    negotiate(&mut host);
+    let from = host.prompt("go");
+    let first = gate(&host, from);
+    respond(&mut host, &first, &json!({"decision": "reject"}));
+    event(&host, from, "agent_end");
+    turn(&mut host, "Write it all the same.");
+    assert_eq!(place.get("late").as_deref(), Some("x\n"));
+    host.close_cleanly();
+}
+
+fn ask(more: &Value) -> Reply {
+    let mut question = json!({"id": "q", "question": "Go?", "recommended": 0, "icon": "x",
+                              "options": [{"label": "Approve execution via ultragoal"}, {"label": "Refine further", "hint": 1}]});
+    question.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    Reply::new(vec![call("k", "ask", &json!({"questions": [question]}))])
+}
+
+#[test]
+fn questions_of_the_originals_skills_open_gates_of_the_stage_and_kind_that_they_name() {
+    let place = Place::new();
+    let round = json!({"round_id": "r1", "round": 1, "component": "api", "dimension": "goal", "ambiguity": 0.4, "references": []});
+    let approval = json!({"workflowGate": {"stage": "ralplan", "kind": "approval"}});
+    let script = [
+        ask(&json!({"deepInterview": round})),
+        ask(&approval),
+        write("w", "early"),
+        ask(&approval),
+        write("v", "late"),
+        say("done"),
+    ];
+    place.provider.script(script);
+    let mut host = start(&place, &[]);
+    negotiate(&mut host);
+    let from = host.prompt("go");
+    let question = gate(&host, from);
+    assert_eq!((&question["stage"], &question["kind"]), (&json!("deep-interview"), &json!("question")));
+    let state = &question["context"]["stage_state"];
+    let told = json!([state["round"], state["round_id"], state["component"], state["dimension"], state["ambiguity"]]);
+    assert_eq!((told, &state["deep_interview_metadata"]), (json!([1, "r1", "api", "goal", 0.4]), &json!(true)));
+    let since = host.mark();
+    respond(&mut host, &question, &json!({"selected": ["Refine further"]}));
+    let first = gate(&host, since);
+    assert_eq!((&first["stage"], &first["kind"]), (&json!("ralplan"), &json!("approval")));
+    assert!(first["gate_id"].as_str().unwrap().ends_with("_ralplan_000001"), "{first}");
+    assert_eq!(host.done(json!({"type": "get_pending_workflow_gates"}))["gates"], json!([first]));
+    let wrong = respond(&mut host, &first, &json!({"decision": "approve"}));
+    assert_eq!(wrong["data"]["status"], "rejected", "its answers are those of a question");
+    let since = host.mark();
+    respond(&mut host, &first, &json!({"selected": ["Refine further"]}));
+    let second = gate(&host, since);
+    assert!(place.provider.last().result("w").unwrap().contains(HELD));
+    let told = respond(&mut host, &second, &json!({"selected": ["Approve execution via ultragoal"]}));
+    assert_eq!(told["data"]["status"], "accepted", "{told}");
+    event(&host, from, "agent_end");
+    assert_eq!((place.get("early"), place.get("late").as_deref()), (None, Some("x\n")));
+    host.close_cleanly();
+}
+
+#[test]
+fn a_host_starts_a_session_in_a_stage_by_a_command_or_an_option() {
+    for (flags, message, want) in [
+        (&[][..], "/skill:deep-interview Add a login.", 3),
+        (&[], "/skill:ralplan Add a login.", 2),
+        (&["--stage", "ultragoal"], "Add a login.", 1),
+        (&["--stage=ralplan"], "/skill:deep-interview Add a login.", 3),
+        (&[], "/skill:team Add a login.", 0),
+        (&[], "Add a login.", 0),
+    ] {
+        let place = Place::new();
+        place.provider.script([say("one"), say("two")]);
+        let mut host = start(&place, flags);
+        turn(&mut host, message);
+        let said = place.provider.last().text();
+        assert_eq!(said.matches("# Stage: ").count(), want, "{flags:?} {message}");
+        assert!(said.contains("Add a login."), "{said}");
+        turn(&mut host, "And a logout.");
+        let said = place.provider.last().text();
+        assert_eq!(said.matches("# Stage: ").count(), want, "it is the first message alone: {flags:?} {message}");
+        host.close_cleanly();
+    }
+    for value in ["team", ""] {
+        let place = Place::new();
+        let end = Host::spawn(crate::speaking::command(&place, &["--stage", value])).close();
+        assert_eq!((end.code, end.frames.len()), (Some(1), 0), "{end:?}");
+        let problem = format!("--stage: unknown stage {value:?}: accepted are deep-interview, ralplan, ultragoal");
+        assert!(end.stderr.contains(&problem), "{}", end.stderr);
+    }
+}
+
+#[test]
+fn a_gate_that_nobody_answered_is_unknown() {
+    let place = Place::new();
+    place.provider.script([plan("p"), plan("q"), say("done")]);
+    let mut host = start(&place, &[]);
+    negotiate(&mut host);
+    let from = host.prompt("go");
+    let withdrawn = gate(&host, from);
+    host.done(json!({"type": "abort"}));
+    event(&host, from, "agent_end");
+    let told = respond(&mut host, &withdrawn, &json!({"decision": "approve"}));
+    assert_eq!(told["error"]["code"], "unknown_gate", "{told}");
+    let from = host.prompt("go");
+    let answered = gate(&host, from);
+    respond(&mut host, &answered, &json!({"decision": "approve"}));
+    event(&host, from, "agent_end");
+    let told = respond(&mut host, &answered, &json!({"decision": "reject"}));
+    assert_eq!(told["error"]["code"], "already_resolved", "{told}");
+    host.close_cleanly();
+
+    let place = Place::with_config("countersign: { gates: { approval: { timeout: 1 } } }\n");
+    place.provider.script([plan("p"), say("done")]);
+    let mut host = start(&place, &[]);
+    negotiate(&mut host);
+    let from = host.prompt("go");
+    let expired = gate(&host, from);
+    event(&host, from, "agent_end");
+    let told = respond(&mut host, &expired, &json!({"decision": "approve"}));
+    assert_eq!(told["error"]["code"], "unknown_gate", "{told}");
+    host.close_cleanly();
+}
+
+#[test]
+fn time_that_runs_out_while_a_question_waits_says_so() {
+    let place = Place::new();
+    place.provider.script([ask(&json!({})), say("done")]);
+    let mut host = start(&place, &[]);
+    let budget = json!({"max_tokens": 1_000_000, "max_tool_calls": 99, "max_wall_time_ms": 1_500, "max_cost_usd": 9});
+    let declaration = json!({"actor": "ci", "budget": budget, "scopes": [], "action_allowlist": []});
+    host.done(json!({"type": "negotiate_unattended", "declaration": declaration}));
+    let from = host.prompt("go");
+    let ended = event(&host, from, "tool_execution_end");
+    assert_eq!(ended["result"]["content"][0]["text"], "unattended run aborted: unattended abort");
+    let end = event(&host, from, "agent_end");
+    assert_eq!((&end["stopReason"], &end["error"]["metric"]), (&json!("budget_exceeded"), &json!("wall_time")));
+    host.close_cleanly();
+}
+
+#[test]
+fn the_default_model_is_that_of_the_session_too_at_the_end_of_the_run() {
+    let place = Place::new();
+    place.provider.script([plan("p"), say("done")]);
+    let mut host = start(&place, &["--mode", "rpc-ui"]);
+    let models = host.done(json!({"type": "get_available_models"}))["models"].take();
+    let other = models.as_array().unwrap().iter().find(|model| model["id"] != "fake-1").unwrap().clone();
+    let choose = |model: &Value| json!({"type": "set_default_model_selection", "provider": model["provider"], "modelId": model["id"]});
+    let first = host.state()["model"].take();
+    host.done(choose(&other));
+    assert_eq!(host.state()["model"]["id"], other["id"]);
+    let from = host.prompt("go");
+    let dialog = host.dialog(from);
+    let due = host.ask(choose(&first));
+    assert_eq!(host.state()["model"]["id"], other["id"], "while a run works");
+    let is_answered = host.since(from).iter().any(|frame| frame["command"] == "set_default_model_selection");
+    assert!(!is_answered, "the answer waits too");
+    host.reply(&dialog, json!({"value": "approve"}));
+    assert_eq!(host.answer(&due)["success"], true);
+    assert_eq!(host.state()["model"]["id"], first["id"]);
+    let config = std::fs::read_to_string(place.agent.join("config.yml")).unwrap();
+    assert!(config.contains(first["id"].as_str().unwrap()), "{config}");
+    host.close_cleanly();
+}
+
+#[test]
+fn a_session_with_a_name_or_a_command_is_in_its_file_though_no_model_answered() {
+    for lines in [
+        &[r#"{"type":"set_session_name","name":"The move"}"#, r#"{"type":"bash","command":"echo one"}"#][..],
+        &[r#"{"type":"bash","command":"echo one"}"#],
+        &[r#"{"type":"set_session_name","name":"The move"}"#],
+    ] {
+        let place = Place::new();
+        let mut host = start(&place, &[]);
+        let file = host.file();
+        for line in lines {
+            host.done(serde_json::from_str(line).unwrap());
+        }
+        assert!(!file.exists());
+        host.close_cleanly();
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(text.contains("The move"), lines[0].contains("name"), "{text}");
+        assert_eq!(text.contains("echo one"), lines.iter().any(|line| line.contains("bash")), "{text}");
+        let mut again = start(&place, &["--continue"]);
+        let name = again.state()["sessionName"].take();
+        assert_eq!(name == "The move", lines[0].contains("name"), "{name}");
+        let count = again.state()["messageCount"].take();
+        assert_eq!(count, usize::from(text.contains("echo one")), "{text}");
+        again.close_cleanly();
+    }
+    let place = Place::new();
+    let mut host = start(&place, &[]);
+    let file = host.file();
+    host.close_cleanly();
+    assert!(!file.exists(), "a host that only looks leaves nothing behind");
+}
+
+#[test]
+fn a_host_that_closes_its_end_of_standard_output_ends_the_process() {
+    use std::{
+        io::{BufRead as _, BufReader, Write as _},
+        process::Stdio,
+    };
+
+    for product in ["omp", "gjc"] {
+        let place = Place::new();
+        let mut command = match product {
+            "omp" => Host::command_of(&place, &["--model", "fake/fake-1"]),
+            _ => crate::speaking::command(&place, &[]),
+        };
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut String::new()).unwrap();
+        drop(output);
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(b"{\"type\":\"get_state\"}\n").unwrap();
+        let code = soon("the end of the process", || child.try_wait().unwrap()).code();
+        assert_eq!(code, Some(0), "{product}");
+        drop(input);
+    }
+}
