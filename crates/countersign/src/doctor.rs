@@ -14,7 +14,7 @@ use std::{
 
 use countersign_runtime::{
     Clock,
-    services::Unwell,
+    services::HealthFailure,
     tools::{
         Environment, Shells,
         exec::Launcher,
@@ -25,7 +25,7 @@ use countersign_server::{
     config::{BindError, Config, Fault, Finding, Loaded},
     control::Request,
     gateway::checkup::{self, Key},
-    messenger::telegram::{Form as ChatForm, Found, Unfit},
+    messenger::telegram::{ChatKind, Found, Unfit},
     tokens,
     view::{Lines, escape, pasted},
 };
@@ -201,20 +201,20 @@ fn configured(file: Option<&Path>, Loaded { config, warnings }: &Loaded) -> Vec<
 }
 
 /// What to do about a service that is not well.
-fn service_advice(name: &str, problem: &Unwell) -> String {
+fn service_advice(name: &str, problem: &HealthFailure) -> String {
     match problem {
-        Unwell::Refused(_) => format!(
+        HealthFailure::Refused(_) => format!(
             "put a credential that is good there into services.{name}.auth, or into the variable that it names, where `serve` runs"
         ),
-        Unwell::Answered { .. } => {
+        HealthFailure::Answered { .. } => {
             format!("correct services.{name}: its url, or the path and expect_status of its health")
         }
-        Unwell::Unreachable(why) if why.contains("UnknownIssuer") => format!(
+        HealthFailure::Unreachable(why) if why.contains("UnknownIssuer") => format!(
             "nobody whom this machine trusts signed its certificate: add the one who did to the system's, or name a file with all of \
              them in SSL_CERT_FILE where `serve` runs; or correct services.{name}.url"
         ),
-        Unwell::Unreachable(_) => format!("start it, or correct services.{name}.url and the way to it"),
-        Unwell::Misconfigured(_) => format!("correct services.{name}"),
+        HealthFailure::Unreachable(_) => format!("start it, or correct services.{name}.url and the way to it"),
+        HealthFailure::Misconfigured(_) => format!("correct services.{name}"),
     }
 }
 
@@ -222,16 +222,16 @@ fn service_advice(name: &str, problem: &Unwell) -> String {
 fn shows_cards(config: &Config, found: &Found) -> Check {
     let shown = format!("@{} shows cards in {:?}", found.bot, found.chat);
     let topic = config.telegram.as_ref().and_then(|telegram| telegram.message_thread_id);
-    match (found.form, topic) {
-        (ChatForm::Plain, None) => Check::ok("messenger", shown),
-        (ChatForm::Forum, None) => Check::note(
+    match (found.kind, topic) {
+        (ChatKind::Plain, None) => Check::ok("messenger", shown),
+        (ChatKind::Forum, None) => Check::note(
             "messenger",
             format!(
                 "{shown}, in its General topic, which must be open; messenger.telegram.message_thread_id names another"
             ),
         ),
-        (ChatForm::Forum, Some(topic)) => Check::ok("messenger", format!("{shown}, in the topic {topic}")),
-        (ChatForm::Plain, Some(topic)) => Check::warn(
+        (ChatKind::Forum, Some(topic)) => Check::ok("messenger", format!("{shown}, in the topic {topic}")),
+        (ChatKind::Plain, Some(topic)) => Check::warn(
             "messenger",
             format!("{shown}, which has no topics: cards stand in the chat itself, and not in {topic}"),
             "remove messenger.telegram.message_thread_id, or turn topics on in the chat",

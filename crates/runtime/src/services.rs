@@ -181,18 +181,18 @@ pub enum Outcome {
     Invalid(DotSegment),
 }
 
-/// Why a service is not well.
+/// A reason that a service is not well.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unwell {
+pub enum HealthFailure {
     /// It is there and does not take its credentials.
     #[error("it answers, and refuses the credentials ({0})")]
     Refused(u16),
     /// It is there and answers something else.
     #[error("answered {status} instead of {expect_status}")]
     Answered {
-        /// What it answered.
+        /// The status that it answered.
         status: u16,
-        /// What was expected.
+        /// The status that was expected.
         expect_status: u16,
     },
     /// Nobody answered.
@@ -337,16 +337,16 @@ impl Services {
     /// Asks `service` whether it is well, within [`HEALTH_LIMIT`].
     ///
     /// # Errors
-    /// [`Unwell`], for a person to read.
-    pub async fn health(&self, service: &str) -> Result<(), Unwell> {
+    /// [`HealthFailure`], for a person to read.
+    pub async fn health(&self, service: &str) -> Result<(), HealthFailure> {
         let Some(known) = self.known.get(service) else {
-            return Err(Unwell::Misconfigured(format!("Service not configured: {service}")));
+            return Err(HealthFailure::Misconfigured(format!("Service not configured: {service}")));
         };
         let health = &known.service.health;
         let target = target(&known.base.path, &health.path.replace(['{', '}'], ""), &Map::new());
-        let target = target.map_err(|refused| Unwell::Misconfigured(refused.to_string()))?;
+        let target = target.map_err(|refused| HealthFailure::Misconfigured(refused.to_string()))?;
         let method = Method::from_bytes(health.method.to_ascii_uppercase().as_bytes());
-        let invalid = || Unwell::Misconfigured("the method of the health check is not valid".to_owned());
+        let invalid = || HealthFailure::Misconfigured("the method of the health check is not valid".to_owned());
         let method = method.map_err(|_| invalid())?;
         let wanted = Wanted { method, target, body: None, idempotent: true };
         let limits = Limits { timeout: HEALTH_LIMIT, response: 0 };
@@ -354,12 +354,16 @@ impl Services {
         let hiding = Hiding { credentials: &known.credentials, veil: &veil };
         match self.travel(known, &wanted, limits, hiding, &CancellationToken::new()).await {
             Ok(answer) if answer.status.as_u16() == health.expect_status => Ok(()),
-            Ok(answer) if matches!(answer.status.as_u16(), 401 | 403) => Err(Unwell::Refused(answer.status.as_u16())),
-            Ok(answer) => Err(Unwell::Answered { status: answer.status.as_u16(), expect_status: health.expect_status }),
-            Err(Outcome::NotBegun { text } | Outcome::InDoubt { text } | Outcome::Failed { text }) => {
-                Err(Unwell::Unreachable(text))
+            Ok(answer) if matches!(answer.status.as_u16(), 401 | 403) => {
+                Err(HealthFailure::Refused(answer.status.as_u16()))
             }
-            Err(Outcome::Invalid(refused)) => Err(Unwell::Misconfigured(refused.to_string())),
+            Ok(answer) => {
+                Err(HealthFailure::Answered { status: answer.status.as_u16(), expect_status: health.expect_status })
+            }
+            Err(Outcome::NotBegun { text } | Outcome::InDoubt { text } | Outcome::Failed { text }) => {
+                Err(HealthFailure::Unreachable(text))
+            }
+            Err(Outcome::Invalid(refused)) => Err(HealthFailure::Misconfigured(refused.to_string())),
             Err(Outcome::Done(_)) => Ok(()),
         }
     }

@@ -113,7 +113,7 @@ pub fn validate(declared: &[Declared], arguments: &Map<String, Value>) -> Result
     Ok(())
 }
 
-/// Whether a tool declares the argument `name` as free text.
+/// Tells whether a tool declares the argument `name` as free text.
 pub fn is_free_text(declared: &[Declared], name: &str) -> bool {
     declared.iter().any(|one| one.free_text && one.name == name)
 }

@@ -27,13 +27,13 @@ pub(super) struct Missed {
     /// Every call that is listed.
     pub(super) calls: Vec<CallId>,
     /// Results that are sent under their own ids behind the list, whether or not the list had room for them.
-    pub(super) owed: Vec<Owed>,
+    pub(super) owed: Vec<OwnReply>,
     /// Requests that are still open and whose ids still mean them.
     pub(super) open: Vec<(CallId, Arc<str>)>,
 }
 
 /// A result that the program which asks can be sent under its own id.
-pub(super) struct Owed {
+pub(super) struct OwnReply {
     pub(super) call: CallId,
     /// The program's own id, as JSON text.
     wire: Arc<str>,
@@ -42,7 +42,7 @@ pub(super) struct Owed {
     lsn: Lsn,
 }
 
-impl Owed {
+impl OwnReply {
     /// Reads the ordinary reply; nothing if the record cannot be read.
     pub(super) async fn reply(&self, door: &Door) -> Option<String> {
         let contents = door.handle.contents().get(&[self.lsn]).await;
@@ -68,7 +68,7 @@ pub(super) async fn missed(
         Some((results, requester.open().clone(), requester.generation(), requester.clone()))
     });
     let Some((mut results, mut open, generation, requester)) = read.await?.0 else {
-        return Some(Missed { listed: Listed::default().text(), ..Missed::default() });
+        return Some(Missed { listed: ResultList::default().text(), ..Missed::default() });
     };
     results.retain(|(call, _)| !told.contains(call));
     open.retain(|call, _| !told.contains(call));
@@ -78,10 +78,10 @@ pub(super) async fn missed(
     for (call, result) in results.iter().filter(|(_, result)| is_its_own(result.asked.generation)) {
         let asked = &result.asked;
         let owed =
-            Owed { call: *call, wire: Arc::clone(&asked.wire), gate: asked.gate, end: result.end, lsn: result.lsn };
+            OwnReply { call: *call, wire: Arc::clone(&asked.wire), gate: asked.gate, end: result.end, lsn: result.lsn };
         missed.owed.push(owed);
     }
-    let mut listed = Listed::default();
+    let mut listed = ResultList::default();
     for (call, result) in results {
         // One by one: all of them may be far more than fits into the frame, and into memory.
         let contents = match door.handle.contents().get(&[result.wanted, result.lsn]).await {
@@ -97,8 +97,8 @@ pub(super) async fn missed(
         };
         let outcome =
             Outcome { call, gate: result.asked.gate, end: result.end, content: ended.clone().unwrap_or_default() };
-        let row = Row {
-            ids: Ids::of(counts, generation, call, &result.asked),
+        let row = ResultRow {
+            ids: RowIds::of(counts, generation, call, &result.asked),
             wanted: &wanted,
             outcome: outcome.row(),
             at: result.asked.at,
@@ -118,12 +118,12 @@ pub(super) async fn missed(
 }
 
 /// What names a result in each of the two forms.
-struct Ids {
+struct RowIds {
     results: String,
     queued: String,
 }
 
-impl Ids {
+impl RowIds {
     /// Names a result to a program that `counts` so. Its own id names it to the program that asked for it. In `results` it does so only
     /// where nothing follows under that id: clients of the original take such a row for the answer, and it is less than the ordinary
     /// reply (no data, and an expiry reads as a denial).
@@ -139,17 +139,17 @@ impl Ids {
 }
 
 /// A result that is listed.
-struct Row<'a> {
-    ids: Ids,
+struct ResultRow<'a> {
+    ids: RowIds,
     wanted: &'a Content,
     outcome: Value,
     at: Millis,
 }
 
-impl Row<'_> {
+impl ResultRow<'_> {
     /// The row in both forms.
     fn forms(&self) -> [Value; 2] {
-        let (Ids { results, queued }, wanted) = (&self.ids, self.wanted);
+        let (RowIds { results, queued }, wanted) = (&self.ids, self.wanted);
         let row = json!({
             "request_id": results,
             "tool_name": &*wanted.tool,
@@ -168,16 +168,16 @@ impl Row<'_> {
 
 /// The result of `get_pending_results`, in both forms that clients know, as far as it fits into a frame.
 #[derive(Default)]
-struct Listed {
+struct ResultList {
     results: Vec<String>,
     queued: Vec<String>,
     size: usize,
 }
 
-impl Listed {
+impl ResultList {
     /// Adds a row, if there is room for it. One that no client would take is `told` of in its place.
-    fn add(&mut self, mut row: Row<'_>, told: impl Fn() -> Value) -> bool {
-        let text = |row: &Row<'_>| row.forms().map(|form| form.to_string());
+    fn add(&mut self, mut row: ResultRow<'_>, told: impl Fn() -> Value) -> bool {
+        let text = |row: &ResultRow<'_>| row.forms().map(|form| form.to_string());
         // A comma stands between two rows.
         let length = |[row, told]: &[String; 2]| row.len() + told.len() + 2;
         let mut forms = text(&row);

@@ -6,7 +6,7 @@ use std::{net::TcpListener, path::PathBuf, time::Duration};
 
 use countersign_runtime::{
     models::{Api, Entry},
-    services::{BadService, Services, Unwell},
+    services::{BadService, HealthFailure, Services},
     tools::Sandbox,
 };
 use secrecy::ExposeSecret as _;
@@ -61,7 +61,7 @@ pub fn sandbox(config: &Config) -> Sandbox {
 ///
 /// # Errors
 /// [`BadService`] if one cannot be asked at all.
-pub async fn services(config: &Config) -> Result<Vec<(String, Result<(), Unwell>)>, BadService> {
+pub async fn services(config: &Config) -> Result<Vec<(String, Result<(), HealthFailure>)>, BadService> {
     let services = Services::new(house::services(config))?;
     let asked = config.services.iter().map(|one| async { (one.name.clone(), services.health(&one.name).await) });
     Ok(futures_util::future::join_all(asked).await)

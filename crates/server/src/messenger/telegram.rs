@@ -40,14 +40,14 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 pub(crate) use self::files::{Attached, FileKind};
 pub(crate) use self::talk::{ChatType, Ear, Flow, Hear, Talk, Written};
 pub use self::{
-    bot::Form,
+    bot::ChatKind,
     checkup::{Found, Unfit, checkup},
     client::BadAddress,
     health::Report,
     rates::Rates,
 };
 use self::{
-    bot::{Bot, Target},
+    bot::{Bot, MessageTarget},
     cards::Cards,
     client::Transport,
     health::Health,
@@ -139,8 +139,8 @@ impl Shared {
     }
 
     /// Where what stands in the chat of the cards goes.
-    fn target(&self, chat: i64, reply_to: Option<i64>) -> Target {
-        Target { chat, topic: self.topic, reply_to }
+    fn target(&self, chat: i64, reply_to: Option<i64>) -> MessageTarget {
+        MessageTarget { chat, topic: self.topic, reply_to }
     }
 
     fn is_ours(&self, chat: i64) -> bool {

@@ -1,6 +1,6 @@
 //! What answers become.
 
-use countersign_runtime::services::{Outcome, Unwell};
+use countersign_runtime::services::{HealthFailure, Outcome};
 use serde_json::{Value, json};
 
 use super::{failed, get, run, service, services, tool};
@@ -113,14 +113,20 @@ async fn health_compares_the_status_only() {
     .await;
     let services = services(service(&stand_in.url()));
     assert_eq!(services.health("home").await, Ok(()));
-    assert_eq!(services.health("home").await, Err(Unwell::Answered { status: 503, expect_status: 200 }));
+    assert_eq!(services.health("home").await, Err(HealthFailure::Answered { status: 503, expect_status: 200 }));
     assert_eq!(services.health("home").await, Ok(()));
     // A service that is there and does not take its credentials is none that is down.
     for status in [401, 403] {
         let unwell = services.health("home").await.unwrap_err();
-        assert_eq!((&unwell, unwell.to_string().contains("refuses the credentials")), (&Unwell::Refused(status), true));
+        assert_eq!(
+            (&unwell, unwell.to_string().contains("refuses the credentials")),
+            (&HealthFailure::Refused(status), true)
+        );
     }
-    assert_eq!(services.health("car").await, Err(Unwell::Misconfigured("Service not configured: car".to_owned())));
+    assert_eq!(
+        services.health("car").await,
+        Err(HealthFailure::Misconfigured("Service not configured: car".to_owned()))
+    );
     assert!(stand_in.seen()[0].starts_with("GET /api/ HTTP/1.1\r\n"));
 }
 

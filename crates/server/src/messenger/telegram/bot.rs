@@ -66,9 +66,9 @@ impl Backoff {
     }
 }
 
-/// Where a message goes.
+/// The place that a message goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct MessageTarget {
     pub(super) chat: i64,
     /// The topic of a forum; without one its General.
     pub(super) topic: Option<i64>,
@@ -106,10 +106,10 @@ impl Bot {
     }
 
     /// Asks what a chat is called, which shows whether the bot is in it, and whether it has topics.
-    pub(super) async fn look_at(&self, chat: i64) -> Result<Seen, Failure> {
+    pub(super) async fn look_at(&self, chat: i64) -> Result<ChatInfo, Failure> {
         let chat = self.call("getChat", &json!({ "chat_id": chat }), PATIENCE).await?;
-        let form = if chat["is_forum"] == true { Form::Forum } else { Form::Plain };
-        Ok(Seen { title: shown(&chat, &["title", "username", "first_name"]), form })
+        let kind = if chat["is_forum"] == true { ChatKind::Forum } else { ChatKind::Plain };
+        Ok(ChatInfo { title: shown(&chat, &["title", "username", "first_name"]), kind })
     }
 
     /// Shows in a chat that something is being written.
@@ -139,17 +139,22 @@ impl Bot {
 
     /// Sends a message, and gives it as it was sent. Where the topic is gone or closed it goes to the chat without one: a card that
     /// nobody sees is worse than one in the wrong place.
-    pub(super) async fn send(&self, to: Target, text: &str, keys: Option<&Keyboard>) -> Result<Message, Failure> {
+    pub(super) async fn send(
+        &self,
+        to: MessageTarget,
+        text: &str,
+        keys: Option<&Keyboard>,
+    ) -> Result<Message, Failure> {
         match self.send_once(to, text, keys).await {
             Err(Failure::Refused(words)) if to.topic.is_some() && says_no_topic(&words) => {
                 tracing::warn!(topic = to.topic, "the topic takes no messages; this one goes to the chat without it");
-                self.send_once(Target { topic: None, ..to }, text, keys).await
+                self.send_once(MessageTarget { topic: None, ..to }, text, keys).await
             }
             sent => sent,
         }
     }
 
-    async fn send_once(&self, to: Target, text: &str, keys: Option<&Keyboard>) -> Result<Message, Failure> {
+    async fn send_once(&self, to: MessageTarget, text: &str, keys: Option<&Keyboard>) -> Result<Message, Failure> {
         let mut message = json!({ "chat_id": to.chat, "text": text, "link_preview_options": { "is_disabled": true } });
         if let Some(topic) = to.topic {
             message["message_thread_id"] = json!(topic);
@@ -250,14 +255,14 @@ impl Bot {
 
 /// A chat as the bot sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct ChatInfo {
     pub(super) title: String,
-    pub(super) form: Form,
+    pub(super) kind: ChatKind,
 }
 
-/// Whether a chat has topics.
+/// The kinds of chats, by their topics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ChatKind {
     /// It has none.
     Plain,
     /// It has some, General among them.

@@ -8,7 +8,7 @@ use countersign_runtime::Clock;
 use secrecy::SecretString;
 
 use super::{
-    bot::{Bot, Form},
+    bot::{Bot, ChatKind},
     client::Http,
     health::Health,
 };
@@ -20,8 +20,8 @@ pub struct Found {
     pub bot: String,
     /// The chat's title, or the name of the person in it.
     pub chat: String,
-    /// Whether the chat has topics.
-    pub form: Form,
+    /// The kind of the chat.
+    pub kind: ChatKind,
 }
 
 /// Why no cards can be shown.
@@ -49,7 +49,7 @@ pub async fn checkup(address: &str, token: SecretString, chat: i64) -> Result<Fo
     let bot = Bot::new(Arc::new(transport), Health::new(Clock::system()));
     let name = bot.username().await.map_err(|failure| Unfit::Bot(failure.to_string()))?;
     match bot.look_at(chat).await {
-        Ok(seen) => Ok(Found { bot: name, chat: seen.title, form: seen.form }),
+        Ok(seen) => Ok(Found { bot: name, chat: seen.title, kind: seen.kind }),
         Err(failure) => Err(Unfit::Chat { bot: name, why: failure.to_string() }),
     }
 }

@@ -9,7 +9,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::sync::watch;
 
 use super::{
-    bot::{Bot, Failure, Target},
+    bot::{Bot, Failure, MessageTarget},
     files::{self, Attached, Missing},
     uploads::{self, CAPTION},
 };
@@ -126,7 +126,7 @@ impl Talk {
         let caption = letter.media.as_ref().map(|_| text).filter(|text| text.encode_utf16().count() <= CAPTION);
         let mut parts = parts(if caption.is_some() { "" } else { text }).into_iter().peekable();
         while let Some(part) = parts.peek() {
-            match self.0.send(Target { chat, topic: None, reply_to: to }, part, None).await {
+            match self.0.send(MessageTarget { chat, topic: None, reply_to: to }, part, None).await {
                 Ok(_) => {
                     to = None;
                     parts.next();
