@@ -178,13 +178,18 @@ async fn meant(text: String, door: &mut Door) -> String {
     if let Some(stage) = door.dialect.opening_stage().filter(|_| !text.starts_with('/')) {
         return stage.message(&text);
     }
-    if !text.starts_with('/') || !door.shelf.common.reads_templates {
+    if !text.starts_with('/') {
         return text;
     }
     let (common, cwd) = (Arc::clone(&door.shelf.common), door.shelf.cwd.clone());
-    let said = text.clone();
-    let expanded = tokio::task::spawn_blocking(move || slash::expand(&said, &common.folder, &cwd, &prompt::Disk));
-    match expanded.await.ok().flatten() {
+    let expanded = if common.reads_templates {
+        let said = text.clone();
+        let expand = move || slash::expand(&said, &common.folder, &cwd, &prompt::Disk);
+        tokio::task::spawn_blocking(expand).await.ok().flatten()
+    } else {
+        None
+    };
+    match expanded {
         Some(expanded) => expanded,
         None if door.dialect.is_gjc() => stages::expand(&text).unwrap_or(text),
         None => text,
