@@ -80,6 +80,9 @@ pub struct Assistant {
     /// Milliseconds from the request to the first delta.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttft: Option<u64>,
+    /// The provider's data for the whole message, needed to hand it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_payload: Option<Value>,
     /// What we do not know.
     #[serde(flatten)]
     pub extra: Extra,

@@ -7,7 +7,7 @@ use std::{
     fmt,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use crate::{
     Event, Failure, FailureKind, Part, PartKind,
+    failure::no_stream,
     wire::{Decode, Progress},
 };
 
@@ -59,6 +60,7 @@ where
         meter,
         ready: VecDeque::new(),
         weight: 0,
+        framed: false,
         over: false,
     };
     stream::unfold(reading, |mut reading| async { reading.next().await.map(|item| (item, reading)) })
@@ -73,8 +75,10 @@ struct Reading {
     /// Of a provider that is alive and says nothing; none where no clock is needed.
     notice: Option<Notice>,
     ready: VecDeque<Result<Event, Failure>>,
-    /// What came so far.
+    /// Bytes that events told of so far.
     weight: usize,
+    /// Whether any frame came.
+    framed: bool,
     over: bool,
 }
 
@@ -90,7 +94,7 @@ impl Reading {
             let Some(outcome) = self.step_or_notice().await else { continue };
             let events = self.decoder.take();
             self.weight += events.iter().map(weight).sum::<usize>();
-            if self.weight > ANSWER_LIMIT {
+            if self.weight.saturating_add(self.decoder.held()) > ANSWER_LIMIT {
                 self.over = true;
                 let message = format!("the answer is longer than {ANSWER_LIMIT} bytes (terminated)");
                 return Some(Err(Failure::new(FailureKind::Refused, message)));
@@ -134,6 +138,7 @@ impl Reading {
             Some(Ok(frame)) => {
                 self.meter.unread.store(0, Ordering::Relaxed);
                 self.meter.is_in_frame.store(false, Ordering::Relaxed);
+                self.framed = true;
                 match frame.data.as_deref().filter(|data| !data.trim().is_empty()) {
                     Some(data) => {
                         if is_keep_alive(frame.event.as_deref(), data) {
@@ -148,8 +153,22 @@ impl Reading {
             }
             // A whole answer is not lost with what might have followed it.
             Some(Err(error)) if !whole => Err(failure(error)),
-            Some(Err(_)) | None => self.decoder.end().map(|()| Progress::Ended),
+            Some(Err(_)) | None => match self.decoder.end() {
+                Ok(()) => Ok(Progress::Ended),
+                Err(failure) => Err(self.other_form().unwrap_or(failure)),
+            },
         }
+    }
+
+    /// The failure of a body in which no event was, if it is a page or an object in place of a stream.
+    fn other_form(&self) -> Option<Failure> {
+        if self.framed {
+            return None;
+        }
+        let head = self.meter.head.lock().unwrap_or_else(PoisonError::into_inner);
+        let body = String::from_utf8_lossy(&head);
+        let body = body.trim_start_matches('\u{feff}').trim_start();
+        body.starts_with(['<', '{', '[']).then(|| no_stream(None, body))
     }
 }
 
@@ -175,7 +194,9 @@ fn weight(event: &Event) -> usize {
         Event::PartEnd { part: Part::Text { signature, .. } | Part::Thinking { signature, .. }, .. } => {
             signature.as_ref().map_or(0, String::len)
         }
-        Event::Start { .. } | Event::PartEnd { .. } | Event::Usage(_) | Event::Idle { .. } | Event::Stop(_) => 0,
+        Event::PartEnd { part: Part::ToolCall { signature, .. }, .. } => signature.as_ref().map_or(0, String::len),
+        Event::Payload(data) => data.len(),
+        Event::Start { .. } | Event::Usage(_) | Event::Idle { .. } | Event::Stop(_) => 0,
     }
 }
 
@@ -212,9 +233,18 @@ struct Meter {
     is_idle: AtomicBool,
     /// Whether the answer is whole.
     whole: AtomicBool,
+    /// The first bytes, to be named if they are no stream of events.
+    head: Mutex<Vec<u8>>,
 }
 
 impl Meter {
+    fn keep_head(&self, chunk: &[u8]) {
+        const LONGEST: usize = 4096;
+        let mut head = self.head.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = LONGEST.saturating_sub(head.len()).min(chunk.len());
+        head.extend_from_slice(&chunk[..room]);
+    }
+
     fn new() -> Self {
         Self {
             begun: Instant::now(),
@@ -223,6 +253,7 @@ impl Meter {
             is_in_frame: AtomicBool::new(false),
             is_idle: AtomicBool::new(false),
             whole: AtomicBool::new(false),
+            head: Mutex::new(Vec::new()),
         }
     }
 
@@ -297,6 +328,7 @@ where
             None => Some((Ok(Bytes::from_static(b"\n\n")), (None, meter, place))),
             Some(Err(failure)) => Some((Err(failure), (None, meter, place))),
             Some(Ok(chunk)) => {
+                meter.keep_head(&chunk);
                 let unread = meter.unread.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
                 if unread > EVENT_LIMIT {
                     let message = format!("an event in the stream is longer than {EVENT_LIMIT} bytes (terminated)");
@@ -332,7 +364,7 @@ mod tests {
     use crate::{Api, Stop, wire};
 
     const SILENCE: Duration = Duration::from_secs(120);
-    const FIN: &str = "data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\n";
+    const FIN: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"},\"finish_reason\":\"stop\"}]}\n\n";
 
     /// The last item of an answer whose bytes come as the script says, with the seconds before each, and then no more;
     /// and when it came.

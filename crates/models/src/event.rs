@@ -9,7 +9,8 @@ use crate::request::Part;
 /// A step of an answer.
 ///
 /// Shape: `Start` comes first and once; then parts, each `PartStart`, `Delta`s, `PartEnd`; `Usage` comes any number of
-/// times, the last one counts; `Stop` comes last and once. An answer that ends without `Stop` ends with a failure. A
+/// times, the last one counts; `Payload` comes once at most, before `Stop`; `Stop` comes last and once. An answer that
+/// ends without `Stop` ends with a failure. A
 /// part ends before the next one starts, except for tool calls whose pieces the provider itself mixes or whose
 /// arguments are not JSON: those may be open together. The deltas of a part add up to what its end says; a redacted
 /// part has none.
@@ -51,6 +52,8 @@ pub enum Event {
         /// After how long the answer counts as lost.
         limit: Duration,
     },
+    /// Data that belongs to the whole answer and that the provider wants back with it: JSON text, opaque.
+    Payload(String),
     /// The answer is complete.
     Stop(Stop),
 }

@@ -4,9 +4,14 @@
 
 use std::time::Duration;
 
-pub(crate) use said::{in_stream, with_status};
+pub(crate) use cap::smaller_cap;
+pub use ending::EMPTY_ANSWER;
+pub(crate) use ending::{Ending, empty, ending};
+pub(crate) use said::{in_stream, no_stream, with_status};
 
+mod cap;
 mod classify;
+mod ending;
 pub(crate) mod hint;
 mod said;
 

@@ -2,6 +2,8 @@
 //!
 //! It must not need a network, a clock or a runtime.
 
+mod sent;
+
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
 
@@ -18,13 +20,17 @@ pub fn decode(api: Api, chunks: impl IntoIterator<Item = Bytes>) -> Vec<Result<E
 
 /// Feeds `bytes` to the decoder of `api`, whole, in pieces and as an error page, and checks what holds for any answer:
 /// the same bytes give the same events however they are cut, parts begin before they go on, deltas add up to what their
-/// end says, and nothing follows a failure or the end.
+/// end says, nothing follows a failure or the end, and what text and calls the server sent are in an answer that ends
+/// without a failure.
 ///
 /// # Panics
 /// If one of these does not hold.
 pub fn fuzz(api: Api, bytes: &[u8]) {
     let whole = decode(api, [Bytes::copy_from_slice(bytes)]);
     check(&whole);
+    if let Some(Ok(Event::Stop(_))) = whole.last() {
+        sent::check(api, bytes, &whole);
+    }
     for size in [1, 7] {
         let pieces = decode(api, bytes.chunks(size).map(Bytes::copy_from_slice));
         assert_eq!(pieces, whole, "{api} in pieces of {size}");
@@ -59,6 +65,7 @@ fn check(items: &[Result<Event, Failure>]) {
             // Without a clock nothing is told of silence.
             Ok(Event::Idle { .. }) => unreachable!("no clock runs"),
             Ok(Event::Usage(_)) => assert!(at > 0, "an answer begins first"),
+            Ok(Event::Payload(_)) => assert!(at + 2 == items.len(), "the payload comes right before the end"),
             Ok(Event::Stop(_)) => assert!(last && open.is_empty(), "the end is the end"),
             Err(_) => assert!(last, "a failure is the end"),
         }

@@ -19,7 +19,7 @@ mod wire;
 pub use cost::{Dollars, cost};
 pub use entry::{Api, Entry, Level, Modality, Price, Thinking, ThinkingMode};
 pub use event::{Event, PartKind, Stop, Usage};
-pub use failure::{Failure, FailureKind};
+pub use failure::{EMPTY_ANSWER, Failure, FailureKind};
 pub use futures_util::stream::BoxStream;
 pub use fuzz::{decode, fuzz};
 pub use model::Model;

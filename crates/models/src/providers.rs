@@ -22,7 +22,7 @@ use crate::{
     Api, Event, Failure, FailureKind, Model, Request,
     answer::{answer, silent},
     demo::Demo,
-    failure::{excerpt, hint, with_status},
+    failure::{excerpt, hint, no_stream, smaller_cap, with_status},
     wire,
 };
 
@@ -75,18 +75,30 @@ impl Clients {
         Ok(cell.get_or_init(|| client))
     }
 
-    async fn ask(&self, request: Request) -> Result<impl Stream<Item = Result<Event, Failure>> + use<>, Failure> {
+    async fn ask(&self, mut request: Request) -> Result<impl Stream<Item = Result<Event, Failure>> + use<>, Failure> {
         let silence = request.silence;
-        let response = self.send(&request).await?;
-        let status = response.status();
-        if !status.is_success() {
+        let mut response = self.send(&request).await?;
+        let mut is_second = false;
+        let status = loop {
+            let status = response.status();
+            if status.is_success() {
+                break status;
+            }
             let wait = hint::in_headers(|name| response.headers().get(name)?.to_str().ok(), SystemTime::now());
             let body = beginning(response, silence).await;
-            return Err(with_status(status.as_u16(), &body, wait));
-        }
+            match smaller_cap(status.as_u16(), &body, request.output_cap()) {
+                Some(cap) if !is_second => {
+                    is_second = true;
+                    request.max_tokens = Some(cap);
+                    response = self.send(&request).await?;
+                }
+                Some(_) | None => return Err(with_status(status.as_u16(), &body, wait)),
+            }
+        };
         let form = response.headers().get(CONTENT_TYPE).and_then(|form| form.to_str().ok()).map(str::to_owned);
         if let Some(form) = form.filter(|form| !form.trim_start().to_lowercase().starts_with("text/event-stream")) {
-            return Err(no_stream(status.as_u16(), &form, &beginning(response, silence).await));
+            let form = format!("{} with {}", status.as_u16(), excerpt(&form));
+            return Err(no_stream(Some(&form), &beginning(response, silence).await));
         }
         let decoder = wire::decoder(request.entry.api)
             .ok_or_else(|| Failure::new(FailureKind::Refused, "the model has no wire"))?;
@@ -168,18 +180,6 @@ async fn beginning(response: Response, silence: Duration) -> String {
     }
     body.truncate(ERROR_LIMIT);
     String::from_utf8_lossy(&body).into_owned()
-}
-
-/// The failure of a success that is no stream: an error in disguise, or not the endpoint that it is taken for.
-fn no_stream(status: u16, form: &str, body: &str) -> Failure {
-    let is_error = serde_json::from_str::<serde_json::Value>(body)
-        .is_ok_and(|body| body.get("error").is_some_and(|error| !error.is_null()));
-    if is_error {
-        return crate::failure::in_stream(body);
-    }
-    let message =
-        format!("{status} with {} instead of a stream of events (terminated): {}", excerpt(form), excerpt(body));
-    Failure::new(FailureKind::Broken, message)
 }
 
 fn network(error: reqwest::Error) -> Failure {

@@ -45,9 +45,32 @@ impl fmt::Debug for Request {
 }
 
 impl Request {
-    /// The most tokens that the answer may have.
+    /// The most tokens that the answer may have: the model's own cap, and what its window leaves beside the prompt.
+    ///
+    /// The prompt's size is an estimate, so an eighth of the window is always asked for: a prompt that leaves less than
+    /// that is the provider's to refuse.
     pub fn output_cap(&self) -> u64 {
-        self.max_tokens.map_or(self.entry.max_tokens, |cap| cap.min(self.entry.max_tokens)).max(1)
+        let cap = self.max_tokens.map_or(self.entry.max_tokens, |cap| cap.min(self.entry.max_tokens)).max(1);
+        let window = self.entry.context_window;
+        if window == 0 {
+            return cap;
+        }
+        cap.min(window.saturating_sub(self.prompt_estimate()).max(window / 8).max(1))
+    }
+
+    /// About how many tokens the prompt takes: four bytes each, images at a flat rate.
+    fn prompt_estimate(&self) -> u64 {
+        let of = |parts: &[Part]| parts.iter().map(Part::estimate).sum::<u64>();
+        let messages = self.messages.iter().map(|message| match message {
+            Message::User(parts) | Message::Developer(parts) | Message::ToolResult { parts, .. } => of(parts),
+            Message::Assistant(said) => of(&said.parts),
+        });
+        let tools = self.tools.iter().map(|tool| {
+            let schema = tool.schema.to_string().len();
+            tokens(tool.name.len() + tool.description.len() + schema)
+        });
+        let system = self.system.as_deref().map_or(0, |text| tokens(text.len()));
+        system + messages.map(|tokens| tokens + FRAME).sum::<u64>() + tools.map(|tokens| tokens + FRAME).sum::<u64>()
     }
 
     /// The level that is asked for, clamped to what the model offers. `None` if the model cannot think or was not told
@@ -94,6 +117,8 @@ pub struct AssistantMessage {
     pub provider: String,
     /// The id of the model that said it.
     pub model: String,
+    /// The text of [`Event::Payload`](crate::Event::Payload) that came with it. Only the model that made it gets it back.
+    pub payload: Option<String>,
 }
 
 /// A piece of a message.
@@ -110,7 +135,8 @@ pub enum Part {
     Thinking {
         /// The text.
         text: String,
-        /// What the provider wants back with it, opaque. Only the model that made it can read it.
+        /// What the provider wants back with it, opaque. Only the model that made it can read it. Empty for thinking
+        /// that came whole from a provider that signs nothing.
         signature: Option<String>,
     },
     /// Thoughts that the provider shows to nobody but wants back.
@@ -138,7 +164,26 @@ pub enum Part {
     },
 }
 
+/// Tokens of what stands around a message or a tool.
+const FRAME: u64 = 8;
+
+/// Tokens of an image, whatever its bytes.
+const IMAGE: u64 = 1200;
+
+const fn tokens(bytes: usize) -> u64 {
+    bytes.div_ceil(4) as u64
+}
+
 impl Part {
+    fn estimate(&self) -> u64 {
+        match self {
+            Self::Text { text, .. } | Self::Thinking { text, .. } => tokens(text.len()),
+            Self::Redacted { data } => tokens(data.len()),
+            Self::Image { .. } => IMAGE,
+            Self::ToolCall { name, arguments, .. } => tokens(name.len() + arguments.len()),
+        }
+    }
+
     /// Plain text without a signature.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into(), signature: None }

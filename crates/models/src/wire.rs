@@ -11,6 +11,7 @@ mod completions;
 mod conversation;
 mod effort;
 mod google;
+mod kept;
 mod parts;
 mod responses;
 
@@ -51,6 +52,9 @@ pub(crate) trait Decode: Send {
 
     /// Takes what is ready.
     fn take(&mut self) -> Vec<Event>;
+
+    /// How many bytes of the answer are held that no event has told of yet.
+    fn held(&self) -> usize;
 }
 
 /// A decoder for one answer over `api`. `None` for the wire that is none.
@@ -117,9 +121,32 @@ fn unfinished() -> Failure {
     Failure::new(FailureKind::Broken, "stream ended before its end (terminated)")
 }
 
+/// The failure of a stream that its server says is over, although a call in it is not.
+fn cut_call() -> Failure {
+    Failure::new(FailureKind::Broken, "stream ended within the arguments of a tool call (terminated)")
+}
+
 /// The failure of an answer that the provider held back.
 fn withheld(reason: &str) -> Failure {
     Failure::new(FailureKind::Refused, format!("the provider withheld the answer: {}", crate::failure::excerpt(reason)))
+}
+
+/// The failure of an answer with content that nobody asked for and that has no place in a conversation here. It would
+/// come again.
+fn unread(what: &str) -> Failure {
+    let what = crate::failure::excerpt(what);
+    Failure::new(FailureKind::Refused, format!("the answer holds content that cannot be read: {what}"))
+}
+
+/// The failure of an answer that does not fit together.
+fn misplaced(what: &str) -> Failure {
+    Failure::new(FailureKind::Broken, format!("malformed stream (terminated): {}", crate::failure::excerpt(what)))
+}
+
+/// Whether two texts hold the same JSON value.
+fn is_same_json(left: &str, right: &str) -> bool {
+    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+    left == right || read(left).is_some_and(|left| read(right) == Some(left))
 }
 
 #[cfg(test)]
@@ -170,7 +197,13 @@ mod tests {
         let call = Part::ToolCall { id: id.clone(), name: name.clone(), arguments, signature: None };
         let (provider, model) = ("elsewhere".to_owned(), "big-1".to_owned());
         [
-            Message::Assistant(AssistantMessage { parts: vec![call], api: Api::GoogleGenerativeAi, provider, model }),
+            Message::Assistant(AssistantMessage {
+                parts: vec![call],
+                api: Api::GoogleGenerativeAi,
+                provider,
+                model,
+                payload: None,
+            }),
             Message::ToolResult { id, name, parts: Vec::new(), is_error: false },
         ]
     }

@@ -36,11 +36,29 @@ pub(crate) fn with_status(status: u16, body: &str, wait: Option<Duration>) -> Fa
 pub(crate) fn in_stream(body: &str) -> Failure {
     match Said::read(body) {
         Some(said) => {
-            let kind = kind(None, &format!("{} {}", said.message, said.names));
+            let kind = kind(said.status, &format!("{} {}", said.message, said.names));
             finish(kind, labelled(kind, &said.message), None, said.wait)
         }
         None => finish(FailureKind::Server, labelled(FailureKind::Server, &excerpt(body)), None, None),
     }
+}
+
+/// The failure of a success that is no stream of events: an error in disguise, or another endpoint than it is taken for.
+///
+/// A page or an object comes again however often it is asked for; an empty body may be a mishap on the way.
+pub(crate) fn no_stream(form: Option<&str>, body: &str) -> Failure {
+    let is_error =
+        serde_json::from_str::<Value>(body).is_ok_and(|body| body.get("error").is_some_and(|error| !error.is_null()));
+    if is_error {
+        return in_stream(body);
+    }
+    let form = form.unwrap_or("a body");
+    if body.trim().is_empty() {
+        let message = format!("{form} and no content instead of a stream of events (terminated)");
+        return Failure::new(FailureKind::Broken, message);
+    }
+    let message = format!("{form} instead of a stream of events: {}", excerpt(body));
+    Failure::new(FailureKind::Refused, message)
 }
 
 fn labelled(kind: FailureKind, message: &str) -> String {
@@ -70,6 +88,8 @@ struct Said {
     message: String,
     /// The type, code and status that the provider gave, in one line.
     names: String,
+    /// The status that the provider would have answered with, where it gives that as a number.
+    status: Option<u16>,
     wait: Option<Duration>,
 }
 
@@ -98,7 +118,9 @@ impl Said {
         };
         let names: Vec<_> = ["type", "code", "status"].iter().filter_map(|name| error.get(*name)?.as_str()).collect();
         let wait = hint::in_body(whole, SystemTime::now());
-        Some(Self { message: excerpt(&message), names: names.join(" "), wait })
+        let status = ["code", "status"].iter().find_map(|name| u16::try_from(error.get(*name)?.as_u64()?).ok());
+        let status = status.filter(|status| (400..600).contains(status));
+        Some(Self { message: excerpt(&message), names: names.join(" "), status, wait })
     }
 }
 
@@ -134,6 +156,21 @@ mod tests {
     }
 
     const CODEX: &str = r#"{"error":{"type":"usage_limit_reached","message":"The usage limit has been reached","plan_type":"plus","resets_in_seconds":5400}}"#;
+
+    #[test]
+    fn an_error_in_a_stream_counts_by_the_status_that_it_names() {
+        for (code, want) in [
+            ("400", FailureKind::Refused),
+            ("403", FailureKind::Auth),
+            ("429", FailureKind::RateLimit),
+            ("502", FailureKind::Server),
+            ("7", FailureKind::Server),
+            ("\"x\"", FailureKind::Server),
+        ] {
+            let body = format!(r#"{{"error":{{"code":{code},"message":"no"}}}}"#);
+            assert_eq!(in_stream(&body).kind, want, "{code}");
+        }
+    }
 
     #[test]
     fn a_wait_is_the_longest_of_headers_and_details_else_taken_from_words() {

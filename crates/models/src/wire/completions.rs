@@ -2,4 +2,5 @@
 //! <https://platform.openai.com/docs/api-reference/chat>; for what others made of it, the `compat` of `models.yml`.
 
 pub(super) mod decoder;
+mod given;
 pub(super) mod request;

@@ -24,7 +24,11 @@ const NO_IMAGE: &str = "(an image was here; this model takes no images)";
 pub(crate) enum Turn<'a> {
     User(Vec<Block<'a>>),
     Developer(Vec<Block<'a>>),
-    Assistant(Vec<Piece<'a>>),
+    Assistant {
+        pieces: Vec<Piece<'a>>,
+        /// What belongs to the whole answer; only of the model that is asked.
+        payload: Option<&'a str>,
+    },
     /// Follows the turn with its call, in the order of the calls.
     Result {
         id: String,
@@ -42,7 +46,7 @@ pub(crate) enum Block<'a> {
 }
 
 /// What a model said. Thinking and signatures are only those of the model that is asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Piece<'a> {
     Text { text: &'a str, signature: Option<&'a str> },
     Thinking { text: &'a str, signature: Option<&'a str> },
@@ -95,7 +99,7 @@ pub(crate) fn turns(request: &Request, ids: Ids) -> Vec<Turn<'_>> {
                     })
                     .collect();
                 if pieces.iter().any(|piece| !matches!(piece, Piece::Thinking { .. } | Piece::Redacted(_))) {
-                    turns.push(Turn::Assistant(pieces));
+                    turns.push(Turn::Assistant { pieces, payload: said.payload.as_deref().filter(|_| own) });
                 }
                 for (id, name, sent) in calls {
                     turns.push(result(request, at + 1, &mut used, id, sent, name));

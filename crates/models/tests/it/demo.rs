@@ -24,6 +24,7 @@ async fn next(messages: &[Message]) -> (Vec<Part>, Stop) {
         | Event::Delta { .. }
         | Event::Usage(_)
         | Event::Idle { .. }
+        | Event::Payload(_)
         | Event::Stop(_) => None,
     });
     (parts.collect(), *stop)
@@ -42,7 +43,8 @@ async fn where_only_other_machines_have_a_shell_it_looks_at_the_one_that_was_nam
         let parts = parts_of(&request).await;
         let Some(Part::ToolCall { id, name, .. }) = parts.last().cloned() else { panic!("{parts:?}") };
         assert_eq!(name, "kitchen__Bash");
-        let said = AssistantMessage { parts, api: entry().api, provider: PROVIDER.into(), model: MODEL.into() };
+        let said =
+            AssistantMessage { parts, api: entry().api, provider: PROVIDER.into(), model: MODEL.into(), payload: None };
         let mut told = request.clone();
         let result = Message::ToolResult { id, name, parts: vec![Part::text(result)], is_error };
         told.messages.extend([Message::Assistant(said), result]);
@@ -65,6 +67,7 @@ async fn parts_of(request: &Request) -> Vec<Part> {
         | Event::Delta { .. }
         | Event::Usage(_)
         | Event::Idle { .. }
+        | Event::Payload(_)
         | Event::Stop(_) => None,
     });
     parts.collect()
@@ -86,6 +89,7 @@ async fn run(tool: impl Fn(&str, &str) -> Result<String, String>) -> (Vec<String
             api: entry().api,
             provider: PROVIDER.to_owned(),
             model: MODEL.to_owned(),
+            payload: None,
         }));
         if stop == Stop::Stop {
             return (calls, text);

@@ -175,8 +175,29 @@ async fn a_refusal_names_its_status_and_the_providers_words() {
             "200 OK",
             "text/html",
             "<h1>Hi</h1>",
+            FailureKind::Refused,
+            "200 with text/html instead of a stream of events: <h1>Hi</h1>",
+        ),
+        (
+            "200 OK",
+            "text/event-stream",
+            "<h1>Hi</h1>",
+            FailureKind::Refused,
+            "a body instead of a stream of events: <h1>Hi</h1>",
+        ),
+        (
+            "200 OK",
+            "text/event-stream",
+            r#"{"error":{"message":"boom","type":"server_error"}}"#,
+            FailureKind::Server,
+            "server error: boom",
+        ),
+        (
+            "200 OK",
+            "application/json",
+            "",
             FailureKind::Broken,
-            "200 with text/html instead of a stream of events (terminated): <h1>Hi</h1>",
+            "200 with application/json and no content instead of a stream of events (terminated)",
         ),
     ] {
         let server = Server::start(vec![reply(status, form, body)]).await;
@@ -297,4 +318,29 @@ async fn one_connection_serves_one_request_after_another() {
         let items: Vec<_> = providers.stream(request(entry(Api::OpenaiCompletions, &base_url))).collect().await;
         assert_eq!(items.last(), Some(&Ok(Event::Stop(Stop::Stop))));
     }
+}
+
+const TOO_LARGE: &str = r#"{"error":{"message":"This model's maximum context length is 8192 tokens. However, you requested 8200 tokens (8 in the messages, 8192 in the completion).","code":"context_length_exceeded"}}"#;
+
+/// The cap that each request asked for.
+fn caps(server: &Server) -> Vec<u64> {
+    let body = |seen: Seen| serde_json::from_str::<serde_json::Value>(&seen.body).unwrap();
+    server.requests().into_iter().map(|seen| body(seen)["max_tokens"].as_u64().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_cap_that_is_too_large_is_lowered_once() {
+    let refusal = || reply("400 Bad", "application/json", TOO_LARGE);
+    let server = Server::start(vec![refusal(), events(&[HI, FIN], End::Close)]).await;
+    assert_eq!(ask(&server).await.last(), Some(&Ok(Event::Stop(Stop::Stop))));
+    assert_eq!(caps(&server), [8192, 8184]);
+
+    let server = Server::start(vec![refusal(), refusal(), refusal()]).await;
+    assert_eq!(failure(&ask(&server).await).kind, FailureKind::Overflow);
+    assert_eq!(caps(&server), [8192, 8184]);
+
+    let other = reply("400 Bad", "application/json", r#"{"error":{"message":"tools.0: bad"}}"#);
+    let server = Server::start(vec![other, refusal()]).await;
+    assert_eq!(failure(&ask(&server).await).kind, FailureKind::Refused);
+    assert_eq!(caps(&server), [8192]);
 }

@@ -22,7 +22,13 @@ async fn sent(change: impl FnOnce(&mut Request), api: Api) -> Value {
 }
 
 fn said(api: Api, parts: Vec<Part>) -> Message {
-    Message::Assistant(AssistantMessage { parts, api, provider: "local".to_owned(), model: "small-1".to_owned() })
+    Message::Assistant(AssistantMessage {
+        parts,
+        api,
+        provider: "local".to_owned(),
+        model: "small-1".to_owned(),
+        payload: None,
+    })
 }
 
 fn call(id: &str, arguments: &str) -> Part {
@@ -324,7 +330,7 @@ async fn what_another_model_kept_to_itself_is_not_sent_and_its_ids_are_made_to_f
     let long = format!("{}|{}", "fc_1".repeat(12), "x".repeat(30));
     let other = |parts| {
         let (provider, model) = ("elsewhere".to_owned(), "big-1".to_owned());
-        Message::Assistant(AssistantMessage { parts, api: Api::OpenaiResponses, provider, model })
+        Message::Assistant(AssistantMessage { parts, api: Api::OpenaiResponses, provider, model, payload: None })
     };
     let thought = || Part::Thinking { text: "secret".to_owned(), signature: Some("sig".to_owned()) };
     let messages = vec![
@@ -378,5 +384,219 @@ async fn a_cap_is_never_above_the_models_own() {
     for (cap, want) in [(None, 8192), (Some(500), 500), (Some(99_999), 8192)] {
         let body = sent(|request| request.max_tokens = cap, Api::OpenaiCompletions).await;
         assert_eq!(body["max_tokens"], want);
+    }
+}
+
+#[tokio::test]
+async fn a_cap_leaves_room_for_the_prompt_in_the_window() {
+    for (api, field) in [
+        (Api::OpenaiCompletions, "/max_tokens"),
+        (Api::AnthropicMessages, "/max_tokens"),
+        (Api::OpenaiResponses, "/max_output_tokens"),
+        (Api::GoogleGenerativeAi, "/generationConfig/maxOutputTokens"),
+    ] {
+        for (window, prompt, least, most) in [
+            // The prompt's 12,000 bytes and a little for what stands around them.
+            (32_768, 12_000, 29_000, 29_768),
+            // An eighth is asked for in any case.
+            (32_768, 120_000, 4_096, 4_096),
+            (0, 12_000, 32_768, 32_768),
+        ] {
+            let change = |request: &mut Request| {
+                let mut entry = (*request.entry).clone();
+                (entry.context_window, entry.max_tokens) = (window, 32_768);
+                request.entry = entry.into();
+                request.messages = vec![Message::User(vec![Part::text("x".repeat(prompt))])];
+            };
+            let cap = sent(change, api).await.pointer(field).unwrap().as_u64().unwrap();
+            assert!((least..=most).contains(&cap), "{api}: {window} {prompt}: {cap}");
+        }
+    }
+}
+
+fn thought(text: &str, signature: &str) -> Part {
+    Part::Thinking { text: text.to_owned(), signature: Some(signature.to_owned()) }
+}
+
+fn signed(id: &str, signature: &str) -> Part {
+    let (id, name, arguments) = (id.to_owned(), "read".to_owned(), "{}".to_owned());
+    Part::ToolCall { id, name, arguments, signature: Some(signature.to_owned()) }
+}
+
+fn with_payload(message: Message, payload: &str) -> Message {
+    match message {
+        Message::Assistant(said) => Message::Assistant(AssistantMessage { payload: Some(payload.to_owned()), ..said }),
+        other => other,
+    }
+}
+
+/// The messages of the model in a request, without what is written from their parts.
+fn given(body: &Value) -> Vec<Value> {
+    let messages = body["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "assistant");
+    messages
+        .map(|message| {
+            let mut message = message.clone();
+            let members = message.as_object_mut().unwrap();
+            for name in ["role", "content"] {
+                members.remove(name);
+            }
+            for call in members.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
+                for name in ["type", "function"] {
+                    call.as_object_mut().unwrap().remove(name);
+                }
+            }
+            message
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn completions_send_back_what_came_with_an_answer_as_it_came() {
+    let api = Api::OpenaiCompletions;
+    let done = || result("a", vec![Part::text("seen")], false);
+    for (case, message, want) in [
+        (
+            "a thought under its own name",
+            said(api, vec![thought("Hm", "reasoning"), Part::text("I read."), call("a", "{}")]),
+            json!({"reasoning": "Hm", "tool_calls": [{"id": "a"}]}),
+        ),
+        (
+            "a thought in two pieces",
+            said(
+                api,
+                vec![
+                    thought("H", "reasoning_content"),
+                    Part::text("I read."),
+                    thought("m", "reasoning_content"),
+                    call("a", "{}"),
+                ],
+            ),
+            json!({"reasoning_content": "Hm", "tool_calls": [{"id": "a"}]}),
+        ),
+        (
+            "Google's signature",
+            said(api, vec![signed("a", r#"{"google":{"thought_signature":"U0lH"}}"#)]),
+            json!({"tool_calls": [{"id": "a", "extra_content": {"google": {"thought_signature": "U0lH"}}}]}),
+        ),
+        (
+            "any member of a call",
+            said(api, vec![signed("a", r#"{"seal":"x","id":"evil","function":{}}"#)]),
+            json!({"tool_calls": [{"id": "a", "seal": "x"}]}),
+        ),
+        (
+            "sealed reasoning",
+            with_payload(
+                said(api, vec![call("a", "{}")]),
+                r#"{"members":{"reasoning_details":[{"data":"x"}],"reasoning_opaque":"y","role":"evil","content":"evil","tool_calls":[]}}"#,
+            ),
+            json!({"reasoning_details": [{"data": "x"}], "reasoning_opaque": "y", "tool_calls": [{"id": "a"}]}),
+        ),
+        (
+            "sealed reasoning as omp keeps it",
+            said(api, vec![signed("a", r#"{"type":"reasoning.encrypted","id":"a","data":"x"}"#)]),
+            json!({"reasoning_details": [{"type": "reasoning.encrypted", "id": "a", "data": "x"}], "tool_calls": [{"id": "a"}]}),
+        ),
+        (
+            "an empty thought",
+            with_payload(said(api, vec![call("a", "{}")]), r#"{"members":{"reasoning_content":""}}"#),
+            json!({"reasoning_content": "", "tool_calls": [{"id": "a"}]}),
+        ),
+        (
+            "a thought under a name that is none",
+            said(api, vec![thought("Hm", "content"), thought("Hm", "tool_calls"), call("a", "{}")]),
+            json!({"tool_calls": [{"id": "a"}]}),
+        ),
+        (
+            "a thought that led to no call, whose seal goes back all the same",
+            with_payload(
+                said(api, vec![thought("Hm", "reasoning"), Part::text("Yes.")]),
+                r#"{"members":{"reasoning_details":[{"data":"x"}]}}"#,
+            ),
+            json!({"reasoning_details": [{"data": "x"}]}),
+        ),
+    ] {
+        let body = sent(|request| request.messages = vec![message, done()], api).await;
+        assert_eq!(given(&body), [want], "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_asks_for_thoughts_gets_one_with_every_call() {
+    let api = Api::OpenaiCompletions;
+    let done = |id: &str| result(id, vec![Part::text("seen")], false);
+    let other = |parts| {
+        let (provider, model) = ("elsewhere".to_owned(), "big-1".to_owned());
+        Message::Assistant(AssistantMessage { parts, api, provider, model, payload: None })
+    };
+    let messages = vec![
+        other(vec![thought("secret", "reasoning_content"), call("b", "{}")]),
+        done("b"),
+        said(api, vec![thought("Hm", "reasoning_content"), call("a", "{}")]),
+        done("a"),
+        said(api, vec![Part::text("Yes.")]),
+    ];
+    let body = sent(|request| request.messages = messages, api).await;
+    let want = [
+        json!({"reasoning_content": "", "tool_calls": [{"id": "b"}]}),
+        json!({"reasoning_content": "Hm", "tool_calls": [{"id": "a"}]}),
+        json!({}),
+    ];
+    assert_eq!(given(&body), want);
+}
+
+#[tokio::test]
+async fn what_a_provider_gave_goes_to_no_other() {
+    let seals = |api| {
+        let text = Part::Text { text: "I read.".to_owned(), signature: Some(r#"{"phase":"SEAL"}"#.to_owned()) };
+        let parts = vec![
+            thought("SEAL", "reasoning_content"),
+            Part::Redacted { data: "SEAL".to_owned() },
+            text,
+            signed("a", r#"{"seal":"SEAL"}"#),
+        ];
+        with_payload(said(api, parts), r#"{"members":{"reasoning_details":["SEAL"]}}"#)
+    };
+    let apis = [Api::OpenaiCompletions, Api::AnthropicMessages, Api::OpenaiResponses, Api::GoogleGenerativeAi];
+    for api in apis {
+        for (case, provider, model, from) in [
+            ("another provider", "elsewhere", "small-1", api),
+            ("another model", "local", "big-1", api),
+            ("another wire", "local", "small-1", apis[(apis.iter().position(|it| *it == api).unwrap() + 1) % 4]),
+        ] {
+            let Message::Assistant(said) = seals(from) else { panic!("an answer") };
+            let foreign = AssistantMessage { provider: provider.to_owned(), model: model.to_owned(), ..said };
+            let messages = vec![Message::Assistant(foreign), result("a", vec![Part::text("seen")], false)];
+            let body = sent(|request| request.messages = messages, api).await;
+            assert!(!body.to_string().contains("SEAL"), "{api}: {case}: {body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn responses_send_back_what_came_with_an_item() {
+    let api = Api::OpenaiResponses;
+    let text = Part::Text {
+        text: "I read.".to_owned(),
+        signature: Some(r#"{"v":1,"id":"msg_1","phase":"commentary"}"#.to_owned()),
+    };
+    let messages = vec![said(api, vec![text, signed("a", r#"{"v":1,"id":"fc_1","namespace":"n"}"#)])];
+    let body = sent(|request| request.messages = messages, api).await;
+    assert_eq!(body["input"][0]["phase"], "commentary");
+    assert_eq!(body["input"][1]["namespace"], "n");
+    assert!(!body.to_string().contains("msg_1") && !body.to_string().contains("fc_1"));
+}
+
+#[tokio::test]
+async fn thinking_without_a_signature_goes_back_to_who_signs_nothing() {
+    let api = Api::AnthropicMessages;
+    for (signature, want) in [
+        (Some(String::new()), json!({"type": "thinking", "thinking": "Hm", "signature": ""})),
+        // As of an answer that was broken off.
+        (None, json!({"type": "tool_use", "id": "a", "name": "read", "input": {}})),
+    ] {
+        let thought = Part::Thinking { text: "Hm".to_owned(), signature };
+        let messages = vec![said(api, vec![thought, call("a", "{}")]), result("a", vec![], false)];
+        let body = sent(|request| request.messages = messages, api).await;
+        assert_eq!(body["messages"][0]["content"][0], want);
     }
 }

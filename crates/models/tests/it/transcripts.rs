@@ -59,6 +59,7 @@ fn describe(items: &[Result<Event, Failure>]) -> String {
                 writeln!(text, "usage {} {} {} {}", usage.input, usage.output, usage.cache_read, usage.cache_write)
             }
             Ok(Event::Idle { since, .. }) => writeln!(text, "idle {since:?}"),
+            Ok(Event::Payload(data)) => writeln!(text, "payload {data}"),
             Ok(Event::Stop(stop)) => writeln!(text, "stop {stop:?}"),
             Err(failure) => writeln!(text, "failure {:?}: {}", failure.kind, failure.message),
         }
@@ -172,6 +173,26 @@ proptest! {
                 stream.extend(event);
             }
             fuzz(api, &stream);
+        }
+    }
+
+    /// Events that are left out, said twice or in another order: whatever an answer then is, it holds what was sent.
+    #[test]
+    fn any_answer_holds_what_was_sent(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..3_u8), 1..4)) {
+        for Case { api, stream, .. } in cases() {
+            let mut events: Vec<&str> = stream.split_inclusive("\n\n").collect();
+            for (at, other, change) in &changes {
+                if events.is_empty() {
+                    break;
+                }
+                let (at, other) = (at.index(events.len()), other.index(events.len()));
+                match change {
+                    0 => drop(events.remove(at)),
+                    1 => events.insert(other, events[at]),
+                    _ => events.swap(at, other),
+                }
+            }
+            fuzz(api, events.concat().as_bytes());
         }
     }
 }

@@ -171,3 +171,6 @@ impl Serialize for State {
 
 /// What a stopped run's event says.
 pub const CANCELLED: &str = "Run cancelled by user";
+
+/// The error of a run whose model gave an empty answer.
+pub const EMPTY_RESPONSE: &str = "LLM returned empty response";

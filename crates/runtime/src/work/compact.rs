@@ -459,6 +459,7 @@ async fn once(
             | Event::PartEnd { .. }
             | Event::Idle { .. } => {}
             Event::Usage(usage) => used = usage,
+            Event::Payload(_) => {}
         }
     }
     spent.add(None);

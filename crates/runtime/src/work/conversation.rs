@@ -153,6 +153,7 @@ fn assistant_to_model(assistant: &Assistant) -> Option<models::Message> {
         api: assistant.api.parse().unwrap_or(Api::Demo),
         provider: assistant.provider.clone(),
         model: assistant.model.clone(),
+        payload: assistant.provider_payload.as_ref().map(serde_json::Value::to_string),
     }))
 }
 

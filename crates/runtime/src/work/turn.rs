@@ -169,6 +169,7 @@ struct Hearing<'a> {
     parts: Vec<Heard>,
     usage: models::Usage,
     response_id: Option<String>,
+    payload: Option<String>,
     asked: Instant,
     first: Option<Duration>,
     pending: Option<(usize, String)>,
@@ -191,6 +192,7 @@ impl<'a> Hearing<'a> {
             parts: Vec::new(),
             usage: models::Usage::default(),
             response_id: None,
+            payload: None,
             asked: Instant::now(),
             first: None,
             pending: None,
@@ -339,6 +341,7 @@ impl<'a> Hearing<'a> {
                 self.live(LiveKind::PartEnded { index, block }).await;
             }
             Event::Usage(usage) => self.usage = usage,
+            Event::Payload(data) => self.payload = Some(data),
             Event::Stop(stop) => return Some(stop),
         }
         None
@@ -384,6 +387,7 @@ impl<'a> Hearing<'a> {
             error_message,
             duration: Some(millis(self.asked.elapsed())),
             ttft: self.first.map(millis),
+            provider_payload: self.payload.take().and_then(|data| serde_json::from_str(&data).ok()),
             ..Assistant::default()
         };
         let total_tokens = usage.total_tokens;

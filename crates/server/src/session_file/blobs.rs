@@ -134,6 +134,9 @@ fn walk(value: &mut Value, visit: &mut dyn FnMut(&mut serde_json::Map<String, Va
     }
 }
 
+/// Members that are useless if they are cut: data of images and of sealed thinking, and what a provider wants back.
+const UNCUT: [&str; 2] = ["data", "providerPayload"];
+
 fn cut(value: &mut Value) {
     match value {
         Value::String(text) => {
@@ -149,7 +152,7 @@ fn cut(value: &mut Value) {
             // A provider's proof of its own text is useless if it is cut; an image has its own rule.
             members
                 .iter_mut()
-                .filter(|(name, _)| !name.ends_with("Signature") && name.as_str() != "data")
+                .filter(|(name, _)| !name.ends_with("Signature") && !UNCUT.contains(&name.as_str()))
                 .for_each(|(_, member)| cut(member));
         }
         Value::Array(items) => items.iter_mut().for_each(cut),
@@ -210,11 +213,9 @@ mod tests {
     #[test]
     fn texts_that_are_too_long_are_cut_with_a_notice() {
         let blobs = Blobs::new("/nowhere".into());
-        let mut line =
-            json!({"a": "ß".repeat(LONGEST + 1), "b": "ß".repeat(LONGEST), "xSignature": "s".repeat(LONGEST + 9)});
+        let mut line = json!({"a": "ß".repeat(LONGEST + 1), "b": "ß".repeat(LONGEST), "xSignature": "s".repeat(LONGEST + 9), "providerPayload": {"x": ["s".repeat(LONGEST + 9)]}});
         blobs.externalise(&mut line).unwrap();
-        let want =
-            json!({"a": "ß".repeat(LONGEST) + NOTICE, "b": "ß".repeat(LONGEST), "xSignature": "s".repeat(LONGEST + 9)});
+        let want = json!({"a": "ß".repeat(LONGEST) + NOTICE, "b": "ß".repeat(LONGEST), "xSignature": "s".repeat(LONGEST + 9), "providerPayload": {"x": ["s".repeat(LONGEST + 9)]}});
         assert!(line == want);
     }
 }

@@ -7,19 +7,21 @@ use serde_json::value::RawValue;
 
 use crate::{
     Event, Failure, FailureKind, PartKind, Stop, Usage,
-    failure::in_stream,
-    wire::{Decode, Progress, parts::Parts, read, unfinished, withheld},
+    failure::{Ending, ending, in_stream},
+    wire::{Decode, Progress, cut_call, is_same_json, misplaced, parts::Parts, read, unfinished, unread},
 };
 
 #[derive(Default)]
 pub(crate) struct Decoder {
     parts: Parts,
-    /// Parts by the wire's index of their block; `None` for blocks of a kind that is not read.
-    blocks: BTreeMap<u64, Option<usize>>,
+    /// Parts by the wire's index of their block.
+    blocks: BTreeMap<u64, usize>,
     /// The input that came whole with the start of a call, for endpoints that send no deltas.
     whole: BTreeMap<usize, String>,
     usage: Usage,
     stop: Option<String>,
+    /// The provider's sentence about the reason.
+    why: Option<String>,
 }
 
 /// Any event of the stream: `type` says which fields it has.
@@ -55,11 +57,18 @@ struct ContentBlock<'a> {
 
 #[derive(Default, Deserialize)]
 struct Delta {
+    r#type: Option<String>,
     text: Option<String>,
     thinking: Option<String>,
     signature: Option<String>,
     partial_json: Option<String>,
     stop_reason: Option<String>,
+    stop_details: Option<StopDetails>,
+}
+
+#[derive(Deserialize)]
+struct StopDetails {
+    explanation: Option<String>,
 }
 
 /// Counts from the beginning of the answer. Absent and null leave what was said before.
@@ -73,10 +82,18 @@ struct Tokens {
 
 impl Decode for Decoder {
     fn event(&mut self, data: &str) -> Result<Progress, Failure> {
+        // Not Anthropic's own end: gateways that speak several wires put it behind every stream.
         if data.trim() == "[DONE]" {
-            return Ok(Progress::Open);
+            if !self.parts.has_whole_calls() {
+                return Err(cut_call());
+            }
+            return self.finish();
         }
         let frame: Frame<'_> = read(data)?;
+        // Other events hold no content: an answer with a delta that is not read is not whole.
+        if frame.r#type != "content_block_delta" && frame.delta.as_ref().is_some_and(Delta::has_content) {
+            return Err(unread(&format!("content in an event of type {:?}", frame.r#type)));
+        }
         match frame.r#type.as_str() {
             "message_start" => {
                 let message = frame.message.unwrap_or(Message { id: None, usage: None });
@@ -84,22 +101,21 @@ impl Decode for Decoder {
                 self.used(message.usage);
             }
             "content_block_start" => {
-                if let (Some(at), Some(block)) = (frame.index, frame.content_block) {
-                    self.start(at, block);
+                if let Some(block) = frame.content_block {
+                    self.start(frame.index.unwrap_or(0), block)?;
                 }
             }
-            "content_block_delta" => self.delta(frame.index, frame.delta.unwrap_or_default())?,
+            "content_block_delta" => self.delta(frame.index.unwrap_or(0), frame.delta.unwrap_or_default())?,
             "content_block_stop" => {
-                if let Some(index) = frame.index.and_then(|at| self.blocks.remove(&at)).flatten() {
-                    if let Some(input) = self.whole.remove(&index).filter(|_| self.parts.text(index) == Some("")) {
-                        self.parts.delta(index, &input);
-                    }
-                    self.parts.end(index);
+                if let Some(index) = self.blocks.remove(&frame.index.unwrap_or(0)) {
+                    self.close(index)?;
                 }
             }
             "message_delta" => {
                 self.used(frame.usage);
-                self.stop = frame.delta.unwrap_or_default().stop_reason.or_else(|| self.stop.take());
+                let delta = frame.delta.unwrap_or_default();
+                self.stop = delta.stop_reason.or_else(|| self.stop.take());
+                self.why = delta.stop_details.and_then(|details| details.explanation).or_else(|| self.why.take());
             }
             "message_stop" => return self.finish(),
             "error" => return Err(in_stream(data)),
@@ -115,45 +131,84 @@ impl Decode for Decoder {
     fn take(&mut self) -> Vec<Event> {
         self.parts.take()
     }
+
+    fn held(&self) -> usize {
+        self.parts.held() + self.whole.values().map(String::len).sum::<usize>()
+    }
+}
+
+impl Delta {
+    fn has_content(&self) -> bool {
+        [&self.text, &self.partial_json].into_iter().flatten().any(|text| !text.is_empty())
+    }
+
+    /// Whether it is of a kind that adds to a block, or only says where a text comes from.
+    fn is_known(&self) -> bool {
+        let kinds = ["text_delta", "thinking_delta", "signature_delta", "input_json_delta", "citations_delta"];
+        self.r#type.as_deref().is_none_or(|kind| kinds.contains(&kind))
+    }
 }
 
 impl Decoder {
-    fn start(&mut self, at: u64, block: ContentBlock<'_>) {
+    fn start(&mut self, at: u64, block: ContentBlock<'_>) -> Result<(), Failure> {
         let kind = match block.r#type.as_str() {
-            "text" => Some(PartKind::Text),
-            "thinking" => Some(PartKind::Thinking),
-            "redacted_thinking" => Some(PartKind::Redacted),
-            "tool_use" => {
-                let id = block.id.unwrap_or_else(|| format!("toolu_{at}"));
-                Some(PartKind::ToolCall { id, name: block.name.unwrap_or_default() })
-            }
-            _ => None,
+            "text" => PartKind::Text,
+            "thinking" => PartKind::Thinking,
+            "redacted_thinking" => PartKind::Redacted,
+            "tool_use" => PartKind::ToolCall { id: block.id.unwrap_or_default(), name: block.name.unwrap_or_default() },
+            other => return Err(unread(&format!("a block of type {other:?}"))),
         };
-        let index = kind.map(|kind| self.parts.start(kind));
-        if let Some(index) = index {
-            for text in [&block.text, &block.thinking, &block.data].into_iter().flatten() {
-                self.parts.delta(index, text);
-            }
-            self.parts.sign(index, block.signature.as_deref().unwrap_or_default());
-            if let Some(input) = block.input.filter(|input| input.get() != "{}" && input.get().starts_with('{')) {
-                self.whole.insert(index, input.get().to_owned());
+        if let Some(left) = self.blocks.remove(&at) {
+            self.close(left)?;
+        }
+        let index = self.parts.start(kind);
+        for text in [&block.text, &block.thinking, &block.data].into_iter().flatten() {
+            self.parts.delta(index, text);
+        }
+        self.parts.sign(index, block.signature.as_deref().unwrap_or_default());
+        if let Some(input) = block.input.filter(|input| !matches!(input.get(), "{}" | "null" | "\"\"")) {
+            let text = serde_json::from_str(input.get()).unwrap_or_else(|_| input.get().to_owned());
+            if matches!(self.parts.kind(index), Some(PartKind::ToolCall { .. })) {
+                self.whole.insert(index, text);
             }
         }
-        if let Some(left) = self.blocks.insert(at, index).flatten() {
-            self.parts.end(left);
-        }
+        self.blocks.insert(at, index);
+        Ok(())
     }
 
-    fn delta(&mut self, at: Option<u64>, delta: Delta) -> Result<(), Failure> {
-        let index = match at.map(|at| self.blocks.get(&at)) {
-            Some(Some(Some(index))) => *index,
-            // A block of a kind that is not read.
-            Some(Some(None)) => return Ok(()),
-            Some(None) | None => {
-                let message = "content of a block that was not started (terminated)";
-                return Err(Failure::new(FailureKind::Broken, message));
+    /// Closes a part, with the input that came with its start if no delta brought any. Thinking that came without a
+    /// signature is whole all the same: not everyone who speaks this wire signs.
+    fn close(&mut self, index: usize) -> Result<(), Failure> {
+        if let Some(input) = self.whole.remove(&index) {
+            match self.parts.text(index) {
+                Some("") => self.parts.delta(index, &input),
+                Some(text) if !is_same_json(text, &input) => {
+                    return Err(misplaced("the input of a call is not what its deltas say"));
+                }
+                Some(_) | None => {}
             }
+        }
+        if self.parts.kind(index) == Some(&PartKind::Thinking) {
+            self.parts.leave_unsigned(index);
+        }
+        self.parts.end(index);
+        Ok(())
+    }
+
+    fn delta(&mut self, at: u64, delta: Delta) -> Result<(), Failure> {
+        let Some(index) = self.blocks.get(&at).copied() else {
+            let message = "content of a block that was not started (terminated)";
+            return Err(Failure::new(FailureKind::Broken, message));
         };
+        if !delta.is_known() {
+            return Err(unread(&format!("a delta of type {:?}", delta.r#type.unwrap_or_default())));
+        }
+        let has = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+        let kind = self.parts.kind(index);
+        let is_call = matches!(kind, Some(PartKind::ToolCall { .. }));
+        if (has(&delta.text) && kind != Some(&PartKind::Text)) || (has(&delta.partial_json) && !is_call) {
+            return Err(misplaced("a delta for a block of another type"));
+        }
         for text in [&delta.text, &delta.thinking, &delta.partial_json].into_iter().flatten() {
             self.parts.delta(index, text);
         }
@@ -174,12 +229,15 @@ impl Decoder {
     }
 
     fn finish(&mut self) -> Result<Progress, Failure> {
-        match self.stop.as_deref() {
-            Some("refusal") => return Err(withheld("refusal")),
-            // "length" is what some say who speak both wires.
-            Some("max_tokens" | "model_context_window_exceeded" | "length") => self.parts.stop(Stop::Length),
-            Some(_) | None => self.parts.stop(Stop::Stop),
+        for index in std::mem::take(&mut self.blocks).into_values() {
+            self.close(index)?;
         }
+        let stop = match self.stop.as_deref().map(|reason| ending(reason, self.why.as_deref())) {
+            Some(Ending::Failed(failure)) => return Err(failure),
+            Some(Ending::Stopped(stop)) => stop,
+            None => Stop::Stop,
+        };
+        self.parts.stop(stop, None)?;
         Ok(Progress::Ended)
     }
 }

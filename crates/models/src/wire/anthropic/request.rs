@@ -175,10 +175,14 @@ fn lacks_thinking(request: &Request) -> bool {
     let turns = turns(request, Ids::Words64);
     let last = turns.iter().rposition(|turn| !matches!(turn, Turn::Result { .. }));
     match last.map(|at| (&turns[at], at + 1 < turns.len())) {
-        Some((Turn::Assistant(pieces), true)) => {
-            !matches!(pieces.first(), Some(Piece::Redacted(_) | Piece::Thinking { signature: Some(_), .. }))
+        Some((Turn::Assistant { pieces, .. }, true)) => {
+            let first = pieces.first().cloned();
+            !matches!(
+                first.and_then(|first| piece(first, takes_unsigned(request))),
+                Some(Content { kind: Kind::Thinking { .. } | Kind::RedactedThinking { .. }, .. })
+            )
         }
-        Some((Turn::Assistant(_) | Turn::User(_) | Turn::Developer(_) | Turn::Result { .. }, _)) | None => false,
+        Some((Turn::Assistant { .. } | Turn::User(_) | Turn::Developer(_) | Turn::Result { .. }, _)) | None => false,
     }
 }
 
@@ -219,6 +223,7 @@ fn body(request: &Request) -> Body<'_> {
 /// Turns of one role in a row are one message: Anthropic wants the roles to take turns, and all results in the message
 /// after their calls.
 fn messages(request: &Request) -> Vec<Message<'_>> {
+    let unsigned = takes_unsigned(request);
     let mut messages: Vec<Message<'_>> = Vec::new();
     for turn in turns(request, Ids::Words64) {
         let (role, content) = match turn {
@@ -227,7 +232,10 @@ fn messages(request: &Request) -> Vec<Message<'_>> {
                 let content = blocks.into_iter().map(block).collect();
                 ("user", vec![plain(Kind::ToolResult { tool_use_id: id, content, is_error })])
             }
-            Turn::Assistant(pieces) => ("assistant", pieces.into_iter().filter_map(piece).collect()),
+            Turn::Assistant { pieces, payload: _ } => {
+                let content = pieces.into_iter().filter_map(|said| piece(said, unsigned));
+                ("assistant", content.collect())
+            }
         };
         match messages.last_mut() {
             Some(last) if last.role == role => last.content.extend::<Vec<_>>(content),
@@ -244,11 +252,26 @@ fn block(block: Block<'_>) -> Content<'_> {
     })
 }
 
-/// Thinking without a signature, as of an answer that was broken off, is what Anthropic would refuse.
-fn piece(piece: Piece<'_>) -> Option<Content<'_>> {
+/// What an endpoint does with thinking that nobody signed.
+#[derive(Clone, Copy)]
+enum Unsigned {
+    /// Takes it back, and may refuse calls without it.
+    Taken,
+    /// Refuses it.
+    Refused,
+}
+
+fn takes_unsigned(request: &Request) -> Unsigned {
+    if goes_to(request, "anthropic.com") { Unsigned::Refused } else { Unsigned::Taken }
+}
+
+/// Thinking of an answer that was broken off has no signature at all and is not sent; that of a provider that signs
+/// nothing has an empty one.
+fn piece(piece: Piece<'_>, unsigned: Unsigned) -> Option<Content<'_>> {
     Some(plain(match piece {
         Piece::Text { text, .. } if text.trim().is_empty() => return None,
         Piece::Text { text, .. } => Kind::Text { text },
+        Piece::Thinking { signature: Some(""), .. } if matches!(unsigned, Unsigned::Refused) => return None,
         Piece::Thinking { text, signature } => Kind::Thinking { thinking: text, signature: signature? },
         Piece::Redacted(data) => Kind::RedactedThinking { data },
         Piece::Call { id, name, arguments, .. } => Kind::ToolUse { id, name, input: arguments },

@@ -1,12 +1,14 @@
-//! Reads the stream of Chat Completions. Its end is a `finish_reason`; `[DONE]` and what was used may follow.
+//! Reads the stream of Chat Completions. Its end is a `finish_reason`, or `[DONE]` where a server gives none; what was
+//! used may follow the reason.
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::given;
 use crate::{
     Event, Failure, FailureKind, PartKind, Stop, Usage,
-    failure::in_stream,
-    wire::{Decode, Progress, parts::Parts, read, unfinished, withheld},
+    failure::{Ending, ending, in_stream},
+    wire::{Decode, Progress, cut_call, is_same_json, kept::Kept, misplaced, parts::Parts, read, unfinished, unread},
 };
 
 #[derive(Default)]
@@ -17,20 +19,36 @@ pub(crate) struct Decoder {
     prose: Option<(Prose, usize)>,
     calls: Vec<Call>,
     finish: Option<String>,
+    /// The reason in the words of the provider behind a gateway.
+    native: Option<String>,
     usage: Option<Usage>,
+    /// All text so far, for servers that repeat it at the end.
+    text: String,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Prose {
     Text,
-    Thinking,
+    /// With the name of the member in which it comes. Empty: in no member of its own.
+    Thinking(&'static str),
 }
 
 /// A call by the wire's index. Servers that give none tell calls apart by their ids.
 struct Call {
     at: Option<u64>,
     id: Option<String>,
+    name: String,
     part: usize,
+    /// What came with it that is not read.
+    kept: Kept,
+    /// The arguments so far.
+    arguments: String,
+}
+
+impl Call {
+    fn is_whole(&self) -> bool {
+        serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
+    }
 }
 
 #[derive(Deserialize)]
@@ -46,20 +64,26 @@ struct Chunk {
 struct Choice {
     index: Option<u64>,
     delta: Option<Delta>,
+    /// The whole answer, which some servers send in the place of deltas or behind them.
+    message: Option<Delta>,
+    /// Of servers that answer as the older Completions did.
+    text: Option<String>,
     finish_reason: Option<String>,
+    native_finish_reason: Option<Value>,
     /// Some servers say here what others say beside the choices.
     usage: Option<Tokens>,
     error: Option<Value>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Delta {
     content: Option<Content>,
     refusal: Option<String>,
-    reasoning_content: Option<String>,
-    reasoning: Option<String>,
-    reasoning_text: Option<String>,
     tool_calls: Option<Vec<ToolCall>>,
+    /// The one call of servers that know no lists of them.
+    function_call: Option<Function>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -72,8 +96,16 @@ enum Content {
 
 #[derive(Deserialize)]
 struct ContentPart {
+    r#type: Option<String>,
     text: Option<String>,
-    thinking: Option<Vec<ContentPart>>,
+    thinking: Option<Thinking>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Thinking {
+    Text(String),
+    Parts(Vec<ContentPart>),
 }
 
 #[derive(Deserialize)]
@@ -81,6 +113,8 @@ struct ToolCall {
     index: Option<u64>,
     id: Option<String>,
     function: Option<Function>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -107,6 +141,13 @@ struct PromptDetails {
 impl Decode for Decoder {
     fn event(&mut self, data: &str) -> Result<Progress, Failure> {
         if data.trim() == "[DONE]" {
+            // Some servers give no reason. Their word for the end counts, if what they sent is whole.
+            if self.finish.is_none() {
+                if !self.parts.has_whole_calls() {
+                    return Err(cut_call());
+                }
+                self.finish = Some("stop".to_owned());
+            }
             self.end()?;
             return Ok(Progress::Ended);
         }
@@ -120,29 +161,78 @@ impl Decode for Decoder {
         self.parts.begin(self.response.clone());
         self.usage = chunk.usage.map(usage).or(self.usage);
         for choice in chunk.choices.unwrap_or_default() {
+            // One choice is asked for.
             if choice.index.unwrap_or(0) == 0 {
                 self.choice(choice, data)?;
+            } else if choice.has_content() {
+                return Err(unread("more than one choice"));
             }
         }
         Ok(if self.finish.is_some() { Progress::Whole } else { Progress::Open })
     }
 
     fn end(&mut self) -> Result<(), Failure> {
-        let stop = match self.finish.as_deref() {
-            None => return Err(unfinished()),
-            Some("content_filter") => return Err(withheld("content_filter")),
-            Some(reason @ ("error" | "network_error")) => {
-                return Err(Failure::new(FailureKind::Server, format!("provider returned error: {reason}")));
+        if self.finish.is_some() {
+            for at in 0..self.calls.len() {
+                self.close(at);
             }
-            Some("length" | "model_length") => Stop::Length,
-            Some(_) => Stop::Stop,
+        }
+        let Some(reason) = self.finish.as_deref() else { return Err(unfinished()) };
+        let native = self.native.as_deref();
+        let stop = match ending(reason, native) {
+            Ending::Failed(failure) => return Err(failure),
+            Ending::Stopped(stop) => stop,
         };
-        self.parts.finish(self.usage, stop);
-        Ok(())
+        // What ended an answer without content may be said there only.
+        let word = native.filter(|native| !native.eq_ignore_ascii_case(reason));
+        if stop != Stop::Length
+            && !self.parts.has_answer()
+            && let Some(Ending::Failed(failure)) = word.map(|word| ending(word, None))
+        {
+            return Err(failure);
+        }
+        self.parts.finish(self.usage, stop, word)
     }
 
     fn take(&mut self) -> Vec<Event> {
         self.parts.take()
+    }
+
+    fn held(&self) -> usize {
+        self.parts.held() + self.calls.iter().map(|call| call.kept.size()).sum::<usize>()
+    }
+}
+
+impl ToolCall {
+    /// The one call of a server that knows no lists of them.
+    fn only(function: Function) -> Self {
+        Self { index: None, id: None, function: Some(function), rest: Map::new() }
+    }
+}
+
+impl Function {
+    /// The arguments as text.
+    fn text(&self) -> Option<String> {
+        match &self.arguments {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(whole @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_))) => {
+                Some(whole.to_string())
+            }
+        }
+    }
+}
+
+impl Choice {
+    fn has_content(&self) -> bool {
+        let has = |delta: &Delta| {
+            delta.content.as_ref().is_some_and(|content| !matches!(content, Content::Text(text) if text.is_empty()))
+                || delta.refusal.as_ref().is_some_and(|text| !text.is_empty())
+                || delta.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty())
+                || delta.function_call.is_some()
+        };
+        [&self.delta, &self.message].into_iter().flatten().any(has)
+            || self.text.as_ref().is_some_and(|text| !text.is_empty())
     }
 }
 
@@ -152,50 +242,127 @@ impl Decoder {
             return Err(in_stream(&error.to_string()));
         }
         self.usage = choice.usage.map(usage).or(self.usage);
+        let before = self.text.len();
         if let Some(delta) = choice.delta {
-            let thought = [&delta.reasoning_content, &delta.reasoning, &delta.reasoning_text];
-            if let Some(thought) = thought.into_iter().flatten().find(|text| !text.is_empty()) {
-                self.say(Prose::Thinking, thought);
-            }
-            match delta.content {
-                Some(Content::Text(text)) => self.say(Prose::Text, &text),
-                Some(Content::Parts(parts)) => self.mixed(&parts),
-                None => {}
-            }
-            self.say(Prose::Text, delta.refusal.as_deref().unwrap_or_default());
-            for call in delta.tool_calls.unwrap_or_default() {
-                self.call(call, data)?;
-            }
+            self.delta(delta, data)?;
         }
+        // Some servers say the same in both places.
+        let text = choice.text.unwrap_or_default();
+        match self.text.get(before..).unwrap_or_default() {
+            "" => self.say(Prose::Text, &text),
+            said if said.contains(text.trim()) => {}
+            _ => return Err(misplaced("the text of a choice is not what its delta says")),
+        }
+        if let Some(message) = choice.message {
+            self.message(message, data)?;
+        }
+        self.native =
+            choice.native_finish_reason.and_then(|word| word.as_str().map(str::to_owned)).or(self.native.take());
         if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
             self.finish = Some(reason);
             self.prose = None;
+            for at in 0..self.calls.len() {
+                self.close(at);
+            }
             self.parts.end_all();
         }
         Ok(())
     }
 
-    fn mixed(&mut self, parts: &[ContentPart]) {
+    fn delta(&mut self, mut delta: Delta, data: &str) -> Result<(), Failure> {
+        if let Some((name, thought)) = given::thought(&mut delta.rest) {
+            self.say(Prose::Thinking(name), &thought);
+        }
+        match delta.content {
+            Some(Content::Text(text)) => self.say(Prose::Text, &text),
+            Some(Content::Parts(parts)) => self.mixed(&parts)?,
+            None => {}
+        }
+        self.say(Prose::Text, delta.refusal.as_deref().unwrap_or_default());
+        for call in delta.tool_calls.unwrap_or_default() {
+            self.call(call, data)?;
+        }
+        if let Some(function) = delta.function_call {
+            self.call(ToolCall::only(function), data)?;
+        }
+        if let Some(name) = given::content(&delta.rest) {
+            return Err(unread(name));
+        }
+        self.parts.keep(given::with_answer(delta.rest));
+        Ok(())
+    }
+
+    /// Reads a whole answer: all of it if nothing of it came before, else what is missing.
+    fn message(&mut self, mut message: Delta, data: &str) -> Result<(), Failure> {
+        if !self.parts.has_answer() {
+            return self.delta(message, data);
+        }
+        let mut whole = match message.content.take() {
+            Some(Content::Text(text)) => text,
+            Some(Content::Parts(parts)) => parts.iter().filter_map(|part| part.text.as_deref()).collect(),
+            None => String::new(),
+        };
+        whole.push_str(message.refusal.as_deref().unwrap_or_default());
+        match whole.strip_prefix(self.text.as_str()) {
+            Some(rest) => self.say(Prose::Text, rest),
+            None if self.text.contains(whole.trim()) => {}
+            None => return Err(misplaced("the text of the message is not what its deltas say")),
+        }
+        let single = message.function_call.map(ToolCall::only);
+        for call in message.tool_calls.into_iter().flatten().chain(single) {
+            let function = call.function.as_ref();
+            let name = function.and_then(|function| function.name.clone()).unwrap_or_default();
+            let whole = function.and_then(Function::text).unwrap_or_default();
+            let is_there = |known: &&Call| known.name == name && (call.id.is_none() || known.id == call.id);
+            match self.calls.iter().filter(is_there).map(|known| known.arguments.as_str()).collect::<Vec<_>>() {
+                known if known.is_empty() => self.call(call, data)?,
+                known if whole.trim().is_empty() || known.iter().any(|known| is_same_json(known, &whole)) => {}
+                _ => return Err(misplaced("the arguments of a call are not what its deltas say")),
+            }
+        }
+        Ok(())
+    }
+
+    fn mixed(&mut self, parts: &[ContentPart]) -> Result<(), Failure> {
         for part in parts {
-            for thought in part.thinking.iter().flatten() {
-                self.say(Prose::Thinking, thought.text.as_deref().unwrap_or_default());
+            match &part.thinking {
+                Some(Thinking::Text(thought)) => self.say(Prose::Thinking(""), thought),
+                Some(Thinking::Parts(thoughts)) => {
+                    for thought in thoughts {
+                        self.say(Prose::Thinking(""), thought.text.as_deref().unwrap_or_default());
+                    }
+                }
+                None if part.text.is_none() && part.r#type.as_deref() != Some("reference") => {
+                    return Err(unread(&format!("a part of type {:?}", part.r#type.as_deref().unwrap_or_default())));
+                }
+                None => {}
             }
             self.say(Prose::Text, part.text.as_deref().unwrap_or_default());
         }
+        Ok(())
     }
 
     fn say(&mut self, prose: Prose, text: &str) {
         if text.is_empty() {
             return;
         }
+        if prose == Prose::Text {
+            self.text.push_str(text);
+        }
         let index = match self.prose {
             Some((open, index)) if open == prose => index,
             Some(_) | None => {
+                for at in 0..self.calls.len() {
+                    self.close(at);
+                }
                 self.parts.end_all();
                 let index = self.parts.start(match prose {
                     Prose::Text => PartKind::Text,
-                    Prose::Thinking => PartKind::Thinking,
+                    Prose::Thinking(_) => PartKind::Thinking,
                 });
+                if let Prose::Thinking(name) = prose {
+                    self.parts.sign(index, name);
+                }
                 self.prose = Some((prose, index));
                 index
             }
@@ -203,39 +370,56 @@ impl Decoder {
         self.parts.delta(index, text);
     }
 
-    /// Gives a piece to its call: by index, else by id, else to the last one.
+    /// Gives a piece to its call: by index, else by id, else to the last one. A piece with a name begins another call if
+    /// the name is another, or if the arguments of the call so far are whole.
     fn call(&mut self, piece: ToolCall, data: &str) -> Result<(), Failure> {
         let function = piece.function.unwrap_or(Function { name: None, arguments: None });
+        let more = function.text();
         let name = function.name.filter(|name| !name.is_empty());
         let id = piece.id.filter(|id| !id.is_empty());
         let known = match (piece.index, &id) {
             // Some servers number all their calls 0: another id with a name is another call.
-            (Some(at), Some(id)) => self.calls.iter().rfind(|call| {
-                call.at == Some(at) && (name.is_none() || call.id.as_ref().is_none_or(|known| known == id))
-            }),
-            (Some(at), None) => self.calls.iter().rfind(|call| call.at == Some(at)),
-            (None, Some(id)) => self.calls.iter().rfind(|call| call.id.as_ref() == Some(id)),
-            (None, None) if name.is_none() => self.calls.last(),
-            (None, None) => None,
+            (Some(at), Some(id)) => {
+                let is_it = |call: &Call| call.at == Some(at) && call.id.as_ref() == Some(id);
+                let may_be = |call: &Call| call.at == Some(at) && (name.is_none() || call.id.is_none());
+                self.calls.iter().rposition(is_it).or_else(|| self.calls.iter().rposition(may_be))
+            }
+            (Some(at), None) => self.calls.iter().rposition(|call| call.at == Some(at)),
+            (None, Some(id)) => self.calls.iter().rposition(|call| call.id.as_ref() == Some(id)),
+            (None, None) if name.is_none() => self.calls.len().checked_sub(1),
+            // Nothing tells a name that is said again from a second call without arguments.
+            (None, None) => self.calls.len().checked_sub(1).filter(|last| !self.calls[*last].arguments.is_empty()),
         };
-        let part = match (known, name) {
-            (Some(call), _) => call.part,
+        let known = known.filter(|at| {
+            let call = &self.calls[*at];
+            name.as_ref().is_none_or(|name| *name == call.name && !call.is_whole())
+        });
+        let at = match (known, name) {
+            (Some(at), _) => at,
             (None, Some(name)) => self.open(piece.index, id, name),
             (None, None) => {
                 let excerpt = crate::failure::excerpt(data);
                 return Err(broken(format!("a tool call without a name (terminated): {excerpt}")));
             }
         };
-        let more = match function.arguments {
-            None | Some(Value::Null) => return Ok(()),
-            Some(Value::String(text)) => text,
-            Some(whole @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_))) => whole.to_string(),
-        };
+        self.calls[at].kept.add(given::with_call(piece.rest));
+        let part = self.calls[at].part;
+        let Some(more) = more else { return Ok(()) };
         if !self.parts.is_open(part) && !more.trim().is_empty() {
             return Err(broken("arguments of a tool call after its end (terminated)".to_owned()));
         }
+        self.calls[at].arguments.push_str(&more);
         self.parts.delta(part, &more);
         Ok(())
+    }
+
+    /// Closes a call, signed with what came with it.
+    fn close(&mut self, at: usize) {
+        let call = &mut self.calls[at];
+        if self.parts.is_open(call.part) {
+            self.parts.sign(call.part, &given::signature(&mut call.kept).unwrap_or_default());
+            self.parts.end(call.part);
+        }
     }
 
     /// Opens a call and closes what is complete: prose, and calls whose arguments are a whole JSON value. A call that
@@ -244,19 +428,18 @@ impl Decoder {
         if let Some((_, index)) = self.prose.take() {
             self.parts.end(index);
         }
-        for call in &self.calls {
-            let whole = |text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
-            if self.parts.text(call.part).is_some_and(whole) {
-                self.parts.end(call.part);
+        for known in 0..self.calls.len() {
+            // Without ids to tell them apart another call with the same index ends the one before it.
+            let call = &self.calls[known];
+            let is_replaced = at.is_some() && call.at == at && (id.is_none() || call.id.is_none());
+            if is_replaced || call.is_whole() {
+                self.close(known);
             }
         }
-        let given = id.clone().unwrap_or_else(|| {
-            let response = self.response.as_deref().unwrap_or_default();
-            format!("call_{response}_{}", self.calls.len())
-        });
-        let part = self.parts.start(PartKind::ToolCall { id: given, name });
-        self.calls.push(Call { at, id, part });
-        part
+        let kind = PartKind::ToolCall { id: id.clone().unwrap_or_default(), name: name.clone() };
+        let part = self.parts.start(kind);
+        self.calls.push(Call { at, id, name, part, kept: Kept::default(), arguments: String::new() });
+        self.calls.len() - 1
     }
 }
 

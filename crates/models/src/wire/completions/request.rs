@@ -2,7 +2,9 @@
 
 use secrecy::ExposeSecret;
 use serde::Serialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value, value::RawValue};
+
+use super::given::Back;
 
 use crate::{
     Failure, Request,
@@ -17,13 +19,20 @@ use crate::{
 ///
 /// - OpenAI's own (also on Azure): role `developer` for models that think, `store`, `prompt_cache_key`;
 /// - `max_completion_tokens` there and at the few who took the new name over, else `max_tokens`, which all of them know;
-/// - call ids of nine letters and digits at Mistral.
+/// - call ids of nine letters and digits at Mistral;
+/// - a thought with every call at DeepSeek and Moonshot, and wherever one came in the member that those two use: they
+///   refuse a conversation with a call that has none, also one of another model. An empty one will do.
 #[derive(Clone, Copy)]
 struct Dialect {
     openai: bool,
     new_cap: bool,
     ids: Ids,
+    /// The member in which a thought is owed with every call.
+    owed: Option<&'static str>,
 }
+
+/// DeepSeek's name for a thought, which most who ask for thoughts took over.
+const THOUGHT: &str = "reasoning_content";
 
 impl Dialect {
     fn of(request: &Request) -> Self {
@@ -33,8 +42,26 @@ impl Dialect {
             openai,
             new_cap: openai || any(&["api.groq.com", "api.cerebras.ai", "api.x.ai"]),
             ids: if any(&["mistral.ai"]) { Ids::Foreign9 } else { Ids::Foreign40 },
+            owed: (any(&["deepseek.com", "moonshot.ai", "moonshot.cn", "kimi.com"]) || gave_thoughts(request))
+                .then_some(THOUGHT),
         }
     }
+}
+
+/// Whether the model that is asked gave a thought under that name with a call of this conversation.
+fn gave_thoughts(request: &Request) -> bool {
+    turns(request, Ids::Foreign40).into_iter().any(|turn| match turn {
+        Turn::Assistant { pieces, payload } => {
+            let mut back = Back::new(payload);
+            for piece in &pieces {
+                if let Piece::Thinking { text, signature } = piece {
+                    back.thought(text, *signature);
+                }
+            }
+            back.has(THOUGHT) && pieces.iter().any(|piece| matches!(piece, Piece::Call { .. }))
+        }
+        Turn::User(_) | Turn::Developer(_) | Turn::Result { .. } => false,
+    })
 }
 
 #[derive(Serialize)]
@@ -80,6 +107,9 @@ enum Message<'a> {
         content: Option<String>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall<'a>>,
+        /// As they came from this provider.
+        #[serde(flatten)]
+        given: Map<String, Value>,
     },
     Tool {
         tool_call_id: String,
@@ -104,6 +134,9 @@ struct ImageUrl {
 struct ToolCall<'a> {
     id: String,
     function: Called<'a>,
+    /// As they came with this call.
+    #[serde(flatten)]
+    given: Map<String, Value>,
 }
 
 #[derive(Serialize)]
@@ -181,7 +214,7 @@ fn messages(request: &Request, dialect: Dialect) -> Vec<Message<'_>> {
             Turn::User(blocks) => messages.push(Message::User { content: contents(&blocks) }),
             Turn::Developer(blocks) if developer => messages.push(Message::Developer { content: contents(&blocks) }),
             Turn::Developer(blocks) => messages.push(Message::User { content: contents(&blocks) }),
-            Turn::Assistant(pieces) => messages.push(assistant(pieces)),
+            Turn::Assistant { pieces, payload } => messages.push(assistant(pieces, payload, dialect.owed)),
             Turn::Result { id, blocks, .. } => {
                 let (mut text, shown) = apart(&blocks);
                 if text.is_empty() {
@@ -217,19 +250,23 @@ fn contents<'a>(blocks: &[Block<'a>]) -> Vec<Content<'a>> {
         .collect()
 }
 
-/// Thinking is not sent back: most of these endpoints have no place for it.
-fn assistant(pieces: Vec<Piece<'_>>) -> Message<'_> {
+/// Thinking goes back in the member that it came in: most of these endpoints have no place for any other.
+fn assistant<'a>(pieces: Vec<Piece<'a>>, payload: Option<&str>, owed: Option<&'static str>) -> Message<'a> {
+    let mut back = Back::new(payload);
     let mut content = String::new();
     let mut tool_calls = Vec::new();
     for piece in pieces {
         match piece {
             Piece::Text { text, .. } => content.push_str(text),
-            Piece::Thinking { .. } | Piece::Redacted(_) => {}
-            Piece::Call { id, name, arguments, .. } => {
+            Piece::Thinking { text, signature } => back.thought(text, signature),
+            Piece::Redacted(_) => {}
+            Piece::Call { id, name, arguments, signature } => {
                 let arguments: &RawValue = arguments;
-                tool_calls.push(ToolCall { id, function: Called { name, arguments: arguments.get() } });
+                let given = back.call(signature);
+                tool_calls.push(ToolCall { id, function: Called { name, arguments: arguments.get() }, given });
             }
         }
     }
-    Message::Assistant { content: (!content.is_empty()).then_some(content), tool_calls }
+    let given = back.end(tool_calls.len(), owed);
+    Message::Assistant { content: (!content.is_empty()).then_some(content), tool_calls, given }
 }

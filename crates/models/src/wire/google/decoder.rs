@@ -1,12 +1,14 @@
-//! Reads Google's stream. Its end is a `finishReason`.
+//! Reads Google's stream. Its end is a `finishReason`, or `[DONE]` where a gateway puts that behind.
 
-use serde::Deserialize;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
 use crate::{
-    Event, Failure, FailureKind, PartKind, Stop, Usage,
-    failure::in_stream,
-    wire::{Decode, Progress, parts::Parts, read, unfinished, withheld},
+    Event, Failure, PartKind, Stop, Usage,
+    failure::{Ending, ending, in_stream},
+    wire::{Decode, Progress, parts::Parts, read, unfinished, unread, withheld},
 };
 
 #[derive(Default)]
@@ -15,8 +17,7 @@ pub(crate) struct Decoder {
     response: Option<String>,
     /// The text or thinking that is open, and whether it is thinking.
     prose: Option<(bool, usize)>,
-    calls: usize,
-    finish: Option<String>,
+    finish: Option<Stop>,
     usage: Option<Usage>,
 }
 
@@ -43,7 +44,7 @@ struct Candidate<'a> {
 #[derive(Deserialize)]
 struct Content<'a> {
     #[serde(borrow)]
-    parts: Option<Vec<Piece<'a>>>,
+    parts: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -82,6 +83,11 @@ struct Tokens {
 
 impl Decode for Decoder {
     fn event(&mut self, data: &str) -> Result<Progress, Failure> {
+        if data.trim() == "[DONE]" {
+            self.finish = self.finish.or(Some(Stop::Stop));
+            self.end()?;
+            return Ok(Progress::Ended);
+        }
         let frame: Frame<'_> = read(data)?;
         if frame.error.is_some() {
             return Err(in_stream(data));
@@ -94,72 +100,79 @@ impl Decode for Decoder {
         if let Some(reason) = frame.prompt_feedback.and_then(|feedback| feedback.block_reason) {
             return Err(withheld(&reason));
         }
-        // One candidate is asked for.
-        if let Some(candidate) = frame.candidates.into_iter().flatten().next() {
-            for piece in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
-                self.piece(piece);
+        for (at, candidate) in frame.candidates.into_iter().flatten().enumerate() {
+            let pieces: Vec<_> = candidate.content.and_then(|content| content.parts).into_iter().flatten().collect();
+            // One candidate is asked for.
+            if at > 0 {
+                match pieces.is_empty() {
+                    true => continue,
+                    false => return Err(unread("more than one candidate")),
+                }
+            }
+            for piece in pieces {
+                self.piece(piece)?;
             }
             if let Some(reason) = candidate.finish_reason {
                 self.parts.end_all();
                 self.prose = None;
-                check(&reason, candidate.finish_message.as_deref())?;
-                self.finish = Some(reason);
+                match ending(&reason, candidate.finish_message.as_deref()) {
+                    Ending::Failed(failure) => return Err(failure),
+                    Ending::Stopped(stop) => self.finish = Some(stop),
+                }
             }
         }
         Ok(if self.finish.is_some() { Progress::Whole } else { Progress::Open })
     }
 
     fn end(&mut self) -> Result<(), Failure> {
-        let stop = match self.finish.as_deref() {
-            None => return Err(unfinished()),
-            Some("MAX_TOKENS") => Stop::Length,
-            Some(_) => Stop::Stop,
-        };
-        self.parts.finish(self.usage, stop);
-        Ok(())
+        let Some(stop) = self.finish else { return Err(unfinished()) };
+        self.parts.finish(self.usage, stop, None)
     }
 
     fn take(&mut self) -> Vec<Event> {
         self.parts.take()
     }
+
+    fn held(&self) -> usize {
+        self.parts.held()
+    }
 }
 
 impl Decoder {
-    fn piece(&mut self, piece: Piece<'_>) {
+    fn piece(&mut self, raw: &RawValue) -> Result<(), Failure> {
+        let piece: Piece<'_> = read(raw.get())?;
         let signature = piece.thought_signature.as_deref().unwrap_or_default();
+        let text = piece.text.as_deref().unwrap_or_default();
+        let thought = piece.thought.unwrap_or(false);
+        if piece.text.is_none() && piece.function_call.is_none() {
+            known(raw)?;
+        }
+        // With a call it is the call that is signed.
+        self.say(thought, text, if piece.function_call.is_some() { "" } else { signature });
         if let Some(call) = piece.function_call {
             self.prose = None;
             self.parts.end_all();
-            let id = call.id.filter(|id| !id.is_empty()).unwrap_or_else(|| {
-                let response = self.response.as_deref().unwrap_or_default();
-                format!("call_{response}_{}", self.calls)
-            });
-            self.calls += 1;
-            let index = self.parts.start(PartKind::ToolCall { id, name: call.name.unwrap_or_default() });
+            let (id, name) = (call.id.unwrap_or_default(), call.name.unwrap_or_default());
+            let index = self.parts.start(PartKind::ToolCall { id, name });
             self.parts.delta(index, call.args.map_or("{}", RawValue::get));
             self.parts.sign(index, signature);
             self.parts.end(index);
+        }
+        Ok(())
+    }
+
+    /// Adds to the text or the thinking that is open. One signature signs one part: nothing is added behind it.
+    fn say(&mut self, thought: bool, text: &str, signature: &str) {
+        if text.is_empty() && signature.is_empty() {
             return;
         }
-        let Some(text) = piece.text else { return };
-        let thought = piece.thought.unwrap_or(false);
-        if text.is_empty() {
-            // A signature may come alone, after the text that it signs.
-            match self.prose {
-                Some((_, index)) => self.parts.sign(index, signature),
-                None if signature.is_empty() => {}
-                None => {
-                    let index = self.open(thought);
-                    self.parts.sign(index, signature);
-                }
-            }
-            return;
-        }
-        let index = match self.prose {
+        let index = match self.prose.filter(|(_, index)| !self.parts.is_signed(*index)) {
             Some((open, index)) if open == thought => index,
+            // A signature may come alone, after the text that it signs.
+            Some((_, index)) if text.is_empty() => index,
             Some(_) | None => self.open(thought),
         };
-        self.parts.delta(index, &text);
+        self.parts.delta(index, text);
         self.parts.sign(index, signature);
     }
 
@@ -171,18 +184,13 @@ impl Decoder {
     }
 }
 
-/// Refuses the reasons that end an answer without being its end.
-fn check(reason: &str, message: Option<&str>) -> Result<(), Failure> {
-    let said = message.map_or_else(|| reason.to_owned(), |message| format!("{reason}: {message}"));
-    match reason {
-        "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY" => {
-            Err(withheld(&said))
-        }
-        "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS" | "OTHER" => {
-            let message = format!("the model broke off (terminated): {}", crate::failure::excerpt(&said));
-            Err(Failure::new(FailureKind::Broken, message))
-        }
-        _ => Ok(()),
+/// Refuses a part of a kind that cannot be read, such as an image or code that was run elsewhere.
+fn known(raw: &RawValue) -> Result<(), Failure> {
+    const KNOWN: [&str; 6] = ["text", "thought", "thoughtSignature", "functionCall", "partMetadata", "videoMetadata"];
+    let members: BTreeMap<String, Option<IgnoredAny>> = read(raw.get())?;
+    match members.into_iter().find(|(name, value)| value.is_some() && !KNOWN.contains(&name.as_str())) {
+        Some((name, _)) => Err(unread(&format!("a part with {name}"))),
+        None => Ok(()),
     }
 }
 

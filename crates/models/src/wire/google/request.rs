@@ -180,7 +180,7 @@ fn contents(request: &Request) -> Vec<Content<'_>> {
         }
         let (role, parts) = match turn {
             Turn::User(blocks) | Turn::Developer(blocks) => ("user", blocks.into_iter().map(shown).collect()),
-            Turn::Assistant(pieces) => ("model", answer(request, pieces)),
+            Turn::Assistant { pieces, payload: _ } => ("model", answer(request, pieces)),
             Turn::Result { name, blocks, is_error, .. } => {
                 let (text, more) = apart(&blocks);
                 images.extend(more.into_iter().map(shown));

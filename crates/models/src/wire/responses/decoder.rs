@@ -1,21 +1,19 @@
-//! Reads the stream of Responses. Its end is `response.completed` or `response.incomplete`.
-
-use std::collections::BTreeMap;
+//! Reads the stream of Responses. Its end is `response.completed` or `response.incomplete`, or `[DONE]` where a server
+//! sends neither.
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Map, Value, value::RawValue};
 
+use super::items::{Items, Kind};
 use crate::{
-    Event, Failure, PartKind, Stop, Usage,
-    failure::in_stream,
-    wire::{Decode, Progress, parts::Parts, read, unfinished, withheld},
+    Event, Failure, Stop, Usage,
+    failure::{Ending, ending, in_stream},
+    wire::{Decode, Progress, cut_call, read, unfinished, unread},
 };
 
 #[derive(Default)]
 pub(crate) struct Decoder {
-    parts: Parts,
-    /// Parts by the wire's index of their item; `None` for items of a kind that is not read.
-    items: BTreeMap<u64, Option<usize>>,
+    items: Items,
 }
 
 /// Any event of the stream: `type` says which fields it has.
@@ -23,12 +21,17 @@ pub(crate) struct Decoder {
 struct Frame<'a> {
     r#type: String,
     output_index: Option<u64>,
+    item_id: Option<String>,
+    content_index: Option<u64>,
     summary_index: Option<u64>,
     #[serde(borrow)]
     item: Option<&'a RawValue>,
-    delta: Option<String>,
+    delta: Option<Value>,
     arguments: Option<String>,
-    text: Option<String>,
+    name: Option<String>,
+    text: Option<Value>,
+    refusal: Option<String>,
+    part: Option<Content>,
     response: Option<Response<'a>>,
 }
 
@@ -39,6 +42,8 @@ struct Response<'a> {
     error: Option<&'a RawValue>,
     incomplete_details: Option<IncompleteDetails>,
     usage: Option<Tokens>,
+    #[serde(borrow)]
+    output: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -58,79 +63,98 @@ struct InputDetails {
     cached_tokens: Option<u64>,
 }
 
+/// One item of the output.
 #[derive(Deserialize)]
-struct Item {
-    r#type: String,
-    id: Option<String>,
-    call_id: Option<String>,
-    name: Option<String>,
-    arguments: Option<String>,
-    content: Option<Vec<Content>>,
-    summary: Option<Vec<Content>>,
-    encrypted_content: Option<String>,
+pub(super) struct Item {
+    pub(super) r#type: String,
+    pub(super) id: Option<String>,
+    pub(super) call_id: Option<String>,
+    pub(super) name: Option<String>,
+    pub(super) arguments: Option<String>,
+    pub(super) content: Option<Vec<Content>>,
+    pub(super) summary: Option<Vec<Content>>,
+    pub(super) encrypted_content: Option<String>,
+    #[serde(flatten)]
+    pub(super) rest: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
-struct Content {
+pub(super) struct Content {
+    r#type: Option<String>,
     text: Option<String>,
     refusal: Option<String>,
+}
+
+impl Content {
+    fn is_thinking(&self) -> bool {
+        matches!(self.r#type.as_deref(), Some("reasoning_text" | "summary_text"))
+    }
+
+    pub(super) fn text(&self) -> Option<String> {
+        let texts = [&self.text, &self.refusal].into_iter().flatten().map(String::as_str);
+        Some(texts.collect::<String>()).filter(|text| !text.is_empty())
+    }
 }
 
 impl Decode for Decoder {
     fn event(&mut self, data: &str) -> Result<Progress, Failure> {
         if data.trim() == "[DONE]" {
-            return Ok(Progress::Open);
+            if !self.items.has_whole_calls() {
+                return Err(cut_call());
+            }
+            self.items.finish(&[], None, Stop::Stop)?;
+            return Ok(Progress::Ended);
         }
         let frame: Frame<'_> = read(data)?;
+        let place = (frame.output_index, frame.item_id.as_deref());
+        let delta = frame.delta.as_ref().and_then(Value::as_str).unwrap_or_default();
         match frame.r#type.as_str() {
             "response.created" | "response.in_progress" => {
-                self.parts.begin(frame.response.and_then(|response| response.id));
+                self.items.begin(frame.response.and_then(|response| response.id));
             }
             "response.output_item.added" => {
-                if let (Some(at), Some(raw)) = (frame.output_index, frame.item) {
-                    self.start(at, &read(raw.get())?);
+                if let Some(raw) = frame.item {
+                    self.items.start(frame.output_index, &read(raw.get())?)?;
                 }
             }
-            "response.output_text.delta"
-            | "response.refusal.delta"
-            | "response.reasoning_text.delta"
+            "response.output_text.delta" | "response.refusal.delta" => {
+                self.items.add(Kind::Text, place, frame.content_index.unwrap_or(0), delta)?;
+            }
+            "response.reasoning_text.delta"
             | "response.reasoning_summary_text.delta"
-            | "response.function_call_arguments.delta" => {
-                if let (Some(index), Some(text)) = (self.part(frame.output_index), frame.delta) {
-                    self.parts.delta(index, &text);
-                }
-            }
+            | "response.reasoning.delta"
+            | "response.reasoning_summary.delta" => self.items.add(Kind::Thinking, place, 0, delta)?,
+            "response.function_call_arguments.delta" => self.items.add_arguments(place, delta),
             "response.reasoning_summary_part.added" if frame.summary_index.unwrap_or(0) > 0 => {
-                if let Some(index) = self.part(frame.output_index) {
-                    self.parts.delta(index, "\n\n");
-                }
+                self.items.add(Kind::Thinking, place, 0, "\n\n")?;
             }
             "response.function_call_arguments.done" => {
-                if let (Some(index), Some(whole)) = (self.part(frame.output_index), frame.arguments) {
-                    self.parts.complete(index, &whole);
-                }
+                self.items.whole_arguments(place, frame.name, &frame.arguments.unwrap_or_default())?;
             }
-            "response.output_text.done" => {
-                // Only an answer that had no deltas is filled in: a message may hold several texts.
-                if let (Some(index), Some(whole)) = (self.part(frame.output_index), frame.text)
-                    && self.parts.text(index) == Some("")
-                {
-                    self.parts.delta(index, &whole);
-                }
+            "response.output_text.done" | "response.refusal.done" => {
+                let whole = frame.text.as_ref().and_then(Value::as_str).or(frame.refusal.as_deref());
+                self.items.whole_text(place, frame.content_index.unwrap_or(0), whole.unwrap_or_default())?;
+            }
+            "response.content_part.added" | "response.content_part.done" if !self.items.is_thinking(place) => {
+                let part = frame.part.as_ref().filter(|part| !part.is_thinking());
+                let whole = part.and_then(Content::text).unwrap_or_default();
+                self.items.whole_text(place, frame.content_index.unwrap_or(0), &whole)?;
             }
             "response.output_item.done" => {
-                if let (Some(at), Some(raw)) = (frame.output_index, frame.item) {
-                    self.done(at, raw)?;
+                if let Some(raw) = frame.item {
+                    self.items.done(frame.output_index, raw)?;
                 }
             }
-            "response.completed" | "response.incomplete" => {
+            "response.completed" | "response.incomplete" | "response.done" => {
                 return self.finish(frame.response, frame.r#type == "response.incomplete");
             }
-            "response.failed" => {
+            "response.failed" | "response.cancelled" => {
                 let error = frame.response.and_then(|response| response.error);
                 return Err(in_stream(error.map_or("the response failed", RawValue::get)));
             }
             "error" => return Err(in_stream(data)),
+            // Other events hold no content: an answer with a delta that is not read is not whole.
+            other if !delta.is_empty() => return Err(unread(&format!("an event of type {other:?}"))),
             _ => {}
         }
         Ok(Progress::Open)
@@ -141,66 +165,38 @@ impl Decode for Decoder {
     }
 
     fn take(&mut self) -> Vec<Event> {
-        self.parts.take()
+        self.items.take()
+    }
+
+    fn held(&self) -> usize {
+        self.items.held()
     }
 }
 
 impl Decoder {
-    fn part(&self, at: Option<u64>) -> Option<usize> {
-        self.items.get(&at?).copied().flatten()
-    }
-
-    fn start(&mut self, at: u64, item: &Item) {
-        let kind = match item.r#type.as_str() {
-            "message" => Some(PartKind::Text),
-            "reasoning" => Some(PartKind::Thinking),
-            "function_call" => {
-                let id = item.call_id.clone().or_else(|| item.id.clone()).unwrap_or_else(|| format!("call_{at}"));
-                Some(PartKind::ToolCall { id, name: item.name.clone().unwrap_or_default() })
-            }
-            _ => None,
-        };
-        let index = kind.map(|kind| self.parts.start(kind));
-        if let Some(left) = self.items.insert(at, index).flatten() {
-            self.parts.end(left);
-        }
-    }
-
-    /// Closes an item, filled up with what no delta brought. Reasoning is signed with the whole item: that is what
-    /// OpenAI wants back.
-    fn done(&mut self, at: u64, raw: &RawValue) -> Result<(), Failure> {
-        let item: Item = read(raw.get())?;
-        if !self.items.contains_key(&at) {
-            self.start(at, &item);
-        }
-        let Some(index) = self.items.insert(at, None).flatten() else { return Ok(()) };
-        let texts = |contents: &Option<Vec<Content>>, between: &str| {
-            let text = |content: &Content| content.text.clone().or_else(|| content.refusal.clone());
-            contents.iter().flatten().filter_map(text).collect::<Vec<_>>().join(between)
-        };
-        match item.r#type.as_str() {
-            "reasoning" => {
-                let summary = texts(&item.summary, "\n\n");
-                let whole = if summary.is_empty() { texts(&item.content, "\n\n") } else { summary };
-                self.parts.complete(index, &whole);
-                if item.encrypted_content.is_some() {
-                    self.parts.sign(index, raw.get());
-                }
-            }
-            "function_call" => self.parts.complete(index, item.arguments.as_deref().unwrap_or_default()),
-            _ => self.parts.complete(index, &texts(&item.content, "")),
-        }
-        self.parts.end(index);
-        Ok(())
-    }
-
     fn finish(&mut self, response: Option<Response<'_>>, incomplete: bool) -> Result<Progress, Failure> {
-        let (details, tokens) = response.map_or((None, None), |response| (response.incomplete_details, response.usage));
-        let reason = details.and_then(|details| details.reason).unwrap_or_default();
-        if incomplete && reason == "content_filter" {
-            return Err(withheld(&reason));
+        let Some(response) = response else {
+            self.items.finish(&[], None, if incomplete { Stop::Length } else { Stop::Stop })?;
+            return Ok(Progress::Ended);
+        };
+        if let Some(error) = response.error.filter(|error| error.get() != "null") {
+            return Err(in_stream(error.get()));
         }
-        let usage = tokens.map(|tokens| {
+        let reason = response.incomplete_details.and_then(|details| details.reason).filter(|_| incomplete);
+        let stop = match reason.as_deref().map(|reason| (reason, ending(reason, None))) {
+            Some((_, Ending::Failed(failure))) => return Err(failure),
+            // What ends an answer early and is no limit is the provider's failure, in its own word.
+            Some((reason, Ending::Stopped(Stop::Stop | Stop::ToolUse))) => {
+                return Err(match ending("error", Some(reason)) {
+                    Ending::Failed(failure) => failure,
+                    Ending::Stopped(_) => unfinished(),
+                });
+            }
+            Some((_, Ending::Stopped(Stop::Length))) => Stop::Length,
+            None if incomplete => Stop::Length,
+            None => Stop::Stop,
+        };
+        let usage = response.usage.map(|tokens| {
             let cache_read = tokens.input_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0);
             Usage {
                 input: tokens.input_tokens.unwrap_or(0).saturating_sub(cache_read),
@@ -209,7 +205,7 @@ impl Decoder {
                 cache_write: 0,
             }
         });
-        self.parts.finish(usage, if incomplete { Stop::Length } else { Stop::Stop });
+        self.items.finish(&response.output.unwrap_or_default(), usage, stop)?;
         Ok(Progress::Ended)
     }
 }

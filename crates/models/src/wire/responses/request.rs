@@ -2,7 +2,9 @@
 
 use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value, value::RawValue};
+
+use super::items::members;
 
 use crate::{
     Failure, Level, Request,
@@ -45,6 +47,9 @@ enum Item<'a> {
     Message {
         role: &'static str,
         content: Vec<Content<'a>>,
+        /// As they came with this text.
+        #[serde(flatten)]
+        given: Map<String, Value>,
     },
     Call(Call<'a>),
     Output(Output<'a>),
@@ -67,6 +72,9 @@ struct Call<'a> {
     name: &'a str,
     /// JSON in a string.
     arguments: &'a str,
+    /// As they came with this call.
+    #[serde(flatten)]
+    given: Map<String, Value>,
 }
 
 #[derive(Serialize)]
@@ -132,9 +140,9 @@ fn input(request: &Request) -> Vec<Item<'_>> {
     let mut items = Vec::new();
     for turn in turns(request, Ids::Foreign40) {
         match turn {
-            Turn::User(blocks) => items.push(Item::Message { role: "user", content: contents(&blocks) }),
-            Turn::Developer(blocks) => items.push(Item::Message { role: "developer", content: contents(&blocks) }),
-            Turn::Assistant(pieces) => assistant(&mut items, pieces),
+            Turn::User(blocks) => items.push(message("user", contents(&blocks), None)),
+            Turn::Developer(blocks) => items.push(message("developer", contents(&blocks), None)),
+            Turn::Assistant { pieces, payload: _ } => assistant(&mut items, pieces),
             Turn::Result { id, blocks, .. } => {
                 let (text, images) = apart(&blocks);
                 let output = if images.is_empty() { Outcome::Text(text) } else { Outcome::Contents(contents(&blocks)) };
@@ -153,16 +161,21 @@ fn assistant<'a>(items: &mut Vec<Item<'a>>, pieces: Vec<Piece<'a>>) {
             Piece::Thinking { signature, .. } => thoughts.extend(signature.and_then(reasoning).map(Item::Reasoning)),
             Piece::Redacted(_) => {}
             Piece::Text { text, .. } if text.trim().is_empty() => {}
-            Piece::Text { text, .. } => {
+            Piece::Text { text, signature } => {
                 items.append(&mut thoughts);
-                items.push(Item::Message { role: "assistant", content: vec![Content::OutputText { text }] });
+                items.push(message("assistant", vec![Content::OutputText { text }], signature));
             }
-            Piece::Call { id, name, arguments, .. } => {
+            Piece::Call { id, name, arguments, signature } => {
                 items.append(&mut thoughts);
-                items.push(Item::Call(Call { call_id: id, name, arguments: arguments.get() }));
+                let given = members(signature);
+                items.push(Item::Call(Call { call_id: id, name, arguments: arguments.get(), given }));
             }
         }
     }
+}
+
+fn message<'a>(role: &'static str, content: Vec<Content<'a>>, signature: Option<&str>) -> Item<'a> {
+    Item::Message { role, content, given: members(signature) }
 }
 
 /// The reasoning item that signed a thought, if it is one.

@@ -13,12 +13,12 @@ use countersign_core::{
     unattended::{OnBreach, Terms},
 };
 use countersign_protocol::gsv::{
-    chat::CANCELLED,
+    chat::{CANCELLED, EMPTY_RESPONSE},
     cron::{Spec, Task},
     directive::Model,
     key::Keys,
 };
-use countersign_runtime::Fired;
+use countersign_runtime::{Fired, models::EMPTY_ANSWER};
 
 use super::{
     super::{Door, chat},
@@ -251,11 +251,14 @@ pub(super) fn came_to(over: &Over, said: Option<&Assistant>) -> (Option<String>,
         }
         (Some(breach), _) => Some(breach.to_string()),
         (None, Some(End::Completed)) if text.is_some() => None,
-        (None, Some(End::Completed)) => Some("LLM returned empty response".to_owned()),
+        (None, Some(End::Completed)) => Some(EMPTY_RESPONSE.to_owned()),
         (None, Some(End::Aborted | End::RetryCancelled)) => Some(CANCELLED.to_owned()),
         (None, None) => Some("its message was taken back before it began".to_owned()),
         (None, Some(End::Failed | End::Overflowed)) => {
             let why = said.and_then(|said| said.error_message.clone());
+            if why.as_ref().is_some_and(|why| why.starts_with(EMPTY_ANSWER)) {
+                return (text, Some(EMPTY_RESPONSE.to_owned()));
+            }
             Some(format!("LLM error: {}", why.unwrap_or_else(|| "the provider did not answer".to_owned())))
         }
         (None, Some(End::Interrupted)) => Some("the gateway was restarted".to_owned()),

@@ -16,10 +16,10 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::gsv::{
-    chat::{CANCELLED, State},
+    chat::{CANCELLED, EMPTY_RESPONSE, State},
     message::Message as Shown,
 };
-use countersign_runtime::{Handle, Lane, Live, LiveKind, Part, Released, Subscriber};
+use countersign_runtime::{Handle, Lane, Live, LiveKind, Part, Released, Subscriber, models::EMPTY_ANSWER};
 
 use super::{
     super::{
@@ -317,11 +317,14 @@ fn ended(end: End, talk: &Talk) -> Option<State> {
             Some((said, at)) if !text_of(&said.content).trim().is_empty() => {
                 Some(State::last(&messages::assistant(said, *at)))
             }
-            Some(_) | None => error("LLM returned empty response".to_owned()),
+            Some(_) | None => error(EMPTY_RESPONSE.to_owned()),
         },
         End::Aborted | End::RetryCancelled => error(CANCELLED.to_owned()),
         End::Failed => {
             let problem = problem();
+            if problem.starts_with(EMPTY_ANSWER) {
+                return error(EMPTY_RESPONSE.to_owned());
+            }
             // These say themselves what they are.
             let is_plain = ["Model not found: ", "API key not configured for provider: "];
             if is_plain.iter().any(|word| problem.starts_with(word)) {

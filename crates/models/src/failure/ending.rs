@@ -1,0 +1,162 @@
+//! What the reasons mean that providers give for the end of an answer.
+//!
+//! It must not know a wire: the words of all of them are read together, in upper and lower case, as gateways pass on
+//! the words of the providers behind them.
+
+use super::{Failure, FailureKind, excerpt};
+use crate::Stop;
+
+/// Reached the cap of the answer or the window of the model.
+const LENGTH: [&str; 7] = [
+    "length",
+    "max_tokens",
+    "max_output_tokens",
+    "max_completion_tokens",
+    "model_length",
+    "model_context_window_exceeded",
+    "context_length_exceeded",
+];
+/// Held back: the same request is held back again.
+const WITHHELD: [&str; 17] = [
+    "content_filter",
+    "content_filtered",
+    "refusal",
+    "safety",
+    "sensitive",
+    "recitation",
+    "language",
+    "blocklist",
+    "prohibited_content",
+    "spii",
+    "image_safety",
+    "image_recitation",
+    "image_prohibited_content",
+    "guardrail_intervened",
+    "moderation",
+    "content_policy",
+    "content_policy_violation",
+];
+/// The model failed at writing its answer, and may succeed the next time.
+const BROKE_OFF: [&str; 6] = [
+    "malformed_function_call",
+    "malformed_tool_call",
+    "malformed_response",
+    "unexpected_tool_call",
+    "too_many_tool_calls",
+    "other",
+];
+/// The provider failed.
+const FAILED: [&str; 8] = [
+    "error",
+    "network_error",
+    "server_error",
+    "internal_error",
+    "abort",
+    "aborted",
+    "cancelled",
+    "insufficient_system_resource",
+];
+
+/// Reads the reason that a provider gives for the end of an answer. `detail` is its own word or sentence about it.
+pub(crate) fn ending(reason: &str, detail: Option<&str>) -> Ending {
+    let is_one_of = |words: &[&str]| words.iter().any(|word| reason.eq_ignore_ascii_case(word));
+    let detail = detail.map(str::trim).filter(|detail| !detail.is_empty() && !detail.eq_ignore_ascii_case(reason));
+    let said = excerpt(&detail.map_or_else(|| reason.to_owned(), |detail| format!("{reason}: {detail}")));
+    let failed = |kind, message| Ending::Failed(Failure::new(kind, message));
+    if is_one_of(&LENGTH) {
+        Ending::Stopped(Stop::Length)
+    } else if is_one_of(&WITHHELD) {
+        failed(FailureKind::Refused, format!("the provider withheld the answer: {said}"))
+    } else if reason.eq_ignore_ascii_case("missing_thought_signature") {
+        failed(FailureKind::Refused, format!("the provider refused the conversation: {said}"))
+    } else if is_one_of(&BROKE_OFF) {
+        failed(FailureKind::Broken, format!("the model broke off (terminated): {said}"))
+    } else if is_one_of(&FAILED) {
+        // The provider behind a gateway may have said why, in a word of this list.
+        match detail.map(|detail| ending(detail, None)) {
+            Some(Ending::Failed(behind)) if behind.kind != FailureKind::Server => {
+                failed(behind.kind, format!("provider returned error: {}", behind.message))
+            }
+            Some(Ending::Failed(_) | Ending::Stopped(_)) | None => {
+                failed(FailureKind::Server, format!("provider returned error: {said}"))
+            }
+        }
+    } else {
+        Ending::Stopped(Stop::Stop)
+    }
+}
+
+/// How an answer ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It is whole as far as it goes.
+    Stopped(Stop),
+    /// It is none.
+    Failed(Failure),
+}
+
+/// How the message of a failure begins whose cause is an answer without text and without calls.
+pub const EMPTY_ANSWER: &str = "the model gave an empty answer";
+
+/// The failure of an answer that ended without text and without calls. `word` is the provider's own word for its end,
+/// if it says more than that the answer is over.
+pub(crate) fn empty(word: Option<&str>) -> Failure {
+    let mut message = EMPTY_ANSWER.to_owned();
+    if let Some(word) = word.filter(|word| !word.trim().is_empty()) {
+        message.push_str(": ");
+        message.push_str(&excerpt(word));
+    }
+    Failure::new(FailureKind::Broken, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_an_end_or_a_failure_that_names_it() {
+        for (reason, detail, want) in [
+            ("stop", None, Ok(Stop::Stop)),
+            ("end_turn", None, Ok(Stop::Stop)),
+            ("MAX_TOKENS", None, Ok(Stop::Length)),
+            ("SAFETY", None, Err((FailureKind::Refused, "the provider withheld the answer: SAFETY"))),
+            (
+                "error",
+                Some("MALFORMED_FUNCTION_CALL"),
+                Err((
+                    FailureKind::Broken,
+                    "provider returned error: the model broke off (terminated): MALFORMED_FUNCTION_CALL",
+                )),
+            ),
+            (
+                "error",
+                Some("PROHIBITED_CONTENT"),
+                Err((
+                    FailureKind::Refused,
+                    "provider returned error: the provider withheld the answer: PROHIBITED_CONTENT",
+                )),
+            ),
+            ("error", Some("BOOM"), Err((FailureKind::Server, "provider returned error: error: BOOM"))),
+            ("error", None, Err((FailureKind::Server, "provider returned error: error"))),
+            (
+                "insufficient_system_resource",
+                None,
+                Err((FailureKind::Server, "provider returned error: insufficient_system_resource")),
+            ),
+        ] {
+            let got = ending(reason, detail);
+            let want = match want {
+                Ok(stop) => Ending::Stopped(stop),
+                Err((kind, message)) => Ending::Failed(Failure::new(kind, message)),
+            };
+            assert_eq!(got, want, "{reason} {detail:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_answer_is_asked_for_again() {
+        assert_eq!(empty(None).message, "the model gave an empty answer");
+        assert_eq!(empty(Some("OTHER")).message, "the model gave an empty answer: OTHER");
+        assert!(empty(None).kind.is_retryable());
+    }
+}

@@ -1,0 +1,161 @@
+//! What providers give over this wire beyond OpenAI's own and want back: thoughts under several names, signatures of
+//! calls, sealed reasoning.
+//!
+//! Its forms are those that hosts of omp keep in session files as well:
+//!
+//! - a thought is signed with the name of the member that it came in;
+//! - a call is signed with its `extra_content`, or with all members of it that are not read here;
+//! - what belongs to the whole answer is the [payload](crate::Event::Payload).
+//!
+//! Sources: the pages of DeepSeek (thinking mode), Moonshot (Kimi thinking), Google (thought signatures), OpenRouter
+//! (reasoning tokens), vLLM (interleaved thinking), GitHub Copilot's `reasoning_opaque`.
+
+use serde_json::{Map, Value};
+
+use crate::wire::kept::{self, Kept};
+
+/// Members of a delta that hold what a model thinks, in the order in which they are looked for. Some servers send the
+/// same under two of them.
+const THOUGHTS: [&str; 4] = ["reasoning_content", "reasoning", "reasoning_text", "thinking"];
+
+/// The member of a call, and of its answer, in which Google's endpoint has the signature of a thought.
+const EXTRA: &str = "extra_content";
+
+/// The list in which OpenRouter and others have sealed reasoning.
+const DETAILS: &str = "reasoning_details";
+
+/// Members of a delta that hold content which no conversation here has a place for.
+const CONTENT: [&str; 2] = ["audio", "images"];
+
+/// Members of a delta that only tell about it, and that are not part of a message that goes back.
+const ABOUT: [&str; 9] = [
+    "role",
+    "annotations",
+    "citations",
+    "search_results",
+    "executed_tools",
+    "channel",
+    "token_ids",
+    "logprobs",
+    "prompt_token_ids",
+];
+
+/// Members of a message that are written from its parts, and never taken from what was kept.
+const WRITTEN: [&str; 8] =
+    ["role", "content", "refusal", "name", "tool_calls", "function_call", "tool_call_id", "audio"];
+
+/// Members of a call that are written from its part.
+const WRITTEN_CALL: [&str; 4] = ["index", "id", "type", "function"];
+
+/// Takes the thought out of a delta, with the name of its member. Others under which the same came are left out.
+///
+/// An empty thought stays: a provider that sends one may ask for it.
+pub(super) fn thought(rest: &mut Map<String, Value>) -> Option<(&'static str, String)> {
+    let mut found = None;
+    for name in THOUGHTS {
+        match rest.get(name) {
+            Some(Value::String(text)) if !text.is_empty() => {
+                if let Some(Value::String(text)) = rest.shift_remove(name) {
+                    found = found.or(Some((name, text)));
+                }
+            }
+            Some(_) | None => {}
+        }
+    }
+    found
+}
+
+/// The member of a delta that holds content which cannot be read, if there is one.
+pub(super) fn content(rest: &Map<String, Value>) -> Option<&'static str> {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    };
+    CONTENT.into_iter().find(|name| rest.get(*name).is_some_and(|value| !is_empty(value)))
+}
+
+/// What of a delta is kept with the answer.
+pub(super) fn with_answer(mut rest: Map<String, Value>) -> Map<String, Value> {
+    rest.retain(|name, _| !ABOUT.contains(&name.as_str()) && !CONTENT.contains(&name.as_str()));
+    rest
+}
+
+/// What of a piece of a call is kept with it.
+pub(super) fn with_call(mut rest: Map<String, Value>) -> Map<String, Value> {
+    rest.retain(|name, _| !WRITTEN_CALL.contains(&name.as_str()));
+    rest
+}
+
+/// The signature of a call with these members. One that has Google's alone is signed with it as it is.
+pub(super) fn signature(kept: &mut Kept) -> Option<String> {
+    let text = kept.take_object()?;
+    let members = kept::object(Some(&text));
+    match members.get(EXTRA) {
+        Some(extra @ Value::Object(inner)) if members.len() == 1 && inner.contains_key("google") => {
+            Some(extra.to_string())
+        }
+        Some(_) | None => Some(text),
+    }
+}
+
+/// What goes back with a message beside what is written from its parts.
+#[derive(Default)]
+pub(super) struct Back {
+    members: Map<String, Value>,
+}
+
+impl Back {
+    /// Begins with what was kept with the whole answer.
+    pub(super) fn new(payload: Option<&str>) -> Self {
+        let mut members = kept::members(payload);
+        members.retain(|name, _| !WRITTEN.contains(&name.as_str()));
+        Self { members }
+    }
+
+    /// Adds a thought, under the name of the member that it came in.
+    pub(super) fn thought(&mut self, text: &str, signature: Option<&str>) {
+        let Some(name) = signature.and_then(|signature| THOUGHTS.into_iter().find(|name| *name == signature)) else {
+            return;
+        };
+        match self.members.get_mut(name) {
+            Some(Value::String(thought)) => thought.push_str(text),
+            Some(_) => {}
+            None => drop(self.members.insert(name.to_owned(), text.into())),
+        }
+    }
+
+    /// The members of a call that is signed so. Sealed reasoning of other programs is kept with a call there, and goes
+    /// back with the message.
+    pub(super) fn call(&mut self, signature: Option<&str>) -> Map<String, Value> {
+        let members = kept::object(signature);
+        if members.contains_key("google") {
+            return Map::from_iter([(EXTRA.to_owned(), members.into())]);
+        }
+        if members.get("type").and_then(Value::as_str).is_some_and(|kind| kind.starts_with("reasoning.")) {
+            if let Value::Array(details) = self.members.entry(DETAILS).or_insert_with(|| Value::Array(Vec::new())) {
+                details.push(members.into());
+            }
+            return Map::new();
+        }
+        with_call(members)
+    }
+
+    /// Ends a message. Thoughts go back with calls only: a provider that asks for them asks for those that led to
+    /// calls, and DeepSeek's older models refuse any other. `owed` is the member in which this provider wants a thought
+    /// with every call, if only an empty one.
+    pub(super) fn end(mut self, calls: usize, owed: Option<&'static str>) -> Map<String, Value> {
+        if calls == 0 {
+            self.members.retain(|name, _| !THOUGHTS.contains(&name.as_str()));
+        } else if let Some(name) = owed {
+            self.members.entry(name).or_insert_with(|| "".into());
+        }
+        self.members
+    }
+
+    /// Whether a thought is among the members under this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.members.contains_key(name)
+    }
+}

@@ -1,0 +1,362 @@
+//! The items of one answer of Responses, put together from deltas, from what is said when they are done, and from the
+//! whole output at the end: servers leave out any of the three, and the numbers and ids that tell items apart.
+//!
+//! It must not know events: the decoder reads those.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, value::RawValue};
+
+use super::decoder::{Content, Item};
+use crate::{
+    Event, Failure, PartKind, Stop, Usage,
+    wire::{is_same_json, misplaced, parts::Parts, read, unread},
+};
+
+/// Where an event says that it belongs: the index and the id of its item.
+type Place<'a> = (Option<u64>, Option<&'a str>);
+
+/// Members of items that are written anew from their parts, or that mean nothing in a request.
+const WRITTEN: [&str; 11] = [
+    "type",
+    "id",
+    "call_id",
+    "name",
+    "arguments",
+    "role",
+    "content",
+    "summary",
+    "status",
+    "encrypted_content",
+    "logprobs",
+];
+
+/// The items so far.
+#[derive(Default)]
+pub(super) struct Items {
+    parts: Parts,
+    items: Vec<Known>,
+    /// Arguments that came before their call, by the place that they named.
+    orphans: BTreeMap<(Option<u64>, Option<String>), String>,
+}
+
+/// What an item is read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Thinking,
+    Call,
+}
+
+struct Known {
+    kind: Kind,
+    at: Option<u64>,
+    id: Option<String>,
+    part: usize,
+    /// The tool of a call.
+    name: String,
+    /// What was said of it so far: the arguments, or texts by their index.
+    said: BTreeMap<u64, String>,
+    /// Whether the whole output at the end was compared with it.
+    is_matched: bool,
+}
+
+impl Items {
+    pub(super) fn take(&mut self) -> Vec<Event> {
+        self.parts.take()
+    }
+
+    pub(super) fn held(&self) -> usize {
+        self.parts.held() + self.orphans.values().map(String::len).sum::<usize>()
+    }
+
+    pub(super) fn begin(&mut self, response_id: Option<String>) {
+        self.parts.begin(response_id);
+    }
+
+    pub(super) fn has_whole_calls(&self) -> bool {
+        self.parts.has_whole_calls()
+    }
+
+    /// Whether the item there is thinking, whose texts come in events of its own.
+    pub(super) fn is_thinking(&self, place: Place<'_>) -> bool {
+        self.find(Kind::Thinking, place).is_some() && self.find(Kind::Text, place).is_none()
+    }
+
+    /// Begins an item.
+    pub(super) fn start(&mut self, at: Option<u64>, item: &Item) -> Result<usize, Failure> {
+        let kind = match item.r#type.as_str() {
+            "message" => Kind::Text,
+            "reasoning" => Kind::Thinking,
+            "function_call" => Kind::Call,
+            other => return Err(unread(&format!("an item of type {other:?}"))),
+        };
+        let id = item.id.as_deref().filter(|id| !id.is_empty());
+        let is_again = |known: &Known| known.kind == kind && id.is_some() && known.id.as_deref() == id;
+        if let Some(again) = self.items.iter().position(is_again) {
+            return Ok(again);
+        }
+        // Another item with the same number ends the one before it.
+        for known in self.items.iter().filter(|known| at.is_some() && known.at == at) {
+            self.parts.end(known.part);
+        }
+        let call = || {
+            let id = [&item.call_id, &item.id].into_iter().flatten().find(|id| !id.is_empty());
+            (id.cloned().unwrap_or_default(), item.name.clone().unwrap_or_default())
+        };
+        Ok(self.open(kind, at, item.id.clone(), call))
+    }
+
+    fn open(
+        &mut self,
+        kind: Kind,
+        at: Option<u64>,
+        id: Option<String>,
+        call: impl FnOnce() -> (String, String),
+    ) -> usize {
+        // An item that nothing names ends with the next one.
+        for known in self.items.iter().filter(|known| known.at.is_none() && known.id.is_none()) {
+            self.parts.end(known.part);
+        }
+        let mut name = String::new();
+        let part = self.parts.start(match kind {
+            Kind::Text => PartKind::Text,
+            Kind::Thinking => PartKind::Thinking,
+            Kind::Call => {
+                let (id, called) = call();
+                name.clone_from(&called);
+                PartKind::ToolCall { id, name: called }
+            }
+        });
+        let id = id.filter(|id| !id.is_empty());
+        self.items.push(Known { kind, at, id, part, name, said: BTreeMap::new(), is_matched: false });
+        self.items.len() - 1
+    }
+
+    /// The item of this kind at that place: by its id, else by its number, else the last one that is open. Some servers
+    /// give one item several ids.
+    fn find(&self, kind: Kind, (at, id): Place<'_>) -> Option<usize> {
+        let by = |fits: &dyn Fn(&Known) -> bool| self.items.iter().rposition(|known| known.kind == kind && fits(known));
+        let id = id.filter(|id| !id.is_empty());
+        id.and_then(|id| by(&|known| known.id.as_deref() == Some(id))).or_else(|| match at {
+            Some(_) => by(&|known| known.at == at && self.parts.is_open(known.part))
+                .or_else(|| by(&|known| known.at == at && (id.is_none() || known.id.is_none()))),
+            None => by(&|known| self.parts.is_open(known.part) && (id.is_none() || known.id.is_none())),
+        })
+    }
+
+    /// Adds a delta. An item that was never begun begins with it.
+    pub(super) fn add(&mut self, kind: Kind, place: Place<'_>, index: u64, delta: &str) -> Result<(), Failure> {
+        if delta.is_empty() {
+            return Ok(());
+        }
+        let found = self.find(kind, place);
+        let item = match found {
+            Some(item) if self.parts.is_open(self.items[item].part) => item,
+            Some(_) if kind == Kind::Text => return Err(misplaced("text behind the end of its item")),
+            Some(_) => return Ok(()),
+            None => self.open(kind, place.0, place.1.map(str::to_owned), Default::default),
+        };
+        self.parts.delta(self.items[item].part, delta);
+        self.items[item].said.entry(index).or_default().push_str(delta);
+        Ok(())
+    }
+
+    /// Adds a delta of the arguments of a call, or keeps it until the call comes.
+    pub(super) fn add_arguments(&mut self, place: Place<'_>, delta: &str) {
+        match self.find(Kind::Call, place).filter(|item| self.parts.is_open(self.items[*item].part)) {
+            Some(item) => self.say_arguments(item, delta),
+            None if delta.is_empty() => {}
+            None => self.orphans.entry((place.0, place.1.map(str::to_owned))).or_default().push_str(delta),
+        }
+    }
+
+    fn say_arguments(&mut self, item: usize, more: &str) {
+        self.parts.delta(self.items[item].part, more);
+        self.items[item].said.entry(0).or_default().push_str(more);
+    }
+
+    /// Learns the whole arguments of a call.
+    pub(super) fn whole_arguments(
+        &mut self,
+        place: Place<'_>,
+        name: Option<String>,
+        whole: &str,
+    ) -> Result<(), Failure> {
+        let item = match (self.find(Kind::Call, place), name.filter(|name| !name.is_empty())) {
+            (Some(item), _) => item,
+            (None, Some(name)) => {
+                let id = place.1.unwrap_or_default().to_owned();
+                self.open(Kind::Call, place.0, place.1.map(str::to_owned), || (id, name))
+            }
+            (None, None) => {
+                let orphan = self.orphans.entry((place.0, place.1.map(str::to_owned))).or_default();
+                if whole.starts_with(orphan.as_str()) {
+                    whole.clone_into(orphan);
+                }
+                return Ok(());
+            }
+        };
+        self.complete_call(item, whole)
+    }
+
+    fn complete_call(&mut self, item: usize, whole: &str) -> Result<(), Failure> {
+        let said = self.items[item].said.get(&0).cloned().unwrap_or_default();
+        if whole.trim().is_empty() || is_same_json(&said, whole) {
+            self.adopt(&said);
+            return Ok(());
+        }
+        match whole.strip_prefix(said.as_str()) {
+            Some(rest) if self.parts.is_open(self.items[item].part) => {
+                let rest = rest.to_owned();
+                self.say_arguments(item, &rest);
+            }
+            Some(_) | None => return Err(misplaced("the arguments of a call are not what its deltas say")),
+        }
+        self.adopt(whole);
+        Ok(())
+    }
+
+    /// Forgets arguments without a call that a call has after all.
+    fn adopt(&mut self, whole: &str) {
+        self.orphans.retain(|_, orphan| !orphan.is_empty() && !whole.contains(orphan.as_str()));
+    }
+
+    /// Learns the whole of a text with this index.
+    pub(super) fn whole_text(&mut self, place: Place<'_>, index: u64, whole: &str) -> Result<(), Failure> {
+        if whole.is_empty() {
+            return Ok(());
+        }
+        let item = match self.find(Kind::Text, place) {
+            Some(item) => item,
+            None => self.open(Kind::Text, place.0, place.1.map(str::to_owned), Default::default),
+        };
+        self.complete_text(item, index, whole)
+    }
+
+    fn complete_text(&mut self, item: usize, index: u64, whole: &str) -> Result<(), Failure> {
+        let known = &mut self.items[item];
+        let said = known.said.entry(index).or_default();
+        if said.contains(whole.trim()) {
+            return Ok(());
+        }
+        match whole.strip_prefix(said.as_str()) {
+            Some(rest) if self.parts.is_open(known.part) => {
+                self.parts.delta(known.part, rest);
+                said.push_str(rest);
+                Ok(())
+            }
+            Some(_) | None => Err(misplaced("the text of an item is not what its deltas say")),
+        }
+    }
+
+    /// Ends an item, filled up with what no delta brought.
+    pub(super) fn done(&mut self, at: Option<u64>, raw: &RawValue) -> Result<(), Failure> {
+        let item: Item = read(raw.get())?;
+        let kind = kind_of(&item);
+        let known = kind.and_then(|kind| self.find(kind, (at, item.id.as_deref())).or_else(|| self.nameless(kind)));
+        let known = match known {
+            Some(known) => known,
+            None => self.start(at, &item)?,
+        };
+        self.complete(known, &item, raw)
+    }
+
+    /// An item that came without a number and an id, and that nothing was compared with yet.
+    fn nameless(&self, kind: Kind) -> Option<usize> {
+        let is_it = |known: &Known| known.kind == kind && known.at.is_none() && known.id.is_none();
+        self.items.iter().position(|known| is_it(known) && self.parts.is_open(known.part))
+    }
+
+    fn complete(&mut self, at: usize, item: &Item, raw: &RawValue) -> Result<(), Failure> {
+        let part = self.items[at].part;
+        match self.items[at].kind {
+            Kind::Thinking => {
+                let summary = texts(&item.summary);
+                let whole = if summary.is_empty() { texts(&item.content) } else { summary };
+                self.parts.complete(part, &whole);
+                // The whole item is what goes back. Without its content it is known to a server that stores it only.
+                let has_content = item.content.as_ref().is_some_and(|content| !content.is_empty());
+                if (item.encrypted_content.is_some() || has_content) && !self.parts.is_signed(part) {
+                    self.parts.sign(part, raw.get());
+                }
+            }
+            Kind::Call if item.name.as_ref().is_some_and(|name| !name.is_empty() && *name != self.items[at].name) => {
+                return Err(misplaced("the name of a call is not what it began with"));
+            }
+            Kind::Call => self.complete_call(at, item.arguments.as_deref().unwrap_or_default())?,
+            Kind::Text => {
+                // Not every delta names the text that it belongs to.
+                let whole: String = item.content.iter().flatten().filter_map(Content::text).collect();
+                let said: String = self.items[at].said.values().map(String::as_str).collect();
+                if !said.contains(whole.trim()) {
+                    for (index, text) in item.content.iter().flatten().enumerate() {
+                        self.complete_text(at, index as u64, &text.text().unwrap_or_default())?;
+                    }
+                }
+            }
+        }
+        if self.items[at].kind != Kind::Thinking && !self.parts.is_signed(part) {
+            self.parts.sign(part, &signature(item).unwrap_or_default());
+        }
+        self.parts.end(part);
+        Ok(())
+    }
+
+    /// Ends the answer, compared with its whole `output` where the server says that.
+    pub(super) fn finish(&mut self, output: &[&RawValue], usage: Option<Usage>, stop: Stop) -> Result<(), Failure> {
+        for raw in output {
+            let item: Item = read(raw.get())?;
+            let known = kind_of(&item).and_then(|kind| self.unmatched(kind, item.id.as_deref()));
+            let known = match known {
+                Some(known) => known,
+                None => self.start(None, &item)?,
+            };
+            self.items[known].is_matched = true;
+            self.complete(known, &item, raw)?;
+        }
+        if let Some(orphan) = self.orphans.values().find(|orphan| !orphan.trim().is_empty()) {
+            return Err(misplaced(&format!("arguments of a call that never came: {orphan}")));
+        }
+        self.parts.finish(usage, stop, None)
+    }
+
+    /// The item that one of the whole output is: by its id, else the first of its kind that is none yet.
+    fn unmatched(&self, kind: Kind, id: Option<&str>) -> Option<usize> {
+        let by = |fits: &dyn Fn(&Known) -> bool| {
+            self.items.iter().position(|known| known.kind == kind && !known.is_matched && fits(known))
+        };
+        id.and_then(|id| by(&|known| known.id.as_deref() == Some(id))).or_else(|| by(&|_| true))
+    }
+}
+
+fn kind_of(item: &Item) -> Option<Kind> {
+    match item.r#type.as_str() {
+        "message" => Some(Kind::Text),
+        "reasoning" => Some(Kind::Thinking),
+        "function_call" => Some(Kind::Call),
+        _ => None,
+    }
+}
+
+fn texts(contents: &Option<Vec<Content>>) -> String {
+    contents.iter().flatten().filter_map(Content::text).collect::<Vec<_>>().join("\n\n")
+}
+
+/// What of an item goes back with its part, such as `phase`. Hosts of omp read the same form.
+fn signature(item: &Item) -> Option<String> {
+    let rest = item.rest.iter().filter(|(name, value)| !WRITTEN.contains(&name.as_str()) && !value.is_null());
+    let rest: Map<String, Value> = rest.map(|(name, value)| (name.clone(), value.clone())).collect();
+    if rest.is_empty() {
+        return None;
+    }
+    let head = [("v".to_owned(), 1.into()), ("id".to_owned(), item.id.clone().unwrap_or_default().into())];
+    Some(Value::from(head.into_iter().chain(rest).collect::<Map<_, _>>()).to_string())
+}
+
+/// The members that go back with an item whose part is signed so.
+pub(super) fn members(signature: Option<&str>) -> Map<String, Value> {
+    let mut members = crate::wire::kept::object(signature);
+    members.retain(|name, _| name != "v" && !WRITTEN.contains(&name.as_str()));
+    members
+}
