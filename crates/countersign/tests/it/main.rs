@@ -24,6 +24,7 @@ mod gates;
 #[allow(dead_code, reason = "the tests of the gateway itself need more of it")]
 #[path = "../serve/gateway.rs"]
 mod gateway;
+mod given_back;
 mod host;
 mod hostile_files;
 #[allow(dead_code, reason = "the tests of the gateway itself need more of it")]
