@@ -137,7 +137,7 @@ impl Row {
             Said::Moved(cwd) => self.cwd = cwd,
             Said::All(all) => {
                 self.listing = all.listing;
-                self.model = all.model.map(|model| (model.provider, model.id)).or(self.model.take());
+                self.model = all.model.map(|model| (model.provider, model.id)).or_else(|| self.model.take());
             }
             Said::Listed(listing) => self.listing = listing,
             Said::Message { tokens } => {

@@ -183,6 +183,7 @@ fn settings_drafts_and_the_reasoning_effort_are_kept() {
     assert_eq!(http.get("/api/settings").json()["send_key"], "ctrl+enter");
     let draft = http.get(&format!("/api/session/draft?session_id={session}")).json();
     assert_eq!(draft["draft"]["text"], "half a thought ");
+    assert_eq!(load(&http, &session)["composer_draft"]["text"], "half a thought ", "where the front end looks for it");
     // The model cannot think, so that is not offered for it.
     let reasoning = http.get("/api/reasoning?model=small&provider=local").json();
     assert_eq!((&reasoning["supported_efforts"], &reasoning["reasoning_effort"]), (&json!([]), &json!("")));
@@ -322,6 +323,26 @@ fn conversations_are_searched_exported_and_their_files_read() {
     let raw = http.get(&format!("/api/file/raw?session_id={session}&path=page.html"));
     assert_eq!(raw.header("content-type"), Some("application/octet-stream"), "no page of an agent runs here");
     assert!(raw.header("content-disposition").unwrap().starts_with("attachment"));
+}
+
+#[test]
+fn a_model_and_a_folder_are_chosen_in_the_ways_that_clients_write_them() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let session = http.session();
+    for (model, provider) in
+        [("scripted-1", json!("demo")), ("@local:small", json!(null)), ("demo/scripted-1", json!(null))]
+    {
+        let body = json!({ "session_id": session, "model": model, "model_provider": provider });
+        let told = done(&http, "/api/session/update", body);
+        assert_eq!(
+            told["session"]["model"],
+            model.trim_start_matches("@local:").trim_start_matches("demo/"),
+            "{model}"
+        );
+    }
+    let told = done(&http, "/api/session/update", json!({ "session_id": session, "workspace": "other" }));
+    assert!(told["session"]["workspace"].as_str().unwrap().ends_with("/agents/other"), "{told}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::{ChatError, Chats, failed, fresh_id, title};
 
 /// What was taken back of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TakenBack {
+pub(crate) struct Undo {
     /// The text of the person's message that was taken back.
     pub(crate) text: String,
     /// The number of messages that were.
@@ -35,7 +35,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError::Busy`] while something works in the session; otherwise [`ChatError`], with nothing taken back.
-    pub(crate) async fn undo(&self, session: &SessionId) -> Result<Option<TakenBack>, ChatError> {
+    pub(crate) async fn undo(&self, session: &SessionId) -> Result<Option<Undo>, ChatError> {
         let look = |session: &session::Session| {
             let path = session.path();
             let at = path.iter().rposition(|entry| entry.kind == Kind::User)?;
@@ -51,7 +51,7 @@ impl Chats {
             _ => String::new(),
         };
         self.end_at(session, parent).await?;
-        Ok(Some(TakenBack { text, messages }))
+        Ok(Some(Undo { text, messages }))
     }
 
     /// Has the conversation end at an entry; before the first where there is none.

@@ -53,6 +53,9 @@ impl Models {
     /// A model by the id at its provider; without a provider the first that has it.
     pub(crate) fn find(&self, provider: Option<&str>, id: &str) -> Option<ModelRef> {
         // Some clients write the provider before the id.
+        let at_provider = id.strip_prefix('@').and_then(|id| id.split_once(':'));
+        let at_provider = at_provider.filter(|(before, _)| self.has_provider(before));
+        let (provider, id) = at_provider.map_or((provider, id), |(before, rest)| (Some(before), rest));
         let (provider, id) = match (provider, id.split_once('/')) {
             (None, Some((before, rest))) if self.has_provider(before) => (Some(before), rest),
             _ => (provider, id),

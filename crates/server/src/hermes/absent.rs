@@ -1,11 +1,11 @@
 //! What clients ask for that this gateway has not, in the form from which they see that: an empty list, a feature that is off.
 //! Source: docs/protocol/hermes.md, Left out.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::{Query, State},
+    extract::State,
     http::{StatusCode, Uri},
     response::Response,
 };
@@ -21,10 +21,11 @@ use crate::{
     web::{Body, Routes, reply},
 };
 
-type Asked = Query<BTreeMap<String, String>>;
+/// A path and its answer.
+type Row = (&'static str, fn() -> Value);
 
 /// What is asked, and what the answer is.
-const TABLE: &[(&str, fn() -> Value)] = &[
+const TABLE: &[Row] = &[
     ("/api/transcribe/capability", || json!({ "ok": true, "available": false, "enabled": false, "provider": null })),
     ("/api/dashboard/config", || json!({ "enabled": "never", "mode": "never", "url": "" })),
     ("/api/dashboard/status", || json!({ "running": false, "available": false, "enabled": "never" })),
@@ -44,6 +45,12 @@ const TABLE: &[(&str, fn() -> Value)] = &[
     ("/api/mcp/servers", || json!({ "servers": [] })),
     ("/api/mcp/tools", || json!({ "tools": [], "total": 0, "servers": [] })),
     ("/api/gateway/status", || json!({ "running": false, "platforms": [] })),
+    // All of the configuration stand in `/api/models`.
+    ("/api/models/live", || json!({ "models": [], "count": 0 })),
+    ("/api/health/agent", || json!({ "alive": null })),
+    ("/api/model/auxiliary", || json!({ "tasks": [], "main": {} })),
+    ("/api/extensions/registry", || json!({ "extensions": [] })),
+    ("/api/provider/cost-history", || json!({ "ok": false, "history": [] })),
     ("/api/background/status", || json!({ "results": [] })),
 ];
 
@@ -54,7 +61,6 @@ pub(super) fn routes(door: &Arc<Door>) -> Router {
     }
     routes
         .at("POST", "/api/updates/check", absent)
-        .at("GET", "/api/models/live", live)
         .at("POST", "/api/session/anchor-scene", scene)
         .with_state(Arc::clone(door))
 }
@@ -64,15 +70,6 @@ async fn absent(uri: Uri) -> Response {
         Some((_, answer)) => reply::ok(&answer()),
         None => problem(StatusCode::NOT_FOUND, "not found"),
     }
-}
-
-/// The models of one provider: those of the configuration, because none is asked for more.
-async fn live(State(door): State<Arc<Door>>, asked: Asked) -> Response {
-    let provider = asked.get("provider").map(|name| name.trim()).filter(|name| !name.is_empty());
-    let all = door.site.chats.models();
-    let listed = all.entries().filter(|entry| provider.is_none_or(|provider| entry.provider == provider));
-    let models: Vec<Value> = listed.map(|entry| json!({ "id": entry.id, "label": entry.name })).collect();
-    reply::ok(&json!({ "provider": provider, "count": models.len(), "models": models }))
 }
 
 /// How a client drew the calls of a turn. It draws them again from the messages, which have them.

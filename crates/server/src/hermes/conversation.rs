@@ -37,8 +37,8 @@ pub(super) const MOST_PINNED: usize = 3;
 /// Of how many sessions it is remembered that a summary was asked for.
 const REMEMBERED: usize = 256;
 
-type Asked = Query<BTreeMap<String, String>>;
-type Told = Result<Response, Rejection>;
+type Params = Query<BTreeMap<String, String>>;
+type Outcome = Result<Response, Rejection>;
 
 /// Summaries that were asked for, by session: since when, and about what.
 #[derive(Default)]
@@ -79,7 +79,7 @@ pub(super) fn routes(door: &Arc<Door>) -> Router {
 }
 
 /// The reply to a change: the session as it is now.
-async fn changed(door: &Door, id: &SessionId, messages: Messages) -> Told {
+async fn changed(door: &Door, id: &SessionId, messages: Messages) -> Outcome {
     match transcript::session(&door.site.handle, id, messages).await {
         Some(session) => Ok(reply::ok(&json!({ "ok": true, "session": session }))),
         None => Err(Rejection::no_session()),
@@ -91,7 +91,7 @@ fn nothing_to(word: &str) -> Response {
     reply::ok(&json!({ "error": format!("Nothing to {word}: no message was sent in this conversation.") }))
 }
 
-async fn undo(State(door): State<Arc<Door>>, body: Body) -> Told {
+async fn undo(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
     let Some(back) = door.site.chats.undo(&id).await? else {
         return Ok(nothing_to("undo"));
@@ -103,7 +103,7 @@ async fn undo(State(door): State<Arc<Door>>, body: Body) -> Told {
     })))
 }
 
-async fn retry(State(door): State<Arc<Door>>, body: Body) -> Told {
+async fn retry(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
     let Some(back) = door.site.chats.undo(&id).await? else {
         return Ok(nothing_to("retry"));
@@ -111,7 +111,7 @@ async fn retry(State(door): State<Arc<Door>>, body: Body) -> Told {
     Ok(reply::ok(&json!({ "ok": true, "last_user_text": back.text, "removed_count": back.messages })))
 }
 
-async fn truncate(State(door): State<Arc<Door>>, body: Body) -> Told {
+async fn truncate(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
     let Some(keep) = fields::count(&body, "keep_count")? else {
         return Err(Rejection::bad("Missing required field(s): keep_count"));
@@ -123,13 +123,13 @@ async fn truncate(State(door): State<Arc<Door>>, body: Body) -> Told {
     changed(&door, &id, Messages::Last(MOST_MESSAGES)).await
 }
 
-async fn clear(State(door): State<Arc<Door>>, Extension(caller): Extension<Caller>, body: Body) -> Told {
+async fn clear(State(door): State<Arc<Door>>, Extension(caller): Extension<Caller>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
     door.site.chats.clear(&id, &caller.principal).await?;
     changed(&door, &id, Messages::Last(MOST_MESSAGES)).await
 }
 
-async fn branch(State(door): State<Arc<Door>>, body: Body) -> Told {
+async fn branch(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
     let keep = fields::count(&body, "keep_count")?;
     let name = fields::text(&body, "title")?;
@@ -149,7 +149,7 @@ async fn branch(State(door): State<Arc<Door>>, body: Body) -> Told {
     Ok(reply::ok(&json!({ "session_id": copy.as_str(), "title": name, "parent_session_id": id.as_str() })))
 }
 
-async fn duplicate(State(door): State<Arc<Door>>, body: Body) -> Told {
+async fn duplicate(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
     let Some(source) = transcript::session(&door.site.handle, &id, Messages::Without).await else {
         return Err(Rejection::no_session());
@@ -159,7 +159,7 @@ async fn duplicate(State(door): State<Arc<Door>>, body: Body) -> Told {
     changed(&door, &copy, Messages::Last(MOST_MESSAGES)).await
 }
 
-async fn compress(State(door): State<Arc<Door>>, body: Body) -> Told {
+async fn compress(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
     let topic = match fields::text(&body, "focus_topic")? {
         Some(topic) => Some(topic),
@@ -172,7 +172,7 @@ async fn compress(State(door): State<Arc<Door>>, body: Body) -> Told {
     Ok(summary(&door, &id).await)
 }
 
-async fn compressed(State(door): State<Arc<Door>>, asked: Asked) -> Told {
+async fn compressed(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
     let id = fields::session_in(&asked)?;
     Ok(summary(&door, &id).await)
 }
@@ -212,7 +212,7 @@ async fn summary(door: &Door, id: &SessionId) -> Response {
     reply::ok(&told)
 }
 
-async fn name_again(State(door): State<Arc<Door>>, body: Body) -> Told {
+async fn name_again(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
     match door.site.chats.rename_by_first(&id).await? {
         Some(name) => Ok(reply::ok(&json!({ "ok": true, "title": transcript::title(Some(&name)) }))),
@@ -220,7 +220,7 @@ async fn name_again(State(door): State<Arc<Door>>, body: Body) -> Told {
     }
 }
 
-async fn update(State(door): State<Arc<Door>>, body: Body) -> Told {
+async fn update(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
     let (workspace, model) = (fields::text(&body, "workspace")?, fields::text(&body, "model")?);
     let provider = fields::text(&body, "model_provider")?;
@@ -242,7 +242,7 @@ async fn update(State(door): State<Arc<Door>>, body: Body) -> Told {
     changed(&door, &id, Messages::Last(MOST_MESSAGES)).await
 }
 
-async fn pin(State(door): State<Arc<Door>>, body: Body) -> Told {
+async fn pin(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
     let pinned = fields::flag(&body, "pinned", true)?;
     if pinned {
@@ -257,18 +257,18 @@ async fn pin(State(door): State<Arc<Door>>, body: Body) -> Told {
     listed(&door, &id, |listing| listing.pinned = pinned).await
 }
 
-async fn archive(State(door): State<Arc<Door>>, body: Body) -> Told {
+async fn archive(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
     let archived = fields::flag(&body, "archived", true)?;
     listed(&door, &id, |listing| listing.archived = archived).await
 }
 
-async fn listed(door: &Door, id: &SessionId, change: impl FnOnce(&mut Listing) + Send) -> Told {
+async fn listed(door: &Door, id: &SessionId, change: impl FnOnce(&mut Listing) + Send) -> Outcome {
     door.site.chats.list_as(id, change).await?;
     changed(door, id, Messages::Without).await
 }
 
-async fn delete(State(door): State<Arc<Door>>, body: Body) -> Told {
+async fn delete(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
     door.site.chats.list_as(&id, |listing| listing.deleted = true).await?;
     door.preferences.forget_draft(&id);

@@ -30,8 +30,8 @@ const DEPTH: usize = 5;
 /// How much of a message is shown around what was found, in characters.
 const AROUND: usize = 50;
 
-type Asked = Query<BTreeMap<String, String>>;
-type Told = Result<Response, Rejection>;
+type Params = Query<BTreeMap<String, String>>;
+type Outcome = Result<Response, Rejection>;
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
     Routes::new(&door.site.auth)
@@ -40,7 +40,7 @@ pub(super) fn routes(door: &Arc<Door>) -> Router {
         .with_state(Arc::clone(door))
 }
 
-async fn export(State(door): State<Arc<Door>>, asked: Asked) -> Told {
+async fn export(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
     let id = fields::session_in(&asked)?;
     let missing = || Rejection::no_session();
     let session = transcript::session(&door.site.handle, &id, Messages::Last(usize::MAX)).await.ok_or_else(missing)?;
@@ -93,7 +93,7 @@ async fn page(door: &Door, id: &SessionId, session: &hermes::Session) -> Option<
     Some(export_html(&header, &messages))
 }
 
-async fn search(State(door): State<Arc<Door>>, asked: Asked) -> Told {
+async fn search(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
     let wanted = asked.get("q").map(|text| text.trim().to_lowercase()).unwrap_or_default();
     let in_messages = match asked.get("content").map(String::as_str) {
         None | Some("1" | "true") => true,

@@ -33,8 +33,8 @@ const MOST_ENTRIES: usize = 2000;
 const LARGEST_TEXT: u64 = 1 << 20;
 const LARGEST: u64 = 32 << 20;
 
-type Asked = Query<BTreeMap<String, String>>;
-type Told = Result<Response, Rejection>;
+type Params = Query<BTreeMap<String, String>>;
+type Outcome = Result<Response, Rejection>;
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
     Routes::new(&door.site.auth)
@@ -45,8 +45,8 @@ pub(super) fn routes(door: &Arc<Door>) -> Router {
 }
 
 /// The real path of what a query names in its session's folder, and that folder.
-async fn named(door: &Door, asked: &Asked) -> Result<(PathBuf, PathBuf), Rejection> {
-    let id = fields::session_in(&asked)?;
+async fn named(door: &Door, asked: &Params) -> Result<(PathBuf, PathBuf), Rejection> {
+    let id = fields::session_in(asked)?;
     let session = transcript::session(&door.site.handle, &id, Messages::Without).await;
     let Some(session) = session.filter(|session| !session.workspace.is_empty()) else {
         return Err(Rejection::no_session());
@@ -68,7 +68,7 @@ fn resolve(folder: &Path, named: &str) -> Option<(PathBuf, PathBuf)> {
     found.starts_with(&root).then_some((root, found))
 }
 
-async fn list(State(door): State<Arc<Door>>, asked: Asked) -> Told {
+async fn list(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
     let (root, folder) = named(&door, &asked).await?;
     let path = asked.get("path").filter(|path| !path.is_empty()).map_or(".", String::as_str).to_owned();
     let of = path.clone();
@@ -119,7 +119,7 @@ fn entries(root: &Path, folder: &Path, named: &str) -> Option<Vec<Value>> {
 }
 
 /// The bytes of a file of at most `most` bytes.
-async fn bytes(door: &Door, asked: &Asked, most: u64) -> Result<(PathBuf, Vec<u8>), Rejection> {
+async fn bytes(door: &Door, asked: &Params, most: u64) -> Result<(PathBuf, Vec<u8>), Rejection> {
     if asked.get("path").is_none_or(|path| path.trim().is_empty()) {
         return Err(Rejection::bad("path is required"));
     }
@@ -139,7 +139,7 @@ async fn bytes(door: &Door, asked: &Asked, most: u64) -> Result<(PathBuf, Vec<u8
     }
 }
 
-async fn text(State(door): State<Arc<Door>>, asked: Asked) -> Told {
+async fn text(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
     let (_, bytes) = bytes(&door, &asked, LARGEST_TEXT).await?;
     let size = bytes.len();
     // What is no text is shown as far as it is one.
@@ -149,7 +149,7 @@ async fn text(State(door): State<Arc<Door>>, asked: Asked) -> Told {
     Ok(reply::ok(&json!({ "path": path, "content": content, "size": size, "lines": lines })))
 }
 
-async fn raw(State(door): State<Arc<Door>>, asked: Asked) -> Told {
+async fn raw(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
     let (file, bytes) = bytes(&door, &asked, LARGEST).await?;
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let wants_file = asked.get("download").is_some_and(|is| is == "1");

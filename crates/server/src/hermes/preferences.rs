@@ -40,8 +40,8 @@ const MOST_DRAFTS: usize = 200;
 /// What people can choose as a reasoning effort; `none` is [`Level::Off`].
 const LEVELS: [Level; 5] = [Level::Minimal, Level::Low, Level::Medium, Level::High, Level::Xhigh];
 
-type Asked = Query<BTreeMap<String, String>>;
-type Told = Result<Response, Rejection>;
+type Params = Query<BTreeMap<String, String>>;
+type Outcome = Result<Response, Rejection>;
 
 /// A text that was not sent yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ struct Draft {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Held {
+struct PreferenceFile {
     #[serde(default)]
     settings: Map<String, Value>,
     #[serde(default)]
@@ -65,7 +65,7 @@ struct Held {
 /// The preferences of whoever uses the front end.
 pub(super) struct Preferences {
     file: PathBuf,
-    held: Mutex<Held>,
+    held: Mutex<PreferenceFile>,
 }
 
 impl Preferences {
@@ -79,9 +79,9 @@ impl Preferences {
                 if let Err(error) = std::fs::rename(&file, &aside) {
                     tracing::error!(%error, "the front end's settings could not be set aside");
                 }
-                Held::default()
+                PreferenceFile::default()
             }),
-            Err(_) => Held::default(),
+            Err(_) => PreferenceFile::default(),
         };
         Self { file, held: Mutex::new(held) }
     }
@@ -113,7 +113,7 @@ impl Preferences {
     }
 
     /// Changes what is held, and writes it. What could not be written is not held either.
-    fn change(&self, change: impl FnOnce(&mut Held)) -> io::Result<()> {
+    fn change(&self, change: impl FnOnce(&mut PreferenceFile)) -> io::Result<()> {
         let mut held = self.held.lock();
         let mut next = held.clone();
         change(&mut next);
@@ -160,7 +160,7 @@ fn told(door: &Door) -> Value {
     Value::Object(told)
 }
 
-async fn set(State(door): State<Arc<Door>>, body: Body) -> Told {
+async fn set(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let mut wanted = Vec::new();
     for (name, value) in &body.0 {
         match known::read(name, value) {
@@ -169,12 +169,12 @@ async fn set(State(door): State<Arc<Door>>, body: Body) -> Told {
             Err(why) => return Err(Rejection::bad(why)),
         }
     }
-    let change = |held: &mut Held| held.settings.extend(wanted);
+    let change = |held: &mut PreferenceFile| held.settings.extend(wanted);
     door.preferences.change(change).map_err(|error| unwritten(&error))?;
     Ok(reply::ok(&told(&door)))
 }
 
-async fn reasoning(State(door): State<Arc<Door>>, asked: Asked) -> Response {
+async fn reasoning(State(door): State<Arc<Door>>, asked: Params) -> Response {
     let named = |name: &str| asked.get(name).map(|text| text.trim()).filter(|text| !text.is_empty());
     reply::ok(&reasoning_of(&door, named("provider"), named("model")))
 }
@@ -201,7 +201,7 @@ fn reasoning_of(door: &Door, provider: Option<&str>, model: Option<&str>) -> Val
     })
 }
 
-async fn set_reasoning(State(door): State<Arc<Door>>, body: Body) -> Told {
+async fn set_reasoning(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let (display, named) = (fields::text(&body, "display")?, fields::text(&body, "effort")?);
     // An empty one is the model's own.
     let effort = named.or_else(|| body.0.get("effort").filter(|effort| effort.is_string()).map(|_| "default"));
@@ -211,7 +211,7 @@ async fn set_reasoning(State(door): State<Arc<Door>>, body: Body) -> Told {
             "hide" | "off" => false,
             other => return Err(Rejection::bad(format!("display must be show, hide, on or off, not {other}"))),
         };
-        let change = |held: &mut Held| drop(held.settings.insert("show_thinking".to_owned(), shows.into()));
+        let change = |held: &mut PreferenceFile| drop(held.settings.insert("show_thinking".to_owned(), shows.into()));
         door.preferences.change(change).map_err(|error| unwritten(&error))?;
     } else if let Some(effort) = effort {
         let level = match effort {
@@ -250,13 +250,13 @@ pub(super) async fn apply_effort(door: &Door, session: &SessionId) -> Result<(),
     Ok(chats.set(session, setting).await?)
 }
 
-async fn draft(State(door): State<Arc<Door>>, asked: Asked) -> Told {
+async fn draft(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
     let id = fields::session_in(&asked)?;
     door.site.chats.thinking(&id).await?;
     Ok(reply::ok(&json!({ "draft": door.preferences.draft(&id) })))
 }
 
-async fn write_draft(State(door): State<Arc<Door>>, body: Body) -> Told {
+async fn write_draft(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
     // Not trimmed: somebody writes on.
     let text = match body.0.get("text") {
@@ -269,7 +269,7 @@ async fn write_draft(State(door): State<Arc<Door>>, body: Body) -> Told {
     }
     door.site.chats.thinking(&id).await?;
     if let Some(text) = text {
-        let change = |held: &mut Held| keep_draft(&mut held.drafts, id.as_str(), text);
+        let change = |held: &mut PreferenceFile| keep_draft(&mut held.drafts, id.as_str(), text);
         door.preferences.change(change).map_err(|error| unwritten(&error))?;
     }
     Ok(reply::ok(&json!({ "ok": true, "draft": door.preferences.draft(&id) })))
@@ -299,13 +299,13 @@ mod tests {
     use countersign_core::id::SessionId;
     use serde_json::json;
 
-    use super::{FILE, Held, MOST_DRAFTS, Preferences, keep_draft};
+    use super::{FILE, MOST_DRAFTS, PreferenceFile, Preferences, keep_draft};
 
     #[test]
     fn what_is_set_and_what_was_being_written_are_there_after_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let (one, session) = (Preferences::open(folder.path()), SessionId::new("s"));
-        let change = |held: &mut Held| {
+        let change = |held: &mut PreferenceFile| {
             held.settings.insert("pinned_sessions_limit".to_owned(), json!(7));
             keep_draft(&mut held.drafts, "s", "half a".to_owned());
         };

@@ -58,7 +58,11 @@ async fn new(State(door): State<Arc<Door>>, body: Body) -> Response {
 
 async fn told(door: &Door, id: &SessionId, messages: Messages) -> Response {
     match transcript::session(&door.site.handle, id, messages).await {
-        Some(session) => reply::ok(&json!({ "session": session })),
+        Some(session) => {
+            let mut session = json!(session);
+            session["composer_draft"] = door.preferences.draft(id);
+            reply::ok(&json!({ "session": session }))
+        }
         None => problem(StatusCode::NOT_FOUND, "Session not found"),
     }
 }

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 /// What a setting takes.
-enum Takes {
+enum ValueKind {
     /// True or false; this where nobody set it.
     Flag(bool),
     /// One of these words; the first where nobody set it.
@@ -20,7 +20,7 @@ enum Takes {
     Fixed(fn() -> Value),
 }
 
-use Takes::{Fixed, Flag, Number, Text, Texts, Word};
+use ValueKind::{Fixed, Flag, Number, Text, Texts, Word};
 
 /// The tabs of what is not here, which the front end does not show.
 const ABSENT_TABS: [&str; 9] =
@@ -29,11 +29,11 @@ const ABSENT_TABS: [&str; 9] =
 const MOST_TEXTS: usize = 100;
 const LONGEST_TEXT: usize = 100;
 
-const OFF: Takes = Fixed(|| Value::Bool(false));
-const ON: Takes = Fixed(|| Value::Bool(true));
+const OFF: ValueKind = Fixed(|| Value::Bool(false));
+const ON: ValueKind = Fixed(|| Value::Bool(true));
 
 /// All of them.
-const TABLE: &[(&str, Takes)] = &[
+const TABLE: &[(&str, ValueKind)] = &[
     ("send_key", Word(&["enter", "ctrl+enter", "shift+enter"])),
     ("theme", Text("dark", 40)),
     ("skin", Text("default", 80)),
@@ -135,7 +135,7 @@ pub(super) fn all(set: &Map<String, Value>) -> Map<String, Value> {
     TABLE.iter().map(|(name, takes)| ((*name).to_owned(), value(name, takes, set))).collect()
 }
 
-fn value(name: &str, takes: &Takes, set: &Map<String, Value>) -> Value {
+fn value(name: &str, takes: &ValueKind, set: &Map<String, Value>) -> Value {
     let set = set.get(name).filter(|value| matches!(takes.read(name, value), Ok(Some(_))));
     if name == "hidden_tabs" {
         let own = set.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
@@ -176,7 +176,7 @@ pub(super) fn read(name: &str, value: &Value) -> Result<Option<Value>, String> {
     }
 }
 
-impl Takes {
+impl ValueKind {
     fn read(&self, name: &str, value: &Value) -> Result<Option<Value>, String> {
         let kept = match self {
             Fixed(_) => return Ok(None),

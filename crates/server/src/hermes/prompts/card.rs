@@ -78,7 +78,7 @@ impl Asked {
         match &*self.content {
             Content::Approval { tool, arguments, signature, intent, why, pins } => {
                 let runs = pins.as_deref().map(Pins::told).unwrap_or_default();
-                let mut why = format!("Needs approval {}", without_command(why, arguments));
+                let mut why = format!("Needs approval {}", without_command(why, arguments, signature));
                 runs.iter().for_each(|line| why.push_str(&format!("\nRuns {line}")));
                 let mut told = self.approval(&command(tool, arguments, signature), &why);
                 if !runs.is_empty() {
@@ -223,10 +223,11 @@ pub(crate) const fn word(scope: Scope) -> &'static str {
     }
 }
 
-/// The reason of a gate without the command, where it ends with it: clients show the command beside the reason.
-fn without_command(why: &str, arguments: &Map<String, Value>) -> String {
+/// The reason of a gate without the call, where it ends with it: clients show the call beside the reason.
+fn without_command(why: &str, arguments: &Map<String, Value>, signature: &str) -> String {
     let command = arguments.get("command").and_then(Value::as_str).map(str::trim).filter(|command| !command.is_empty());
-    match command.and_then(|command| why.strip_suffix(command)).filter(|before| before.ends_with(' ')) {
+    let mut before = command.into_iter().chain([signature]).filter_map(|call| why.strip_suffix(call));
+    match before.find(|before| before.ends_with(' ')) {
         Some(before) => format!("{before}it"),
         None => why.to_owned(),
     }
@@ -264,12 +265,17 @@ mod tests {
     #[test]
     fn a_command_is_said_once() {
         let echo = arguments(json!({ "command": "echo hi > made" }));
-        assert_eq!(without_command("because no rule covers echo hi > made", &echo), "because no rule covers it");
-        assert_eq!(without_command("because no rule covers git push", &echo), "because no rule covers git push");
-        assert_eq!(without_command("by rule ask: bash(echo*)", &echo), "by rule ask: bash(echo*)");
+        assert_eq!(without_command("because no rule covers echo hi > made", &echo, ""), "because no rule covers it");
+        assert_eq!(without_command("because no rule covers git push", &echo, "x"), "because no rule covers git push");
+        assert_eq!(without_command("by rule ask: bash(echo*)", &echo, "x"), "by rule ask: bash(echo*)");
         assert_eq!(
-            without_command("because of an option", &arguments(json!({ "command": "ion" }))),
+            without_command("because of an option", &arguments(json!({ "command": "ion" })), "tion"),
             "because of an option"
+        );
+        let signature = "bash(echo hi > made)";
+        assert_eq!(
+            without_command("because no rule covers bash(echo hi > made)", &echo, signature),
+            "because no rule covers it"
         );
         assert_eq!(command("bash", &echo, "bash(echo hi > made)"), "echo hi > made");
         let more = arguments(json!({ "command": "date\u{202e}", "timeout": 5 }));
