@@ -6,11 +6,11 @@
 /// A stage that a session can be started in, in the order in which they follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// What does the person want?
+    /// Questions to the person until the task is clear.
     DeepInterview,
-    /// How is it done?
+    /// A plan that the person approves.
     Ralplan,
-    /// It is done and proved.
+    /// The work, with a check for each goal and a sign-off.
     Ultragoal,
 }
 

@@ -237,7 +237,7 @@ async fn send(
     });
 }
 
-/// Whether the gate ended without anybody's answer and without a default: there is nothing that resolved it, and nothing to answer.
+/// Returns true if the gate ended without anybody's answer and without a default: nothing resolved it.
 fn is_unanswered(refusal: &AnswerRefusal, gate: &Gate) -> bool {
     let AnswerRefusal::AlreadyResolved { resolution, .. } = refusal else { return false };
     match resolution {

@@ -56,7 +56,7 @@ pub struct Writer {
     is_worth_a_file: bool,
 }
 
-/// What becomes of a session that ends before a model has answered in it.
+/// The fate of a session that ends before a model has answered in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unanswered {
     /// There is no file of it.
