@@ -256,8 +256,9 @@ impl Decoder {
         if let Some(message) = choice.message {
             self.message(message, data)?;
         }
-        self.native =
-            choice.native_finish_reason.and_then(|word| word.as_str().map(str::to_owned)).or(self.native.take());
+        if let Some(Value::String(word)) = choice.native_finish_reason {
+            self.native = Some(word);
+        }
         if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
             self.finish = Some(reason);
             self.prose = None;

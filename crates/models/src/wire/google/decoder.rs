@@ -104,10 +104,10 @@ impl Decode for Decoder {
             let pieces: Vec<_> = candidate.content.and_then(|content| content.parts).into_iter().flatten().collect();
             // One candidate is asked for.
             if at > 0 {
-                match pieces.is_empty() {
-                    true => continue,
-                    false => return Err(unread("more than one candidate")),
+                if pieces.is_empty() {
+                    continue;
                 }
+                return Err(unread("more than one candidate"));
             }
             for piece in pieces {
                 self.piece(piece)?;

@@ -57,6 +57,8 @@ struct Known {
     name: String,
     /// What was said of it so far: the arguments, or texts by their index.
     said: BTreeMap<u64, String>,
+    /// Whether the server said that it is done.
+    is_done: bool,
     /// Whether the whole output at the end was compared with it.
     is_matched: bool,
 }
@@ -129,7 +131,7 @@ impl Items {
             }
         });
         let id = id.filter(|id| !id.is_empty());
-        self.items.push(Known { kind, at, id, part, name, said: BTreeMap::new(), is_matched: false });
+        self.items.push(Known { kind, at, id, part, name, said: BTreeMap::new(), is_done: false, is_matched: false });
         self.items.len() - 1
     }
 
@@ -191,9 +193,10 @@ impl Items {
             }
             (None, None) => {
                 let orphan = self.orphans.entry((place.0, place.1.map(str::to_owned))).or_default();
-                if whole.starts_with(orphan.as_str()) {
-                    whole.clone_into(orphan);
+                if !whole.starts_with(orphan.as_str()) {
+                    return Err(misplaced("the arguments of a call are not what its deltas say"));
                 }
+                whole.clone_into(orphan);
                 return Ok(());
             }
         };
@@ -259,13 +262,14 @@ impl Items {
             Some(known) => known,
             None => self.start(at, &item)?,
         };
+        self.items[known].is_done = true;
         self.complete(known, &item, raw)
     }
 
-    /// An item that came without a number and an id, and that nothing was compared with yet.
+    /// An item that came without a number and an id, and that is not done yet. Its part may be over: the next item ended it.
     fn nameless(&self, kind: Kind) -> Option<usize> {
-        let is_it = |known: &Known| known.kind == kind && known.at.is_none() && known.id.is_none();
-        self.items.iter().position(|known| is_it(known) && self.parts.is_open(known.part))
+        let is_it = |known: &Known| known.kind == kind && known.at.is_none() && known.id.is_none() && !known.is_done;
+        self.items.iter().position(is_it)
     }
 
     fn complete(&mut self, at: usize, item: &Item, raw: &RawValue) -> Result<(), Failure> {
