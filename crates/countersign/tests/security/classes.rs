@@ -40,7 +40,7 @@ const SECRETS: &str = "countersign/tests/security/secrets.rs";
 const STARTS: &str = "core/tests/it/settle/call_starts.rs";
 const TAPS: &str = "server/src/messenger/telegram/tests/taps.rs";
 
-const CLASSES: [Class; 28] = [
+const CLASSES: [Class; 29] = [
     class(
         "cross-site WebSocket hijacking, no look at Origin on loopback",
         "CVE-2026-25253, CVE-2025-52882",
@@ -190,6 +190,7 @@ const CLASSES: [Class; 28] = [
         "command substitution, redirection, here documents",
         "qwen-code#4386",
         &[
+            ("countersign/tests/security/foreign_folders.rs", &["text_that_looks_like_commands"]),
             (FORMS, &["allow_list_prefix_and_chaining"]),
             (RECORDED, &["every_recorded_shell_line_gets_its_verdict"]),
             ("core/src/policy/shell/word.rs", &["what_expands_is_marked_and_what_runs_is_found"]),
@@ -225,6 +226,14 @@ const CLASSES: [Class; 28] = [
         &[(FORMS, &["argv0_spelling"]), (RECORDED, &["every_recorded_shell_line_gets_its_verdict"])],
     )
     .open("a copy of a program under a name of its own is another program to a rule: rules know names, not contents"),
+    class(
+        "settings that a foreign repository brings",
+        "CVE-2022-24765",
+        &[
+            ("countersign/tests/security/foreign_folders.rs", &["a_foreign_repository"]),
+            (RECORDED, &["every_recorded_shell_line_gets_its_verdict"]),
+        ],
+    ),
     class(
         "variables, assignments and builtins",
         "pi-packages#481, CVE-2026-22708",
