@@ -158,6 +158,9 @@ fn an_abort_ends_the_wait_too() {
     place.provider.script([refuse(503, "overloaded")]);
     let from = host.prompt("go");
     host.event(from, "auto_retry_start");
+    let told = host.wait(from, "the end of the wait", |frame| frame["method"] == "notify");
+    let message = told["message"].as_str().unwrap();
+    assert!(message.starts_with("The model did not answer; the next attempt is at 20"), "{message}");
     let from = host.mark();
     host.done(json!({ "type": "abort" }));
     assert_eq!(shape(&host.settled(from)), "auto_retry_end abort");

@@ -1,11 +1,15 @@
 //! What happens in the session, as the door takes it: frames for the host, and what follows for those who wait.
 
+use std::time::Duration;
+
 use countersign_core::{
     engine::Event as Happened,
     gate,
     id::{CallId, Lsn},
     message::Message,
-    policy, session,
+    policy, run,
+    schedule::Zone,
+    session,
 };
 use countersign_protocol::omp::{
     Event, Response, UiMethod, UiRequest,
@@ -26,6 +30,9 @@ use super::{
     grants,
     teller::{Ended, Teller},
 };
+
+/// A wait for another attempt of which people are told when it ends.
+const LONG: Duration = Duration::from_secs(60);
 
 impl Door {
     /// Whether it is about another session of the same log.
@@ -68,6 +75,9 @@ impl Door {
             }
         };
         self.tell(events);
+        if let Released::Fact(recorded) = &released {
+            self.tell_wait(&recorded.fact.event);
+        }
         match ended {
             Some(Ended::Run) => {
                 if let Some(seat) = &self.seat {
@@ -82,6 +92,20 @@ impl Door {
             Some(Ended::Command(call, _)) => self.command_ended(call),
         }
         self.ended();
+    }
+
+    /// Tells when a run goes on that waits for long: a host sees a number of milliseconds in its event, people want the time.
+    fn tell_wait(&mut self, event: &Happened) {
+        let Happened::Run(run::Event::BackedOff { delay, until, .. }) = event else { return };
+        if *delay >= LONG {
+            let until = Zone::UTC.date_and_time(*until);
+            self.notify(
+                format!(
+                    "The model did not answer; the next attempt is at {until}. Choose another model to go on at once."
+                ),
+                NotifyType::Warning,
+            );
+        }
     }
 
     /// Tells of what happens at once.
