@@ -48,6 +48,7 @@ pub use self::{
     fuzz::fuzz,
     grants::{Covers, Door, Grant, GrantId, Grants, Scope},
     near::{Miss, Near, near},
+    obeyed::obeyed_by,
     propose::{Proposal, propose},
     rules::{Action, Any, Args, Layer, Matcher, NoMatcher, Operator, Origin, Rule, Rules, Source},
     shell::{Classes, files},

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use countersign_core::policy::obeyed_by;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -35,13 +36,28 @@ pub(crate) fn locate(given: &str, cx: &Context) -> Result<Place, Failure> {
     cx.roots.resolve(&cx.cwd, &expand(given, cx)).map_err(|error| Failure::Failed(error.to_string()))
 }
 
-/// The same for a path that is to be changed: where commands are held to folders, this is held to the same.
+/// The same for a path that is to be changed: where commands are held to folders, this is held to the same. A link must not hide from
+/// whoever judged the call by its text that another program obeys what it leads to.
 pub(crate) fn locate_to_change(given: &str, cx: &Context) -> Result<Place, Failure> {
     let place = locate(given, cx)?;
+    if let Some(because) = obeyed_behind_link(given, place.path(), cx) {
+        let real = shown(place.path(), cx);
+        return Err(Failure::Failed(format!(
+            "{given} was not changed: a link in it leads to {real}, which {because}; give that path instead"
+        )));
+    }
     match cx.shells.sandbox().forbids_writing(place.path(), &cx.cwd, &cx.environment) {
         None => Ok(place),
         Some(reason) => Err(Failure::Failed(format!("{given} was not changed: {reason}"))),
     }
+}
+
+/// The reason for which a rule has to name `real`, where `given` does not show that it is such a file.
+fn obeyed_behind_link(given: &str, real: &Path, cx: &Context) -> Option<&'static str> {
+    let obeyed = |working: &Path, path: &Path| obeyed_by(&working.to_string_lossy(), &path.to_string_lossy());
+    let working = std::fs::canonicalize(&cx.cwd);
+    let because = obeyed(working.as_deref().unwrap_or(&cx.cwd), real)?;
+    obeyed(&cx.cwd, &expand(given, cx)).is_none().then_some(because)
 }
 
 /// The path as results show it: relative where it lies in the working folder.

@@ -108,6 +108,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_link_does_not_hide_what_other_programs_obey() {
+        let case = Case::new();
+        case.write(".git/hooks/old", "x");
+        symlink(".git/hooks", case.path("docs")).unwrap();
+        symlink(".git/hooks/old", case.path("notes.txt")).unwrap();
+        for (path, real) in [("docs/pre-commit", ".git/hooks/pre-commit"), ("notes.txt", ".git/hooks/old")] {
+            let got = case.run(&Write::default(), json!({"path": path, "content": "y"})).await;
+            let want = format!(
+                "{path} was not changed: a link in it leads to {real}, which version control runs or obeys later; give that path instead"
+            );
+            assert_eq!(failure(&got), want);
+        }
+        assert_eq!(case.read(".git/hooks/old"), "x");
+        // Whoever names it was judged by that.
+        case.run(&Write::default(), json!({"path": ".git/hooks/old", "content": "y"})).await.unwrap();
+        assert_eq!(case.read(".git/hooks/old"), "y");
+    }
+
+    #[tokio::test]
     async fn what_is_no_place_for_a_file_is_refused() {
         let case = Case::new();
         fs::create_dir(case.path("folder")).unwrap();

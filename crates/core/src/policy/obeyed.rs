@@ -143,6 +143,12 @@ pub(super) fn part(working: &str, path: &str) -> Option<Obeyed> {
     (0..parts.len()).find_map(|first| of(&parts[first..]))
 }
 
+/// Returns why a broad rule does not cover a change of `path`, if it is such a file; follows "which". A relative path counts from the
+/// working folder `working`, which is absolute.
+pub fn obeyed_by(working: &str, path: &str) -> Option<&'static str> {
+    part(&path::resolve("/", working), &path::resolve(working, path)).map(|obeyed| obeyed.because)
+}
+
 fn of(parts: &[(usize, &str)]) -> Option<Obeyed> {
     let ((at, name), behind) = parts.split_first()?;
     let from = at.saturating_sub(1);
