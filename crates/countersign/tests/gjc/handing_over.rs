@@ -138,14 +138,14 @@ fn a_handoff_of_which_nothing_came_leaves_the_session_open() {
 }
 
 #[test]
-fn the_model_of_new_sessions_is_kept_and_this_one_goes_on() {
+fn the_model_of_new_sessions_is_kept_and_this_one_takes_it() {
     let place = Place::new();
     let mut host = start(&place, &[]);
     let wanted = json!({ "provider": "fake", "modelId": "fake-2", "thinkingLevel": "max" });
     let mut command = wanted.clone();
     command["type"] = "set_default_model_selection".into();
     assert_eq!(host.done(command), wanted);
-    assert_eq!(host.state()["model"]["id"], "fake-1");
+    assert_eq!(host.state()["model"]["id"], "fake-2");
     host.kill();
     let config = std::fs::read_to_string(place.agent.join("config.yml")).unwrap();
     assert!(config.contains("fake/fake-2") && config.contains("xhigh"), "{config}");

@@ -288,13 +288,14 @@ fn failures_of_a_provider_end_the_run_with_what_went_wrong() {
     assert!(said["state"] == "final" && said.to_string().contains("at last"), "{said}");
     command(&mut peer, "e", "/model local/ghost-9");
     assert_eq!(talk(&mut peer, "e", "three", "e3")["error"], "Model not found: local/ghost-9");
-    // None of it is a message, wherever messages are counted or read.
+    // No failure is a message, wherever messages are counted or read.
     let preview = peer.ok("session.preview", json!({ "sessionKey": "e" }));
     let roles: Vec<&Value> = preview["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
-    assert_eq!((roles, &preview["messageCount"]), (vec![&json!("user"); 3], &json!(3)), "{preview}");
-    assert_eq!(peer.ok("session.stats", json!({ "sessionKey": "e" }))["messageCount"], 3);
-    assert!(command(&mut peer, "e", "/status")["response"].as_str().unwrap().contains("Messages: 3\n"));
-    assert_eq!(command(&mut peer, "e", "/new")["response"], "Session reset. Archived 3 messages.");
+    let told = ["user", "user", "assistant", "user"].map(Value::from);
+    assert_eq!((roles, &preview["messageCount"]), (told.iter().collect(), &json!(4)), "{preview}");
+    assert_eq!(peer.ok("session.stats", json!({ "sessionKey": "e" }))["messageCount"], 4);
+    assert!(command(&mut peer, "e", "/status")["response"].as_str().unwrap().contains("Messages: 4\n"));
+    assert_eq!(command(&mut peer, "e", "/new")["response"], "Session reset. Archived 4 messages.");
 }
 
 #[test]
