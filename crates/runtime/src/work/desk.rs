@@ -25,13 +25,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::{
-    Fired, Host, Wing,
-    asked::Asked,
-    call::CallWork,
-    compact::CompactWork,
-    conversation,
-    turn::{Budget, TurnWork},
-    wait::Stopwatch,
+    Fired, Host, Wing, asked::Asked, call::CallWork, compact::CompactWork, conversation, silent_retries::Budget,
+    turn::TurnWork, wait::Stopwatch,
 };
 use crate::{deliver::Contents, owner::Source};
 

@@ -23,6 +23,14 @@ impl Default for SilentRetries {
     }
 }
 
+/// Whether what requests of a session take is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Budget {
+    /// Each request has its own part of a budget: one that may have taken it is not sent again under the same.
+    Counted,
+    Unlimited,
+}
+
 /// The silent attempts of one request.
 #[derive(Debug)]
 pub(super) struct Attempts {

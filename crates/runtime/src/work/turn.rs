@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Host,
     conversation::{self, Outline, failed_answer, said},
-    silent_retries::Attempts,
+    silent_retries::{Attempts, Budget},
     wait::{self, Stopwatch},
     wanted::{Place, object, want},
 };
@@ -54,14 +54,6 @@ pub(super) struct TurnWork {
     pub(super) budget: Budget,
     /// The time since the model was asked.
     pub(super) time: Stopwatch,
-}
-
-/// Whether what requests of a session take is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Budget {
-    /// Each request has its own part of a budget: one that may have taken it is not sent again under the same.
-    Counted,
-    Unlimited,
 }
 
 impl TurnWork {

@@ -233,8 +233,8 @@ impl OpenDoor {
 
     /// Leaves without having been heard.
     pub(crate) async fn leave(mut self) {
+        // Nothing was said in it.
         if let Some(seat) = self.door.seat.take() {
-            // Nothing was said in it.
             let _ = seat.close().await;
         }
     }
@@ -253,9 +253,7 @@ pub(super) async fn open_in(
     if let Some(file) = flags.files.first() {
         return Err(StartError::new(format!("{file}: files cannot be given on the command line in rpc mode")));
     }
-    for not_run in &flags.not_run {
-        notice(&format!("{not_run}: JavaScript extensions and hooks are not run"));
-    }
+    flags.not_run.iter().for_each(|name| notice(&format!("{name}: JavaScript extensions and hooks are not run")));
     // Hosts of gjc pass what they like, and expect silence.
     for unknown in flags.unknown.iter().filter(|_| flags.product == Product::Omp) {
         notice(&format!("{unknown} is not a flag of this door and was ignored"));
