@@ -102,7 +102,6 @@ fn longest_wait() -> Duration {
     Duration::from_secs(30 * 60)
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "this is how serde asks")]
 fn is_longest_wait(wait: &Duration) -> bool {
     *wait == longest_wait()
 }
@@ -148,7 +147,6 @@ pub enum Stopped {
 
 impl Stopped {
     /// Whether it is what is usual.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "this is how serde asks")]
     const fn stays(&self) -> bool {
         matches!(self, Self::Stays)
     }
@@ -167,7 +165,6 @@ pub enum DenialReach {
 
 impl DenialReach {
     /// Whether it is what is usual.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "this is how serde asks")]
     const fn is_usual(&self) -> bool {
         matches!(self, Self::Principal)
     }

@@ -133,7 +133,8 @@ fn a_line_that_was_taken_out_stays_out_and_what_followed_it_follows_what_stood_b
     for _ in 0..2 {
         let mut again = place.resume();
         assert_eq!(again.said(), ["one", "ok", "ok"]);
-        again.close_cleanly();
+        let end = again.close();
+        assert!(end.code == Some(0) && end.stderr.contains("1 entry whose parent is not in the file"), "{end:?}");
         assert_eq!(lines(&path), edited);
     }
 }

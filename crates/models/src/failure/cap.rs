@@ -35,7 +35,8 @@ pub(crate) fn smaller_cap(status: u16, body: &str, asked: u64) -> Option<u64> {
             // The sum of both is among the numbers too, and is no limit.
             let limit = values().filter(|value| *value != prompt + asked && *value >= asked.min(prompt)).max();
             let room = limit.and_then(|limit| limit.checked_sub(prompt));
-            room.filter(|room| *room < asked && *room > 0).unwrap_or(if limit <= Some(prompt) { 0 } else { asked / 2 })
+            room.filter(|room| *room < asked && *room > 0)
+                .unwrap_or_else(|| if limit <= Some(prompt) { 0 } else { asked / 2 })
         }
         // Without any number in it a refusal is about something else.
         None => {

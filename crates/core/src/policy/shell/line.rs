@@ -242,7 +242,7 @@ impl Simple {
     fn uncovered_by(&self, first: Finds<'_>) -> String {
         let is_met = self.covered_naming(first, &[]).is_some();
         let narrow = self.narrow.iter().find(|narrow| is_met && self.covered_naming(first, &[narrow]).is_none());
-        match narrow.or(self.narrow.first().filter(|_| is_met)) {
+        match narrow.or_else(|| self.narrow.first().filter(|_| is_met)) {
             Some(narrow) => narrow.to_string(),
             None => self.forms.first().cloned().unwrap_or_default(),
         }
