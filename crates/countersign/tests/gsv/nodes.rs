@@ -293,7 +293,10 @@ fn nodes_are_asked_which_programs_they_have_that_skills_need() {
     let skill = "---\nname: make\ndescription: Makes things\nmetadata: {\"gsv\":{\"requires\":{\"bins\":[\"git\"]}}}\n---\nMake it.\n";
     std::fs::write(folder.join("SKILL.md"), skill).unwrap();
     let mut node = Peer::node(&gateway, "box", &["Echo"]);
-    let asked = client.post("skills.update", json!({}));
+    // A node that comes is asked by itself.
+    let first = node.event("node.probe", &json!({ "kind": "bins", "bins": ["git"] }));
+    node.ok("node.probe.result", json!({ "probeId": first["probeId"], "ok": true, "bins": {} }));
+    let asked = client.post("skills.update", json!({ "force": true }));
     let probe = node.event("node.probe", &json!({ "kind": "bins", "bins": ["git"] }));
     let told = json!({ "probeId": probe["probeId"], "ok": true, "bins": { "git": true } });
     let mut other = Peer::node(&gateway, "other", &["Echo"]);
@@ -303,7 +306,7 @@ fn nodes_are_asked_which_programs_they_have_that_skills_need() {
     let updated = client.answer(&asked)["payload"].take();
     assert_eq!((&updated["updatedNodeCount"], &updated["errors"]), (&json!(1), &json!([])), "{updated}");
     assert_eq!(updated["skills"][0]["eligibleHosts"], json!(["box"]), "{updated}");
-    // One that comes is asked by itself; what it does not name it does not have.
+    // What it does not name it does not have.
     let probe = other.event("node.probe", &json!({ "bins": ["git"] }));
     other.ok("node.probe.result", json!({ "probeId": probe["probeId"], "ok": true, "bins": {} }));
     let updated = client.ok("skills.update", json!({}));

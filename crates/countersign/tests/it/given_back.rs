@@ -97,8 +97,9 @@ fn what_a_session_file_holds_goes_back_where_the_log_is_gone() {
     let mut host = place.start(&[]);
     place.provider.script([sealed("k1"), say("done")]);
     host.turn("go");
-    let text = std::fs::read_to_string(host.file()).unwrap();
+    let file = host.file();
     host.close_cleanly();
+    let text = std::fs::read_to_string(file).unwrap();
     let copy = place.agent.join("copy.jsonl");
     std::fs::write(&copy, text).unwrap();
     let mut host = Host::start(&place, &["--session", copy.to_str().unwrap()]);

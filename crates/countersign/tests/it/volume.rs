@@ -31,7 +31,8 @@ fn a_burst_costs_at_most_fifteen_times_its_text() {
     let call = Part::Call { id: "k".into(), name: "write".into(), arguments: writes };
     for (case, parts, size) in [
         ("text", vec![Part::Text(words())], size),
-        ("thinking", vec![Part::Think(words()), Part::Text(vec!["so".into()])], size),
+        // An answer needs a text, and updates behind the thinking would carry it again.
+        ("thinking", vec![Part::Text(vec!["so".into()]), Part::Think(words())], size),
         ("a call", vec![call], size),
     ] {
         let each = bytes_for_each(&mut host, &place, parts, size);
