@@ -173,7 +173,8 @@ fn a_session_that_is_deleted_at_work_stops_and_waits_for_nobody() {
 fn settings_drafts_and_the_reasoning_effort_are_kept() {
     let talk = Talk::new();
     let (gateway, http) = talk.start();
-    let session = http.session();
+    // A session in which nothing was said is not kept.
+    let session = told(&talk, &http, &["first"]);
     let set = done(&http, "/api/settings", json!({ "send_key": "ctrl+enter", "show_cli_sessions": true }));
     assert_eq!((&set["send_key"], &set["show_cli_sessions"]), (&json!("ctrl+enter"), &json!(false)));
     done(&http, "/api/session/draft", json!({ "session_id": session, "text": "half a thought ", "files": [] }));
@@ -435,14 +436,16 @@ fn arguments_are_texts_in_events_and_in_the_history() {
     let arguments = json!({ "path": "a.txt", "edits": [{ "old_text": "a" }], "all": true });
     talk.provider.script([Reply::new(vec![call("c1", "edit", &arguments)]), say("done")]);
     let events = http.turn(&http.say(&session, "edit it")).ended();
-    let want = json!({ "path": "a.txt", "edits": "[{\"old_text\":\"a\"}]", "all": "true" });
+    let want = json!({ "path": "a.txt", "edits": "[{\"old_text\":\"a\"}]", "all": "true", "_i": "a test" });
     let ended = events.iter().filter(|event| event.name.starts_with("tool"));
     let told: Vec<&Value> = ended.map(|event| &event.data["args"]).collect();
     assert_eq!(told, [&want, &want]);
     let loaded = load(&http, &session);
     assert_eq!(loaded["tool_calls"][0]["args"], want);
     let written = loaded["messages"][1]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
-    assert_eq!(serde_json::from_str::<Value>(written).unwrap(), arguments, "as the model wrote them");
+    let mut said = arguments;
+    said["_i"] = "a test".into();
+    assert_eq!(serde_json::from_str::<Value>(written).unwrap(), said, "as the model wrote them");
 }
 
 #[test]

@@ -85,9 +85,10 @@ fn a_card_says_exactly_what_would_run_and_what_can_be_chosen() {
     let card = &pending(&gateway, "approval", AGENT)["pending"];
     let is = |name: &str| card[name].clone();
     assert_eq!(is("approval_id"), json!(gate));
-    assert_eq!(is("command"), json!("turn(door\\u{202e}, open)\nthing: door\\u{202e}\nway: open"));
+    // Each argument is said once.
+    assert_eq!(is("command"), json!("turn\nthing: door\\u{202e}\nway: open"));
     assert_eq!(is("args"), json!({ "thing": "door\u{202e}", "way": "open" }));
-    assert_eq!(is("pattern_key"), json!("exactly turn(door\\u{202e}, open)"));
+    assert_eq!(is("pattern_key"), json!("exactly this call"));
     assert_eq!(is("pattern_keys"), json!([is("pattern_key")]));
     assert_eq!(is("choices"), json!(["once", "session", "always", "deny"]));
     assert_eq!((is("allow_permanent"), is("tool"), is("session_id")), (json!(true), json!("turn"), json!(AGENT)));

@@ -110,5 +110,7 @@ fn comments_and_order_of_the_file_stay() {
     let mode = fs::metadata(place.folder.join("new.yaml")).unwrap().permissions().mode();
     assert_eq!((fresh.code, mode & 0o777), (Some(0), 0o600), "{fresh:?}");
     assert_eq!(place.run(&["config", "check", "--config", "new.yaml"]).code, Some(0));
+    assert_eq!(place.run(&["agents", "list"]).code, Some(0), "the configuration of the folder is read");
+    fs::remove_file(place.folder.join("config.yaml")).unwrap();
     assert_eq!(place.run(&["agents", "list"]).code, Some(1), "without a configuration there is nothing to list");
 }

@@ -327,7 +327,7 @@ mod tests {
         let [warning] = &told[..] else { panic!("one event") };
         let message = "The model provider keeps the connection alive but has sent nothing of an answer for 30 s. The request fails after 120 s.";
         assert_eq!(
-            (&*warning.name, &warning.data["type"], &warning.data["message"]),
+            (warning.name, &warning.data["type"], &warning.data["message"]),
             ("warning", &json!("idle"), &json!(message))
         );
     }

@@ -168,7 +168,8 @@ fn is_a_persons(view: View<'_>, id: CallId) -> bool {
 /// Whether the model has said nothing since a person answered a question of the run. The answer was told to have counted, so what
 /// follows from it happens.
 fn is_answered(view: View<'_>, session: &Session, run: &run::Run) -> bool {
-    let last = run.last.as_ref().and_then(|(entry, ..)| session.entry(entry)).map(|entry| entry.lsn);
+    let is_of_model = |entry: &&&session::Entry| matches!(entry.kind, Kind::Assistant { .. });
+    let last = session.path().iter().rev().find(is_of_model).map(|entry| entry.lsn);
     let is_of = |gate: &&gate::Gate| {
         gate.run() == Some(run.id())
             && gate.kind().takes_words()

@@ -232,5 +232,5 @@ fn another_process_holds_them_back_too() {
     let mut stage = answered("plan", says(&["reject"]));
     stage.restart(open(), Resume::Go);
     assert!(is_held(&mut stage));
-    assert_eq!(stage.engine.state().session(&session()).and_then(session::Session::withheld).is_some(), true);
+    assert!(stage.engine.state().session(&session()).and_then(session::Session::withheld).is_some());
 }

@@ -78,7 +78,10 @@ fn a_phone_approves_as_the_page_says() {
     };
     let (guide, followed) = guide.follow(&stood_in, "");
     let (out, folder) = (&followed.out, &guide.place.folder);
-    assert!(out.contains("\"command\":\"edit(greet.sh)") && out.contains("denied by web: bash(sh test.sh)"), "{out}");
+    assert!(
+        out.contains("\"command\":\"edit\\npath: greet.sh") && out.contains("denied by web: bash(sh test.sh)"),
+        "{out}"
+    );
     assert!(fs::read_to_string(folder.join("data/agents/main/greet.sh")).unwrap().contains("$name!"), "{out}");
     let bot = fs::read_to_string(folder.join("bot")).unwrap();
     assert!(bot.lines().any(|line| line.starts_with("ok") && line.contains("messenger")), "{bot}");
