@@ -436,7 +436,7 @@ fn arguments_are_texts_in_events_and_in_the_history() {
     let arguments = json!({ "path": "a.txt", "edits": [{ "old_text": "a" }], "all": true });
     talk.provider.script([Reply::new(vec![call("c1", "edit", &arguments)]), say("done")]);
     let events = http.turn(&http.say(&session, "edit it")).ended();
-    let want = json!({ "path": "a.txt", "edits": "[{\"old_text\":\"a\"}]", "all": "true", "_i": "a test" });
+    let want = json!({ "path": "a.txt", "edits": "[{\"old_text\":\"a\"}]", "all": "true" });
     let ended = events.iter().filter(|event| event.name.starts_with("tool"));
     let told: Vec<&Value> = ended.map(|event| &event.data["args"]).collect();
     assert_eq!(told, [&want, &want]);

@@ -10,7 +10,7 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_protocol::hermes::{self, Attention, ToolNote};
-use countersign_runtime::{Handle, Lane};
+use countersign_runtime::{Handle, Lane, tools::strip_intent};
 use serde_json::{Value, json};
 
 use super::{journal::stream_id, teller::beginning};
@@ -403,11 +403,13 @@ impl Telling {
                 "id": call.id, "type": "function",
                 "function": { "name": call.name, "arguments": Value::Object(call.arguments.clone()).to_string() },
             }));
+            // As the events of the call have them: why the model wants it stands elsewhere.
+            let (arguments, _) = strip_intent(call.arguments.clone());
             self.calls.push(ToolNote {
                 name: escape(&call.name, Lines::One).into_owned(),
                 tid: call.id.clone(),
                 assistant_msg_idx: at,
-                args: hermes::texts(&call.arguments),
+                args: hermes::texts(&arguments),
                 ..ToolNote::default()
             });
         }
