@@ -49,7 +49,8 @@ impl Files {
         let rules = rules.unwrap_or_else(|| {
             config.as_deref().map_or_else(|| "permissions.yaml".into(), |config| beside(config, "permissions.yaml"))
         });
-        let config = config.or_else(|| Some(beside(&rules, "config.yaml")).filter(|usual| usual.is_file()));
+        let config =
+            config.or_else(|| Some(beside(&rules, "config.yaml")).filter(|usual| usual.symlink_metadata().is_ok()));
         Self { rules, config, is_named }
     }
 

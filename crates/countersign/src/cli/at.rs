@@ -38,7 +38,8 @@ pub(super) struct Where {
 /// The configuration that a gateway reads where none is named, if it is there. `agentpass` reads the same.
 pub(super) fn usual() -> Option<PathBuf> {
     let here = Path::new("config.yaml");
-    here.is_file().then(|| here.to_owned())
+    // Whatever has that name is meant, also a folder or a dangling link: reading it says what is wrong.
+    here.symlink_metadata().is_ok().then(|| here.to_owned())
 }
 
 impl Before {

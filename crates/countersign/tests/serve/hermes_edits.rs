@@ -416,7 +416,7 @@ fn three_denials_in_a_row_still_stop_a_turn_from_asking() {
     let turn = http.turn(&http.say(&session, "run them"));
     for number in 0..3 {
         let pending = format!("/api/approval/pending?session_id={session}");
-        let card = soon("a card", || {
+        let card = soon(&format!("card {number}"), || {
             let told = http.get(&pending).json()["pending"].clone();
             (told["command"] == format!("echo {number}")).then_some(told)
         });

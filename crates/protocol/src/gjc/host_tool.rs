@@ -43,6 +43,9 @@ pub enum ToolsError {
     /// One does not say what arguments it takes.
     #[error("Host tool \"{0}\" must provide a JSON Schema object")]
     Parameters(String),
+    /// Whether one is hidden is neither true nor false.
+    #[error("Host tool \"{0}\": hidden must be true or false")]
+    Hidden(String),
     /// One is called as a tool that no host may offer.
     #[error("RPC host tool \"{0}\" is reserved and cannot be supplied by the host")]
     Reserved(String),
@@ -102,8 +105,17 @@ fn tool(at: usize, definition: &Json) -> Result<HostTool, ToolsError> {
     if name == RESERVED {
         return Err(ToolsError::Reserved(name));
     }
-    let hidden = given.hidden.is_some_and(|json| json.text() == "true");
+    let Some(hidden) = flag(given.hidden.as_ref()) else { return Err(ToolsError::Hidden(name)) };
     Ok(HostTool { name, label: text(given.label.as_ref()), description, parameters, hidden })
+}
+
+/// Reads a flag that is false where it is absent or null. `None` for anything else than true and false.
+pub(super) fn flag(given: Option<&Json>) -> Option<bool> {
+    match given.map(Json::text) {
+        None | Some("null" | "false") => Some(false),
+        Some("true") => Some(true),
+        Some(_) => None,
+    }
 }
 
 /// Data of `set_host_tools`.

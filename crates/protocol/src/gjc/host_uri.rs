@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::host_tool;
 use crate::json::{Json, Wire};
 
 /// The schemes that are the agent's own.
@@ -39,6 +40,14 @@ pub enum SchemeError {
     /// One is the agent's own.
     #[error("Host URI scheme is reserved: {0}")]
     Reserved(String),
+    /// A flag of one is neither true nor false.
+    #[error("Host URI scheme {scheme}: {flag} must be true or false")]
+    Flag {
+        /// The scheme.
+        scheme: String,
+        /// The member.
+        flag: &'static str,
+    },
 }
 
 /// Reads the schemes of `set_host_uri_schemes`. Of two alike the last counts, in the place of the first.
@@ -78,13 +87,12 @@ fn scheme(definition: &Json) -> Result<HostScheme, SchemeError> {
     if RESERVED.contains(&scheme.as_str()) {
         return Err(SchemeError::Reserved(scheme));
     }
-    let is_true = |json: Option<Json>| json.is_some_and(|json| json.text() == "true");
-    Ok(HostScheme {
-        scheme,
-        description: given.description.and_then(|json| json.read().ok()),
-        writable: is_true(given.writable),
-        immutable: is_true(given.immutable),
-    })
+    let read = |flag: &'static str, json: Option<&Json>| {
+        host_tool::flag(json).ok_or_else(|| SchemeError::Flag { scheme: scheme.clone(), flag })
+    };
+    let (writable, immutable) =
+        (read("writable", given.writable.as_ref())?, read("immutable", given.immutable.as_ref())?);
+    Ok(HostScheme { scheme, description: given.description.and_then(|json| json.read().ok()), writable, immutable })
 }
 
 fn is_scheme(scheme: &str) -> bool {

@@ -171,6 +171,8 @@ struct Hearing<'a> {
     /// Bytes that updates have cost: each carries the whole message.
     spent: usize,
     is_started: bool,
+    /// Whether the provider began to answer, so that the request may have taken something.
+    is_begun: bool,
     /// Whether an attempt before this one may have taken something, and nobody knows what.
     is_unknown: bool,
 }
@@ -192,6 +194,7 @@ impl<'a> Hearing<'a> {
             length: 0,
             spent: 0,
             is_started: false,
+            is_begun: false,
             is_unknown: false,
         }
     }
@@ -231,12 +234,15 @@ impl<'a> Hearing<'a> {
     /// request that may have taken something before another one is sent.
     fn silent_wait(&mut self, outcome: &Outcome, attempts: &mut Attempts) -> Option<Duration> {
         let Outcome::Failed(failure) = outcome else { return None };
-        let is_free = spent_by_failure(failure, self.is_started).is_some();
+        let is_free = spent_by_failure(failure, self.is_begun).is_some();
         if self.is_started || (!is_free && self.work.budget == Budget::Counted) {
             return None;
         }
         let wait = attempts.next(failure)?;
         self.is_unknown |= !is_free;
+        self.is_begun = false;
+        self.response_id = None;
+        self.usage = models::Usage::default();
         tracing::info!(session = %self.work.session, error = %failure, wait = ?wait, "a request failed and is sent again");
         Some(wait)
     }
@@ -296,7 +302,11 @@ impl<'a> Hearing<'a> {
             self.live(LiveKind::Idle { since, limit }).await;
             return None;
         }
-        self.start().await;
+        self.is_begun = true;
+        // A frame that only opens an answer shows nothing of it: a failure behind it may still be tried again in silence.
+        if !matches!(event, Event::Start { .. } | Event::Usage(_)) {
+            self.start().await;
+        }
         match event {
             Event::Idle { .. } => {}
             Event::Start { response_id } => self.response_id = response_id,
@@ -392,7 +402,7 @@ impl<'a> Hearing<'a> {
         match outcome {
             _ if self.is_unknown => None,
             Outcome::Stopped(_) => spent_by_answer(self.entry, &self.usage),
-            Outcome::Failed(failed) => spent_by_failure(failed, self.is_started),
+            Outcome::Failed(failed) => spent_by_failure(failed, self.is_begun),
             Outcome::Aborted => None,
         }
     }

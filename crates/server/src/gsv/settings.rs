@@ -10,7 +10,7 @@ use countersign_core::{
     engine::{Command, Event},
     id::PrincipalId,
     schedule::Zone,
-    session::{ModelRef, Profile, Renewal, RenewalMode, Settings as SessionSettings, Sums, Thresholds},
+    session::{ModelRef, Profile, Renewal, RenewalMode, Retry, Settings as SessionSettings, Sums, Thresholds},
     settings::{self, Path, State},
 };
 use countersign_protocol::gsv::{
@@ -356,6 +356,8 @@ impl Settings {
             ..usual.thresholds
         };
         SessionSettings {
+            // Whoever chats waits for a word: the request itself is tried again for some seconds before that.
+            retry: Retry { max: 2, base: Duration::from_millis(500), ..usual.retry },
             model: Some(self.reference(site, &self.model_of(agent))),
             thinking: tree["model"]["thinkingLevel"].as_str().map(str::to_owned),
             thresholds,

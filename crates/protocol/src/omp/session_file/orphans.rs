@@ -18,9 +18,13 @@ pub(super) fn reattach(entries: &mut [Entry]) -> usize {
     let is_in_order = is_in_order(entries);
     let mut before: Option<String> = None;
     let mut reattached = 0;
-    for entry in entries {
+    let mut followers: BTreeMap<String, String> = BTreeMap::new();
+    for entry in &mut *entries {
         if is_orphan(entry) {
             reattached += 1;
+            if let Some(missing) = entry.parent_id.take() {
+                followers.entry(missing).or_insert_with(|| entry.id.clone());
+            }
             entry.parent_id = before.clone().filter(|_| is_in_order);
             if let Body::Unknown(line) = &mut entry.body
                 && let Some(again) = called(line, &entry.id, entry.parent_id.as_deref())
@@ -29,6 +33,14 @@ pub(super) fn reattach(entries: &mut [Entry]) -> usize {
             }
         }
         before = Some(entry.id.clone());
+    }
+    // A summary keeps what follows an entry that is gone.
+    for entry in entries {
+        if let Body::Compaction(compaction) = &mut entry.body
+            && let Some(follower) = followers.get(&compaction.first_kept_entry_id)
+        {
+            compaction.first_kept_entry_id.clone_from(follower);
+        }
     }
     reattached
 }
@@ -44,7 +56,7 @@ fn is_in_order(entries: &[Entry]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::omp::session_file::{Header, read};
+    use crate::omp::session_file::{Body, Header, read};
 
     /// The parents of what is read from a header and these lines, with how many were unreadable and how many hang elsewhere.
     fn parents(lines: &[&str]) -> (Vec<Option<String>>, usize, usize) {
@@ -75,6 +87,16 @@ mod tests {
         // The entry before is a child of the orphan.
         let (parents, _, reattached) = parents(&[&entry("a", "b"), &entry("b", "gone")]);
         assert_eq!((parents, reattached), (vec![Some("b".to_owned()), None], 1));
+    }
+
+    #[test]
+    fn a_summary_that_kept_an_entry_which_is_gone_keeps_what_followed_it() {
+        let compaction = r#"{"type":"compaction","id":"s","parentId":"c","timestamp":"","summary":"x","firstKeptEntryId":"b","tokensBefore":1}"#;
+        let header = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#;
+        let lines = [header, &entry("a", ""), &entry("b", "a")[..20], &entry("c", "b"), compaction];
+        let file = read(&lines.join("\n"), String::new).unwrap();
+        let Body::Compaction(kept) = &file.entries[2].body else { panic!("{file:?}") };
+        assert_eq!(kept.first_kept_entry_id, "c");
     }
 
     #[test]
