@@ -123,6 +123,8 @@ impl Preferences {
         let fresh = self.file.with_extension("json.new");
         let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
         file.write_all(&serde_json::to_vec(&next)?)?;
+        // It is acknowledged behind this.
+        file.sync_all()?;
         std::fs::rename(&fresh, &self.file)?;
         *held = next;
         Ok(())
