@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use crate::{
-    host::Host,
     place::{Place, lines_with},
     provider::{Part, Reply, Request, say},
 };
@@ -102,7 +101,7 @@ fn what_a_session_file_holds_goes_back_where_the_log_is_gone() {
     let text = std::fs::read_to_string(file).unwrap();
     let copy = place.agent.join("copy.jsonl");
     std::fs::write(&copy, text).unwrap();
-    let mut host = Host::start(&place, &["--session", copy.to_str().unwrap()]);
+    let mut host = place.start(&["--session", copy.to_str().unwrap()]);
     host.turn("again");
     assert_given_back(&place.provider.last(), "from the file alone");
     host.close_cleanly();
