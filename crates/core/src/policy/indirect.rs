@@ -2,8 +2,11 @@
 //!
 //! A service call has a `domain`, a `service` and targets. A target is an entity, or a selector that stands for entities which
 //! only the service knows: an area, a device, a floor, a label, a group, or the word `all`. A call of the domain `homeassistant`
-//! reaches entities of every domain. Source: the targets of service calls in Home Assistant's documentation (`entity_id`,
+//! reaches entities of every domain. A service that sets states of others (a scene, a group) has names of entities in arguments of
+//! its own, so every text and every key of the form of such a name counts, wherever it stands. Source: the targets of service calls in Home Assistant's documentation (`entity_id`,
 //! `device_id`, `area_id`, `floor_id`, `label_id`).
+
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
@@ -25,6 +28,8 @@ const SERVICE: &str = "service";
 const SELECTORS: [&str; 4] = ["area_id", "device_id", "floor_id", "label_id"];
 /// How deep targets are looked for: below the call, below `target` or `data`, and once more.
 const DEPTH: u8 = 4;
+/// The most entities outside of the targets that are looked at one by one. A call that names more may come to any.
+const MOST_NAMED: usize = 256;
 
 /// A call that a service call may come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub(crate) struct PossibleCall {
     pub(crate) domain: String,
     /// Its entity, with [`UNKNOWN`] for what is not known of it.
     pub(crate) entity: String,
+    /// Its service as the argument has it, perhaps with its domain; [`UNKNOWN`] where it may be any.
+    pub(crate) service: String,
     /// Its signature, if the form of the signature is known.
     pub(crate) signature: Option<String>,
     /// The part of the call that makes it possible, for people.
@@ -54,13 +61,34 @@ pub(crate) fn possible_calls(subject: &Subject) -> Vec<PossibleCall> {
     let mut targets = Targets::default();
     targets.collect(&subject.arguments, DEPTH);
     let reaches_every_domain = domain == EVERY_DOMAIN;
+    let possible = |own_domain: &str, own_service: &str, entity: &str, through: &str| {
+        possible(subject, own_domain, own_service, entity, through)
+    };
+    let (any, any_entity) = (UNKNOWN.to_string(), format!("{UNKNOWN}.{UNKNOWN}"));
     let mut found = Vec::new();
     for entity in &targets.entities {
         let own = entity.split_once('.').map_or(domain.as_str(), |(own, _)| own);
         let through = format!("{domain}.{service} of {entity}");
-        found.push(possible(subject, &domain, entity, &through));
+        found.push(possible(&domain, &service, entity, &through));
         if own != domain {
-            found.push(possible(subject, own, entity, &through));
+            found.push(possible(own, &service, entity, &through));
+        }
+    }
+    let named = named_entities(&subject.arguments);
+    if named.len() > MOST_NAMED {
+        let through = format!("{domain}.{service} of {} names", named.len());
+        found.push(possible(&any, &any, &any_entity, &through));
+    }
+    for entity in named.iter().filter(|entity| !targets.has(entity)).take(MOST_NAMED) {
+        let own = entity.split_once('.').map_or(domain.as_str(), |(own, _)| own);
+        let through = format!("{domain}.{service} of {entity}");
+        found.push(possible(&domain, &service, entity, &through));
+        if is_group(entity) {
+            found.push(possible(&any, &any, &any_entity, &through));
+        } else if own != domain {
+            // What a service does with entities of another domain, it alone knows.
+            let service = if reaches_every_domain { &service } else { &any };
+            found.push(possible(own, service, entity, &through));
         }
     }
     let is_untargeted = targets.entities.is_empty() && targets.selectors.is_empty();
@@ -70,18 +98,57 @@ pub(crate) fn possible_calls(subject: &Subject) -> Vec<PossibleCall> {
         None => return found,
     };
     if reaches_every_domain {
-        let (any_domain, any_entity) = (UNKNOWN.to_string(), format!("{UNKNOWN}.{UNKNOWN}"));
-        found.push(possible(subject, &domain, &any_entity, &through));
-        found.push(possible(subject, &any_domain, &any_entity, &through));
+        found.push(possible(&domain, &service, &any_entity, &through));
+        found.push(possible(&any, &service, &any_entity, &through));
     } else {
-        found.push(possible(subject, &domain, &format!("{domain}.{UNKNOWN}"), &through));
+        found.push(possible(&domain, &service, &format!("{domain}.{UNKNOWN}"), &through));
     }
     found
 }
 
-fn possible(subject: &Subject, domain: &str, entity: &str, through: &str) -> PossibleCall {
-    let signature = signature_with(subject, domain, entity);
-    PossibleCall { domain: domain.to_owned(), entity: entity.to_owned(), signature, through: through.to_owned() }
+fn possible(subject: &Subject, domain: &str, service: &str, entity: &str, through: &str) -> PossibleCall {
+    let service = match subject.arguments.get(DOMAIN) {
+        Some(Value::String(_)) => service.to_owned(),
+        Some(_) | None => format!("{domain}.{service}"),
+    };
+    let signature = signature_with(subject, domain, &service, entity);
+    let (domain, entity) = (domain.to_owned(), entity.to_owned());
+    PossibleCall { domain, entity, service, signature, through: through.to_owned() }
+}
+
+/// The entities that any text or key in `arguments` names, but for the names of the domain and the service that are called.
+fn named_entities(arguments: &Map<String, Value>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let is_argument = |(name, _): &(&String, &Value)| !matches!(name.as_str(), DOMAIN | SERVICE);
+    let mut open: Vec<&Value> = Vec::new();
+    for (name, value) in arguments.iter().filter(is_argument) {
+        found.extend(entities_in(name));
+        open.push(value);
+    }
+    while let Some(value) = open.pop() {
+        match value {
+            Value::String(text) => found.extend(entities_in(text)),
+            Value::Array(items) => open.extend(items),
+            Value::Object(members) => {
+                found.extend(members.keys().flat_map(|name| entities_in(name)));
+                open.extend(members.values());
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    found
+}
+
+/// The entities that `text` is the name of, or a list of names with commas between; none for any other text.
+fn entities_in(text: &str) -> Vec<String> {
+    let is_name = |part: &str| !part.is_empty() && part.chars().all(|c| c == '_' || c.is_lowercase() || c.is_numeric());
+    let is_entity = |one: &String| one.split_once('.').is_some_and(|(domain, name)| is_name(domain) && is_name(name));
+    let all: Vec<String> = text.split(',').map(normal).filter(|one| !one.is_empty()).collect();
+    if all.iter().all(is_entity) { all } else { Vec::new() }
+}
+
+fn is_group(entity: &str) -> bool {
+    entity.starts_with("group.")
 }
 
 /// Names of domains, services and entities as the service reads them.
@@ -97,6 +164,12 @@ struct Targets {
 }
 
 impl Targets {
+    /// Whether `entity` is a target, or a group that is one.
+    fn has(&self, entity: &str) -> bool {
+        let selector = format!("{ENTITY} {entity}");
+        self.entities.iter().any(|one| one == entity) || self.selectors.contains(&selector)
+    }
+
     fn collect(&mut self, members: &Map<String, Value>, depth: u8) {
         let Some(depth) = depth.checked_sub(1) else { return };
         for (name, value) in members {
@@ -119,7 +192,7 @@ impl Targets {
             Value::String(text) => {
                 for one in text.split(',').map(normal).filter(|one| !one.is_empty() && one != "none") {
                     // A name without a domain is an id of the service's own registry, or a word that stands for several.
-                    if one == "all" || one.starts_with("group.") || !one.contains('.') {
+                    if one == "all" || is_group(&one) || !one.contains('.') {
                         self.selectors.push(format!("{ENTITY} {one}"));
                     } else {
                         self.entities.push(one);
@@ -144,8 +217,8 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// The signature that the call would have with this domain and entity, if its form can be told from the one that it has.
-fn signature_with(subject: &Subject, domain: &str, entity: &str) -> Option<String> {
+/// The signature that the call would have with this domain, service and entity, if its form can be told from the one that it has.
+fn signature_with(subject: &Subject, domain: &str, service: &str, entity: &str) -> Option<String> {
     let arguments = &subject.arguments;
     if subject.named.is_empty() {
         // Nobody defined the tool: its signature is made of all its arguments, sorted by name.
@@ -153,6 +226,7 @@ fn signature_with(subject: &Subject, domain: &str, entity: &str) -> Option<Strin
         if arguments.contains_key(DOMAIN) {
             other.insert(DOMAIN.to_owned(), domain.into());
         }
+        other.insert(SERVICE.to_owned(), service.into());
         other.insert(ENTITY.to_owned(), entity.into());
         SELECTORS.iter().for_each(|selector| drop(other.remove(*selector)));
         return signature::undeclared(&subject.tool, &other).ok()?.into_iter().next();
@@ -172,6 +246,7 @@ fn signature_with(subject: &Subject, domain: &str, entity: &str) -> Option<Strin
         rest = &rest[at + value.len()..];
         text.push_str(match name.as_str() {
             DOMAIN => domain,
+            SERVICE => service,
             ENTITY => entity,
             _ => &value,
         });
@@ -251,6 +326,46 @@ mod tests {
         assert_eq!(texts(json!({"domain": "Switch", "service": "turn_off", "entity_id": " Switch.Boiler"})), boiler);
         let target = json!({"target": {"entity_id": "switch.boiler"}, "domain": "switch", "service": "turn_off"});
         assert_eq!(texts(target), boiler);
+    }
+
+    #[test]
+    fn an_entity_is_found_wherever_the_call_names_it() {
+        let through = |more: Value| {
+            let mut arguments = json!({"domain": "scene", "service": "apply", "entity_id": "scene.evening"});
+            arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            calls(arguments).into_iter().skip(1).map(|(text, _)| text).collect::<Vec<_>>()
+        };
+        for more in [
+            json!({"entities": {"switch.boiler": "off"}}),
+            json!({"entities": {" Switch.Boiler ": {"state": "off"}}}),
+            json!({"data": {"entities": {"switch.boiler": "off"}}}),
+            json!({"snapshot_entities": ["switch.boiler"]}),
+            json!({"whatever": "switch.boiler"}),
+            json!({"data": {"a": [{"b": {"c": {"d": {"e": "switch.boiler"}}}}]}}),
+            json!({"switch.boiler": "off"}),
+        ] {
+            let want = ["ha(scene.apply, switch.boiler)", "ha(switch.…, switch.boiler)"];
+            assert_eq!(through(more.clone()), want, "{more}");
+        }
+        let any = "ha(….…, ….…)".to_owned();
+        assert!(through(json!({"entities": {"group.cellar": "off"}})).contains(&any));
+        let many: Vec<String> = (0..=super::MOST_NAMED).map(|at| format!("light.l{at}")).collect();
+        assert!(through(json!({"data": {"entities": many}})).contains(&any));
+        for more in [
+            json!({"message": "see you at 5.30"}),
+            json!({"message": "switch.boiler is on"}),
+            json!({"url": "http://ha.local/switch.boiler"}),
+            json!({"at": 5.30, "file": "a.b.c", "end": "off.", "begin": ".off"}),
+        ] {
+            assert_eq!(through(more.clone()), [""; 0], "{more}");
+        }
+    }
+
+    #[test]
+    fn a_service_that_is_written_with_its_domain_is_found_under_the_others() {
+        let call = subject("svc", json!({"service": "homeassistant.turn_off", "entity_id": "switch.boiler"}));
+        let texts: Vec<_> = possible_calls(&call).into_iter().filter_map(|call| call.signature).collect();
+        assert_eq!(texts, ["svc(switch.boiler, homeassistant.turn_off)", "svc(switch.boiler, switch.turn_off)"]);
     }
 
     #[test]

@@ -136,6 +136,7 @@ impl OfTool {
             let text = match demand.path().last().map(String::as_str) {
                 Some("entity_id") => Some(&possible.entity),
                 Some("domain") => Some(&possible.domain),
+                Some("service") => Some(&possible.service),
                 Some(_) | None => None,
             };
             text.is_some_and(|text| demand.may_hold(text)) || demand.holds(arguments, quantity)

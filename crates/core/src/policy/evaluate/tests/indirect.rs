@@ -71,7 +71,7 @@ fn a_denied_domain_is_not_reached_through_services_of_every_domain() {
 #[test]
 fn a_denial_by_arguments_holds_for_selectors_too() {
     let rule: Rule = serde_json::from_value(json!({
-        "tool": "ha_call_service", "args": {"entity_id": "switch.boil*"}, "action": "deny"
+        "tool": "ha_call_service", "args": {"entity_id": "switch.boil*", "service": "turn_*"}, "action": "deny"
     }))
     .unwrap();
     let allow = Rule::new("ha_call_service*", Action::Allow);
@@ -83,8 +83,33 @@ fn a_denial_by_arguments_holds_for_selectors_too() {
         (call("switch", "turn_off", json!({"area_id": "cellar"})), "ask"),
         (call("light", "turn_off", json!({"area_id": "cellar"})), "allow"),
         (call("switch", "turn_off", json!({"entity_id": "switch.lamp"})), "allow"),
+        (call("scene", "apply", json!({"entities": {"switch.boiler": "off"}})), "ask"),
     ] {
         assert_eq!(word(&world.judge(&call)), want, "{} {:?}", call.signature, call.arguments);
+    }
+}
+
+#[test]
+fn a_denied_entity_is_not_reached_through_arguments_of_another_service() {
+    for denial in ["*, switch.boiler", "switch.*", "switch.turn_off, switch.boiler"] {
+        let denial = format!("deny ha_call_service({denial})");
+        let world = World::new(&[&denial, "allow ha_call_service*"]);
+        for (call, want) in [
+            (call("scene", "apply", json!({"entities": {"switch.boiler": "off"}})), "ask"),
+            (call("scene", "apply", json!({"entity_id": "scene.a", "entities": {"switch.boiler": "off"}})), "ask"),
+            (call("scene", "apply", json!({"data": {"entities": {"Switch.Boiler": {"state": "off"}}}})), "ask"),
+            (call("scene", "apply", json!({"entities": {"group.cellar": "off"}})), "ask"),
+            (call("scene", "create", json!({"scene_id": "x", "snapshot_entities": ["switch.boiler"]})), "ask"),
+            (call("group", "set", json!({"object_id": "x", "entities": ["light.sofa", "switch.boiler"]})), "ask"),
+            (call("group", "set", json!({"object_id": "x", "add_entities": "light.sofa, switch.boiler"})), "ask"),
+            (call("scene", "apply", json!({"entities": {"light.sofa": "off"}})), "allow"),
+            (call("group", "set", json!({"object_id": "x", "add_entities": ["light.sofa"]})), "allow"),
+            (call("notify", "phone", json!({"message": "see you at 5.30"})), "allow"),
+            (call("notify", "phone", json!({"message": "5.30", "title": "switch.boiler is on"})), "allow"),
+        ] {
+            let verdict = world.judge(&call);
+            assert_eq!(word(&verdict), want, "{denial} {} {:?} {verdict}", call.signature, call.arguments);
+        }
     }
 }
 
