@@ -26,10 +26,10 @@ const ALONE: &str = "-p --paginate -P --no-pager -v --version -h --help --bare -
     --exec-path --html-path --man-path --info-path";
 
 /// Options before the command that have it run, or read its configuration from, something else.
-const GLOBALS: [&str; 6] = ["-c", "--config-env", "--exec-path", "--git-dir", "--work-tree", "--paginate"];
+const GLOBALS: [&str; 7] = ["-c", "--config-env", "--exec-path", "--git-dir", "--work-tree", "--bare", "--paginate"];
 
 /// Long options of its commands that run or write something else.
-const LONG: [&str; 13] = [
+const LONG: [&str; 14] = [
     "--upload-pack",
     "--receive-pack",
     "--exec",
@@ -37,6 +37,7 @@ const LONG: [&str; 13] = [
     "--textconv",
     "--open-files-in-pager",
     "--template",
+    "--separate-git-dir",
     "--extcmd",
     "--output",
     "--export-marks",
