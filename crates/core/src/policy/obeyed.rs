@@ -38,12 +38,15 @@ const KINDS: [Kind; 8] = [
         names: ".github .gitlab .gitlab-ci.yml .gitlab-ci.yaml .circleci .travis.yml .drone.yml .drone.star .woodpecker \
             .woodpecker.yml .woodpecker.yaml .forgejo .gitea .buildkite .cirrus.yml .cirrus.star .appveyor.yml appveyor.yml \
             azure-pipelines.yml azure-pipelines.yaml .azure-pipelines .azuredevops bitbucket-pipelines.yml jenkinsfile \
-            .jenkins .teamcity .semaphore .builds .build.yml buildspec.yml cloudbuild.yaml cloudbuild.yml wercker.yml .ci",
+            .jenkins .teamcity .semaphore .builds .build.yml buildspec.yml cloudbuild.yaml cloudbuild.yml wercker.yml .ci \
+            .drone.yaml .drone.jsonnet .tekton .harness codefresh.yml codefresh.yaml .codefresh bitrise.yml bitrise.yaml \
+            .bitrise.yml codemagic.yaml codemagic.yml .zuul.yaml .zuul.d zuul.yaml zuul.d .vela.yml .vela.yaml .vela \
+            screwdriver.yaml .prow.yaml circle.yml bamboo-specs .scrutinizer.yml",
         because: "a service for continuous integration runs later",
     },
     Kind {
         names: ".vscode .vscode-server .idea .fleet .zed .vs .devcontainer .devcontainer.json .vim .vimrc .gvimrc .exrc \
-            .nvimrc .nvim.lua .lvimrc .config/nvim .emacs .emacs.d .dir-locals.el .nanorc",
+            .nvimrc .nvim.lua .lvimrc .config/nvim .nova .helix .config/helix .config/zed .config/code .config/kak .emacs .emacs.d .dir-locals.el .nanorc",
         because: "an editor runs or obeys later",
     },
     Kind {
@@ -60,7 +63,9 @@ const KINDS: [Kind; 8] = [
     Kind {
         names: ".claude .claude.json .mcp.json .codex .gemini .opencode opencode.json opencode.jsonc .countersign .omp .pi .gjc \
             .gsv .cursor .windsurf .codeium .continue .cline .roo .kilocode .kiro .qwen .crush .crush.json crush.json .goose \
-            .amp .factory .junie .augment .aider.conf.yml .copilot .hermes .openhands .trae .agents .agent .config/opencode",
+            .amp .factory .junie .augment .aider.conf.yml .copilot .hermes .openhands .trae .agents .agent .config/opencode \
+            .config/codex .config/goose .config/crush .config/amp mcp.json .cursorrules .windsurfrules .clinerules .roorules \
+            .roomodes .kilocoderules .kilocodemodes .goosehints",
         because: "an agent obeys later",
     },
     Kind {
@@ -73,8 +78,23 @@ const KINDS: [Kind; 8] = [
 ];
 
 /// Ends of names that have the same meaning.
-const ENDS: [(&str, &str); 2] =
-    [(".code-workspace", "an editor runs or obeys later"), (".sublime-project", "an editor runs or obeys later")];
+const ENDS: [(&str, &str); 3] = [
+    (".code-workspace", "an editor runs or obeys later"),
+    (".sublime-project", "an editor runs or obeys later"),
+    (".sublime-build", "an editor runs or obeys later"),
+];
+
+/// Folders whose files version control may run, where they are named like its hooks. Source: `githooks(5)`.
+const HOOK_FOLDERS: [&str; 2] = ["hooks", "githooks"];
+
+/// The names of hooks of version control.
+const HOOKS: &str = "applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg \
+    post-commit pre-rebase post-checkout post-merge pre-push pre-receive update proc-receive post-receive post-update \
+    reference-transaction push-to-checkout pre-auto-gc post-rewrite sendemail-validate fsmonitor-watchman p4-changelist \
+    p4-prepare-changelist p4-post-changelist p4-pre-submit post-index-change";
+
+/// What is said of these.
+const BY_HOOKS: &str = "version control may run as a hook later";
 
 /// Files and folders of the system, outside of the working folder.
 const OF_SYSTEM: &str = "/etc/profile /etc/profile.d /etc/bash.bashrc /etc/bashrc /etc/zsh /etc/zshrc /etc/zshenv /etc/zprofile \
@@ -156,6 +176,11 @@ fn of(parts: &[(usize, &str)]) -> Option<Obeyed> {
     if let Some((_, because)) = ENDS.iter().find(|(end, _)| lower.ends_with(end)) {
         return Some(Obeyed { from, to: at + name.len(), because });
     }
+    if let [(file_at, file)] = behind
+        && is_hook(&lower, &file.to_ascii_lowercase())
+    {
+        return Some(Obeyed { from, to: file_at + file.len(), because: BY_HOOKS });
+    }
     let rests: Vec<&Rest> = match name.contains(Wild::SIGN) {
         false => BY_FIRST.get(&lower).into_iter().flatten().collect(),
         // A wildcard alone matches no name that begins with a dot.
@@ -173,12 +198,21 @@ fn of(parts: &[(usize, &str)]) -> Option<Obeyed> {
     Some(Obeyed { from, to, because })
 }
 
+/// Whether `file` in `folder` may be a hook of version control. Of two names with wildcards nothing is known.
+fn is_hook(folder: &str, file: &str) -> bool {
+    !(folder.contains(Wild::SIGN) && file.contains(Wild::SIGN))
+        && HOOK_FOLDERS.iter().any(|hooks| may_be(folder, hooks))
+        && HOOKS.split_ascii_whitespace().any(|hook| may_be(file, hook))
+}
+
 /// Whether a part of a path, perhaps with wildcards, may be `wanted`.
 fn may_be(part: &str, wanted: &str) -> bool {
-    let Some(known) = part.split(Wild::SIGN).next().filter(|known| known.len() < part.len()) else {
+    let Some(begin) = part.split(Wild::SIGN).next().filter(|begin| begin.len() < part.len()) else {
         return part == wanted;
     };
-    wanted.starts_with(known)
+    // What stands in brackets is not kept apart from what stands behind the wildcard.
+    let end = part.rsplit([Wild::SIGN, ']']).next().unwrap_or_default();
+    wanted.starts_with(begin) && wanted.ends_with(end)
 }
 
 /// Such files that `subject`, which is no line of a shell, may change.
@@ -248,12 +282,41 @@ mod tests {
             "/w/.gi*/hooks/x",
             "/w/.g*",
             "/w/.config/fis*",
+            "/w/hooks/pre-commit",
+            "/w/githooks/post-checkout",
+            "/w/tools/Hooks/update",
+            "/w/hooks/pre-*",
+            "/w/hooks/pre-*c]ommit",
+            "/w/hooks/*",
+            "/w/hook*/commit-msg",
+            "/w/.tekton/push.yaml",
+            "/w/.harness/pipeline.yaml",
+            "/w/.drone.yaml",
+            "/w/.drone.jsonnet",
+            "/w/codefresh.yml",
+            "/w/bitrise.yml",
+            "/w/codemagic.yaml",
+            "/w/.cursorrules",
+            "/w/.windsurfrules",
+            "/w/.clinerules/style.md",
+            "/w/.roomodes",
+            "/home/ana/.config/codex/config.toml",
+            "/w/mcp.json",
+            "/w/.nova/Tasks/x.json",
+            "/w/x.sublime-build",
         ] {
             let path = path.replace('*', &Wild::SIGN.to_string());
             assert!(part("/w", &path).is_some(), "{path}");
         }
         for path in [
             "/w/src/hooks/use.ts",
+            "/w/src/hooks",
+            "/w/src/hooks/*.ts",
+            "/w/src/hooks/update.ts",
+            "/w/src/hooks/update/use.ts",
+            "/w/src/*/*",
+            "/w/pre-commit",
+            "/w/scripts/update",
             "/w/.gitignore",
             "/w/.gitattributes",
             "/w/x.git",
