@@ -224,6 +224,10 @@ fn tokens(pattern: &str) -> Vec<Token<'_>> {
     for (text, is_open, goes_on) in pieces.into_iter().filter(|(text, ..)| !text.is_empty()) {
         let is_option = text.starts_with('-');
         found.push(Token { text: path_of(text), is_open, goes_on, is_value: is_value && !is_option });
+        for path in separate_paths(text).into_iter().filter(|path| *path != text) {
+            let goes_on = goes_on && text.ends_with(path);
+            found.push(Token { text: path, is_open: false, goes_on, is_value: true });
+        }
         is_value = is_option || matches!(text, "cd" | "pushd");
     }
     found
@@ -243,6 +247,37 @@ pub(crate) fn joined(word: &str) -> Option<&str> {
     let at = letters.find(|c: char| !c.is_ascii_alphanumeric()).filter(|at| *at > 0)?;
     let rest = &letters[at..];
     rest.starts_with(['/', '~', '.']).then_some(rest)
+}
+
+/// The paths in `word` that lead somewhere by themselves, each between two of the signs that separate such values. The path of an address
+/// is one only where the address has no host, or is a file's. What stands behind white space is text.
+pub(crate) fn separate_paths(word: &str) -> Vec<&str> {
+    let word = word.split(char::is_whitespace).next().unwrap_or_default();
+    let is_path = |text: &str| {
+        ["/", "./", ".."].iter().any(|begin| text.starts_with(begin)) || text.starts_with('~') && text.contains('/')
+    };
+    let is_in_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let mut found = Vec::new();
+    let mut at = 0;
+    loop {
+        let rest = &word[at..];
+        let path = &rest[..rest.find([':', ',', '"', '\'']).unwrap_or(rest.len())];
+        if is_path(path) {
+            found.push(path);
+        }
+        let Some(sign) = rest.find(['=', ':', ',', '@', '"', '\'']) else { return found };
+        let (before, behind) = (&word[..at + sign], at + sign + 1);
+        let scheme = &before[before.trim_end_matches(is_in_scheme).len()..];
+        let address = word[behind..].strip_prefix("//").filter(|_| rest[sign..].starts_with(':'));
+        at = match address.filter(|host| !scheme.is_empty() && !host.starts_with('/')) {
+            None => behind,
+            Some(host) if scheme.to_ascii_lowercase().rsplit('+').next() == Some("file") => {
+                behind + 2 + host.find('/').unwrap_or(host.len())
+            }
+            Some(_) if scheme.len() == before.len() => return found,
+            Some(host) => behind + 2 + host.find([',', '"', '\'']).unwrap_or(host.len()),
+        };
+    }
 }
 
 /// How long a class is in a pattern behind its bracket, with the bracket that ends it.

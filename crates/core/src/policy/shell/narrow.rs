@@ -12,7 +12,7 @@ use super::{
     word::{GLOB, UNKNOWN, Word},
 };
 use crate::policy::{
-    narrow::{Narrow, NarrowPath, Viewpoint, joined},
+    narrow::{Narrow, NarrowPath, Viewpoint, joined, separate_paths},
     obeyed, path,
 };
 
@@ -40,6 +40,10 @@ pub(super) fn of_command(
             let may_change = may_change && !leaves_out(words, at);
             for text in texts(word) {
                 pieces(&text).into_iter().for_each(|piece| search.word(piece, may_change));
+                // Git reads a colon at the beginning as the top of the working folder.
+                if program != Some("git") || !text.starts_with(':') {
+                    separate_paths(&text).into_iter().for_each(|piece| search.word(piece, may_change));
+                }
             }
         }
         // What is unpacked or made there needs no word for it.
@@ -215,7 +219,8 @@ fn up(text: &str) -> String {
     text.split('/').map(|part| if may_be(&part) { ".." } else { part }).collect::<Vec<_>>().join("/")
 }
 
-/// The parts of a word that may be a path: all of it, what stands behind `=`, and what is joined to the letters of an option.
+/// The parts of a word that may be a path however it looks: all of it, what stands behind `=`, and what is joined to the letters of an
+/// option.
 fn pieces(text: &str) -> Vec<&str> {
     let file = |text| {
         let text: &str = text;
