@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::kept::Kept;
+use super::{is_same_json, kept::Kept};
 use crate::{Event, Failure, Part, PartKind, Stop, Usage, failure::empty};
 
 /// Events that are ready, and the parts that are still open.
@@ -14,8 +14,17 @@ use crate::{Event, Failure, Part, PartKind, Stop, Usage, failure::empty};
 pub(crate) struct Parts {
     ready: Vec<Event>,
     begun: bool,
+    /// The index of the next part that is told.
     next: usize,
+    /// How many parts were opened: the handle of the next one.
+    handles: usize,
     open: BTreeMap<usize, Open>,
+    /// Calls that are over, as the wire named them.
+    over: Vec<Over>,
+    /// Calls that are over and whose arguments did not come. Only the end of the answer says whether there are none.
+    blank: Vec<Open>,
+    /// Calls that are over and that may be an earlier one, said again.
+    held: Vec<Open>,
     response: Option<String>,
     /// How many calls were opened.
     calls: usize,
@@ -33,10 +42,42 @@ pub(crate) struct Parts {
 
 #[derive(Debug)]
 struct Open {
+    handle: usize,
+    /// As it is told.
     kind: PartKind,
+    /// The index in events. None of a call that has the id of an earlier one: it is told at the end of the answer, if it
+    /// is not that call again.
+    index: Option<usize>,
+    /// The id of a call on the wire.
+    id: String,
     text: String,
     signature: Option<String>,
+    /// Whether the provider said that it is not whole.
+    is_cut: bool,
 }
+
+impl Open {
+    fn is_blank_call(&self) -> bool {
+        matches!(self.kind, PartKind::ToolCall { .. }) && self.text.trim().is_empty()
+    }
+
+    fn name(&self) -> &str {
+        match &self.kind {
+            PartKind::ToolCall { name, .. } => name,
+            PartKind::Text | PartKind::Thinking | PartKind::Redacted => "",
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Over {
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+/// Stands for arguments that were cut off before they came. It is no JSON, so that nobody takes it for no arguments.
+const CUT: &str = "{";
 
 impl Parts {
     /// Takes the events that are ready.
@@ -53,11 +94,26 @@ impl Parts {
         }
     }
 
-    /// Opens a part and says its index. A call without an id, or with one that another of this answer has, is given one
-    /// of its own.
+    /// Opens a part and says its handle. A call with the id of an earlier one is told at the end of the answer: only then
+    /// it is known whether it is that call again.
     pub(crate) fn start(&mut self, mut kind: PartKind) -> usize {
         self.begin(None);
-        if let PartKind::ToolCall { id, .. } = &mut kind {
+        let id = match &kind {
+            PartKind::ToolCall { id, .. } => id.clone(),
+            PartKind::Text | PartKind::Thinking | PartKind::Redacted => String::new(),
+        };
+        let is_again = !id.is_empty() && self.ids.contains(&id);
+        let index = (!is_again).then(|| self.tell(&mut kind));
+        let handle = self.handles;
+        self.handles += 1;
+        self.open.insert(handle, Open { handle, kind, index, id, text: String::new(), signature: None, is_cut: false });
+        handle
+    }
+
+    /// Tells that a part begins and says its index. A call without an id, or with one that another of this answer has, is
+    /// given one of its own.
+    fn tell(&mut self, kind: &mut PartKind) -> usize {
+        if let PartKind::ToolCall { id, .. } = kind {
             if id.is_empty() {
                 *id = format!("call_{}_{}", self.response.as_deref().unwrap_or_default(), self.calls);
             }
@@ -73,52 +129,61 @@ impl Parts {
         let index = self.next;
         self.next += 1;
         self.ready.push(Event::PartStart { index, kind: kind.clone() });
-        self.open.insert(index, Open { kind, text: String::new(), signature: None });
         index
     }
 
     /// Adds to an open part. Nothing is not worth an event.
-    pub(crate) fn delta(&mut self, index: usize, text: &str) {
-        let Some(open) = self.open.get_mut(&index).filter(|_| !text.is_empty()) else { return };
+    pub(crate) fn delta(&mut self, handle: usize, text: &str) {
+        let Some(open) = self.open.get_mut(&handle).filter(|_| !text.is_empty()) else { return };
         open.text.push_str(text);
         self.said |= matches!(open.kind, PartKind::Text) && !text.trim().is_empty();
         // What a redacted part holds is for the provider only: it comes with the end of the part.
-        if !matches!(open.kind, PartKind::Redacted) {
+        if let Some(index) = open.index
+            && !matches!(open.kind, PartKind::Redacted)
+        {
             self.ready.push(Event::Delta { index, text: text.to_owned() });
         }
     }
 
     /// Adds what is missing of `whole`, if what came so far is its beginning.
-    pub(crate) fn complete(&mut self, index: usize, whole: &str) {
-        if let Some(rest) = self.open.get(&index).and_then(|open| whole.strip_prefix(open.text.as_str())) {
+    pub(crate) fn complete(&mut self, handle: usize, whole: &str) {
+        if let Some(rest) = self.open.get(&handle).and_then(|open| whole.strip_prefix(open.text.as_str())) {
             let rest = rest.to_owned();
-            self.delta(index, &rest);
+            self.delta(handle, &rest);
         }
     }
 
     /// Adds to the signature of an open part.
-    pub(crate) fn sign(&mut self, index: usize, signature: &str) {
-        if let Some(open) = self.open.get_mut(&index).filter(|_| !signature.is_empty()) {
+    pub(crate) fn sign(&mut self, handle: usize, signature: &str) {
+        if let Some(open) = self.open.get_mut(&handle).filter(|_| !signature.is_empty()) {
             open.signature.get_or_insert_default().push_str(signature);
             self.signed += signature.len();
         }
     }
 
     /// Says of an open part that nobody signed that it came whole and unsigned.
-    pub(crate) fn leave_unsigned(&mut self, index: usize) {
-        if let Some(open) = self.open.get_mut(&index) {
+    pub(crate) fn leave_unsigned(&mut self, handle: usize) {
+        if let Some(open) = self.open.get_mut(&handle) {
             open.signature.get_or_insert_default();
         }
     }
 
+    /// Says of a part that the provider broke it off. A call may be over already.
+    pub(crate) fn cut(&mut self, handle: usize) {
+        let over = self.blank.iter_mut().find(|open| open.handle == handle);
+        if let Some(open) = self.open.get_mut(&handle).or(over) {
+            open.is_cut = true;
+        }
+    }
+
     /// What an open part is.
-    pub(crate) fn kind(&self, index: usize) -> Option<&PartKind> {
-        self.open.get(&index).map(|open| &open.kind)
+    pub(crate) fn kind(&self, handle: usize) -> Option<&PartKind> {
+        self.open.get(&handle).map(|open| &open.kind)
     }
 
     /// Whether an open part is signed.
-    pub(crate) fn is_signed(&self, index: usize) -> bool {
-        self.open.get(&index).is_some_and(|open| open.signature.is_some())
+    pub(crate) fn is_signed(&self, handle: usize) -> bool {
+        self.open.get(&handle).is_some_and(|open| open.signature.is_some())
     }
 
     /// Keeps members that came with the whole answer, to be sent back with it.
@@ -128,7 +193,8 @@ impl Parts {
 
     /// How many bytes are held of which no event has told.
     pub(crate) fn held(&self) -> usize {
-        self.kept.size() + self.signed
+        let again = self.open.values().filter(|open| open.index.is_none()).chain(&self.held);
+        self.kept.size() + self.signed + again.map(|open| open.text.len()).sum::<usize>()
     }
 
     /// Whether the arguments of every call so far are JSON, or none.
@@ -137,45 +203,101 @@ impl Parts {
         !self.cut && self.open.values().all(is_whole)
     }
 
+    /// Whether a call came of whose arguments nothing came.
+    pub(crate) fn has_blank_calls(&self) -> bool {
+        !self.blank.is_empty() || self.open.values().any(|open| open.index.is_some() && open.is_blank_call())
+    }
+
     /// Whether any text or call came.
     pub(crate) fn has_answer(&self) -> bool {
         self.said || self.calls > 0
     }
 
     /// What an open part holds so far.
-    pub(crate) fn text(&self, index: usize) -> Option<&str> {
-        self.open.get(&index).map(|open| open.text.as_str())
+    pub(crate) fn text(&self, handle: usize) -> Option<&str> {
+        self.open.get(&handle).map(|open| open.text.as_str())
     }
 
     /// Whether a part is open.
-    pub(crate) fn is_open(&self, index: usize) -> bool {
-        self.open.contains_key(&index)
+    pub(crate) fn is_open(&self, handle: usize) -> bool {
+        self.open.contains_key(&handle)
     }
 
-    /// Closes a part. A call without arguments is a call with none: `{}`.
-    pub(crate) fn end(&mut self, index: usize) {
-        if self
-            .open
-            .get(&index)
-            .is_some_and(|open| matches!(open.kind, PartKind::ToolCall { .. }) && open.text.trim().is_empty())
-        {
-            self.delta(index, "{}");
+    /// Closes a part. A call without arguments ends with the answer: only then it is known whether it has none.
+    pub(crate) fn end(&mut self, handle: usize) {
+        let Some(open) = self.open.remove(&handle) else { return };
+        self.cut |= matches!(open.kind, PartKind::ToolCall { .. }) && !is_json_or_blank(&open.text);
+        match open.index {
+            None => self.held.push(open),
+            Some(_) if open.is_blank_call() => self.blank.push(open),
+            Some(index) => self.close(index, open),
         }
-        let Some(Open { kind, text, signature }) = self.open.remove(&index) else { return };
-        self.cut |= matches!(kind, PartKind::ToolCall { .. }) && !is_json_or_blank(&text);
+    }
+
+    /// Tells that a part ends.
+    fn close(&mut self, index: usize, Open { kind, id, text, signature, .. }: Open) {
         let part = match kind {
             PartKind::Text => Part::Text { text, signature },
             PartKind::Thinking => Part::Thinking { text, signature },
             PartKind::Redacted => Part::Redacted { data: text },
-            PartKind::ToolCall { id, name } => Part::ToolCall { id, name, arguments: text, signature },
+            PartKind::ToolCall { id: told, name } => {
+                self.over.push(Over { id, name: name.clone(), arguments: text.clone() });
+                Part::ToolCall { id: told, name, arguments: text, signature }
+            }
         };
         self.ready.push(Event::PartEnd { index, part });
     }
 
+    /// Tells of a part what was not told of it, and that it ends.
+    fn close_late(&mut self, mut open: Open, text: &str) {
+        let index = match open.index {
+            Some(index) => index,
+            None => self.tell(&mut open.kind),
+        };
+        if !text.is_empty() {
+            open.text.push_str(text);
+            self.ready.push(Event::Delta { index, text: text.to_owned() });
+        }
+        self.close(index, open);
+    }
+
+    /// Closes the calls that wait for the end of the answer. One that was said again is one call; one whose arguments did
+    /// not come has none, `{}`, unless the answer was cut off.
+    fn settle(&mut self, stop: Stop) {
+        for mut again in std::mem::take(&mut self.held) {
+            let is_it = |id: &str, name: &str| id == again.id && name == again.name();
+            let waits = self.blank.iter().position(|open| is_it(&open.id, open.name()));
+            let is_said = self.over.iter().any(|over| {
+                is_it(&over.id, &over.name) && (again.is_blank_call() || is_same_json(&over.arguments, &again.text))
+            });
+            match waits {
+                _ if is_said => {}
+                Some(_) if again.is_blank_call() => {}
+                // Its first mention was without the arguments.
+                Some(at) => {
+                    let open = self.blank.remove(at);
+                    self.close_late(open, &again.text);
+                }
+                None if again.is_blank_call() => {
+                    again.index = Some(self.tell(&mut again.kind));
+                    self.blank.push(again);
+                }
+                None => {
+                    let text = std::mem::take(&mut again.text);
+                    self.close_late(again, &text);
+                }
+            }
+        }
+        for open in std::mem::take(&mut self.blank) {
+            let arguments = if open.is_cut || stop == Stop::Length { CUT } else { "{}" };
+            self.close_late(open, arguments);
+        }
+    }
+
     /// Closes every part that is open.
     pub(crate) fn end_all(&mut self) {
-        while let Some(index) = self.open.keys().next().copied() {
-            self.end(index);
+        while let Some(handle) = self.open.keys().next().copied() {
+            self.end(handle);
         }
     }
 
@@ -189,6 +311,7 @@ impl Parts {
     /// does.
     pub(crate) fn finish(&mut self, usage: Option<Usage>, stop: Stop, word: Option<&str>) -> Result<(), Failure> {
         self.end_all();
+        self.settle(stop);
         if let Some(usage) = usage {
             self.usage(usage);
         }
@@ -203,6 +326,7 @@ impl Parts {
     pub(crate) fn stop(&mut self, stop: Stop, word: Option<&str>) -> Result<(), Failure> {
         self.begin(None);
         self.end_all();
+        self.settle(stop);
         let stop = match stop {
             Stop::Length => Stop::Length,
             Stop::Stop | Stop::ToolUse if self.calls > 0 => Stop::ToolUse,
@@ -222,22 +346,52 @@ fn is_json_or_blank(arguments: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::Parts;
-    use crate::{Event, PartKind};
+    use crate::{Event, Part, PartKind, Stop};
+
+    /// The calls of an answer with these ids and arguments.
+    fn calls(said: &[(&str, &str)], stop: Stop) -> Vec<(String, String)> {
+        let mut parts = Parts::default();
+        for (id, arguments) in said {
+            let call = parts.start(PartKind::ToolCall { id: (*id).to_owned(), name: "t".to_owned() });
+            parts.delta(call, arguments);
+            parts.end(call);
+        }
+        parts.stop(stop, None).unwrap();
+        let called = |event| match event {
+            Event::PartEnd { part: Part::ToolCall { id, arguments, .. }, .. } => Some((id, arguments)),
+            _ => None,
+        };
+        parts.take().into_iter().filter_map(called).collect()
+    }
 
     #[test]
     fn calls_of_one_answer_have_ids_of_their_own() {
-        let mut parts = Parts::default();
-        for id in ["a", "a", "b", "a_2", "a"] {
-            parts.start(PartKind::ToolCall { id: id.to_owned(), name: "t".to_owned() });
+        let said = [("a", "1"), ("a", "2"), ("b", "3"), ("a_2", "4"), ("a", "5")];
+        let ids: Vec<_> = calls(&said, Stop::Stop).into_iter().map(|(id, _)| id).collect();
+        assert_eq!(ids, ["a", "b", "a_2", "a_3", "a_4"]);
+    }
+
+    #[test]
+    fn a_call_that_is_said_again_is_one_call() {
+        for (said, want) in [
+            (vec![("a", r#"{"p":1}"#), ("a", r#"{ "p": 1 }"#)], vec![("a", r#"{"p":1}"#)]),
+            (vec![("a", r#"{"p":1}"#), ("a", " "), ("a", "")], vec![("a", r#"{"p":1}"#)]),
+            (vec![("a", ""), ("a", r#"{"p":1}"#)], vec![("a", r#"{"p":1}"#)]),
+            (vec![("a", ""), ("a", "")], vec![("a", "{}")]),
+            (vec![("a", "{}"), ("a", "")], vec![("a", "{}")]),
+            (vec![("a", "1"), ("a", "2"), ("a", "1"), ("a", "2")], vec![("a", "1"), ("a_2", "2")]),
+            (vec![("", "1"), ("", "1")], vec![("call__0", "1"), ("call__1", "1")]),
+        ] {
+            let got = calls(&said, Stop::Stop);
+            let got: Vec<_> = got.iter().map(|(id, arguments)| (id.as_str(), arguments.as_str())).collect();
+            assert_eq!(got, want, "{said:?}");
         }
-        let ids: Vec<String> = parts
-            .take()
-            .into_iter()
-            .filter_map(|event| match event {
-                Event::PartStart { kind: PartKind::ToolCall { id, .. }, .. } => Some(id),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(ids, ["a", "a_2", "b", "a_2_2", "a_3"]);
+    }
+
+    #[test]
+    fn arguments_that_were_cut_off_before_they_came_are_not_none() {
+        for (stop, want) in [(Stop::Stop, "{}"), (Stop::ToolUse, "{}"), (Stop::Length, "{")] {
+            assert_eq!(calls(&[("a", "")], stop), [("a".to_owned(), want.to_owned())], "{stop:?}");
+        }
     }
 }

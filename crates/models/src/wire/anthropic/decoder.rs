@@ -84,7 +84,9 @@ impl Decode for Decoder {
     fn event(&mut self, data: &str) -> Result<Progress, Failure> {
         // Not Anthropic's own end: gateways that speak several wires put it behind every stream.
         if data.trim() == "[DONE]" {
-            if !self.parts.has_whole_calls() {
+            self.close_all()?;
+            // Without a reason nothing says that a call without input has none.
+            if !self.parts.has_whole_calls() || (self.stop.is_none() && self.parts.has_blank_calls()) {
                 return Err(cut_call());
             }
             return self.finish();
@@ -195,6 +197,13 @@ impl Decoder {
         Ok(())
     }
 
+    fn close_all(&mut self) -> Result<(), Failure> {
+        for index in std::mem::take(&mut self.blocks).into_values() {
+            self.close(index)?;
+        }
+        Ok(())
+    }
+
     fn delta(&mut self, at: u64, delta: Delta) -> Result<(), Failure> {
         let Some(index) = self.blocks.get(&at).copied() else {
             let message = "content of a block that was not started (terminated)";
@@ -229,9 +238,7 @@ impl Decoder {
     }
 
     fn finish(&mut self) -> Result<Progress, Failure> {
-        for index in std::mem::take(&mut self.blocks).into_values() {
-            self.close(index)?;
-        }
+        self.close_all()?;
         let stop = match self.stop.as_deref().map(|reason| ending(reason, self.why.as_deref())) {
             Some(Ending::Failed(failure)) => return Err(failure),
             Some(Ending::Stopped(stop)) => stop,

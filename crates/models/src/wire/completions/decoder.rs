@@ -143,7 +143,7 @@ impl Decode for Decoder {
         if data.trim() == "[DONE]" {
             // Some servers give no reason. Their word for the end counts, if what they sent is whole.
             if self.finish.is_none() {
-                if !self.parts.has_whole_calls() {
+                if !self.parts.has_whole_calls() || self.parts.has_blank_calls() {
                     return Err(cut_call());
                 }
                 self.finish = Some("stop".to_owned());
@@ -391,6 +391,13 @@ impl Decoder {
             // Nothing tells a name that is said again from a second call without arguments.
             (None, None) => self.calls.len().checked_sub(1).filter(|last| !self.calls[*last].arguments.is_empty()),
         };
+        let is_again = |at: &usize| {
+            let (call, more) = (&self.calls[*at], more.as_deref().unwrap_or_default());
+            id.is_some() && call.id == id && call.is_whole() && is_same_json(&call.arguments, more)
+        };
+        if name.is_none() && known.as_ref().is_some_and(is_again) {
+            return Ok(());
+        }
         let known = known.filter(|at| {
             let call = &self.calls[*at];
             name.as_ref().is_none_or(|name| *name == call.name && !call.is_whole())

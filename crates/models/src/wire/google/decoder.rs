@@ -58,11 +58,25 @@ struct Piece<'a> {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct FunctionCall<'a> {
     id: Option<String>,
     name: Option<String>,
     #[serde(borrow)]
     args: Option<&'a RawValue>,
+    partial_args: Option<Value>,
+    will_continue: Option<Value>,
+}
+
+impl FunctionCall<'_> {
+    /// The member with pieces of arguments that is not read: nobody asks for arguments in pieces.
+    fn unread(&self) -> Option<&'static str> {
+        let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+        if self.partial_args.as_ref().is_some_and(|value| !is_empty(value)) {
+            return Some("partialArgs");
+        }
+        self.will_continue.as_ref().is_some_and(|value| *value != Value::Bool(false)).then_some("willContinue")
+    }
 }
 
 #[derive(Deserialize)]
@@ -150,11 +164,14 @@ impl Decoder {
         // With a call it is the call that is signed.
         self.say(thought, text, if piece.function_call.is_some() { "" } else { signature });
         if let Some(call) = piece.function_call {
+            if let Some(member) = call.unread() {
+                return Err(unread(&format!("a function call with {member}")));
+            }
             self.prose = None;
             self.parts.end_all();
             let (id, name) = (call.id.unwrap_or_default(), call.name.unwrap_or_default());
             let index = self.parts.start(PartKind::ToolCall { id, name });
-            self.parts.delta(index, call.args.map_or("{}", RawValue::get));
+            self.parts.delta(index, call.args.map_or("", RawValue::get));
             self.parts.sign(index, signature);
             self.parts.end(index);
         }

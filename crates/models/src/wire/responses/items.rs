@@ -52,6 +52,8 @@ struct Known {
     kind: Kind,
     at: Option<u64>,
     id: Option<String>,
+    /// The id of a call, which is not that of its item.
+    call_id: Option<String>,
     part: usize,
     /// The tool of a call.
     name: String,
@@ -76,8 +78,9 @@ impl Items {
         self.parts.begin(response_id);
     }
 
+    /// Whether the arguments of every call so far are JSON.
     pub(super) fn has_whole_calls(&self) -> bool {
-        self.parts.has_whole_calls()
+        self.parts.has_whole_calls() && !self.parts.has_blank_calls()
     }
 
     /// Whether the item there is thinking, whose texts come in events of its own.
@@ -106,7 +109,9 @@ impl Items {
             let id = [&item.call_id, &item.id].into_iter().flatten().find(|id| !id.is_empty());
             (id.cloned().unwrap_or_default(), item.name.clone().unwrap_or_default())
         };
-        Ok(self.open(kind, at, item.id.clone(), call))
+        let begun = self.open(kind, at, item.id.clone(), call);
+        self.items[begun].call_id = item.call_id.clone().filter(|id| kind == Kind::Call && !id.is_empty());
+        Ok(begun)
     }
 
     fn open(
@@ -131,7 +136,8 @@ impl Items {
             }
         });
         let id = id.filter(|id| !id.is_empty());
-        self.items.push(Known { kind, at, id, part, name, said: BTreeMap::new(), is_done: false, is_matched: false });
+        let said = BTreeMap::new();
+        self.items.push(Known { kind, at, id, call_id: None, part, name, said, is_done: false, is_matched: false });
         self.items.len() - 1
     }
 
@@ -288,7 +294,13 @@ impl Items {
             Kind::Call if item.name.as_ref().is_some_and(|name| !name.is_empty() && *name != self.items[at].name) => {
                 return Err(misplaced("the name of a call is not what it began with"));
             }
-            Kind::Call => self.complete_call(at, item.arguments.as_deref().unwrap_or_default())?,
+            Kind::Call => {
+                self.complete_call(at, item.arguments.as_deref().unwrap_or_default())?;
+                let status = item.rest.get("status").and_then(Value::as_str);
+                if status.is_some_and(|status| !["completed", "in_progress"].contains(&status)) {
+                    self.parts.cut(part);
+                }
+            }
             Kind::Text => {
                 // Not every delta names the text that it belongs to.
                 let whole: String = item.content.iter().flatten().filter_map(Content::text).collect();
@@ -311,7 +323,7 @@ impl Items {
     pub(super) fn finish(&mut self, output: &[&RawValue], usage: Option<Usage>, stop: Stop) -> Result<(), Failure> {
         for raw in output {
             let item: Item = read(raw.get())?;
-            let known = kind_of(&item).and_then(|kind| self.unmatched(kind, item.id.as_deref()));
+            let known = kind_of(&item).and_then(|kind| self.unmatched(kind, &item));
             let known = match known {
                 Some(known) => known,
                 None => self.start(None, &item)?,
@@ -325,12 +337,15 @@ impl Items {
         self.parts.finish(usage, stop, None)
     }
 
-    /// The item that one of the whole output is: by its id, else the first of its kind that is none yet.
-    fn unmatched(&self, kind: Kind, id: Option<&str>) -> Option<usize> {
+    /// The item that one of the whole output is: by its id, else by that of its call, else the first of its kind that is
+    /// none yet.
+    fn unmatched(&self, kind: Kind, item: &Item) -> Option<usize> {
         let by = |fits: &dyn Fn(&Known) -> bool| {
             self.items.iter().position(|known| known.kind == kind && !known.is_matched && fits(known))
         };
-        id.and_then(|id| by(&|known| known.id.as_deref() == Some(id))).or_else(|| by(&|_| true))
+        by(&|known| known.id.is_some() && known.id == item.id)
+            .or_else(|| by(&|known| known.call_id.is_some() && known.call_id == item.call_id))
+            .or_else(|| by(&|_| true))
     }
 }
 
