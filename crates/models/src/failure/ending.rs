@@ -6,18 +6,48 @@
 use super::{Failure, FailureKind, excerpt};
 use crate::Stop;
 
+/// Ended as an answer ends: with its last word, with calls, at a word that was asked for as its end, or to go on later.
+const REGULAR: [&str; 25] = [
+    "stop",
+    "stopped",
+    "stop_sequence",
+    "stop_token",
+    "stop_word",
+    "word",
+    "eos",
+    "eos_token",
+    "eos_token_found",
+    "end",
+    "ended",
+    "end_turn",
+    "end_of_turn",
+    "pause_turn",
+    "complete",
+    "completed",
+    "done",
+    "finish",
+    "finished",
+    "success",
+    "tool_use",
+    "tool_call",
+    "tool_calls",
+    "function_call",
+    "function_calls",
+];
 /// Reached the cap of the answer or the window of the model.
-const LENGTH: [&str; 7] = [
+const LENGTH: [&str; 9] = [
     "length",
     "max_tokens",
     "max_output_tokens",
     "max_completion_tokens",
+    "token_limit",
+    "limit",
     "model_length",
     "model_context_window_exceeded",
     "context_length_exceeded",
 ];
 /// Held back: the same request is held back again.
-const WITHHELD: [&str; 17] = [
+const WITHHELD: [&str; 18] = [
     "content_filter",
     "content_filtered",
     "refusal",
@@ -32,6 +62,7 @@ const WITHHELD: [&str; 17] = [
     "image_recitation",
     "image_prohibited_content",
     "guardrail_intervened",
+    "model_armor",
     "moderation",
     "content_policy",
     "content_policy_violation",
@@ -46,24 +77,38 @@ const BROKE_OFF: [&str; 6] = [
     "other",
 ];
 /// The provider failed.
-const FAILED: [&str; 8] = [
+const FAILED: [&str; 10] = [
     "error",
+    "failed",
     "network_error",
     "server_error",
     "internal_error",
     "abort",
     "aborted",
     "cancelled",
+    "canceled",
     "insufficient_system_resource",
 ];
 
-/// Reads the reason that a provider gives for the end of an answer. `detail` is its own word or sentence about it.
+/// Reads the reason that a provider gives for the end of an answer. `detail` is its own word or sentence about it. A word
+/// that is not known is no success.
 pub(crate) fn ending(reason: &str, detail: Option<&str>) -> Ending {
+    known_ending(reason, detail).unwrap_or_else(|| {
+        let message =
+            format!("the answer ended for an unknown reason (terminated): {}", said(reason, distinct(reason, detail)));
+        Ending::Failed(Failure::new(FailureKind::Broken, message))
+    })
+}
+
+/// Reads a reason as [`ending`] does. `None` for a word that is not known.
+pub(crate) fn known_ending(reason: &str, detail: Option<&str>) -> Option<Ending> {
     let is_one_of = |words: &[&str]| words.iter().any(|word| reason.eq_ignore_ascii_case(word));
-    let detail = detail.map(str::trim).filter(|detail| !detail.is_empty() && !detail.eq_ignore_ascii_case(reason));
-    let said = excerpt(&detail.map_or_else(|| reason.to_owned(), |detail| format!("{reason}: {detail}")));
+    let detail = distinct(reason, detail);
+    let said = said(reason, detail);
     let failed = |kind, message| Ending::Failed(Failure::new(kind, message));
-    if is_one_of(&LENGTH) {
+    let ending = if is_one_of(&REGULAR) {
+        Ending::Stopped(Stop::Stop)
+    } else if is_one_of(&LENGTH) {
         Ending::Stopped(Stop::Length)
     } else if is_one_of(&WITHHELD) {
         failed(FailureKind::Refused, format!("the provider withheld the answer: {said}"))
@@ -73,7 +118,7 @@ pub(crate) fn ending(reason: &str, detail: Option<&str>) -> Ending {
         failed(FailureKind::Broken, format!("the model broke off (terminated): {said}"))
     } else if is_one_of(&FAILED) {
         // The provider behind a gateway may have said why, in a word of this list.
-        match detail.map(|detail| ending(detail, None)) {
+        match detail.and_then(|detail| known_ending(detail, None)) {
             Some(Ending::Failed(behind)) if behind.kind != FailureKind::Server => {
                 failed(behind.kind, format!("provider returned error: {}", behind.message))
             }
@@ -82,8 +127,18 @@ pub(crate) fn ending(reason: &str, detail: Option<&str>) -> Ending {
             }
         }
     } else {
-        Ending::Stopped(Stop::Stop)
-    }
+        return None;
+    };
+    Some(ending)
+}
+
+/// The detail, if it says more than the reason.
+fn distinct<'a>(reason: &str, detail: Option<&'a str>) -> Option<&'a str> {
+    detail.map(str::trim).filter(|detail| !detail.is_empty() && !detail.eq_ignore_ascii_case(reason))
+}
+
+fn said(reason: &str, detail: Option<&str>) -> String {
+    excerpt(&detail.map_or_else(|| reason.to_owned(), |detail| format!("{reason}: {detail}")))
 }
 
 /// How an answer ended.
@@ -119,6 +174,18 @@ mod tests {
             ("stop", None, Ok(Stop::Stop)),
             ("end_turn", None, Ok(Stop::Stop)),
             ("MAX_TOKENS", None, Ok(Stop::Length)),
+            ("tool_calls", Some("whatever"), Ok(Stop::Stop)),
+            ("COMPLETE", None, Ok(Stop::Stop)),
+            (
+                "Fell_Over",
+                Some("at the end"),
+                Err((
+                    FailureKind::Broken,
+                    "the answer ended for an unknown reason (terminated): Fell_Over: at the end",
+                )),
+            ),
+            ("", None, Err((FailureKind::Broken, "the answer ended for an unknown reason (terminated): "))),
+            ("failed", None, Err((FailureKind::Server, "provider returned error: failed"))),
             ("SAFETY", None, Err((FailureKind::Refused, "the provider withheld the answer: SAFETY"))),
             (
                 "error",

@@ -116,7 +116,7 @@ impl Decode for Decoder {
             "message_delta" => {
                 self.used(frame.usage);
                 let delta = frame.delta.unwrap_or_default();
-                self.stop = delta.stop_reason.or_else(|| self.stop.take());
+                self.stop = delta.stop_reason.filter(|reason| !reason.is_empty()).or_else(|| self.stop.take());
                 self.why = delta.stop_details.and_then(|details| details.explanation).or_else(|| self.why.take());
             }
             "message_stop" => return self.finish(),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::given;
 use crate::{
     Event, Failure, FailureKind, PartKind, Stop, Usage,
-    failure::{Ending, ending, in_stream},
+    failure::{Ending, ending, in_stream, known_ending},
     wire::{Decode, Progress, cut_call, is_same_json, kept::Kept, misplaced, parts::Parts, read, unfinished, unread},
 };
 
@@ -183,14 +183,13 @@ impl Decode for Decoder {
             Ending::Failed(failure) => return Err(failure),
             Ending::Stopped(stop) => stop,
         };
-        // What ended an answer without content may be said there only.
+        // A gateway may call an end regular that its provider calls a failure or the cap. Other words say nothing.
         let word = native.filter(|native| !native.eq_ignore_ascii_case(reason));
-        if stop != Stop::Length
-            && !self.parts.has_answer()
-            && let Some(Ending::Failed(failure)) = word.map(|word| ending(word, None))
-        {
-            return Err(failure);
-        }
+        let stop = match word.filter(|_| stop != Stop::Length).and_then(|word| known_ending(word, None)) {
+            Some(Ending::Failed(failure)) => return Err(failure),
+            Some(Ending::Stopped(Stop::Length)) => Stop::Length,
+            Some(Ending::Stopped(Stop::Stop | Stop::ToolUse)) | None => stop,
+        };
         self.parts.finish(self.usage, stop, word)
     }
 
@@ -259,7 +258,7 @@ impl Decoder {
         if let Some(Value::String(word)) = choice.native_finish_reason {
             self.native = Some(word);
         }
-        if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
+        if let Some(reason) = choice.finish_reason.filter(|reason| !["", "null"].contains(&reason.as_str())) {
             self.finish = Some(reason);
             self.prose = None;
             for at in 0..self.calls.len() {

@@ -126,7 +126,9 @@ impl Decode for Decoder {
             for piece in pieces {
                 self.piece(piece)?;
             }
-            if let Some(reason) = candidate.finish_reason {
+            // Some servers write out that there is no reason yet.
+            let is_reason = |reason: &String| !["", "FINISH_REASON_UNSPECIFIED"].contains(&reason.as_str());
+            if let Some(reason) = candidate.finish_reason.filter(is_reason) {
                 self.parts.end_all();
                 self.prose = None;
                 match ending(&reason, candidate.finish_message.as_deref()) {

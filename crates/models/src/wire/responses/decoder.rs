@@ -7,7 +7,7 @@ use serde_json::{Map, Value, value::RawValue};
 use super::items::{Items, Kind};
 use crate::{
     Event, Failure, Stop, Usage,
-    failure::{Ending, ending, in_stream},
+    failure::{Ending, ending, in_stream, known_ending},
     wire::{Decode, Progress, cut_call, read, unfinished, unread},
 };
 
@@ -38,6 +38,7 @@ struct Frame<'a> {
 #[derive(Deserialize)]
 struct Response<'a> {
     id: Option<String>,
+    status: Option<String>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
     incomplete_details: Option<IncompleteDetails>,
@@ -182,17 +183,26 @@ impl Decoder {
         if let Some(error) = response.error.filter(|error| error.get() != "null") {
             return Err(in_stream(error.get()));
         }
-        let reason = response.incomplete_details.and_then(|details| details.reason).filter(|_| incomplete);
-        let stop = match reason.as_deref().map(|reason| (reason, ending(reason, None))) {
-            Some((_, Ending::Failed(failure))) => return Err(failure),
+        let reason = response.incomplete_details.and_then(|details| details.reason).filter(|reason| !reason.is_empty());
+        let incomplete = match response.status.as_deref().filter(|status| !status.is_empty()) {
+            Some("incomplete") => true,
+            // Not every server keeps the status up to date that it began with.
+            None | Some("in_progress" | "queued") => incomplete || reason.is_some(),
+            Some(status) => match ending(status, reason.as_deref()) {
+                Ending::Failed(failure) => return Err(failure),
+                Ending::Stopped(stop) => incomplete || stop == Stop::Length || reason.is_some(),
+            },
+        };
+        let stop = match reason.as_deref().map(|reason| (reason, known_ending(reason, None))) {
+            Some((_, Some(Ending::Failed(failure)))) => return Err(failure),
             // What ends an answer early and is no limit is the provider's failure, in its own word.
-            Some((reason, Ending::Stopped(Stop::Stop | Stop::ToolUse))) => {
+            Some((reason, Some(Ending::Stopped(Stop::Stop | Stop::ToolUse)) | None)) => {
                 return Err(match ending("error", Some(reason)) {
                     Ending::Failed(failure) => failure,
                     Ending::Stopped(_) => unfinished(),
                 });
             }
-            Some((_, Ending::Stopped(Stop::Length))) => Stop::Length,
+            Some((_, Some(Ending::Stopped(Stop::Length)))) => Stop::Length,
             None if incomplete => Stop::Length,
             None => Stop::Stop,
         };
