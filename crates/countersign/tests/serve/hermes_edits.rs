@@ -409,10 +409,8 @@ fn three_denials_in_a_row_still_stop_a_turn_from_asking() {
     let talk = Talk::new();
     let (_gateway, http) = talk.start();
     let session = http.session();
-    let calls: Vec<Reply> =
-        (0..4).map(|number| Reply::new(vec![bash(&format!("c{number}"), &format!("echo {number}"))])).collect();
-    talk.provider.script(calls);
-    talk.provider.script([say("I stop")]);
+    let call = |number: u32| Reply::new(vec![bash(&format!("c{number}"), &format!("echo {number}"))]);
+    talk.provider.script((0..4).map(call).chain([say("I stop")]));
     let turn = http.turn(&http.say(&session, "run them"));
     for number in 0..3 {
         let pending = format!("/api/approval/pending?session_id={session}");
