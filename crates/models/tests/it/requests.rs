@@ -441,8 +441,10 @@ fn given(body: &Value) -> Vec<Value> {
                 members.remove(name);
             }
             for call in members.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
-                for name in ["type", "function"] {
-                    call.as_object_mut().unwrap().remove(name);
+                let call = call.as_object_mut().unwrap();
+                call.remove("type");
+                if call["function"].as_object().unwrap().keys().eq(["name", "arguments"]) {
+                    call.remove("function");
                 }
             }
             message
@@ -482,6 +484,14 @@ async fn completions_send_back_what_came_with_an_answer_as_it_came() {
             "any member of a call",
             said(api, vec![signed("a", r#"{"seal":"x","id":"evil","function":{}}"#)]),
             json!({"tool_calls": [{"id": "a", "seal": "x"}]}),
+        ),
+        (
+            "any member of the function of a call",
+            said(
+                api,
+                vec![signed("a", r#"{"function":{"thought_signature":"U0lH","name":"evil","arguments":"evil"}}"#)],
+            ),
+            json!({"tool_calls": [{"id": "a", "function": {"thought_signature": "U0lH", "name": "read", "arguments": "{}"}}]}),
         ),
         (
             "sealed reasoning",

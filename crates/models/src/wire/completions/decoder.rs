@@ -117,11 +117,13 @@ struct ToolCall {
     rest: Map<String, Value>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Function {
     name: Option<String>,
     /// A piece of text, or from some servers the whole object.
     arguments: Option<Value>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -373,7 +375,8 @@ impl Decoder {
     /// Gives a piece to its call: by index, else by id, else to the last one. A piece with a name begins another call if
     /// the name is another, or if the arguments of the call so far are whole.
     fn call(&mut self, piece: ToolCall, data: &str) -> Result<(), Failure> {
-        let function = piece.function.unwrap_or(Function { name: None, arguments: None });
+        let mut rest = piece.rest;
+        let function = piece.function.unwrap_or_default();
         let more = function.text();
         let name = function.name.filter(|name| !name.is_empty());
         let id = piece.id.filter(|id| !id.is_empty());
@@ -409,7 +412,8 @@ impl Decoder {
                 return Err(broken(format!("a tool call without a name (terminated): {excerpt}")));
             }
         };
-        self.calls[at].kept.add(given::with_call(piece.rest));
+        rest.insert("function".to_owned(), function.rest.into());
+        self.calls[at].kept.add(given::with_call(rest));
         let part = self.calls[at].part;
         let Some(more) = more else { return Ok(()) };
         if !self.parts.is_open(part) && !more.trim().is_empty() {

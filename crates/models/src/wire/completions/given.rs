@@ -45,7 +45,13 @@ const WRITTEN: [&str; 8] =
     ["role", "content", "refusal", "name", "tool_calls", "function_call", "tool_call_id", "audio"];
 
 /// Members of a call that are written from its part.
-const WRITTEN_CALL: [&str; 4] = ["index", "id", "type", "function"];
+const WRITTEN_CALL: [&str; 3] = ["index", "id", "type"];
+
+/// The member of a call that names its tool, in which some servers put what others put beside it.
+const FUNCTION: &str = "function";
+
+/// Members of that member that are written from the part of the call.
+const WRITTEN_FUNCTION: [&str; 2] = ["name", "arguments"];
 
 /// Takes the thought out of a delta, with the name of its member. Others under which the same came are left out.
 ///
@@ -85,7 +91,25 @@ pub(super) fn with_answer(mut rest: Map<String, Value>) -> Map<String, Value> {
 /// What of a piece of a call is kept with it.
 pub(super) fn with_call(mut rest: Map<String, Value>) -> Map<String, Value> {
     rest.retain(|name, _| !WRITTEN_CALL.contains(&name.as_str()));
+    if let Some(function) = rest.shift_remove(FUNCTION) {
+        let function = with_function(function);
+        if !function.is_empty() {
+            rest.insert(FUNCTION.to_owned(), function.into());
+        }
+    }
     rest
+}
+
+/// What of a function is kept with its call.
+fn with_function(function: Value) -> Map<String, Value> {
+    let Value::Object(mut members) = function else { return Map::new() };
+    members.retain(|name, value| !value.is_null() && !WRITTEN_FUNCTION.contains(&name.as_str()));
+    members
+}
+
+/// Takes the members that go back with the function of a call out of those that go back with the call.
+pub(super) fn function(call: &mut Map<String, Value>) -> Map<String, Value> {
+    call.shift_remove(FUNCTION).map(with_function).unwrap_or_default()
 }
 
 /// The signature of a call with these members. One that has Google's alone is signed with it as it is.

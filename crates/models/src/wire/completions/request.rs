@@ -4,7 +4,7 @@ use secrecy::ExposeSecret;
 use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 
-use super::given::Back;
+use super::given::{self, Back};
 
 use crate::{
     Failure, Request,
@@ -144,6 +144,9 @@ struct Called<'a> {
     name: &'a str,
     /// JSON in a string.
     arguments: &'a str,
+    /// As they came from this provider.
+    #[serde(flatten)]
+    given: Map<String, Value>,
 }
 
 #[derive(Serialize)]
@@ -262,8 +265,9 @@ fn assistant<'a>(pieces: Vec<Piece<'a>>, payload: Option<&str>, owed: Option<&'s
             Piece::Redacted(_) => {}
             Piece::Call { id, name, arguments, signature } => {
                 let arguments: &RawValue = arguments;
-                let given = back.call(signature);
-                tool_calls.push(ToolCall { id, function: Called { name, arguments: arguments.get() }, given });
+                let mut given = back.call(signature);
+                let function = Called { name, arguments: arguments.get(), given: given::function(&mut given) };
+                tool_calls.push(ToolCall { id, function, given });
             }
         }
     }
