@@ -109,7 +109,16 @@ impl Decode for Decoder {
         let frame: Frame<'_> = read(data)?;
         let place = (frame.output_index, frame.item_id.as_deref());
         let delta = frame.delta.as_ref().and_then(Value::as_str).unwrap_or_default();
+        // What a delta that is no text would add is not known, and must not be missing.
+        let is_lost = frame.delta.as_ref().is_some_and(|delta| !delta.is_null() && !delta.is_string());
         match frame.r#type.as_str() {
+            kind @ ("response.output_text.delta"
+            | "response.refusal.delta"
+            | "response.function_call_arguments.delta")
+                if is_lost =>
+            {
+                return Err(unread(&format!("a delta of {kind:?} that is no text")));
+            }
             "response.created" | "response.in_progress" => {
                 self.items.begin(frame.response.and_then(|response| response.id));
             }
