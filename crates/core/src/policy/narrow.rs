@@ -224,9 +224,13 @@ fn tokens(pattern: &str) -> Vec<Token<'_>> {
     for (text, is_open, goes_on) in pieces.into_iter().filter(|(text, ..)| !text.is_empty()) {
         let is_option = text.starts_with('-');
         found.push(Token { text: path_of(text), is_open, goes_on, is_value: is_value && !is_option });
-        for path in separate_paths(text).into_iter().filter(|path| *path != text) {
-            let goes_on = goes_on && text.ends_with(path);
-            found.push(Token { text: path, is_open: false, goes_on, is_value: true });
+        let paths = separate_paths(text);
+        for (at, path) in paths.iter().enumerate().filter(|(_, path)| **path != text) {
+            // Behind a wildcard nobody can tell where the first of them begins.
+            if !(is_open && at == 0 && text.starts_with(path)) {
+                let goes_on = goes_on && at + 1 == paths.len() && text.ends_with(path);
+                found.push(Token { text: path, is_open: false, goes_on, is_value: true });
+            }
         }
         is_value = is_option || matches!(text, "cd" | "pushd");
     }
