@@ -284,17 +284,12 @@ impl<'a> Hearing<'a> {
     }
 
     async fn start(&mut self) {
-        if !self.is_started {
-            self.is_started = true;
-            self.live(LiveKind::MessageStarted {
-                run: self.work.run,
-                epoch: self.work.epoch,
-                api: self.entry.api.as_str().into(),
-                provider: self.entry.provider.as_str().into(),
-                model: self.entry.id.as_str().into(),
-            })
-            .await;
+        if std::mem::replace(&mut self.is_started, true) {
+            return;
         }
+        let (api, provider) = (self.entry.api.as_str().into(), self.entry.provider.as_str().into());
+        let (run, epoch, model) = (self.work.run, self.work.epoch, self.entry.id.as_str().into());
+        self.live(LiveKind::MessageStarted { run, epoch, api, provider, model }).await;
     }
 
     async fn hear(&mut self, event: Event) -> Option<Stop> {
