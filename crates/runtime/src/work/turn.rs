@@ -235,7 +235,8 @@ impl<'a> Hearing<'a> {
     fn silent_wait(&mut self, outcome: &Outcome, attempts: &mut Attempts) -> Option<Duration> {
         let Outcome::Failed(failure) = outcome else { return None };
         let is_free = spent_by_failure(failure, self.is_begun).is_some();
-        if self.is_started || (!is_free && self.work.budget == Budget::Counted) {
+        // A message that was only opened goes on with what the next attempt gives.
+        if !self.parts.is_empty() || (!is_free && self.work.budget == Budget::Counted) {
             return None;
         }
         let wait = attempts.next(failure)?;
@@ -298,10 +299,7 @@ impl<'a> Hearing<'a> {
             return None;
         }
         self.is_begun = true;
-        // A frame that only opens an answer shows nothing of it: a failure behind it may still be tried again in silence.
-        if !matches!(event, Event::Start { .. } | Event::Usage(_)) {
-            self.start().await;
-        }
+        self.start().await;
         match event {
             Event::Idle { .. } => {}
             Event::Start { response_id } => self.response_id = response_id,
