@@ -58,7 +58,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a gateway has nobody or nothing for, as whoever starts it may not expect.
+/// Lists the parts that a gateway starts without, for the operator: agents, services, messengers.
 fn lacks(config: &Config) -> Vec<String> {
     let (agents, services) = (config.agents.len(), config.services.len());
     let mut lacks = Vec::new();

@@ -34,7 +34,7 @@ const ANSWER_LIMIT: usize = 16 << 20;
 /// What a part counts for beside its text.
 const PART: usize = 256;
 
-/// How long a provider may keep a connection alive and say nothing until that is told.
+/// The time without content, on a live connection, after which the reader sends a notice.
 const NOTICE: Duration = Duration::from_secs(30);
 
 /// How long to wait for what may follow a whole answer.
@@ -75,7 +75,7 @@ struct Reading {
     /// Of a provider that is alive and says nothing; none where no clock is needed.
     notice: Option<Notice>,
     ready: VecDeque<Result<Event, Failure>>,
-    /// Bytes that events told of so far.
+    /// Bytes of content in the events so far.
     weight: usize,
     /// Whether any frame came.
     framed: bool,
@@ -112,7 +112,7 @@ impl Reading {
         }
     }
 
-    /// The next step; none where it was told in its place that nothing comes, which happens once in an answer.
+    /// Returns the next step. `None` if the reader sent the notice of a silent provider instead, which happens once in an answer.
     async fn step_or_notice(&mut self) -> Option<Result<Progress, Failure>> {
         let Some(Notice { limit, is_due: true }) = self.notice else { return Some(self.step().await) };
         let mut at = self.meter.said() + NOTICE.min(limit / 2);
@@ -212,7 +212,7 @@ fn failure(error: sse_stream::Error) -> Failure {
     }
 }
 
-/// When it is told that a provider is alive and says nothing.
+/// The notice of a provider that keeps the connection alive without sending content.
 #[derive(Clone, Copy)]
 struct Notice {
     /// After how long the answer counts as lost.

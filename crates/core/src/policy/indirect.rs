@@ -3,8 +3,8 @@
 //! A service call has a `domain`, a `service` and targets. A target is an entity, or a selector that stands for entities which
 //! only the service knows: an area, a device, a floor, a label, a group, or the word `all`. A call of the domain `homeassistant`
 //! reaches entities of every domain. A service that sets states of others (a scene, a group) has names of entities in arguments of
-//! its own, so every text and every key of the form of such a name counts, wherever it stands. Source: the targets of service calls in Home Assistant's documentation (`entity_id`,
-//! `device_id`, `area_id`, `floor_id`, `label_id`).
+//! its own, so every text and every key of the form of such a name counts, wherever it stands. Source: the targets of service
+//! calls in Home Assistant's documentation (`entity_id`, `device_id`, `area_id`, `floor_id`, `label_id`).
 
 use std::collections::BTreeSet;
 
@@ -217,7 +217,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// The signature that the call would have with this domain, service and entity, if its form can be told from the one that it has.
+/// Returns the signature of the call with this domain, service and entity. `None` if the form of its signature is not known.
 fn signature_with(subject: &Subject, domain: &str, service: &str, entity: &str) -> Option<String> {
     let arguments = &subject.arguments;
     if subject.named.is_empty() {

@@ -84,9 +84,13 @@ impl Patterns {
 
     /// The lowest rank among the patterns that may match `text`, in which `unknown` stands for any run of letters that `covers` accepts.
     pub(crate) fn first_possible(&self, text: &str, unknown: char, covers: impl Fn(char) -> bool) -> Option<usize> {
+        // A text that is known whole is looked up as in any decision: a scan would take its time at each service call.
+        if !text.contains(unknown) {
+            return self.first(text);
+        }
         let known = text.split(unknown).next().unwrap_or_default().as_bytes();
         let shorter = self.by_prefix.common_prefixes(known).map(|(_, bucket)| bucket);
-        let longer = self.by_prefix.iter_prefix(known).filter(|_| text.contains(unknown)).map(|(_, bucket)| bucket);
+        let longer = self.by_prefix.iter_prefix(known).map(|(_, bucket)| bucket);
         let members = shorter.chain(longer).flat_map(|bucket| &bucket.members);
         let possible = members.filter(|(_, pattern)| pattern.may_match(text, unknown, &covers));
         possible.map(|(rank, _)| *rank).min()

@@ -1,6 +1,6 @@
 //! A smaller cap of the answer, behind a refusal that says that the cap is too large.
 //!
-//! It must not know a wire: the numbers are looked for in the words, which every provider puts together anew.
+//! It must not know a wire: it looks for the numbers in the text of the error, whose wording differs by provider.
 
 /// Names of the cap, in the words of the providers.
 const NAMES: [&str; 9] = [

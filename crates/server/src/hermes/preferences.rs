@@ -81,7 +81,11 @@ impl Preferences {
                 }
                 PreferenceFile::default()
             }),
-            Err(_) => PreferenceFile::default(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => PreferenceFile::default(),
+            Err(error) => {
+                tracing::error!(%error, file = %file.display(), "the front end's settings cannot be read; the usual ones hold");
+                PreferenceFile::default()
+            }
         };
         Self { file, held: Mutex::new(held) }
     }

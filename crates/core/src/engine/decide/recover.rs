@@ -165,8 +165,8 @@ fn is_a_persons(view: View<'_>, id: CallId) -> bool {
     (is_before_start || is_asked) && gate.is_some_and(gate::Gate::is_pending) || is_before_start && was_let_through
 }
 
-/// Whether the model has said nothing since a person answered a question of the run. The answer was told to have counted, so what
-/// follows from it happens.
+/// Whether the model has said nothing since a person answered a question of the run. The
+/// host has heard that the answer counts, so its consequences must happen.
 fn is_answered(view: View<'_>, session: &Session, run: &run::Run) -> bool {
     let is_of_model = |entry: &&&session::Entry| matches!(entry.kind, Kind::Assistant { .. });
     let last = session.path().iter().rev().find(is_of_model).map(|entry| entry.lsn);

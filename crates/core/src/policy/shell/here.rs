@@ -22,7 +22,7 @@ pub(super) struct Here {
     /// Where it is if every `cd` of the `&&` list at hand did what it says: what stands behind one runs only then. None outside of such
     /// a list, and where one may have done something else.
     chained: Option<BTreeSet<String>>,
-    /// How often it was told to go somewhere.
+    /// The number of changes of folder so far.
     moves: usize,
     /// True if not even the line tells where it may be.
     lost: bool,
@@ -154,7 +154,7 @@ impl Here {
         self.chained = likely;
     }
 
-    /// Where it is behind a `cd` that did what it says, if that can be told.
+    /// Returns the folder after a `cd` that succeeded. `None` if it is not known.
     fn likely_after(&self, to: Option<&str>) -> Option<BTreeSet<String>> {
         let to = to.filter(|to| !to.contains([UNKNOWN, GLOB]) && *to != "-")?;
         let dirs = self.chained.as_ref().filter(|_| !self.unknown)?;
