@@ -7,6 +7,11 @@ use super::{
 
 /// The names of the variables that `program` sets by its arguments, as far as they are known.
 pub(super) fn names<'w>(program: Option<&str>, words: &'w [Word]) -> Vec<&'w str> {
+    assignments(program, words).into_iter().map(name).collect()
+}
+
+/// The same with their values, where these stand there.
+pub(super) fn assignments<'w>(program: Option<&str>, words: &'w [Word]) -> Vec<&'w str> {
     let is_option = |word: &&Word| word.value.starts_with('-');
     let texts = match program {
         Some("env") => of_env(words),
@@ -19,7 +24,7 @@ pub(super) fn names<'w>(program: Option<&str>, words: &'w [Word]) -> Vec<&'w str
         Some("wait") => of_options(words, "p", 'p', Operands::AreOthers),
         Some(_) | None => Vec::new(),
     };
-    texts.into_iter().map(name).filter(|name| !name.is_empty()).collect()
+    texts.into_iter().filter(|text| !name(text).is_empty()).collect()
 }
 
 /// What `env` sets, up to the command that it runs.

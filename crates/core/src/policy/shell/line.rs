@@ -42,6 +42,9 @@ pub(crate) enum Start {
     Unknown,
 }
 
+/// The most commands of a line that only set variables and are covered with what reads these.
+const MOST_SET: usize = 16;
+
 /// The arguments of a shell call that change nothing about what its line does; `cwd` is where the line runs.
 const HARMLESS_ARGUMENTS: [&str; 6] = ["timeout", "head", "tail", "pty", "async", "cwd"];
 
@@ -129,6 +132,8 @@ pub(crate) struct Simple {
     pub(crate) begun: Vec<String>,
     /// Its forms with wildcards, where there are any.
     pub(crate) wild: Vec<Wild>,
+    /// The variables of the shell that it sets, where it does nothing else and none of them is a lever.
+    pub(crate) sets: Vec<String>,
 }
 
 /// Finds the first rule that matches a text and names each of these paths.
@@ -157,7 +162,9 @@ impl Line {
             return Err(reason.clone());
         }
         let mut last = everything.filter(|_| self.opaque.is_some());
-        for command in self.commands.iter().filter(|command| command.is_needed()) {
+        let needed = || self.commands.iter().filter(|command| command.is_needed());
+        let (set, run) = (needed().filter(|one| !one.sets.is_empty()), needed().filter(|one| one.sets.is_empty()));
+        for command in run.chain(set) {
             last = last.max(Some(command.covered_by(first).ok_or_else(|| command.uncovered_by(first))?));
         }
         last.ok_or_else(|| "an empty command".to_owned())
@@ -191,6 +198,29 @@ impl Line {
         let commands = self.commands.iter().filter(|command| command.is_needed()).map(Piece::Command);
         let redirected = self.redirected.first().map(|_| Piece::Redirected);
         commands.chain(nothing_to_judge.then_some(Piece::Opaque)).chain(redirected)
+    }
+
+    /// Has variables that a line sets and reads itself covered by what covers its first command: `X=1; echo $X` needs no rule on
+    /// `X=1`.
+    pub(super) fn settle_assignments(&mut self) {
+        let first = self.commands.iter().find(|command| command.is_needed() && command.sets.is_empty());
+        let Some(covers) = first.map(|command| command.covers.clone()) else { return };
+        // Each is looked for in all commands.
+        if self.commands.iter().filter(|command| !command.sets.is_empty()).count() > MOST_SET {
+            return;
+        }
+        let is_read = |by: usize, name: &String| {
+            let others = self.commands.iter().enumerate().filter(|(at, _)| *at != by);
+            others.filter_map(|(_, command)| command.forms.first()).any(|text| reads_variable(text, name))
+        };
+        let is_settled = |at: &usize| {
+            let Simple { sets, .. } = &self.commands[*at];
+            !sets.is_empty() && self.commands[*at].is_needed() && sets.iter().all(|name| is_read(*at, name))
+        };
+        let settled: Vec<usize> = (0..self.commands.len()).filter(is_settled).collect();
+        for at in settled {
+            self.commands[at].covers.extend(covers.iter().cloned());
+        }
     }
 
     pub(super) fn note_opaque(&mut self, reason: impl Into<String>) {
@@ -251,6 +281,16 @@ impl Simple {
     fn touched_by(&self, first: &dyn Fn(&str) -> Option<usize>) -> Option<usize> {
         self.forms.iter().flat_map(|form| first(form).into_iter().chain(first(&alone(form)))).min()
     }
+}
+
+/// Whether the words of a command expand the variable `name`.
+fn reads_variable(text: &str, name: &str) -> bool {
+    let is_in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices('$').any(|(at, sign)| {
+        let rest = &text[at + sign.len()..];
+        let rest = rest.strip_prefix('{').unwrap_or(rest);
+        rest.strip_prefix(name).is_some_and(|rest| !rest.starts_with(is_in_name))
+    })
 }
 
 /// The text under which a command without more words meets a pattern that goes on with some: `bash(ls )` meets `bash(ls *)`.

@@ -1,6 +1,6 @@
 //! What is known of programs by name.
 
-use super::options;
+use super::{declared, options};
 use crate::tool::is_shell_in_rules;
 
 /// Shells whose `-c` text is read by this grammar.
@@ -171,6 +171,21 @@ pub(super) fn is_dangerous_variable(name: &str) -> bool {
         || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
+/// True if an assignment to a lever, `NAME=value` as far as it is known, leaves nothing to run or load: a pager or an editor that is
+/// the plain name of a program which only reads, or none, and a switch for how something is shown or whether it asks.
+pub(super) fn is_idle(assignment: &str) -> bool {
+    // The last words of such switches.
+    const SWITCHES: &str =
+        "COLOR COLORS COLOUR VERBOSE QUIET PROGRESS PROMPT OFFLINE INCREMENTAL UNBUFFERED DONTWRITEBYTECODE";
+    const POSITIONS: &str = "always never auto true false yes no on off";
+    let Some((name, value)) = assignment.split_once('=') else { return false };
+    let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let is_program = ["PAGER", "EDITOR"].iter().any(|end| name.ends_with(end));
+    let is_switch = SWITCHES.split_ascii_whitespace().any(|end| name.ends_with(end));
+    let is_position = listed(POSITIONS, value) || value.len() < 3 && value.bytes().all(|byte| byte.is_ascii_digit());
+    is_name && (is_program && (value.is_empty() || is_reader(value)) || is_switch && is_position)
+}
+
 /// Names that other programs read as well, and that people give to variables of their own: they matter where programs get them.
 pub(super) fn is_dangerous_in_environment(name: &str) -> bool {
     const NAMES: &str = "UNZIP BZIP BZIP2 ZIP GZIP MAGIC LEX FC STRIP OBJCOPY RM CO GET MAKEINFO TEX TEXI2DVI WEAVE CWEAVE TANGLE CTANGLE \
@@ -178,12 +193,14 @@ pub(super) fn is_dangerous_in_environment(name: &str) -> bool {
     is_dangerous_variable(name) || listed(NAMES, name)
 }
 
-/// True if a variable that a line sets for one of its commands is no lever, as far as anybody knows: its name is none that makes programs
-/// load, find or run something else, and does not end like one.
-pub(super) fn is_setting(name: &str) -> bool {
+/// True if an assignment that a line makes for one of its commands is no lever, as far as anybody knows: its name is none that makes
+/// programs load, find or run something else, and does not end like one; or its value leaves nothing of that.
+pub(super) fn is_setting(assignment: &str) -> bool {
     const LEVERS: &str = "PATH HOME COMMAND CMD SHELL HOOK HOOKS PRELOAD PLUGIN PLUGINS ARGS OPTS OPTIONS FLAGS RUNNER LOADER EXEC \
         PROGRAM PROG BIN SCRIPT CONF CONFIG RC INIT MODULE MODULES INCLUDE AUTH PROXY REGISTRY MIRROR PROFILER WRAPPER COMPILER \
-        LINKER ASKPASS TUNABLES TRACE";
+        LINKER ASKPASS TUNABLES";
+    // As a word of its own: a file to write into. `RUST_BACKTRACE` is none.
+    const LAST_WORD: &str = "TRACE";
     // Of these programs any variable may be one.
     const PROGRAMS: [&str; 14] = [
         "YARN_",
@@ -201,9 +218,14 @@ pub(super) fn is_setting(name: &str) -> bool {
         "GOSUMDB",
         "GOINSECURE",
     ];
+    if is_idle(assignment) {
+        return true;
+    }
+    let name = declared::name(assignment);
     let upper = name.to_ascii_uppercase();
     !name.is_empty()
         && !is_dangerous_in_environment(name)
+        && upper.rsplit('_').next() != Some(LAST_WORD)
         && !LEVERS.split_ascii_whitespace().any(|end| upper.ends_with(end))
         && !PROGRAMS.iter().any(|program| upper.starts_with(program))
 }

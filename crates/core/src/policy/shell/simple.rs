@@ -7,8 +7,8 @@ use super::{
     line::{Line, Place, Simple},
     narrow, options,
     programs::{
-        base_name, changes_meaning, is_dangerous_in_environment, is_dangerous_variable, is_interpreter, is_setting,
-        only_reads,
+        base_name, changes_meaning, is_dangerous_in_environment, is_dangerous_variable, is_idle, is_interpreter,
+        is_setting, only_reads,
     },
     protect,
     wild::Wild,
@@ -90,11 +90,13 @@ fn note_words(line: &mut Line, assignments: &[Word], argv: &[Word], program: Opt
             line.note_opaque(why);
         }
     }
-    let assigned = assignments.iter().map(|word| declared::name(&word.value)).filter(|name| !is_of_read(name, program));
+    let assigned = assignments.iter().map(|word| word.value.as_str());
+    let assigned = assigned.filter(|text| !is_of_read(declared::name(text), program));
     let is_own = argv.is_empty() || program == Some("read");
-    for name in assigned.chain(declared::names(program, argv.get(1..).unwrap_or_default())) {
+    for text in assigned.chain(declared::assignments(program, argv.get(1..).unwrap_or_default())) {
+        let name = declared::name(text);
         let is_dangerous = if is_own { is_dangerous_variable(name) } else { is_dangerous_in_environment(name) };
-        if !name.is_empty() && is_dangerous {
+        if !name.is_empty() && is_dangerous && !is_idle(text) {
             line.note_opaque(declared::why(name));
             line.classes.insert(Class::BashMutating);
         }
@@ -190,8 +192,10 @@ fn texts(tool: &str, assignments: &[Word], argv: &[Word], cover: Cover) -> Simpl
     }
     // What sets nothing that matters to a program needs no rule of its own.
     let program = argv.first().and_then(Word::as_literal);
-    let is_own = |word: &&Word| argv.is_empty() || !adds_nothing(declared::name(&word.value), program);
-    let own: Vec<Word> = assignments.iter().filter(is_own).cloned().collect();
+    let is_own = |word: &&Word| !adds_nothing(&word.value, program);
+    let is_only_set = argv.is_empty() && !assignments.iter().any(|word| is_own(&word));
+    let sets = assignments.iter().filter(|_| is_only_set).map(|word| declared::name(&word.value).to_owned()).collect();
+    let own: Vec<Word> = assignments.iter().filter(|word| argv.is_empty() || is_own(word)).cloned().collect();
     let wrap = |texts: Vec<String>| {
         let mut texts: Vec<String> = texts.into_iter().map(|text| format!("{tool}({text})")).collect();
         texts.sort();
@@ -210,7 +214,8 @@ fn texts(tool: &str, assignments: &[Word], argv: &[Word], cover: Cover) -> Simpl
     if let Some(at) = shown.and_then(|shown| forms.iter().position(|form| *form == format!("{tool}({shown})"))) {
         forms.swap(0, at);
     }
-    Simple { forms, covers: all, narrow: Vec::new(), begun: wrap_open(tool, argv), wild: Wild::forms(tool, argv) }
+    let (begun, wild) = (wrap_open(tool, argv), Wild::forms(tool, argv));
+    Simple { forms, covers: all, narrow: Vec::new(), begun, wild, sets }
 }
 
 /// `[ … ]` in the words of `test`, which is the same.
@@ -221,8 +226,8 @@ fn as_test(argv: &[Word]) -> Option<Vec<Word>> {
 }
 
 /// Whether an assignment before a command says nothing that its rule has to name: how `read` cuts its words, or what is no lever.
-fn adds_nothing(name: &str, program: Option<&str>) -> bool {
-    is_of_read(name, program) || is_setting(name)
+fn adds_nothing(assignment: &str, program: Option<&str>) -> bool {
+    is_of_read(declared::name(assignment), program) || is_setting(assignment)
 }
 
 /// What a command may say, where words of it are only known when the line runs: without what is not known, and with each thing that it

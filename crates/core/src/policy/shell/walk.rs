@@ -99,6 +99,7 @@ impl<'a> Walk<'a> {
             walk.line.note_opaque(beside.as_str());
         }
         walk.text(command);
+        walk.line.settle_assignments();
         if walk.calls.multiply() {
             walk.line.note_floor("multiplies itself without end");
         }
