@@ -133,7 +133,11 @@ pub(super) fn runs_something(arguments: &[Word], options: usize) -> bool {
 /// Whether `arguments` only record what files hold, and change none of them.
 pub(super) fn only_records(arguments: &[Word]) -> bool {
     let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
-    let records = |at: &usize| values.get(*at).is_some_and(|word| matches!(*word, "add" | "stage" | "commit"));
+    let mut before_paths = values.iter().take_while(|word| **word != "--");
+    let is_cached = before_paths.any(|word| *word == "--cached");
+    let records = |at: &usize| {
+        values.get(*at).is_some_and(|word| matches!(*word, "add" | "stage" | "commit") || *word == "rm" && is_cached)
+    };
     commands(&values).iter().all(records)
 }
 

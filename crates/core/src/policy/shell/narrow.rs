@@ -32,7 +32,8 @@ pub(super) fn of_command(
     let mut search = Search::new(place, here);
     if !reads {
         let scripts = scripts(program, words);
-        let may_change = program != Some("git") || !git::only_records(words);
+        let shows = only_shows(program, words);
+        let may_change = !shows && (program != Some("git") || !git::only_records(words));
         let kept = words.iter().enumerate().filter(|(at, _)| !scripts.contains(at));
         // What says how `read` cuts its words leads nowhere.
         let assigned = assignments.iter().filter(|word| declared::name(&word.value) != "IFS");
@@ -47,7 +48,7 @@ pub(super) fn of_command(
             }
         }
         // What is unpacked or made there needs no word for it.
-        let gone_to: Vec<String> = here.dirs().filter(|dir| *dir != place.cwd).map(str::to_owned).collect();
+        let gone_to: Vec<String> = here.dirs().filter(|dir| !shows && *dir != place.cwd).map(str::to_owned).collect();
         gone_to.into_iter().for_each(|dir| search.obeyed(dir));
     }
     if let Some(program) = program.filter(|program| !reads || obeys_repository(program)) {
@@ -170,6 +171,16 @@ fn went(program: &str, from: Vec<Option<String>>, words: &[Word]) -> Vec<Option<
         };
     }
     folders
+}
+
+/// Whether `program` only shows what its script makes of files.
+fn only_shows(program: Option<&str>, words: &[Word]) -> bool {
+    let is_known = || words.iter().all(|word| word.as_literal().is_some());
+    match program {
+        Some("sed") => sed::only_shows(&words.iter().map(Word::as_literal).collect::<Vec<_>>()),
+        Some("awk" | "gawk" | "mawk" | "nawk") => is_known() && !awk::does_more(words),
+        Some(_) | None => false,
+    }
 }
 
 /// Where among `words` the texts of programs stand that `program` reads: they are no paths.

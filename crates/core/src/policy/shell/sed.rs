@@ -55,6 +55,15 @@ pub(super) fn only_edits(arguments: &[Option<&str>]) -> bool {
     scripts.into_iter().all(|script| script.is_some_and(|script| edits(script).is_some()))
 }
 
+/// Whether the arguments of `sed` have it show what it edits, and change no file.
+pub(super) fn only_shows(arguments: &[Option<&str>]) -> bool {
+    let changes_file = |word: &str| match word.strip_prefix("--") {
+        Some(long) => long.starts_with("in-place"),
+        None => word.strip_prefix('-').is_some_and(|letters| letters.contains('i')),
+    };
+    arguments.iter().all(|word| word.is_some_and(|word| !changes_file(word))) && only_edits(arguments)
+}
+
 /// Where among the arguments of `sed` its scripts stand, perhaps joined to an option.
 pub(super) fn scripts(arguments: &[&str]) -> Vec<usize> {
     let (mut scripts, mut operands) = (Vec::new(), Vec::new());
