@@ -232,6 +232,9 @@ fn tokens(pattern: &str) -> Vec<Token<'_>> {
                 found.push(Token { text: path, is_open: false, goes_on, is_value: true });
             }
         }
+        if let Some(name) = name_behind(text) {
+            found.push(Token { text: name, is_open: false, goes_on: goes_on && text.ends_with(name), is_value: false });
+        }
         is_value = is_option || matches!(text, "cd" | "pushd");
     }
     found
@@ -282,6 +285,16 @@ pub(crate) fn separate_paths(word: &str) -> Vec<&str> {
             Some(host) => behind + 2 + host.find([',', '"', '\'']).unwrap_or(host.len()),
         };
     }
+}
+
+/// The last name in an address, without what a server is asked beside it. None for a word that has no address.
+pub(crate) fn name_behind(word: &str) -> Option<&str> {
+    let word = word.split(char::is_whitespace).next().unwrap_or_default();
+    let path = match word.split_once("://") {
+        Some((_, address)) => address.split(['?', '#']).next().unwrap_or_default(),
+        None => word.split_once(':')?.1,
+    };
+    path.trim_end_matches('/').rsplit(['/', ':']).next().filter(|name| !name.is_empty())
 }
 
 /// How long a class is in a pattern behind its bracket, with the bracket that ends it.
