@@ -136,10 +136,11 @@ impl fmt::Display for Warning {
                 write!(f, "{origin}: \"{pattern}\" matches nothing: {slip}")
             }
             Self::ForeignForm { origin, pattern, begins, proposed } => {
+                let more = if proposed.ends_with("*)") { " with any arguments" } else { "" };
                 write!(
                     f,
                     "{origin}: \"{pattern}\" matches only what begins with \"{begins}\"; write \"{proposed}\" for the \
-                     command with any arguments"
+                     command{more}"
                 )
             }
             Self::HiddenCharacter { origin, key, letter } => {

@@ -22,31 +22,36 @@ static HIDDEN: LazyLock<Regex> = LazyLock::new(|| {
 pub(crate) fn warnings(rule: &Rule, origin: &Origin) -> Vec<Warning> {
     let foreign = rule.pattern.as_deref().and_then(|pattern| foreign_form(pattern, origin));
     let hidden = texts(rule).into_iter().filter_map(|(key, text)| {
-        let letter = HIDDEN.find(&text)?.as_str().chars().next()?;
+        // Most texts are of letters that everybody sees, and telling that takes no table of all others.
+        let may_hide = !text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+        let letter = may_hide.then(|| HIDDEN.find(&text))??.as_str().chars().next()?;
         Some(Warning::HiddenCharacter { origin: origin.clone(), key, letter })
     });
     foreign.into_iter().chain(hidden).collect()
 }
 
-/// A pattern as other agents write it: `Bash(git:*)` for git with any arguments, or a command without its tool.
+/// A pattern as other agents write it: `Bash(git *)` with their name of the shell, `Bash(git:*)` for git with any arguments, `bash:git *`,
+/// or a command without its tool.
 fn foreign_form(pattern: &str, origin: &Origin) -> Option<Warning> {
-    let warning = |begins: &str, proposed: String| Warning::ForeignForm {
+    let warning = |begins: &str, inside: &str| Warning::ForeignForm {
         origin: origin.clone(),
         pattern: pattern.to_owned(),
         begins: begins.to_owned(),
-        proposed,
+        proposed: format!("{SHELL}({inside})"),
     };
+    let begins = |text: &str| text.split(['*', '?', '[']).next().unwrap_or_default().to_owned();
     match pattern.split_once('(') {
-        Some((tool, inside)) if tool.eq_ignore_ascii_case(SHELL) => {
-            let command = inside.strip_suffix(":*)")?;
-            Some(warning(&format!("{tool}({command}:"), format!("{SHELL}({command} *)")))
-        }
-        // No tool has a name of several words.
-        None if pattern.trim().contains(' ') && !pattern.starts_with(['*', '?', '[']) => {
-            let begins = pattern.split(['*', '?', '[']).next().unwrap_or_default();
-            Some(warning(begins, format!("{SHELL}({})", pattern.trim())))
-        }
-        Some(_) | None => None,
+        Some((tool, inside)) if tool.eq_ignore_ascii_case(SHELL) => match inside.strip_suffix(":*)") {
+            Some(command) => Some(warning(&format!("{tool}({command}:"), &format!("{command} *"))),
+            None => inside.strip_suffix(')').filter(|_| tool != SHELL).map(|inside| warning(&begins(pattern), inside)),
+        },
+        None => match pattern.split_once(':').filter(|(tool, _)| tool.eq_ignore_ascii_case(SHELL)) {
+            Some((_, command)) => Some(warning(&begins(pattern), command.trim())),
+            // No tool has a name of several words.
+            None => (pattern.trim().contains(' ') && !pattern.starts_with(['*', '?', '[']))
+                .then(|| warning(&begins(pattern), pattern.trim())),
+        },
+        Some(_) => None,
     }
 }
 
@@ -95,15 +100,28 @@ mod tests {
     #[test]
     fn the_form_of_another_agent_is_told_with_what_it_matches_and_what_was_meant() {
         let told = |begins: &str, pattern: &str, proposed: &str| {
+            let more = if proposed.ends_with("*)") { " with any arguments" } else { "" };
             vec![format!(
-                "p:1: \"{pattern}\" matches only what begins with \"{begins}\"; write \"{proposed}\" for the command with any \
-                 arguments"
+                "p:1: \"{pattern}\" matches only what begins with \"{begins}\"; write \"{proposed}\" for the command{more}"
             )]
         };
         for (pattern, want) in [
             ("bash(git:*)", told("bash(git:", "bash(git:*)", "bash(git *)")),
             ("Bash(npm run test:*)", told("Bash(npm run test:", "Bash(npm run test:*)", "bash(npm run test *)")),
             ("git push*", told("git push", "git push*", "bash(git push*)")),
+            ("git push", told("git push", "git push", "bash(git push)")),
+            ("Bash(git *)", told("Bash(git ", "Bash(git *)", "bash(git *)")),
+            ("Bash(git status)", told("Bash(git status)", "Bash(git status)", "bash(git status)")),
+            ("BASH(*)", told("BASH(", "BASH(*)", "bash(*)")),
+            ("bash:git *", told("bash:git ", "bash:git *", "bash(git *)")),
+            ("Bash: npm test", told("Bash: npm test", "Bash: npm test", "bash(npm test)")),
+            ("bash:ls*", told("bash:ls", "bash:ls*", "bash(ls*)")),
+            ("bash x.sh *", told("bash x.sh ", "bash x.sh *", "bash(bash x.sh *)")),
+            // Whether there is a tool that these could mean is not known here.
+            ("Read(./src/**)", vec![]),
+            ("WebFetch(domain:x)", vec![]),
+            ("mac__Bash(git *)", vec![]),
+            ("bash", vec![]),
             ("bash(git *)", vec![]),
             ("bash(npm run test:unit)", vec![]),
             ("ha_call_service(light.turn_on, *)", vec![]),
