@@ -93,6 +93,34 @@ impl Pattern {
 
     /// True if a text may match that says `text`, but for `wild` in it: that stands for any run of letters that `covers` accepts.
     pub(crate) fn may_match(&self, text: &str, wild: char, covers: impl Fn(char) -> bool) -> bool {
+        self.may_end(text, wild, &covers) && self.may_match_whole(text, wild, covers)
+    }
+
+    /// False if the end of `text` alone shows that it cannot match, which is far cheaper to tell.
+    fn may_end(&self, text: &str, wild: char, covers: impl Fn(char) -> bool) -> bool {
+        let mut parts = self.parts.iter().rev().peekable();
+        let mut letters = text.chars().rev().peekable();
+        while let Some(c) = letters.next() {
+            if c != wild {
+                match parts.next() {
+                    Some(Part::Run) => return true,
+                    Some(part) if part.covers(c) => continue,
+                    Some(_) | None => return false,
+                }
+            }
+            // Where the letter before it could be a part of it, nobody can tell where it begins.
+            if letters.peek().is_some_and(|before| *before == wild || covers(*before)) {
+                return true;
+            }
+            while parts.next_if(|part| matches!(part, Part::Literal(c) if covers(*c))).is_some() {}
+            if matches!(parts.peek(), Some(Part::One | Part::Class { .. })) {
+                return true;
+            }
+        }
+        true
+    }
+
+    fn may_match_whole(&self, text: &str, wild: char, covers: impl Fn(char) -> bool) -> bool {
         let covered = |part: &Part| if let Part::Literal(c) = part { covers(*c) } else { true };
         // Which parts may be next; a run may always be passed over.
         let close = |next: &mut [bool]| {
@@ -232,6 +260,16 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, 6000);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_end_of_a_text_hides_no_match(pattern in r"[ab.*?\[\]!]{0,8}", text in r"[ab.~]{0,8}") {
+            let pattern = Pattern::new(&pattern);
+            let covers = |c: char| c.is_ascii_alphabetic();
+            let is_possible = pattern.may_match_whole(&text, '~', covers);
+            proptest::prop_assert!(!is_possible || pattern.may_end(&text, '~', covers));
+        }
     }
 
     #[test]

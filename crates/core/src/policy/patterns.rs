@@ -92,8 +92,10 @@ impl Patterns {
         let shorter = self.by_prefix.common_prefixes(known).map(|(_, bucket)| bucket);
         let longer = self.by_prefix.iter_prefix(known).map(|(_, bucket)| bucket);
         let members = shorter.chain(longer).flat_map(|bucket| &bucket.members);
-        let possible = members.filter(|(_, pattern)| pattern.may_match(text, unknown, &covers));
-        possible.map(|(rank, _)| *rank).min()
+        members.fold(None, |first, (rank, pattern)| {
+            let is_before = first.is_none_or(|first| *rank < first);
+            if is_before && pattern.may_match(text, unknown, &covers) { Some(*rank) } else { first }
+        })
     }
 
     /// The ranks of all patterns that match `text`, in no order.
@@ -150,6 +152,27 @@ mod tests {
             ("bash(", true),
         ] {
             assert_eq!(patterns.may_go_on(begun), want, "{begun}");
+        }
+    }
+
+    #[test]
+    fn among_a_hundred_thousand_patterns_the_first_that_is_possible_is_found() {
+        let unknown = '\u{10ffff}';
+        for count in [10, 1_000, 100_000] {
+            let mut patterns = Patterns::default();
+            for rank in 0..count {
+                patterns.insert(rank, Pattern::new(&format!("call(*, switch.s{rank})")));
+            }
+            let first = |text: &str| {
+                let text = text.replace('…', &unknown.to_string());
+                patterns.first_possible(&text, unknown, |c| c.is_alphanumeric() || c == '_')
+            };
+            for text in ["call(light.off, light.…)", "call(light.…, light.x)", "call(scene.…, switch.s)"] {
+                assert_eq!(first(text), None, "{text} among {count}");
+            }
+            assert_eq!(first("call(switch.off, switch.…)"), Some(0), "{count}");
+            assert_eq!(first("call(….off, ….…)"), Some(0), "{count}");
+            assert_eq!(first(&format!("call(scene.…, switch.s{})", count - 1)), Some(count - 1));
         }
     }
 
