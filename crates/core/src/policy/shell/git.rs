@@ -130,6 +130,83 @@ pub(super) fn runs_something(arguments: &[Word], options: usize) -> bool {
         })
 }
 
+/// The words by which `arguments` name other repositories as folders. What is the name of a remote as well is none.
+pub(super) fn repositories(arguments: &[Word]) -> Vec<String> {
+    let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();
+    let named = |at: usize| {
+        let command = values.get(at).copied().unwrap_or_default();
+        let rest = arguments.get(at + 1..).unwrap_or_default();
+        let subcommand = rest.first().map_or("", |word| word.value.as_str());
+        let takes = match command {
+            "remote" if matches!(subcommand, "add" | "set-url") => Takes::Any,
+            "submodule" if subcommand == "add" => Takes::Any,
+            "archive" | "remote" | "submodule" => Takes::Options,
+            "subtree" | "request-pull" => Takes::Plain,
+            _ if listed(SPEAKERS, command) => Takes::First,
+            _ => return Vec::new(),
+        };
+        named_folders(rest, takes)
+    };
+    commands(&values).into_iter().flat_map(named).collect()
+}
+
+/// Which operands of a command may name a repository.
+#[derive(Clone, Copy, PartialEq)]
+enum Takes {
+    /// None: only options do.
+    Options,
+    /// Those that are plainly folders.
+    Plain,
+    /// The same, and the first of all.
+    First,
+    /// Each of them.
+    Any,
+}
+
+fn named_folders(words: &[Word], takes: Takes) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut is_first = true;
+    for word in words {
+        if word.value.starts_with('-') {
+            let value = |text: &str| {
+                let value = ["--repo=", "--remote="].iter().find_map(|option| text.strip_prefix(option))?;
+                Some(folder(value).to_owned()).filter(|value| !is_address(value) && value.contains(['/', '.']))
+            };
+            found.extend(word.possible().filter_map(value));
+            continue;
+        }
+        if takes == Takes::Options {
+            continue;
+        }
+        // What stands behind an address is something else.
+        if word.possible().any(|text| is_address(folder(text))) {
+            return found;
+        }
+        let may_be = is_first && takes == Takes::First || takes == Takes::Any;
+        let is_folder = |text: &&str| {
+            let is_plain =
+                ["./", "../", "/", "~"].iter().any(|begin| text.starts_with(begin)) || matches!(*text, "." | "..");
+            is_plain || may_be && text.contains('/')
+        };
+        found.extend(word.possible().map(folder).filter(is_folder).map(str::to_owned));
+        is_first = false;
+    }
+    found
+}
+
+/// The path of an address that is a file's, else the text itself.
+fn folder(text: &str) -> &str {
+    match text.strip_prefix("file://") {
+        Some(rest) => rest.find('/').map_or(rest, |at| &rest[at..]),
+        None => text,
+    }
+}
+
+/// Whether a colon stands before the first slash, as behind a scheme or a host.
+fn is_address(text: &str) -> bool {
+    text.split('/').next().is_some_and(|begin| begin.contains(':'))
+}
+
 /// Whether `arguments` only record what files hold, and change none of them.
 pub(super) fn only_records(arguments: &[Word]) -> bool {
     let values: Vec<&str> = arguments.iter().map(|word| word.value.as_str()).collect();

@@ -131,7 +131,10 @@ impl<'a> Search<'a> {
         let (working, is_strict) = (self.place.cwd.as_str(), obeys_repository(program));
         let from: Vec<Option<String>> = self.here.likely_dirs().map(|dir| Some(dir.to_owned())).collect();
         let from = if self.here.is_lost() { vec![None] } else { from };
-        let folders = if is_strict { went(program, from, words) } else { from };
+        let mut folders = if is_strict { went(program, from, words) } else { from };
+        if program == "git" {
+            folders.extend(repositories(&folders, words));
+        }
         let why = || Narrow::Folder { program: program.to_owned() };
         for folder in folders {
             match folder {
@@ -144,6 +147,18 @@ impl<'a> Search<'a> {
             self.keep(NarrowPath::unknown(why(), &self.viewpoint));
         }
     }
+}
+
+/// The folders of the other repositories that git works in or speaks to, from the folders `from`.
+fn repositories(from: &[Option<String>], words: &[Word]) -> Vec<Option<String>> {
+    let mut found = Vec::new();
+    for text in git::repositories(words) {
+        let is_known = !text.contains([UNKNOWN, GLOB]) && !text.starts_with('~');
+        let known = from.iter().map(|from| from.as_ref().filter(|_| is_known));
+        found.extend(known.map(|from| from.map(|from| path::resolve(from, &text))));
+    }
+    found.truncate(MOST);
+    found
 }
 
 /// Where `program`, one of version control, goes from the folders `from` by its own options. None for a folder that nobody can tell.
