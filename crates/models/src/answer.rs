@@ -15,12 +15,11 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
-use serde_json::Value;
 use sse_stream::SseByteStream;
 use tokio::time::Instant;
 
 use crate::{
-    Event, Failure, FailureKind, Part, PartKind,
+    Event, Failure, FailureKind, Part, PartKind, Usage,
     failure::no_stream,
     wire::{Decode, Progress},
 };
@@ -60,6 +59,7 @@ where
         meter,
         ready: VecDeque::new(),
         weight: 0,
+        usage: None,
         framed: false,
         over: false,
     };
@@ -77,6 +77,8 @@ struct Reading {
     ready: VecDeque<Result<Event, Failure>>,
     /// Bytes of content in the events so far.
     weight: usize,
+    /// What the answer used, as it was told last.
+    usage: Option<Usage>,
     /// Whether any frame came.
     framed: bool,
     over: bool,
@@ -91,9 +93,18 @@ impl Reading {
             if self.over {
                 return None;
             }
+            let held = self.decoder.held();
             let Some(outcome) = self.step_or_notice().await else { continue };
             let events = self.decoder.take();
-            self.weight += events.iter().map(weight).sum::<usize>();
+            let is_new = self.adds_usage(&events);
+            let weight = events.iter().map(weight).sum::<usize>();
+            self.weight += weight;
+            let is_whole = outcome == Ok(Progress::Whole) && !self.meter.whole.load(Ordering::Relaxed);
+            if weight > 0 || self.decoder.held() > held || is_new || is_whole {
+                self.meter.speaks();
+            } else {
+                self.meter.is_idle.store(true, Ordering::Relaxed);
+            }
             if self.weight.saturating_add(self.decoder.held()) > ANSWER_LIMIT {
                 self.over = true;
                 let message = format!("the answer is longer than {ANSWER_LIMIT} bytes (terminated)");
@@ -110,6 +121,19 @@ impl Reading {
                 }
             }
         }
+    }
+
+    /// Whether one of these says another use than the one before it, behind content. At its beginning an answer tells
+    /// what was asked.
+    fn adds_usage(&mut self, events: &[Event]) -> bool {
+        let mut is_new = false;
+        for event in events {
+            if let Event::Usage(usage) = event {
+                is_new |= self.weight > 0 && self.usage != Some(*usage);
+                self.usage = Some(*usage);
+            }
+        }
+        is_new
     }
 
     /// Returns the next step. `None` if the reader sent the notice of a silent provider instead, which happens once in an answer.
@@ -137,17 +161,10 @@ impl Reading {
         match self.frames.next().await {
             Some(Ok(frame)) => {
                 self.meter.unread.store(0, Ordering::Relaxed);
-                self.meter.is_in_frame.store(false, Ordering::Relaxed);
+                self.meter.ends_frame();
                 self.framed = true;
                 match frame.data.as_deref().filter(|data| !data.trim().is_empty()) {
-                    Some(data) => {
-                        if is_keep_alive(frame.event.as_deref(), data) {
-                            self.meter.is_idle.store(true, Ordering::Relaxed);
-                        } else {
-                            self.meter.speaks();
-                        }
-                        self.decoder.event(data)
-                    }
+                    Some(data) => self.decoder.event(data),
                     None => Ok(if whole { Progress::Whole } else { Progress::Open }),
                 }
             }
@@ -170,19 +187,6 @@ impl Reading {
         let body = body.trim_start_matches('\u{feff}').trim_start();
         body.starts_with(['<', '{', '[']).then(|| no_stream(None, body))
     }
-}
-
-/// Whether a frame says only that the connection lives: it is called a ping, or has no member beside its type.
-fn is_keep_alive(event: Option<&str>, data: &str) -> bool {
-    /// As long as a frame that says nothing may be.
-    const SHORT: usize = 128;
-    if event == Some("ping") {
-        return true;
-    }
-    let members = (data.len() <= SHORT).then(|| serde_json::from_str::<serde_json::Map<String, Value>>(data).ok());
-    members.flatten().is_some_and(|members| {
-        members.get("type").and_then(Value::as_str) == Some("ping") || members.keys().all(|name| name == "type")
-    })
 }
 
 fn weight(event: &Event) -> usize {
@@ -227,9 +231,9 @@ struct Meter {
     said: AtomicU64,
     /// Bytes since the last frame.
     unread: AtomicUsize,
-    /// Whether a frame has begun that is not whole.
-    is_in_frame: AtomicBool,
-    /// Whether bytes came behind the last part of the answer, and none of them was part of it.
+    /// When something came last of a frame that is not whole, in milliseconds behind `begun`. 0 if there is none.
+    in_frame: AtomicU64,
+    /// Whether bytes or frames came behind the last part of the answer, and none of them was part of it.
     is_idle: AtomicBool,
     /// Whether the answer is whole.
     whole: AtomicBool,
@@ -250,17 +254,37 @@ impl Meter {
             begun: Instant::now(),
             said: AtomicU64::new(0),
             unread: AtomicUsize::new(0),
-            is_in_frame: AtomicBool::new(false),
+            in_frame: AtomicU64::new(0),
             is_idle: AtomicBool::new(false),
             whole: AtomicBool::new(false),
             head: Mutex::new(Vec::new()),
         }
     }
 
+    fn now(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// Something of the answer came.
     fn speaks(&self) {
-        self.said.store(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.said.store(self.now(), Ordering::Relaxed);
         self.is_idle.store(false, Ordering::Relaxed);
+    }
+
+    /// Something of a frame came.
+    fn goes_on(&self) {
+        self.in_frame.store(self.now(), Ordering::Relaxed);
+    }
+
+    /// A frame is whole.
+    fn ends_frame(&self) {
+        self.in_frame.store(0, Ordering::Relaxed);
+    }
+
+    /// How long nothing came of the answer, nor of a frame that is on its way.
+    fn silence(&self) -> Duration {
+        let last = self.said.load(Ordering::Relaxed).max(self.in_frame.load(Ordering::Relaxed));
+        Duration::from_millis(self.now().saturating_sub(last))
     }
 
     /// When something of the answer came last.
@@ -294,8 +318,9 @@ impl Place {
     }
 }
 
-/// Passes bytes on, but fails on silence and on a frame that is too long. Comments and pings break no silence: a proxy
-/// may send them for a provider that is gone. A clean end gets the blank line that servers forget behind their last event.
+/// Passes bytes on, but fails on silence and on a frame that is too long. Comments and frames that bring nothing of the
+/// answer break no silence: a proxy may send them for a provider that is gone. A clean end gets the blank line that
+/// servers forget behind their last event.
 fn watched<B>(
     bytes: B,
     meter: Arc<Meter>,
@@ -310,15 +335,9 @@ where
         let next = match silence {
             None => bytes.next().await,
             Some(silence) => {
-                let waiting = if meter.whole.load(Ordering::Relaxed) {
-                    tokio::time::timeout(silence.min(TRAIL), bytes.next()).await
-                } else if meter.is_in_frame.load(Ordering::Relaxed) {
-                    tokio::time::timeout(silence, bytes.next()).await
-                } else {
-                    let left = silence.saturating_sub(meter.said().elapsed());
-                    tokio::time::timeout(left, bytes.next()).await
-                };
-                waiting.unwrap_or_else(|_| {
+                let limit = if meter.whole.load(Ordering::Relaxed) { silence.min(TRAIL) } else { silence };
+                let left = limit.saturating_sub(meter.silence());
+                tokio::time::timeout(left, bytes.next()).await.unwrap_or_else(|_| {
                     let failure = if meter.is_idle.load(Ordering::Relaxed) { idle(silence) } else { silent(silence) };
                     Some(Err(failure))
                 })
@@ -335,7 +354,7 @@ where
                     return Some((Err(Failure::new(FailureKind::Broken, message)), (None, meter, place)));
                 }
                 if place.pass(&chunk) {
-                    meter.is_in_frame.store(true, Ordering::Relaxed);
+                    meter.goes_on();
                 } else {
                     meter.is_idle.store(true, Ordering::Relaxed);
                 }
@@ -364,22 +383,28 @@ mod tests {
     use crate::{Api, Stop, wire};
 
     const SILENCE: Duration = Duration::from_secs(120);
+    const HI: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
     const FIN: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"},\"finish_reason\":\"stop\"}]}\n\n";
 
     /// The last item of an answer whose bytes come as the script says, with the seconds before each, and then no more;
     /// and when it came.
-    async fn last(script: &'static [(u64, &'static str)]) -> (Result<Event, Failure>, Duration) {
+    async fn last(script: &[(u64, &str)]) -> (Result<Event, Failure>, Duration) {
+        last_over(Api::OpenaiCompletions, script).await
+    }
+
+    async fn last_over(api: Api, script: &[(u64, &str)]) -> (Result<Event, Failure>, Duration) {
         let begun = Instant::now();
-        (items(script).await.into_iter().next_back().unwrap(), begun.elapsed())
+        (items(api, script).await.into_iter().next_back().unwrap(), begun.elapsed())
     }
 
     /// All of an answer whose bytes come as the script says.
-    async fn items(script: &'static [(u64, &'static str)]) -> Vec<Result<Event, Failure>> {
-        let bytes = stream::iter(script).then(|(seconds, text)| async move {
-            tokio::time::sleep(Duration::from_secs(*seconds)).await;
-            Ok(Bytes::from(*text))
+    async fn items(api: Api, script: &[(u64, &str)]) -> Vec<Result<Event, Failure>> {
+        let script: Vec<_> = script.iter().map(|(seconds, text)| (*seconds, Bytes::from((*text).to_owned()))).collect();
+        let bytes = stream::iter(script).then(|(seconds, bytes)| async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            Ok(bytes)
         });
-        let decoder = wire::decoder(Api::OpenaiCompletions).unwrap();
+        let decoder = wire::decoder(api).unwrap();
         answer(decoder, bytes.chain(stream::pending()), Some(SILENCE)).collect().await
     }
 
@@ -387,10 +412,11 @@ mod tests {
     async fn silence_is_measured_between_parts_of_an_answer() {
         assert_eq!(last(&[]).await, (Err(silent(SILENCE)), SILENCE));
         assert_eq!(silent(SILENCE).message, "timeout: no data for 120 s");
-        let said = last(&[(100, "data: {\"choices\":[]}\n\n")]).await;
+        let said = last(&[(100, HI)]).await;
         assert_eq!(said, (Err(silent(SILENCE)), Duration::from_secs(220)));
-        let pieces = last(&[(100, "data: {\"choices\""), (100, ":["), (100, "]}\n\n")]).await;
-        assert_eq!(pieces, (Err(silent(SILENCE)), Duration::from_secs(420)), "a frame that comes in pieces");
+        let pieces = [(100, "data: {\"choices\""), (100, ":[{\"delta\":{\"content\":"), (100, "\"Hi\"}}]}\n\n")];
+        let said = last(&pieces).await;
+        assert_eq!(said, (Err(silent(SILENCE)), Duration::from_secs(420)), "a frame that comes in pieces");
     }
 
     #[tokio::test(start_paused = true)]
@@ -402,23 +428,123 @@ mod tests {
             ("comments in pieces", [(50, ": still"), (50, " here"), (50, "\n\n")]),
             ("pings", [(50, PING), (50, PING), (50, PING)]),
             ("frames without content", [(50, "data: {}\n\n"), (50, "data: {\"type\":\"wait\"}\n\n"), (50, COMMENT)]),
+            ("frames without data", [(50, "event: wait\n\n"), (50, "id: 1\n\n"), (50, "retry: 9\n\n")]),
         ] {
-            let script: &'static [(u64, &'static str)] = Box::leak(Box::new(script));
-            assert_eq!(last(script).await, (Err(idle(SILENCE)), SILENCE), "{case}");
+            assert_eq!(last(&script).await, (Err(idle(SILENCE)), SILENCE), "{case}");
         }
+        let half = [(0, "data: {\"choices\":[]}\n"), (50, ": here\n"), (50, ": here\n"), (50, ": here\n")];
+        assert_eq!(last(&half).await, (Err(idle(SILENCE)), SILENCE), "comments behind half a frame");
         let message = "timeout: the provider keeps the connection alive but sent nothing of an answer for 120 s";
         assert_eq!(idle(SILENCE).message, message);
     }
 
+    /// Frames that begin an answer over each wire, and then say nothing of it.
+    const EMPTY: [(Api, &[&str], &[&str]); 4] = [
+        (
+            Api::AnthropicMessages,
+            &[
+                r#"{"type":"message_start","message":{"id":"m","usage":{"input_tokens":1}}}"#,
+                r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}"#,
+                r#"{"type":"message_delta","delta":{},"usage":{"output_tokens":1}}"#,
+            ],
+            &[
+                r#"{"type":"ping"}"#,
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":""}}"#,
+                r#"{"type":"message_start","message":{"id":"m","usage":{"input_tokens":1}}}"#,
+                r#"{"type":"message_delta","delta":{},"usage":{"output_tokens":1}}"#,
+                r#"{"type":"heartbeat","detail":"the model has not yet said anything, please go on waiting for it"}"#,
+            ],
+        ),
+        (
+            Api::OpenaiCompletions,
+            &[r#"{"id":"c","choices":[{"delta":{"role":"assistant","reasoning_content":""}}]}"#],
+            &[
+                r#"{"id":"c","choices":[]}"#,
+                r#"{"id":"c","choices":[{"index":0,"delta":{}}]}"#,
+                r#"{"id":"c","choices":[{"index":0,"delta":{"content":""},"finish_reason":null}]}"#,
+                r#"{"id":"c","choices":[{"delta":{"role":"assistant","content":null,"reasoning_content":""}}]}"#,
+                r#"{"id":"c","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":0}}"#,
+            ],
+        ),
+        (
+            Api::OpenaiResponses,
+            &[
+                r#"{"type":"response.created","response":{"id":"r"}}"#,
+                r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"i","type":"message"}}"#,
+            ],
+            &[
+                r#"{"type":"response.in_progress","response":{"id":"r","status":"in_progress","instructions":"Be brief."}}"#,
+                r#"{"type":"response.queued","response":{"id":"r","status":"queued"}}"#,
+                r#"{"type":"keepalive","sequence_number":3}"#,
+                r#"{"type":"response.output_text.delta","output_index":0,"delta":""}"#,
+                r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"i","type":"message"}}"#,
+            ],
+        ),
+        (
+            Api::GoogleGenerativeAi,
+            &[r#"{"candidates":[{"content":{"parts":[{"text":"H"}]}}],"responseId":"r"}"#],
+            &[
+                r#"{"candidates":[]}"#,
+                r#"{"candidates":[{"content":{"parts":[{"text":""}],"role":"model"}}],"responseId":"r"}"#,
+                r#"{"usageMetadata":{"promptTokenCount":3},"responseId":"r"}"#,
+                r#"{}"#,
+            ],
+        ),
+    ];
+
+    #[tokio::test(start_paused = true)]
+    async fn frames_that_bring_nothing_of_an_answer_break_no_silence_on_any_wire() {
+        for (api, begin, nothing) in EMPTY {
+            for data in nothing {
+                let begin = begin.iter().map(|data| (0, format!("data: {data}\n\n")));
+                let nothing = std::iter::repeat_n((50, format!("data: {data}\n\n")), 9);
+                let script: Vec<_> = begin.chain(nothing).collect();
+                let script: Vec<_> = script.iter().map(|(seconds, text)| (*seconds, text.as_str())).collect();
+                assert_eq!(last_over(api, &script).await, (Err(idle(SILENCE)), SILENCE), "{api}: {data}");
+            }
+            let data = format!("data: {}\n\n", nothing[0]);
+            let script = [(50, data.as_str()); 9];
+            assert_eq!(last_over(api, &script).await, (Err(idle(SILENCE)), SILENCE), "{api}: nothing began");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_piece_of_an_answer_breaks_the_silence() {
+        let thinking = r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}"#;
+        let seal =
+            r#"{"choices":[{"delta":{"reasoning_details":[{"type":"reasoning.encrypted","data":"x","index":0}]}}]}"#;
+        let call = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"ls","arguments":"["}}]}}]}"#;
+        for (api, data) in [
+            (Api::AnthropicMessages, thinking),
+            (Api::OpenaiCompletions, r#"{"choices":[{"delta":{"content":"H"}}]}"#),
+            (Api::OpenaiCompletions, r#"{"choices":[{"delta":{"reasoning":"H"}}]}"#),
+            (Api::OpenaiCompletions, seal),
+            (Api::OpenaiCompletions, call),
+            (Api::OpenaiResponses, r#"{"type":"response.output_text.delta","delta":"H"}"#),
+            (Api::OpenaiResponses, r#"{"type":"response.reasoning_summary_text.delta","delta":"H"}"#),
+            (Api::OpenaiResponses, r#"{"type":"response.function_call_arguments.delta","delta":"H"}"#),
+            (Api::GoogleGenerativeAi, r#"{"candidates":[{"content":{"parts":[{"text":"H","thought":true}]}}]}"#),
+            (Api::GoogleGenerativeAi, r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"ls"}}]}}]}"#),
+        ] {
+            let data = format!("data: {data}\n\n");
+            let got = last_over(api, &[(100, data.as_str()); 3]).await;
+            assert_eq!(got, (Err(silent(SILENCE)), Duration::from_secs(420)), "{api}: {data}");
+        }
+        let signature =
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"x"}}"#;
+        let [thinking, signature] = [thinking, signature].map(|data| format!("data: {data}\n\n"));
+        let got = last_over(Api::AnthropicMessages, &[(0, &thinking), (100, &signature), (100, &signature)]).await;
+        assert_eq!(got, (Err(silent(SILENCE)), Duration::from_secs(320)));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn it_is_told_once_that_a_provider_is_alive_and_says_nothing() {
-        const SCRIPT: &[(u64, &str)] =
-            &[(50, ": here\n\n"), (50, ": here\n\n"), (15, "data: {\"choices\":[]}\n\n"), (70, ": here\n\n")];
-        let told = items(SCRIPT).await;
+        const SCRIPT: &[(u64, &str)] = &[(50, ": here\n\n"), (50, ": here\n\n"), (15, HI), (70, ": here\n\n")];
+        let told = items(Api::OpenaiCompletions, SCRIPT).await;
         let idle: Vec<_> = told.iter().filter(|item| matches!(item, Ok(Event::Idle { .. }))).collect();
         assert_eq!(idle, [&Ok(Event::Idle { since: Duration::from_secs(60), limit: SILENCE })]);
         assert!(
-            !items(&[]).await.iter().any(|item| matches!(item, Ok(Event::Idle { .. }))),
+            !items(Api::OpenaiCompletions, &[]).await.iter().any(|item| matches!(item, Ok(Event::Idle { .. }))),
             "nothing says that it is alive"
         );
     }
@@ -430,5 +556,9 @@ mod tests {
             last(&[(0, FIN), (1, "data: [DONE]\n\n")]).await,
             (Ok(Event::Stop(Stop::Stop)), Duration::from_secs(1))
         );
+        for nothing in [": here\n\n", "data: {\"choices\":[]}\n\n"] {
+            let script = [(0, FIN), (1, nothing), (1, nothing), (1, nothing)];
+            assert_eq!(last(&script).await, (Ok(Event::Stop(Stop::Stop)), TRAIL), "{nothing}");
+        }
     }
 }

@@ -15,8 +15,7 @@ impl Kept {
     /// Adds members of one piece of the answer. Null says nothing.
     pub(crate) fn add(&mut self, members: Map<String, Value>) {
         for (name, value) in members {
-            self.size += size(&value);
-            merge_member(&mut self.members, name, value);
+            self.size += merge_member(&mut self.members, name, value);
         }
     }
 
@@ -73,54 +72,65 @@ fn size(value: &Value) -> usize {
 }
 
 /// Adds another piece of a member. Texts are pieces of one text, unless a text is repeated as it is; objects are merged;
-/// items of lists are pieces of one item if they have the same `index`.
-fn merge(into: &mut Value, more: Value) {
+/// items of lists are pieces of one item if they have the same `index`. Returns by how many bytes it grew.
+fn merge(into: &mut Value, more: Value) -> usize {
     match (into, more) {
-        (_, Value::Null) => {}
+        (_, Value::Null) => 0,
+        (Value::String(text), Value::String(more)) if *text == more => 0,
         (Value::String(text), Value::String(more)) => {
-            if *text != more {
-                text.push_str(&more);
-            }
+            text.push_str(&more);
+            more.len()
         }
         (Value::Object(members), Value::Object(more)) => {
-            for (name, value) in more {
-                merge_member(members, name, value);
-            }
+            more.into_iter().map(|(name, value)| merge_member(members, name, value)).sum()
         }
         (Value::Array(items), Value::Array(more)) => {
-            for item in more {
-                match items.last_mut().filter(|last| is_continued_by(last, &item)) {
-                    Some(last) => continue_item(last, item),
-                    None => items.push(item),
+            let add = |item| match items.last_mut().filter(|last| is_continued_by(last, &item)) {
+                Some(last) => continue_item(last, item),
+                None => {
+                    let grown = size(&item);
+                    items.push(item);
+                    grown
                 }
-            }
+            };
+            more.into_iter().map(add).sum()
         }
-        (into, more) => *into = more,
+        (into, more) => {
+            let grown = size(&more).saturating_sub(size(into));
+            *into = more;
+            grown
+        }
     }
 }
 
-fn merge_member(members: &mut Map<String, Value>, name: String, value: Value) {
+fn merge_member(members: &mut Map<String, Value>, name: String, value: Value) -> usize {
     match members.get_mut(&name) {
-        Some(_) if value.is_null() => {}
+        _ if value.is_null() => 0,
         Some(into) => merge(into, value),
-        None if value.is_null() => {}
-        None => drop(members.insert(name, value)),
+        None => {
+            let grown = name.len() + size(&value);
+            members.insert(name, value);
+            grown
+        }
     }
 }
 
 /// Names what an item is and does not change from piece to piece.
 const LABELS: [&str; 4] = ["index", "type", "id", "format"];
 
-/// Adds another piece of an item. Its texts go on even if a piece is the same as what came before.
-fn continue_item(item: &mut Value, more: Value) {
-    let (Value::Object(members), Value::Object(more)) = (item, more) else { return };
-    for (name, value) in more {
-        match (members.get_mut(&name), value) {
-            (Some(_), _) if LABELS.contains(&name.as_str()) => {}
-            (Some(Value::String(text)), Value::String(more)) => text.push_str(&more),
-            (_, value) => merge_member(members, name, value),
+/// Adds another piece of an item. Its texts go on even if a piece is the same as what came before. Returns by how many
+/// bytes it grew.
+fn continue_item(item: &mut Value, more: Value) -> usize {
+    let (Value::Object(members), Value::Object(more)) = (item, more) else { return 0 };
+    let add = |(name, value): (String, Value)| match (members.get_mut(&name), value) {
+        (Some(_), _) if LABELS.contains(&name.as_str()) => 0,
+        (Some(Value::String(text)), Value::String(more)) => {
+            text.push_str(&more);
+            more.len()
         }
-    }
+        (_, value) => merge_member(members, name, value),
+    };
+    more.into_iter().map(add).sum()
 }
 
 /// Whether `next` is another piece of `last`: an object with the same `index`, and no other `type` or `id`.
@@ -176,6 +186,20 @@ mod tests {
         ] {
             assert_eq!(kept(pieces), want, "{case}");
         }
+    }
+
+    #[test]
+    fn only_what_is_kept_has_a_size() {
+        let mut kept = Kept::default();
+        let mut grows = |piece: Value| {
+            let before = kept.size();
+            kept.add(piece.as_object().unwrap().clone());
+            kept.size() > before
+        };
+        assert!(!grows(json!({"a": null})));
+        assert!(grows(json!({"a": "x", "b": [{"index": 0, "data": ""}], "c": 1})));
+        assert!(!grows(json!({"a": "x", "b": [{"index": 0, "data": ""}], "c": 2})), "nothing new");
+        assert!(grows(json!({"b": [{"index": 0, "data": "y"}]})));
     }
 
     #[test]
