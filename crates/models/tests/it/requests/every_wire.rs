@@ -1,0 +1,253 @@
+//! What holds for every wire.
+
+use super::*;
+
+#[tokio::test]
+async fn a_level_is_told_in_the_words_of_the_wire() {
+    let mode = |mode, min_level, max_level| Some(Thinking { mode, min_level, max_level });
+    let all = |of| mode(of, Level::Minimal, Level::Xhigh);
+    for (case, api, thinking, level, field, want) in [
+        ("effort", Api::OpenaiCompletions, None, Level::High, "/reasoning_effort", json!("high")),
+        ("no effort", Api::OpenaiCompletions, None, Level::Off, "/reasoning_effort", Value::Null),
+        (
+            "clamped",
+            Api::OpenaiCompletions,
+            mode(ThinkingMode::Effort, Level::Low, Level::High),
+            Level::Xhigh,
+            "/reasoning_effort",
+            json!("high"),
+        ),
+        (
+            "responses",
+            Api::OpenaiResponses,
+            None,
+            Level::Low,
+            "/reasoning",
+            json!({"effort": "low", "summary": "auto"}),
+        ),
+        ("responses off", Api::OpenaiResponses, None, Level::Off, "/reasoning", Value::Null),
+        (
+            "budget",
+            Api::AnthropicMessages,
+            None,
+            Level::Low,
+            "/thinking",
+            json!({"type": "enabled", "budget_tokens": 4096}),
+        ),
+        // Room for an answer is left below the cap of 8192.
+        (
+            "cut budget",
+            Api::AnthropicMessages,
+            None,
+            Level::High,
+            "/thinking",
+            json!({"type": "enabled", "budget_tokens": 7168}),
+        ),
+        ("disabled", Api::AnthropicMessages, None, Level::Off, "/thinking", json!({"type": "disabled"})),
+        (
+            "adaptive",
+            Api::AnthropicMessages,
+            all(ThinkingMode::AnthropicAdaptive),
+            Level::Xhigh,
+            "/thinking",
+            json!({"type": "adaptive"}),
+        ),
+        (
+            "adaptive effort",
+            Api::AnthropicMessages,
+            all(ThinkingMode::AnthropicAdaptive),
+            Level::Xhigh,
+            "/output_config",
+            json!({"effort": "max"}),
+        ),
+        (
+            "google budget",
+            Api::GoogleGenerativeAi,
+            None,
+            Level::Xhigh,
+            "/generationConfig/thinkingConfig",
+            json!({"includeThoughts": true, "thinkingBudget": 24575}),
+        ),
+        (
+            "google off",
+            Api::GoogleGenerativeAi,
+            None,
+            Level::Off,
+            "/generationConfig/thinkingConfig",
+            json!({"thinkingBudget": 0}),
+        ),
+        (
+            "google level",
+            Api::GoogleGenerativeAi,
+            mode(ThinkingMode::GoogleLevel, Level::Low, Level::High),
+            Level::Minimal,
+            "/generationConfig/thinkingConfig",
+            json!({"includeThoughts": true, "thinkingLevel": "LOW"}),
+        ),
+    ] {
+        let change = |request: &mut Request| {
+            let mut entry = (*request.entry).clone();
+            entry.thinking = thinking;
+            (request.entry, request.level) = (entry.into(), Some(level));
+        };
+        let body = sent(change, api).await;
+        assert_eq!(body.pointer(field).cloned().unwrap_or_default(), want, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_without_a_result_gets_one_and_a_result_without_a_call_is_left_out() {
+    let messages = vec![
+        said(Api::OpenaiCompletions, vec![call("a", "{}")]),
+        Message::User(vec![Part::text("well?")]),
+        result("z", vec![Part::text("stray")], false),
+        said(Api::OpenaiCompletions, vec![call("a", "{}")]),
+        result("a", vec![Part::text("one")], false),
+        result("a", vec![Part::text("again")], false),
+    ];
+    let body = sent(|request| request.messages = messages, Api::OpenaiCompletions).await;
+    let roles = body["messages"].as_array().unwrap().iter().skip(1).map(|message| {
+        (message["role"].as_str().unwrap().to_owned(), message["content"].as_str().unwrap_or("-").to_owned())
+    });
+    let want = [
+        ("assistant", "-"),
+        ("tool", "No result was recorded for this call"),
+        ("user", "-"),
+        ("assistant", "-"),
+        ("tool", "one"),
+    ];
+    let want = want.map(|(role, content)| (role.to_owned(), content.to_owned()));
+    assert_eq!(roles.collect::<Vec<_>>(), want);
+}
+
+/// Somebody else may have gone on with the conversation while the call waited for its leave.
+#[tokio::test]
+async fn a_result_that_came_late_stands_behind_its_call() {
+    let messages = vec![
+        said(Api::OpenaiCompletions, vec![call("a", "{}")]),
+        Message::User(vec![Part::text("well?")]),
+        said(Api::OpenaiCompletions, vec![Part::text("I wait")]),
+        result("a", vec![Part::text("one")], false),
+    ];
+    let body = sent(|request| request.messages = messages, Api::OpenaiCompletions).await;
+    let roles: Vec<_> = body["messages"].as_array().unwrap().iter().skip(1).map(|it| it["role"].clone()).collect();
+    assert_eq!(roles, ["assistant", "tool", "user", "assistant"]);
+    assert_eq!(body["messages"][2]["content"], "one");
+}
+
+#[tokio::test]
+async fn what_another_model_kept_to_itself_is_not_sent_and_its_ids_are_made_to_fit() {
+    let long = format!("{}|{}", "fc_1".repeat(12), "x".repeat(30));
+    let other = |parts| {
+        let (provider, model) = ("elsewhere".to_owned(), "big-1".to_owned());
+        Message::Assistant(AssistantMessage { parts, api: Api::OpenaiResponses, provider, model, payload: None })
+    };
+    let thought = || Part::Thinking { text: "secret".to_owned(), signature: Some("sig".to_owned()) };
+    let messages = vec![
+        Message::User(vec![Part::text("hi")]),
+        other(vec![thought()]),
+        other(vec![thought(), Part::Redacted { data: "x".to_owned() }, call(&long, "{}"), call("same", "{}")]),
+        result(&long, vec![Part::text("one")], false),
+        result("same", vec![Part::text("two")], false),
+        other(vec![call("same", "{}")]),
+        result("same", vec![Part::text("three")], false),
+    ];
+    let body = sent(|request| request.messages = messages, Api::AnthropicMessages).await;
+    assert!(!body.to_string().contains("secret"));
+    let blocks: Vec<_> = body["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|message| message["content"].as_array().unwrap())
+        .collect();
+    let of = |kind: &str, field: &str| -> Vec<String> {
+        blocks
+            .iter()
+            .filter(|block| block["type"] == kind)
+            .map(|block| block[field].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let ids = of("tool_use", "id");
+    assert_eq!(ids, of("tool_result", "tool_use_id"));
+    assert_eq!(ids[1..], ["same", "same_2"]);
+    assert!(
+        ids[0].len() <= 64 && ids[0].bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'),
+        "{}",
+        ids[0]
+    );
+}
+
+#[tokio::test]
+async fn a_model_without_eyes_is_told_that_there_was_an_image() {
+    let change = |request: &mut Request| {
+        let mut entry = (*request.entry).clone();
+        entry.input = vec![Modality::Text];
+        request.entry = entry.into();
+        request.messages = vec![Message::User(vec![image()])];
+    };
+    let body = sent(change, Api::OpenaiCompletions).await;
+    assert_eq!(body["messages"][1]["content"][0]["text"], "(an image was here; this model takes no images)");
+}
+
+#[tokio::test]
+async fn a_cap_is_never_above_the_models_own() {
+    for (cap, want) in [(None, 8192), (Some(500), 500), (Some(99_999), 8192)] {
+        let body = sent(|request| request.max_tokens = cap, Api::OpenaiCompletions).await;
+        assert_eq!(body["max_tokens"], want);
+    }
+}
+
+#[tokio::test]
+async fn a_cap_leaves_room_for_the_prompt_in_the_window() {
+    for (api, field) in [
+        (Api::OpenaiCompletions, "/max_tokens"),
+        (Api::AnthropicMessages, "/max_tokens"),
+        (Api::OpenaiResponses, "/max_output_tokens"),
+        (Api::GoogleGenerativeAi, "/generationConfig/maxOutputTokens"),
+    ] {
+        for (window, prompt, least, most) in [
+            // The prompt's 12,000 bytes and a little for what stands around them.
+            (32_768, 12_000, 29_000, 29_768),
+            // An eighth is asked for in any case.
+            (32_768, 120_000, 4_096, 4_096),
+            (0, 12_000, 32_768, 32_768),
+        ] {
+            let change = |request: &mut Request| {
+                let mut entry = (*request.entry).clone();
+                (entry.context_window, entry.max_tokens) = (window, 32_768);
+                request.entry = entry.into();
+                request.messages = vec![Message::User(vec![Part::text("x".repeat(prompt))])];
+            };
+            let cap = sent(change, api).await.pointer(field).unwrap().as_u64().unwrap();
+            assert!((least..=most).contains(&cap), "{api}: {window} {prompt}: {cap}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_provider_gave_goes_to_no_other() {
+    let seals = |api| {
+        let text = Part::Text { text: "I read.".to_owned(), signature: Some(r#"{"phase":"SEAL"}"#.to_owned()) };
+        let parts = vec![
+            thought("SEAL", "reasoning_content"),
+            Part::Redacted { data: "SEAL".to_owned() },
+            text,
+            signed("a", r#"{"seal":"SEAL"}"#),
+        ];
+        with_payload(said(api, parts), r#"{"members":{"reasoning_details":["SEAL"]}}"#)
+    };
+    let apis = [Api::OpenaiCompletions, Api::AnthropicMessages, Api::OpenaiResponses, Api::GoogleGenerativeAi];
+    for api in apis {
+        for (case, provider, model, from) in [
+            ("another provider", "elsewhere", "small-1", api),
+            ("another model", "local", "big-1", api),
+            ("another wire", "local", "small-1", apis[(apis.iter().position(|it| *it == api).unwrap() + 1) % 4]),
+        ] {
+            let Message::Assistant(said) = seals(from) else { panic!("an answer") };
+            let foreign = AssistantMessage { provider: provider.to_owned(), model: model.to_owned(), ..said };
+            let messages = vec![Message::Assistant(foreign), result("a", vec![Part::text("seen")], false)];
+            let body = sent(|request| request.messages = messages, api).await;
+            assert!(!body.to_string().contains("SEAL"), "{api}: {case}: {body}");
+        }
+    }
+}
