@@ -1,18 +1,46 @@
 //! A smaller cap of the answer, behind a refusal that says that the cap is too large.
 //!
-//! It must not know a wire: it looks for the numbers in the text of the error, whose wording differs by provider.
+//! It must not know a wire: it looks for the numbers in the text of the error, whose wording differs by provider. By the
+//! words beside it a number is the prompt, the sum of prompt and cap, the window or a limit.
 
-/// Names of the cap, in the words of the providers.
-const NAMES: [&str; 9] = [
-    "max_tokens",
-    "max_completion_tokens",
-    "max_output_tokens",
-    "maxoutputtokens",
-    "max_new_tokens",
-    "in the completion",
-    "in the output",
-    "output tokens",
-    "completion tokens",
+use serde_json::Value;
+
+/// Names of the cap in the words of the providers, without what is no letter.
+const NAMES: [&str; 15] = [
+    "maxtoken",
+    "maxcompletion",
+    "maxoutput",
+    "maxnew",
+    "maxtotaltoken",
+    "maximumtoken",
+    "maximumoutput",
+    "outputtoken",
+    "completiontoken",
+    "inthecompletion",
+    "forthecompletion",
+    "intheoutput",
+    "orcompletion",
+    "modeltokenlimit",
+    "numpredict",
+];
+
+/// Words of a refusal whose number is the least and not the most.
+const TOO_SMALL: [&str; 7] =
+    ["greater than", "at least", "below minimum", "below the minimum", "too small", "too low", "expected a value >="];
+
+/// Words of a refusal whose number is the most.
+const TOO_LARGE: [&str; 11] = [
+    "too large",
+    "too high",
+    "too long",
+    "less than",
+    "lower than",
+    "at most",
+    "exceed",
+    "maximum",
+    "range",
+    "reduce",
+    "<=",
 ];
 
 /// The least that an answer is worth asking for.
@@ -24,33 +52,91 @@ const LEAST_LIMIT: u64 = 256;
 /// The cap to ask for once more, if `body` refuses a request with the cap `asked` because that is too large. `None` if
 /// it says something else, or if the prompt alone is too long.
 pub(crate) fn smaller_cap(status: u16, body: &str, asked: u64) -> Option<u64> {
-    let words = body.to_lowercase();
-    if !matches!(status, 400 | 413 | 422) || !NAMES.iter().any(|name| words.contains(name)) {
+    let words = said(body).to_lowercase();
+    let letters: String = words.chars().filter(char::is_ascii_alphanumeric).collect();
+    let has = |any: &[&str]| any.iter().any(|word| words.contains(word));
+    let is_about = NAMES.iter().any(|name| letters.contains(name)) && (has(&TOO_LARGE) || !has(&TOO_SMALL));
+    if !matches!(status, 400 | 413 | 422) || !is_about {
         return None;
     }
-    let numbers = numbers(&words);
+    let numbers: Vec<_> = numbers(&words).into_iter().filter(|number| number.value != u64::from(status)).collect();
     let values = || numbers.iter().map(|number| number.value);
-    let cap = match numbers.iter().find(|number| number.is_prompt).map(|number| number.value) {
+    let cap = match prompt(&numbers, asked) {
         Some(prompt) => {
             // The sum of both is among the numbers too, and is no limit.
-            let limit = values().filter(|value| *value != prompt + asked && *value >= asked.min(prompt)).max();
+            let sum = prompt.saturating_add(asked);
+            let limit = values().filter(|value| *value < sum && *value >= asked.min(prompt)).max();
             let room = limit.and_then(|limit| limit.checked_sub(prompt));
             room.filter(|room| *room < asked && *room > 0)
                 .unwrap_or_else(|| if limit <= Some(prompt) { 0 } else { asked / 2 })
         }
         // Without any number in it a refusal is about something else.
         None => {
-            let limit = values().filter(|value| *value < asked && *value >= LEAST_LIMIT).max();
+            let below = |kind: Kind| {
+                let of_kind = numbers.iter().filter(move |number| number.kind == kind).map(|number| number.value);
+                of_kind.filter(|value| *value < asked && *value >= LEAST_LIMIT).max()
+            };
+            // The window holds the prompt as well, of which nothing is known.
+            let limit = below(Kind::Limit).or_else(|| below(Kind::Window).map(|window| window / 2));
             limit.or_else(|| values().any(|value| value == asked).then_some(asked / 2))?
         }
     };
     (cap >= LEAST && cap < asked).then_some(cap)
 }
 
+/// What a provider said: the text of an error without the names and numbers that stand beside it.
+fn said(body: &str) -> String {
+    let Ok(value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(body.trim()) else {
+        return body.to_owned();
+    };
+    let mut text = String::new();
+    add_texts(&value, &mut text);
+    text
+}
+
+fn add_texts(value: &Value, text: &mut String) {
+    const NAMES_OF_ERRORS: [&str; 6] = ["id", "code", "type", "status", "param", "url"];
+    match value {
+        // A gateway passes on the error of the provider behind it as it came.
+        Value::String(more) => {
+            text.push_str(&said(more));
+            text.push('\n');
+        }
+        Value::Array(items) => items.iter().for_each(|item| add_texts(item, text)),
+        Value::Object(members) => {
+            let is_name = |name: &str| NAMES_OF_ERRORS.iter().any(|last| name.rsplit('_').next() == Some(last));
+            members.iter().filter(|(name, _)| !is_name(name)).for_each(|(_, value)| add_texts(value, text));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// How long the prompt is: the sum of what is said of its parts, or what the sum leaves beside the cap.
+fn prompt(numbers: &[Number], asked: u64) -> Option<u64> {
+    let of = |kind: Kind| numbers.iter().filter(move |number| number.kind == kind).map(|number| number.value);
+    let mut parts: Vec<u64> = of(Kind::Prompt).collect();
+    parts.sort_unstable();
+    parts.dedup();
+    let sum = parts.into_iter().reduce(u64::saturating_add);
+    sum.or_else(|| of(Kind::Sum).filter_map(|sum| sum.checked_sub(asked)).find(|prompt| *prompt > 0))
+}
+
+/// What the words around a number say that it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The length of the prompt, or of a part of it.
+    Prompt,
+    /// The length of prompt and answer together.
+    Sum,
+    /// The length of the window.
+    Window,
+    /// Anything else: a limit, or the cap itself.
+    Limit,
+}
+
 struct Number {
     value: u64,
-    /// Whether the words around it say that it is the length of the prompt.
-    is_prompt: bool,
+    kind: Kind,
 }
 
 fn numbers(words: &str) -> Vec<Number> {
@@ -59,9 +145,14 @@ fn numbers(words: &str) -> Vec<Number> {
     while let Some(start) = words[from..].find(|c: char| c.is_ascii_digit()).map(|at| from + at) {
         let end = end_of_number(words, start);
         let digits: String = words[start..end].chars().filter(char::is_ascii_digit).collect();
-        let is_named = words[..start].ends_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
-        if let (Ok(value), false) = (digits.parse(), is_named) {
-            numbers.push(Number { value, is_prompt: is_prompt(&words[..start], &words[end..]) });
+        // A number within a word is part of a name or an id.
+        let is_named = words[..start].ends_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+            || words[end..].starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if let (Ok(value), false) = (digits.parse::<u64>(), is_named) {
+            let (before, after) = (&words[..start], &words[end..]);
+            // The end of a range that is not part of it.
+            let is_beyond = after.trim_start_matches(['`', '\'', ' ']).starts_with("(exclusive)");
+            numbers.push(Number { value: value - u64::from(is_beyond && value > 0), kind: kind(before, after) });
         }
         from = end;
     }
@@ -78,16 +169,28 @@ fn end_of_number(words: &str, start: usize) -> usize {
     end
 }
 
-/// Whether a number between these words counts the prompt.
-fn is_prompt(before: &str, after: &str) -> bool {
+/// What a number between these words is.
+fn kind(before: &str, after: &str) -> Kind {
     let after: String = after.chars().take(28).collect();
-    let after = after.split([',', '.', '(', ')', ';']).next().unwrap_or_default();
+    let after = after.split([',', '.', '(', ')', ';', ':', '\n']).next().unwrap_or_default();
     let before: String = before.chars().rev().take(24).collect::<String>().chars().rev().collect();
     let counts = after.contains("input") || after.contains("prompt") || after.contains("in the messages");
     let is_sum = after.trim_start().starts_with("+ ");
     let is_told =
         before.contains("prompt contains") || before.contains("prompt has") || before.contains("input length");
-    (counts || is_sum || is_told) && !after.contains("output") && !after.contains("completion")
+    let is_answer = after.contains("output") || after.contains("completion");
+    let is_both =
+        ["requested", "requested about", "total of", "total of at least", "current length is", "total_tokens"];
+    let before_it = before.trim_end_matches([' ', ':', '(', '=', '`']);
+    if (counts || is_sum || is_told) && !is_answer {
+        Kind::Prompt
+    } else if is_both.iter().any(|words| before_it.ends_with(words)) && !is_answer {
+        Kind::Sum
+    } else if before.contains("context") || before.contains("max_seq") || after.contains("context") {
+        Kind::Window
+    } else {
+        Kind::Limit
+    }
 }
 
 #[cfg(test)]
@@ -151,6 +254,143 @@ mod tests {
             ),
             ("another name", "Unsupported parameter: 'max_tokens' is not supported with this model.", 4096, None),
             ("another matter", "tools.0.name: bad 12", 4096, None),
+            (
+                "vllm, with the sum",
+                "This model's maximum context length is 128000 tokens. However, you requested 65535 output tokens and your prompt contains at least 62466 input tokens, for a total of at least 128001 tokens.",
+                65535,
+                Some(65534),
+            ),
+            (
+                "openrouter, with tools",
+                r#"{"error":{"message":"This endpoint's maximum context length is 204800 tokens. However, you requested about 205432 tokens (81684 of text input, 3748 of tool input, 120000 in the output). Please reduce the length of either one","code":400}}"#,
+                120_000,
+                Some(119_368),
+            ),
+            (
+                "sglang",
+                "Requested token count exceeds the model's maximum context length of 32768 tokens. You requested a total of 40000 tokens: 7232 tokens from the input messages and 32768 tokens for the completion.",
+                32768,
+                Some(25536),
+            ),
+            (
+                "kimi",
+                "Invalid request: Your request exceeded model token limit: 8192 (requested: 8500)",
+                4096,
+                Some(3788),
+            ),
+            ("kimi, the prompt alone", "Your request exceeded model token limit: 8192 (requested: 13000)", 4096, None),
+            (
+                "cerebras",
+                "Please reduce the length of the messages or completion. Current length is 9000 while limit is 8192",
+                4096,
+                Some(3288),
+            ),
+            (
+                "siliconflow",
+                r#"{"code":20015,"message":"max_total_tokens (32800) must be less than or equal to max_seq_len (32768)","data":null}"#,
+                32000,
+                Some(31968),
+            ),
+            (
+                "together",
+                "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4097. Given: 80 `inputs` tokens and 4096 `max_new_tokens`",
+                4096,
+                Some(4017),
+            ),
+            (
+                "groq",
+                r#"{"error":{"message":"`max_completion_tokens` must be less than or equal to `16384`, the maximum value for `max_completion_tokens` is less than the `context_window` for this model","type":"invalid_request_error","param":"max_completion_tokens"}}"#,
+                32768,
+                Some(16384),
+            ),
+            (
+                "groq, by model",
+                "max_tokens for `llama-3.1-8b-instant` must be less than or equal to 8000",
+                32768,
+                Some(8000),
+            ),
+            (
+                "qwen",
+                r#"{"error":{"code":"invalid_parameter_error","message":"<400> InternalError.Algo.InvalidParameter: Range of max_tokens should be [1, 300]"},"id":"1234","request_id":"7000"}"#,
+                8192,
+                Some(300),
+            ),
+            (
+                "mistral",
+                r#"{"object":"error","message":{"detail":[{"type":"less_than_equal","loc":["body","max_tokens"],"msg":"Input should be less than or equal to 2048","input":100000,"ctx":{"le":2048}}]},"type":"invalid_request_error","code":"3051"}"#,
+                100_000,
+                Some(2048),
+            ),
+            (
+                "mistral, both",
+                "Prompt contains 30 tokens, and max_tokens=32768 is too large for model with 32768 maximum context length",
+                32768,
+                Some(32738),
+            ),
+            (
+                "mistral, the prompt alone",
+                "Prompt contains 39024 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+                4096,
+                None,
+            ),
+            (
+                "bedrock",
+                "The maximum tokens you requested exceeds the model limit of 4096. Try again with a maximum tokens value that is lower than 4096.",
+                8192,
+                Some(4096),
+            ),
+            (
+                "google, the end of the range",
+                "Unable to submit request because it has a maxOutputTokens value of 65536 but the supported range is from 1 (inclusive) to 65536 (exclusive). Update the value and try again.",
+                65536,
+                Some(65535),
+            ),
+            (
+                "doubao",
+                "The parameter `max_tokens` specified in the request are not valid: integer above maximum value, expected a value <= 12288, but got 32768 instead. Request id: 021742abc",
+                32768,
+                Some(12288),
+            ),
+            (
+                "cohere",
+                "too many tokens: max tokens must be less than or equal to 4096, current value 5000",
+                5000,
+                Some(4096),
+            ),
+            ("zhipu", "max_tokens参数非法：取值范围 [1,4095]", 8192, Some(4095)),
+            ("a window and a limit", "max_tokens must be at most 8192 (context length 32768)", 65536, Some(8192)),
+            ("a window alone", "max_tokens 65536 exceeds the context length of 32768", 65536, Some(16384)),
+            (
+                "anthropic, by model",
+                "max_tokens: 64000 > 8192, which is the maximum allowed number of output tokens for claude-3-5-sonnet-20241022",
+                64000,
+                Some(8192),
+            ),
+            (
+                "a gateway",
+                r#"{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\"error\":{\"message\":\"max_tokens must be in [1, 2048]\",\"code\":3051}}"}}}"#,
+                4096,
+                Some(2048),
+            ),
+            (
+                "a code of an error",
+                r#"{"error":{"message":"max_tokens 4096 does not fit","code":400}}"#,
+                4096,
+                Some(2048),
+            ),
+            ("a least value", "max_tokens (4096) must be greater than thinking.budget_tokens (8192)", 4096, None),
+            (
+                "lm studio, the prompt alone",
+                "Trying to keep the first 111490 tokens when context the overflows. However, the model is loaded with context length of only 32768 tokens, which is not enough.",
+                4096,
+                None,
+            ),
+            (
+                "llama.cpp, the prompt alone",
+                r#"{"error":{"code":400,"message":"the request exceeds the available context size. try increasing it","type":"exceed_context_size_error","n_prompt_tokens":1407,"n_ctx":256}}"#,
+                512,
+                None,
+            ),
         ] {
             assert_eq!(smaller_cap(400, body, asked), want, "{case}");
             assert_eq!(smaller_cap(500, body, asked), None, "{case}");
