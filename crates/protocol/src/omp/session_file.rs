@@ -16,7 +16,7 @@ pub use self::entry::{
 };
 pub use self::migration::{Migration, migrate};
 use self::{
-    orphans::reattach,
+    orphans::{Reattached, reattach},
     unique::{Ids, separate},
 };
 use crate::json::{Extra, Wire, mend};
@@ -67,6 +67,9 @@ pub struct SessionFile {
     pub unreadable: usize,
     /// How many entries named a parent that is not in the file, and hang on the entry before them instead.
     pub reattached: usize,
+    /// How many circles of parents were cut: the earliest entry of each hangs on the entry before it instead. An entry that
+    /// is its own parent counts as one.
+    pub looped: usize,
     /// Whether the file on disk still has an older form.
     pub form: Form,
 }
@@ -89,7 +92,7 @@ pub struct NotASession;
 /// before them has; it must not repeat itself.
 ///
 /// Lenient: a line that is no entry is counted and left out, an entry whose parent is not in the file hangs on the entry
-/// before it, and an entry of a type or a form that we do not know keeps its place in the tree. A line may lack its line
+/// before it, and so does the earliest of a circle of parents, and an entry of a type or a form that we do not know keeps its place in the tree. A line may lack its line
 /// break, as after a crash, and the file may begin with a byte order mark.
 ///
 /// # Errors
@@ -125,7 +128,7 @@ pub fn fuzz(bytes: &[u8]) {
     file.entries.iter().for_each(|entry| text.extend_from_slice(&crate::encode(entry)));
     let text = String::from_utf8(text).expect("JSON is UTF-8");
     let again = read(&text, fresh).unwrap_or_else(|error| panic!("{error}: {text:?}"));
-    assert_eq!((again.unreadable, again.reattached), (0, 0), "{text:?}");
+    assert_eq!((again.unreadable, again.reattached, again.looped), (0, 0, 0), "{text:?}");
     assert_eq!((again.header, again.entries), (file.header, file.entries), "{text:?}");
 }
 
@@ -148,7 +151,7 @@ fn collect(
     form: Form,
     fresh: impl FnMut() -> String,
 ) -> SessionFile {
-    let mut file = SessionFile { header, entries: Vec::new(), unreadable: 0, reattached: 0, form };
+    let mut file = SessionFile { header, entries: Vec::new(), unreadable: 0, reattached: 0, looped: 0, form };
     for line in lines {
         match line {
             // A second header is no entry, whatever its id: what follows would go on from it.
@@ -159,6 +162,7 @@ fn collect(
     if separate(&mut file.entries, fresh) == Ids::Separated {
         file.form = Form::Older;
     }
-    file.reattached = reattach(&mut file.entries);
+    let Reattached { orphans, looped } = reattach(&mut file.entries);
+    (file.reattached, file.looped) = (orphans, looped);
     file
 }

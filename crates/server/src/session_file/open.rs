@@ -57,7 +57,12 @@ impl Opened {
             1 => Some("1 entry whose parent is not in the file follows the entry before it".to_owned()),
             more => Some(format!("{more} entries whose parents are not in the file follow the entries before them")),
         };
-        let parts: Vec<String> = lines.into_iter().chain(entries).collect();
+        let circles = match self.file.looped {
+            0 => None,
+            1 => Some("1 entry whose parents lead back to it follows the entry before it".to_owned()),
+            more => Some(format!("{more} entries whose parents lead back to them follow the entries before them")),
+        };
+        let parts: Vec<String> = [lines, entries, circles].into_iter().flatten().collect();
         (!parts.is_empty()).then(|| format!("session file {} is damaged: {}", self.path.display(), parts.join("; ")))
     }
 

@@ -1,61 +1,149 @@
-//! Gives entries a parent whose own is not in the file, so that what came before them is not lost with one line.
+//! Gives entries a parent whose own is not in the file or leads back to them, so that what came before them is not lost
+//! with one line.
 //!
-//! It must not touch an entry whose parent is there.
+//! It must not touch an entry whose parents lead to the beginning.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Body, Entry, unique::called};
 
-/// Hangs each entry whose parent is not in the file on the entry before it, and returns how many there were. The first entry
-/// becomes a root, and so do all of them in a file whose entries name parents that come later: there the entry before may be
-/// a descendant.
-pub(super) fn reattach(entries: &mut [Entry]) -> usize {
-    let ids: BTreeSet<String> = entries.iter().map(|entry| entry.id.clone()).collect();
-    let is_orphan = |entry: &Entry| entry.parent_id.as_ref().is_some_and(|parent| !ids.contains(parent));
-    if !entries.iter().any(is_orphan) {
-        return 0;
-    }
-    let is_in_order = is_in_order(entries);
-    let mut before: Option<String> = None;
-    let mut reattached = 0;
+/// How many entries hang on another parent than their line says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reattached {
+    /// Those whose parent is not in the file.
+    pub(super) orphans: usize,
+    /// Those whose parents led back to them.
+    pub(super) looped: usize,
+}
+
+/// Hangs each entry whose parent is not in the file on the entry before it, and so the earliest entry of each circle of
+/// parents, of which one that is its own parent is the smallest. An entry becomes a root if there is none before it, or
+/// if that one is its descendant, as in a file whose entries name parents that come later.
+pub(super) fn reattach(entries: &mut [Entry]) -> Reattached {
+    let (moves, reattached) = moves(entries, &mut || ());
     let mut followers: BTreeMap<String, String> = BTreeMap::new();
-    for entry in &mut *entries {
-        if is_orphan(entry) {
-            reattached += 1;
-            if let Some(missing) = entry.parent_id.take() {
-                followers.entry(missing).or_insert_with(|| entry.id.clone());
-            }
-            entry.parent_id = before.clone().filter(|_| is_in_order);
-            if let Body::Unknown(line) = &mut entry.body
-                && let Some(again) = called(line, &entry.id, entry.parent_id.as_deref())
-            {
-                *line = again;
-            }
+    for Move { at, before } in moves {
+        let parent = before.map(|before| entries[before].id.clone());
+        let entry = &mut entries[at];
+        if let Some(missing) = std::mem::replace(&mut entry.parent_id, parent) {
+            followers.entry(missing).or_insert_with(|| entry.id.clone());
         }
-        before = Some(entry.id.clone());
-    }
-    // A summary keeps what follows an entry that is gone.
-    for entry in entries {
-        if let Body::Compaction(compaction) = &mut entry.body
-            && let Some(follower) = followers.get(&compaction.first_kept_entry_id)
+        if let Body::Unknown(line) = &mut entry.body
+            && let Some(again) = called(line, &entry.id, entry.parent_id.as_deref())
         {
-            compaction.first_kept_entry_id.clone_from(follower);
+            *line = again;
+        }
+    }
+    if reattached.orphans > 0 {
+        let ids: BTreeSet<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
+        followers.retain(|missing, _| !ids.contains(missing.as_str()));
+        // A summary keeps what follows an entry that is gone.
+        for entry in entries {
+            if let Body::Compaction(compaction) = &mut entry.body
+                && let Some(follower) = followers.get(&compaction.first_kept_entry_id)
+            {
+                compaction.first_kept_entry_id.clone_from(follower);
+            }
         }
     }
     reattached
 }
 
-/// True if every parent that is there stands before its children.
-fn is_in_order(entries: &[Entry]) -> bool {
+/// An entry that gets another parent.
+struct Move {
+    at: usize,
+    /// The new parent; none for a root.
+    before: Option<usize>,
+}
+
+/// What has to be moved so that the parents of every entry lead to a root. `step` is called whenever an entry is looked
+/// at, to tell how the work grows.
+fn moves(entries: &[Entry], step: &mut impl FnMut()) -> (Vec<Move>, Reattached) {
     let places: BTreeMap<&str, usize> = entries.iter().enumerate().map(|(at, entry)| (entry.id.as_str(), at)).collect();
-    entries.iter().enumerate().all(|(at, entry)| {
-        let parent = entry.parent_id.as_deref().and_then(|parent| places.get(parent));
-        parent.is_none_or(|parent| *parent < at)
-    })
+    let place = |entry: &Entry| entry.parent_id.as_deref().and_then(|parent| places.get(parent)).copied();
+    let mut parents: Vec<Option<usize>> = entries.iter().map(place).collect();
+    let mut is_loose: Vec<bool> =
+        entries.iter().zip(&parents).map(|(entry, parent)| entry.parent_id.is_some() && parent.is_none()).collect();
+    let orphans = is_loose.iter().filter(|is_loose| **is_loose).count();
+    let circles = circles(&parents, step);
+    for first in &circles {
+        parents[*first] = None;
+        is_loose[*first] = true;
+    }
+    let reattached = Reattached { orphans, looped: circles.len() };
+    if reattached == Reattached::default() {
+        return (Vec::new(), reattached);
+    }
+    let mut trees = Trees { up: (0..entries.len()).collect(), sizes: vec![1; entries.len()] };
+    for (at, parent) in parents.iter().enumerate() {
+        if let Some(parent) = parent {
+            trees.join(at, *parent, step);
+        }
+    }
+    let loose = (0..entries.len()).filter(|at| is_loose[*at]);
+    // A loose entry is the root of its tree: what is in the same tree is its descendant.
+    let moves = loose.map(|at| Move { at, before: at.checked_sub(1).filter(|before| trees.join(at, *before, step)) });
+    (moves.collect(), reattached)
+}
+
+/// The earliest entry of each circle of parents.
+fn circles(parents: &[Option<usize>], step: &mut impl FnMut()) -> Vec<usize> {
+    const UNSEEN: usize = usize::MAX;
+    // By which walk an entry was seen first.
+    let mut seen = vec![UNSEEN; parents.len()];
+    let mut circles = Vec::new();
+    for walk in 0..parents.len() {
+        let mut at = Some(walk);
+        while let Some(here) = at.filter(|here| seen[*here] == UNSEEN) {
+            step();
+            seen[here] = walk;
+            at = parents[here];
+        }
+        let Some(begin) = at.filter(|here| seen[*here] == walk) else { continue };
+        let mut first = begin;
+        let mut here = begin;
+        while let Some(next) = parents[here].filter(|next| *next != begin) {
+            step();
+            here = next;
+            first = first.min(here);
+        }
+        circles.push(first);
+    }
+    circles
+}
+
+/// Which entries are in one tree.
+struct Trees {
+    up: Vec<usize>,
+    sizes: Vec<usize>,
+}
+
+impl Trees {
+    /// Makes one tree of two. False if they are one.
+    fn join(&mut self, left: usize, right: usize, step: &mut impl FnMut()) -> bool {
+        let (left, right) = (self.find(left, step), self.find(right, step));
+        if left == right {
+            return false;
+        }
+        let (small, large) = if self.sizes[left] < self.sizes[right] { (left, right) } else { (right, left) };
+        self.up[small] = large;
+        self.sizes[large] += self.sizes[small];
+        true
+    }
+
+    fn find(&mut self, mut at: usize, step: &mut impl FnMut()) -> usize {
+        while self.up[at] != at {
+            step();
+            self.up[at] = self.up[self.up[at]];
+            at = self.up[at];
+        }
+        at
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::{super::Entry, moves};
     use crate::omp::session_file::{Body, Header, read};
 
     /// The parents of what is read from a header and these lines, with how many were unreadable and how many hang elsewhere.
@@ -113,5 +201,61 @@ mod tests {
         let text = "\u{feff}{\"type\":\"session\",\"version\":3,\"id\":\"s\",\"timestamp\":\"\",\"cwd\":\"/\"}\n";
         let Header { id, .. } = read(text, String::new).unwrap().header;
         assert_eq!(id, "s");
+    }
+
+    /// The parents of entries with these names and parents, and how many circles were cut.
+    fn uncircled(entries: &[(&str, &str)]) -> (Vec<String>, usize) {
+        let header = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#.to_owned();
+        let lines: Vec<_> = [header].into_iter().chain(entries.iter().map(|(id, parent)| entry(id, parent))).collect();
+        let file = read(&lines.join("\n"), String::new).unwrap();
+        let again = entries.iter().zip(&file.entries).all(|((id, _), entry)| *id == entry.id);
+        assert!(again && file.entries.len() == entries.len(), "every entry stays in its place: {file:?}");
+        (file.entries.into_iter().map(|entry| entry.parent_id.unwrap_or_default()).collect(), file.looped)
+    }
+
+    #[test]
+    fn a_circle_of_parents_is_cut_at_its_earliest_entry() {
+        let rows: [(&str, &[(&str, &str)], &[&str], usize); 9] = [
+            ("none", &[("a", ""), ("b", "a"), ("c", "b")], &["", "a", "b"], 0),
+            ("its own parent", &[("a", ""), ("b", "b"), ("c", "b")], &["", "a", "b"], 1),
+            ("the first is its own parent", &[("a", "a"), ("b", "a")], &["", "a"], 1),
+            ("two", &[("a", ""), ("b", "c"), ("c", "b"), ("d", "c")], &["", "a", "b", "c"], 1),
+            ("all", &[("a", "c"), ("b", "a"), ("c", "b")], &["", "a", "b"], 1),
+            ("two circles", &[("a", ""), ("b", "c"), ("c", "b"), ("d", "e"), ("e", "d")], &["", "a", "b", "c", "d"], 2),
+            ("the entry before is a descendant", &[("x", "b"), ("a", "b"), ("b", "a")], &["b", "", "a"], 1),
+            (
+                "the entries before two circles are descendants of the other",
+                &[("x", "c"), ("a", "b"), ("b", "a"), ("y", "a"), ("c", "d"), ("d", "c")],
+                &["c", "x", "a", "a", "", "c"],
+                2,
+            ),
+            ("beside an orphan", &[("a", "gone"), ("b", "b"), ("c", "lost")], &["", "a", "b"], 1),
+        ];
+        for (case, entries, want, circles) in rows {
+            let want: Vec<String> = want.iter().map(|parent| (*parent).to_owned()).collect();
+            assert_eq!(uncircled(entries), (want, circles), "{case}");
+        }
+    }
+
+    #[test]
+    fn what_it_takes_grows_with_the_file_and_not_with_its_square() {
+        let any = Entry::parse(&entry("a", "")).unwrap();
+        for count in [10_usize, 1000, 100_000] {
+            let shapes: [(&str, Box<dyn Fn(usize) -> String>); 6] = [
+                ("in a row", Box::new(|at| at.checked_sub(1).map_or_else(|| "gone".to_owned(), |at| at.to_string()))),
+                ("in a row, backwards", Box::new(move |at| (at + 1).to_string())),
+                ("one circle", Box::new(move |at| ((at + 1) % count).to_string())),
+                ("each its own parent", Box::new(|at| at.to_string())),
+                ("circles of two", Box::new(|at| (at ^ 1).to_string())),
+                ("orphans", Box::new(|_| "gone".to_owned())),
+            ];
+            for (shape, parent) in shapes {
+                let named = |at: usize| Entry { id: at.to_string(), parent_id: Some(parent(at)), ..any.clone() };
+                let entries: Vec<Entry> = (0..count).map(named).collect();
+                let mut steps = 0;
+                moves(&entries, &mut || steps += 1);
+                assert!(steps <= 8 * count, "{shape}: {steps} steps for {count} entries");
+            }
+        }
     }
 }

@@ -179,9 +179,13 @@ fn ids_and_parents_are_kept_as_they_are_written_however_odd_unless_they_come_twi
     }
     // What names the id means the nearest entry before it.
     want[7].1.clone_from(&got[2].0);
-    // No entry has the id of its parent, and where parents come later the entry before may be a child.
-    want[6].1.clear();
-    assert_eq!(opened.file.reattached, 1);
+    // The entry before the circle of two is a descendant of it.
+    want[3].1.clear();
+    // An entry that is its own parent follows the one before it, and so does one whose parent is not there.
+    for at in [5, 6, 14, 15] {
+        want[at].1 = want[at - 1].0.clone();
+    }
+    assert_eq!((opened.file.reattached, opened.file.looped), (1, 4));
     assert_eq!(got, want);
     let ids: std::collections::BTreeSet<_> = got.iter().map(|(id, _)| id).collect();
     assert_eq!((ids.len(), opened.file.form, opened.file.unreadable), (got.len(), Form::Older, 0));
@@ -255,4 +259,48 @@ fn the_digest_of_every_beginning_is_known_without_the_file() {
     }
     assert_eq!(opened.digest_of_prefix(V3.len() as u64 + 1), None);
     assert_eq!(opened.digest_of_prefix(u64::MAX), None);
+}
+
+#[test]
+fn what_was_left_out_or_moved_is_told_and_what_a_newer_program_wrote_is_not() {
+    const HEADER: &str = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#;
+    let label = |id: &str, parent: &str| {
+        format!(r#"{{"type":"label","id":"{id}","parentId":"{parent}","timestamp":"","targetId":"x"}}"#)
+    };
+    let first = r#"{"type":"label","id":"a","parentId":null,"timestamp":"","targetId":"x"}"#.to_owned();
+    let left_out = "1 line could not be read and was left out";
+    for (case, lines, want) in [
+        ("whole", vec![label("b", "a")], None),
+        ("a list", vec!["[1,2]".to_owned()], Some(left_out)),
+        ("a number", vec!["7".to_owned()], Some(left_out)),
+        ("a text", vec!["\"x\"".to_owned()], Some(left_out)),
+        ("null", vec!["null".to_owned()], Some(left_out)),
+        ("no type", vec![r#"{"id":"b","parentId":"a"}"#.to_owned()], Some(left_out)),
+        ("no id", vec![r#"{"type":"label","parentId":"a","targetId":"x"}"#.to_owned()], Some(left_out)),
+        ("two of them", vec!["{}".to_owned(), "[]".to_owned()], Some("2 lines could not be read and were left out")),
+        ("a newer type", vec![r#"{"type":"later","id":"b","parentId":"a","x":1}"#.to_owned()], None),
+        (
+            "its own parent",
+            vec![label("b", "b"), label("c", "b")],
+            Some("1 entry whose parents lead back to it follows the entry before it"),
+        ),
+        (
+            "two circles",
+            vec![label("b", "c"), label("c", "b"), label("d", "d")],
+            Some("2 entries whose parents lead back to them follow the entries before them"),
+        ),
+        (
+            "everything",
+            vec!["7".to_owned(), label("b", "gone"), label("c", "c")],
+            Some(
+                "1 line could not be read and was left out; 1 entry whose parent is not in the file follows the entry \
+                 before it; 1 entry whose parents lead back to it follows the entry before it",
+            ),
+        ),
+    ] {
+        let lines: Vec<String> = [HEADER.to_owned(), first.clone()].into_iter().chain(lines).collect();
+        let place = Place::with(&(lines.join("\n") + "\n"));
+        let said = format!("session file {} is damaged: ", place.file().display());
+        assert_eq!(place.open().damage(), want.map(|want| said + want), "{case}");
+    }
 }
