@@ -14,6 +14,7 @@ mod google;
 mod kept;
 mod parts;
 mod responses;
+mod unplaced;
 
 /// A request as it is sent. The credential is in the headers and nowhere else.
 pub(crate) struct Prepared {

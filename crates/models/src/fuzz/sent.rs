@@ -14,6 +14,8 @@ use crate::{Api, Event, Failure, Part};
 enum Piece {
     /// Text of the answer.
     Text(String),
+    /// Thinking.
+    Thought(String),
     /// The name of a call.
     Name(String),
     /// Arguments of a call, or a piece of them.
@@ -29,6 +31,7 @@ pub(super) fn check(api: Api, bytes: &[u8], items: &[Result<Event, Failure>]) {
     for item in items {
         match item {
             Ok(Event::PartEnd { part: Part::Text { text, .. }, .. }) => answer.texts.push(text),
+            Ok(Event::PartEnd { part: Part::Thinking { text, .. }, .. }) => answer.thoughts.push(text),
             Ok(Event::PartEnd { part: Part::ToolCall { name, arguments, .. }, .. }) => {
                 answer.calls.push((name, arguments));
             }
@@ -43,6 +46,7 @@ pub(super) fn check(api: Api, bytes: &[u8], items: &[Result<Event, Failure>]) {
 #[derive(Debug, Default)]
 struct Answer<'a> {
     texts: Vec<&'a str>,
+    thoughts: Vec<&'a str>,
     calls: Vec<(&'a str, &'a str)>,
 }
 
@@ -52,6 +56,7 @@ impl Answer<'_> {
         match piece {
             // A text that is said again whole may have lost the space around it.
             Piece::Text(text) => self.texts.concat().contains(text.trim()),
+            Piece::Thought(text) => self.thoughts.concat().contains(text.trim()),
             Piece::Name(name) => self.calls.iter().any(|(called, _)| called == name),
             Piece::Arguments(piece) => self.calls.iter().any(|(_, arguments)| {
                 arguments.contains(piece) || json(piece).is_some_and(|piece| json(arguments) == Some(piece))
@@ -116,8 +121,29 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
+/// Texts whose names say that they are content, and prose, in members that no wire has, at any depth below `value`.
+fn strays(pieces: &mut Vec<Piece>, value: &Value) {
+    const NAMES: [&str; 5] = ["output_text", "transcript", "answer", "inputText", "tool_input"];
+    const ARGUMENTS: [&str; 3] = ["args", "input", "arguments"];
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| strays(pieces, item)),
+        Value::Object(members) => {
+            for (name, value) in members.iter().filter(|(name, _)| !ARGUMENTS.contains(&name.as_str())) {
+                let is_prose = name == "stray" && value.as_str().is_some_and(|text| text.contains(' '));
+                if is_prose || NAMES.contains(&name.as_str()) {
+                    text(pieces, value);
+                }
+                strays(pieces, value);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 fn completions(event: &Value, pieces: &mut Vec<Piece>) -> bool {
     for choice in list(&event["choices"]) {
+        strays(pieces, &choice["delta"]);
+        strays(pieces, &choice["message"]);
         for delta in [&choice["delta"], &choice["message"]] {
             text(pieces, &delta["content"]);
             list(&delta["content"]).for_each(|part| text(pieces, &part["text"]));
@@ -136,22 +162,29 @@ fn anthropic(event: &Value, pieces: &mut Vec<Piece>) -> bool {
     let kind = event["type"].as_str().unwrap_or_default();
     if kind == "content_block_start" {
         let block = &event["content_block"];
-        if block["type"] == "text" {
-            text(pieces, &block["text"]);
-        } else if block["type"].as_str().is_some_and(|kind| kind.ends_with("tool_use")) {
+        strays(pieces, block);
+        text(pieces, &block["text"]);
+        if let Some(thought) = block["thinking"].as_str().filter(|text| !text.is_empty()) {
+            pieces.push(Piece::Thought(thought.to_owned()));
+        }
+        if block["type"].as_str().is_some_and(|kind| kind.ends_with("tool_use")) {
             name(pieces, &block["name"]);
             object(pieces, &block["input"]);
         }
-    } else if event["delta"]["type"] == "text_delta" {
+    } else if kind == "content_block_delta" {
+        strays(pieces, event);
         text(pieces, &event["delta"]["text"]);
-    } else if event["delta"]["type"] == "input_json_delta" {
         arguments(pieces, &event["delta"]["partial_json"]);
+        if let Some(thought) = event["delta"]["thinking"].as_str().filter(|text| !text.is_empty()) {
+            pieces.push(Piece::Thought(thought.to_owned()));
+        }
     }
     kind == "message_stop"
 }
 
 fn responses(event: &Value, pieces: &mut Vec<Piece>) -> bool {
     let kind = event["type"].as_str().unwrap_or_default();
+    strays(pieces, &event["part"]);
     match kind {
         "response.output_text.delta" | "response.refusal.delta" => text(pieces, &event["delta"]),
         "response.output_text.done" => text(pieces, &event["text"]),
@@ -169,6 +202,7 @@ fn responses(event: &Value, pieces: &mut Vec<Piece>) -> bool {
 }
 
 fn item(pieces: &mut Vec<Piece>, item: &Value) {
+    strays(pieces, item);
     match item["type"].as_str() {
         Some("message") => {
             for content in list(&item["content"]) {
@@ -186,6 +220,7 @@ fn item(pieces: &mut Vec<Piece>, item: &Value) {
 
 fn google(event: &Value, pieces: &mut Vec<Piece>) -> bool {
     for part in list(&event["candidates"]).flat_map(|candidate| list(&candidate["content"]["parts"])) {
+        strays(pieces, part);
         if part["thought"] != true {
             text(pieces, &part["text"]);
         }

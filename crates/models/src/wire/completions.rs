@@ -2,5 +2,6 @@
 //! <https://platform.openai.com/docs/api-reference/chat>; for what others made of it, the `compat` of `models.yml`.
 
 pub(super) mod decoder;
+mod frame;
 mod given;
 pub(super) mod request;

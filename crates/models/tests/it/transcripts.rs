@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use countersign_models::{Api, Event, Failure, Part, PartKind, decode, fuzz};
 use proptest::prelude::*;
+use serde_json::{Map, Value};
 
 const FILES: [(Api, &str); 4] = [
     (Api::AnthropicMessages, include_str!("transcripts/anthropic.txt")),
@@ -194,5 +195,59 @@ proptest! {
             }
             fuzz(api, events.concat().as_bytes());
         }
+    }
+
+    /// Content under a name that no wire has, or in a piece of another kind.
+    #[test]
+    fn any_stray_content_is_read_or_refused(at in any::<prop::sample::Index>(), inside in any::<prop::sample::Index>(), name in 0..NAMES.len(), text in "[a-z]{1,6}( [a-z]{1,6})?") {
+        for Case { api, stream, .. } in cases() {
+            let mut events: Vec<String> = stream.split_inclusive("\n\n").map(str::to_owned).collect();
+            let at = at.index(events.len());
+            let Some(mut event) = events[at].strip_prefix("data: ").and_then(|data| serde_json::from_str(data).ok()) else {
+                continue;
+            };
+            let mut places = Vec::new();
+            places_of(&mut event, false, &mut places);
+            if places.is_empty() {
+                continue;
+            }
+            let place = inside.index(places.len());
+            places[place].insert(NAMES[name].to_owned(), text.as_str().into());
+            events[at] = format!("data: {event}\n\n");
+            fuzz(api, events.concat().as_bytes());
+        }
+    }
+}
+
+/// Members that some wire has and some that none has.
+const NAMES: [&str; 10] = [
+    "output_text",
+    "transcript",
+    "answer",
+    "inputText",
+    "tool_input",
+    "stray",
+    "thinking",
+    "text",
+    "partial_json",
+    "refusal",
+];
+
+/// The objects of an event that are made of content.
+fn places_of<'a>(value: &'a mut Value, is_content: bool, places: &mut Vec<&'a mut Map<String, Value>>) {
+    const CONTENT: [&str; 9] =
+        ["delta", "message", "tool_calls", "content_block", "item", "output", "content", "parts", "part"];
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| places_of(item, is_content, places)),
+        Value::Object(members) => {
+            if is_content && !members.contains_key("parts") {
+                places.push(members);
+                return;
+            }
+            for (name, value) in members {
+                places_of(value, CONTENT.contains(&name.as_str()), places);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

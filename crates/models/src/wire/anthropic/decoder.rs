@@ -3,12 +3,18 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Map, Value, value::RawValue};
 
 use crate::{
     Event, Failure, FailureKind, PartKind, Stop, Usage,
     failure::{Ending, ending, in_stream},
-    wire::{Decode, Progress, cut_call, is_same_json, misplaced, parts::Parts, read, unfinished, unread},
+    wire::{
+        Decode, Progress, cut_call, is_same_json, misplaced,
+        parts::Parts,
+        read, unfinished,
+        unplaced::{Rule, unplaced, unplaced_in},
+        unread,
+    },
 };
 
 #[derive(Default)]
@@ -31,7 +37,7 @@ struct Frame<'a> {
     index: Option<u64>,
     message: Option<Message>,
     #[serde(borrow)]
-    content_block: Option<ContentBlock<'a>>,
+    content_block: Option<&'a RawValue>,
     delta: Option<Delta>,
     usage: Option<Tokens>,
 }
@@ -40,6 +46,8 @@ struct Frame<'a> {
 struct Message {
     id: Option<String>,
     usage: Option<Tokens>,
+    /// Empty: the blocks come later.
+    content: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -64,6 +72,8 @@ struct Delta {
     partial_json: Option<String>,
     stop_reason: Option<String>,
     stop_details: Option<StopDetails>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -98,7 +108,11 @@ impl Decode for Decoder {
         }
         match frame.r#type.as_str() {
             "message_start" => {
-                let message = frame.message.unwrap_or(Message { id: None, usage: None });
+                let message = frame.message.unwrap_or(Message { id: None, usage: None, content: None });
+                let is_empty = |content: &Value| matches!(content, Value::Null) || *content == Value::Array(Vec::new());
+                if message.content.is_some_and(|content| !is_empty(&content)) {
+                    return Err(unread("content in an event of type \"message_start\""));
+                }
                 self.parts.begin(message.id);
                 self.used(message.usage);
             }
@@ -107,7 +121,13 @@ impl Decode for Decoder {
                     self.start(frame.index.unwrap_or(0), block)?;
                 }
             }
-            "content_block_delta" => self.delta(frame.index.unwrap_or(0), frame.delta.unwrap_or_default())?,
+            "content_block_delta" => {
+                match (frame.delta, unplaced_in(read(data)?, &["type", "index", "delta"], Rule::Content)?) {
+                    (_, Some(name)) => return Err(unread(&format!("an event with {name}"))),
+                    (Some(delta), None) => self.delta(frame.index.unwrap_or(0), delta)?,
+                    (None, None) => {}
+                }
+            }
             "content_block_stop" => {
                 if let Some(index) = self.blocks.remove(&frame.index.unwrap_or(0)) {
                     self.close(index)?;
@@ -141,7 +161,7 @@ impl Decode for Decoder {
 
 impl Delta {
     fn has_content(&self) -> bool {
-        [&self.text, &self.partial_json].into_iter().flatten().any(|text| !text.is_empty())
+        [&self.text, &self.thinking, &self.partial_json].into_iter().flatten().any(|text| !text.is_empty())
     }
 
     /// Whether it is of a kind that adds to a block, or only says where a text comes from.
@@ -151,8 +171,24 @@ impl Delta {
     }
 }
 
+/// Members of a block that are read.
+const MEMBERS: [&str; 8] = ["type", "text", "thinking", "signature", "data", "id", "name", "input"];
+
+/// Refuses text, thinking, sealed data and input in a block of another type.
+fn belongs(kind: &PartKind, texts: [&Option<String>; 3], has_input: bool) -> Result<(), Failure> {
+    let [has_text, has_thinking, has_data] = texts.map(|text| text.as_ref().is_some_and(|text| !text.is_empty()));
+    let fits = match kind {
+        PartKind::Text => !(has_thinking || has_data || has_input),
+        PartKind::Thinking => !(has_text || has_data || has_input),
+        PartKind::Redacted => !(has_text || has_thinking || has_input),
+        PartKind::ToolCall { .. } => !(has_text || has_thinking || has_data),
+    };
+    if fits { Ok(()) } else { Err(misplaced("content in a block of another type")) }
+}
+
 impl Decoder {
-    fn start(&mut self, at: u64, block: ContentBlock<'_>) -> Result<(), Failure> {
+    fn start(&mut self, at: u64, raw: &RawValue) -> Result<(), Failure> {
+        let block: ContentBlock<'_> = read(raw.get())?;
         let kind = match block.r#type.as_str() {
             "text" => PartKind::Text,
             "thinking" => PartKind::Thinking,
@@ -160,6 +196,11 @@ impl Decoder {
             "tool_use" => PartKind::ToolCall { id: block.id.unwrap_or_default(), name: block.name.unwrap_or_default() },
             other => return Err(unread(&format!("a block of type {other:?}"))),
         };
+        let input = block.input.filter(|input| !matches!(input.get(), "{}" | "null" | "\"\""));
+        belongs(&kind, [&block.text, &block.thinking, &block.data], input.is_some())?;
+        if let Some(name) = unplaced_in(raw, &MEMBERS, Rule::Content)? {
+            return Err(unread(&format!("a block with {name}")));
+        }
         if let Some(left) = self.blocks.remove(&at) {
             self.close(left)?;
         }
@@ -168,11 +209,9 @@ impl Decoder {
             self.parts.delta(index, text);
         }
         self.parts.sign(index, block.signature.as_deref().unwrap_or_default());
-        if let Some(input) = block.input.filter(|input| !matches!(input.get(), "{}" | "null" | "\"\"")) {
+        if let Some(input) = input {
             let text = serde_json::from_str(input.get()).unwrap_or_else(|_| input.get().to_owned());
-            if matches!(self.parts.kind(index), Some(PartKind::ToolCall { .. })) {
-                self.whole.insert(index, text);
-            }
+            self.whole.insert(index, text);
         }
         self.blocks.insert(at, index);
         Ok(())
@@ -212,11 +251,11 @@ impl Decoder {
         if !delta.is_known() {
             return Err(unread(&format!("a delta of type {:?}", delta.r#type.unwrap_or_default())));
         }
-        let has = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
-        let kind = self.parts.kind(index);
-        let is_call = matches!(kind, Some(PartKind::ToolCall { .. }));
-        if (has(&delta.text) && kind != Some(&PartKind::Text)) || (has(&delta.partial_json) && !is_call) {
-            return Err(misplaced("a delta for a block of another type"));
+        let kind = self.parts.kind(index).unwrap_or(&PartKind::Redacted);
+        let has_input = delta.partial_json.as_ref().is_some_and(|text| !text.is_empty());
+        belongs(kind, [&delta.text, &delta.thinking, &None], has_input)?;
+        if let Some(name) = unplaced(&delta.rest, Rule::Content) {
+            return Err(unread(&format!("a delta with {name}")));
         }
         for text in [&delta.text, &delta.thinking, &delta.partial_json].into_iter().flatten() {
             self.parts.delta(index, text);

@@ -1,14 +1,24 @@
 //! Reads the stream of Chat Completions. Its end is a `finish_reason`, or `[DONE]` where a server gives none; what was
 //! used may follow the reason.
 
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::given;
+use super::{
+    frame::{Choice, Chunk, Content, ContentPart, Delta, Function, Thinking, ToolCall, usage},
+    given,
+};
 use crate::{
     Event, Failure, FailureKind, PartKind, Stop, Usage,
     failure::{Ending, ending, in_stream, known_ending},
-    wire::{Decode, Progress, cut_call, is_same_json, kept::Kept, misplaced, parts::Parts, read, unfinished, unread},
+    wire::{
+        Decode, Progress, cut_call, is_same_json,
+        kept::Kept,
+        misplaced,
+        parts::Parts,
+        read, unfinished,
+        unplaced::{Rule, unplaced},
+        unread,
+    },
 };
 
 #[derive(Default)]
@@ -49,95 +59,6 @@ impl Call {
     fn is_whole(&self) -> bool {
         serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
     }
-}
-
-#[derive(Deserialize)]
-struct Chunk {
-    id: Option<String>,
-    object: Option<String>,
-    choices: Option<Vec<Choice>>,
-    usage: Option<Tokens>,
-    error: Option<Value>,
-}
-
-#[derive(Deserialize)]
-struct Choice {
-    index: Option<u64>,
-    delta: Option<Delta>,
-    /// The whole answer, which some servers send in the place of deltas or behind them.
-    message: Option<Delta>,
-    /// Of servers that answer as the older Completions did.
-    text: Option<String>,
-    finish_reason: Option<String>,
-    native_finish_reason: Option<Value>,
-    /// Some servers say here what others say beside the choices.
-    usage: Option<Tokens>,
-    error: Option<Value>,
-}
-
-#[derive(Default, Deserialize)]
-struct Delta {
-    content: Option<Content>,
-    refusal: Option<String>,
-    tool_calls: Option<Vec<ToolCall>>,
-    /// The one call of servers that know no lists of them.
-    function_call: Option<Function>,
-    #[serde(flatten)]
-    rest: Map<String, Value>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Content {
-    Text(String),
-    /// Mistral's, where thinking has parts of its own.
-    Parts(Vec<ContentPart>),
-}
-
-#[derive(Deserialize)]
-struct ContentPart {
-    r#type: Option<String>,
-    text: Option<String>,
-    thinking: Option<Thinking>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Thinking {
-    Text(String),
-    Parts(Vec<ContentPart>),
-}
-
-#[derive(Deserialize)]
-struct ToolCall {
-    index: Option<u64>,
-    id: Option<String>,
-    function: Option<Function>,
-    #[serde(flatten)]
-    rest: Map<String, Value>,
-}
-
-#[derive(Default, Deserialize)]
-struct Function {
-    name: Option<String>,
-    /// A piece of text, or from some servers the whole object.
-    arguments: Option<Value>,
-    #[serde(flatten)]
-    rest: Map<String, Value>,
-}
-
-#[derive(Deserialize)]
-struct Tokens {
-    prompt_tokens: Option<u64>,
-    completion_tokens: Option<u64>,
-    prompt_tokens_details: Option<PromptDetails>,
-    prompt_cache_hit_tokens: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct PromptDetails {
-    cached_tokens: Option<u64>,
-    cache_write_tokens: Option<u64>,
 }
 
 impl Decode for Decoder {
@@ -204,45 +125,13 @@ impl Decode for Decoder {
     }
 }
 
-impl ToolCall {
-    /// The one call of a server that knows no lists of them.
-    fn only(function: Function) -> Self {
-        Self { index: None, id: None, function: Some(function), rest: Map::new() }
-    }
-}
-
-impl Function {
-    /// The arguments as text.
-    fn text(&self) -> Option<String> {
-        match &self.arguments {
-            None | Some(Value::Null) => None,
-            Some(Value::String(text)) => Some(text.clone()),
-            Some(whole @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_))) => {
-                Some(whole.to_string())
-            }
-        }
-    }
-}
-
-impl Choice {
-    fn has_content(&self) -> bool {
-        let has = |delta: &Delta| {
-            delta.content.as_ref().is_some_and(|content| !matches!(content, Content::Text(text) if text.is_empty()))
-                || delta.refusal.as_ref().is_some_and(|text| !text.is_empty())
-                || delta.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty())
-                || delta.function_call.is_some()
-        };
-        [&self.delta, &self.message].into_iter().flatten().any(has)
-            || self.text.as_ref().is_some_and(|text| !text.is_empty())
-    }
-}
-
 impl Decoder {
     fn choice(&mut self, choice: Choice, data: &str) -> Result<(), Failure> {
         if let Some(error) = choice.error {
             return Err(in_stream(&error.to_string()));
         }
         self.usage = choice.usage.map(usage).or(self.usage);
+        placed(&choice.rest, Rule::NamedText)?;
         let before = self.text.len();
         if let Some(delta) = choice.delta {
             self.delta(delta, data)?;
@@ -290,7 +179,9 @@ impl Decoder {
         if let Some(name) = given::content(&delta.rest) {
             return Err(unread(name));
         }
-        self.parts.keep(given::with_answer(delta.rest));
+        let rest = given::with_answer(delta.rest);
+        placed(&rest, Rule::Content)?;
+        self.parts.keep(rest);
         Ok(())
     }
 
@@ -299,6 +190,10 @@ impl Decoder {
         if !self.parts.has_answer() {
             return self.delta(message, data);
         }
+        if let Some(name) = given::content(&message.rest) {
+            return Err(unread(name));
+        }
+        placed(&given::with_answer(std::mem::take(&mut message.rest)), Rule::Content)?;
         let mut whole = match message.content.take() {
             Some(Content::Text(text)) => text,
             Some(Content::Parts(parts)) => parts.iter().filter_map(|part| part.text.as_deref()).collect(),
@@ -327,6 +222,7 @@ impl Decoder {
 
     fn mixed(&mut self, parts: &[ContentPart]) -> Result<(), Failure> {
         for part in parts {
+            placed(&part.rest, Rule::Content)?;
             match &part.thinking {
                 Some(Thinking::Text(thought)) => self.say(Prose::Thinking(""), thought),
                 Some(Thinking::Parts(thoughts)) => {
@@ -377,6 +273,8 @@ impl Decoder {
     fn call(&mut self, piece: ToolCall, data: &str) -> Result<(), Failure> {
         let mut rest = piece.rest;
         let function = piece.function.unwrap_or_default();
+        placed(&rest, Rule::Content)?;
+        placed(&function.rest, Rule::Content)?;
         let more = function.text();
         let name = function.name.filter(|name| !name.is_empty());
         let id = piece.id.filter(|id| !id.is_empty());
@@ -454,18 +352,11 @@ impl Decoder {
     }
 }
 
-fn broken(message: String) -> Failure {
-    Failure::new(FailureKind::Broken, message)
+/// Refuses members that hold content and that are read nowhere.
+fn placed(members: &Map<String, Value>, rule: Rule) -> Result<(), Failure> {
+    unplaced(members, rule).map_or(Ok(()), |name| Err(unread(name)))
 }
 
-fn usage(tokens: Tokens) -> Usage {
-    let details = tokens.prompt_tokens_details.as_ref();
-    let cache_read = details.and_then(|details| details.cached_tokens).or(tokens.prompt_cache_hit_tokens).unwrap_or(0);
-    let cache_write = details.and_then(|details| details.cache_write_tokens).unwrap_or(0);
-    Usage {
-        input: tokens.prompt_tokens.unwrap_or(0).saturating_sub(cache_read).saturating_sub(cache_write),
-        output: tokens.completion_tokens.unwrap_or(0),
-        cache_read,
-        cache_write,
-    }
+fn broken(message: String) -> Failure {
+    Failure::new(FailureKind::Broken, message)
 }

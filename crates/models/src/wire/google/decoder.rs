@@ -8,7 +8,13 @@ use serde_json::{Value, value::RawValue};
 use crate::{
     Event, Failure, PartKind, Stop, Usage,
     failure::{Ending, ending, in_stream},
-    wire::{Decode, Progress, parts::Parts, read, unfinished, unread, withheld},
+    wire::{
+        Decode, Progress,
+        parts::Parts,
+        read, unfinished,
+        unplaced::{Rule, unplaced_in},
+        unread, withheld,
+    },
 };
 
 #[derive(Default)]
@@ -25,7 +31,7 @@ pub(crate) struct Decoder {
 #[serde(rename_all = "camelCase")]
 struct Frame<'a> {
     #[serde(borrow)]
-    candidates: Option<Vec<Candidate<'a>>>,
+    candidates: Option<Vec<&'a RawValue>>,
     prompt_feedback: Option<PromptFeedback>,
     usage_metadata: Option<Tokens>,
     response_id: Option<String>,
@@ -36,7 +42,7 @@ struct Frame<'a> {
 #[serde(rename_all = "camelCase")]
 struct Candidate<'a> {
     #[serde(borrow)]
-    content: Option<Content<'a>>,
+    content: Option<&'a RawValue>,
     finish_reason: Option<String>,
     finish_message: Option<String>,
 }
@@ -54,7 +60,7 @@ struct Piece<'a> {
     thought: Option<bool>,
     thought_signature: Option<String>,
     #[serde(borrow)]
-    function_call: Option<FunctionCall<'a>>,
+    function_call: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -114,8 +120,16 @@ impl Decode for Decoder {
         if let Some(reason) = frame.prompt_feedback.and_then(|feedback| feedback.block_reason) {
             return Err(withheld(&reason));
         }
-        for (at, candidate) in frame.candidates.into_iter().flatten().enumerate() {
-            let pieces: Vec<_> = candidate.content.and_then(|content| content.parts).into_iter().flatten().collect();
+        for (at, raw) in frame.candidates.into_iter().flatten().enumerate() {
+            let candidate: Candidate<'_> = read(raw.get())?;
+            placed("a candidate", raw, &["finishMessage"], Rule::NamedText)?;
+            let pieces: Vec<_> = match candidate.content {
+                Some(raw) => {
+                    placed("a candidate", raw, &["parts"], Rule::Content)?;
+                    read::<Content<'_>>(raw.get())?.parts.unwrap_or_default()
+                }
+                None => Vec::new(),
+            };
             // One candidate is asked for.
             if at > 0 {
                 if pieces.is_empty() {
@@ -163,9 +177,12 @@ impl Decoder {
         if piece.text.is_none() && piece.function_call.is_none() {
             known(raw)?;
         }
+        placed("a part", raw, &KNOWN, Rule::AnyText)?;
         // With a call it is the call that is signed.
         self.say(thought, text, if piece.function_call.is_some() { "" } else { signature });
-        if let Some(call) = piece.function_call {
+        if let Some(raw) = piece.function_call {
+            let call: FunctionCall<'_> = read(raw.get())?;
+            placed("a function call", raw, &CALL, Rule::AnyText)?;
             if let Some(member) = call.unread() {
                 return Err(unread(&format!("a function call with {member}")));
             }
@@ -203,9 +220,19 @@ impl Decoder {
     }
 }
 
+/// Members of a part that are read, or that only tell about it.
+const KNOWN: [&str; 6] = ["text", "thought", "thoughtSignature", "functionCall", "partMetadata", "videoMetadata"];
+
+/// Members of a function call that are read.
+const CALL: [&str; 5] = ["id", "name", "args", "partialArgs", "willContinue"];
+
+/// Refuses content in members that are read nowhere.
+fn placed(what: &str, raw: &RawValue, known: &[&str], rule: Rule) -> Result<(), Failure> {
+    unplaced_in(raw, known, rule)?.map_or(Ok(()), |name| Err(unread(&format!("{what} with {name}"))))
+}
+
 /// Refuses a part of a kind that cannot be read, such as an image or code that was run elsewhere.
 fn known(raw: &RawValue) -> Result<(), Failure> {
-    const KNOWN: [&str; 6] = ["text", "thought", "thoughtSignature", "functionCall", "partMetadata", "videoMetadata"];
     let members: BTreeMap<String, Option<IgnoredAny>> = read(raw.get())?;
     match members.into_iter().find(|(name, value)| value.is_some() && !KNOWN.contains(&name.as_str())) {
         Some((name, _)) => Err(unread(&format!("a part with {name}"))),

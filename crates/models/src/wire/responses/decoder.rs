@@ -8,7 +8,11 @@ use super::items::{Items, Kind};
 use crate::{
     Event, Failure, Stop, Usage,
     failure::{Ending, ending, in_stream, known_ending},
-    wire::{Decode, Progress, cut_call, read, unfinished, unread},
+    wire::{
+        Decode, Progress, cut_call, misplaced, read, unfinished,
+        unplaced::{Rule, unplaced},
+        unread,
+    },
 };
 
 #[derive(Default)]
@@ -84,11 +88,25 @@ pub(super) struct Content {
     r#type: Option<String>,
     text: Option<String>,
     refusal: Option<String>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
 }
 
 impl Content {
     fn is_thinking(&self) -> bool {
         matches!(self.r#type.as_deref(), Some("reasoning_text" | "summary_text"))
+    }
+
+    /// Refuses content that is read nowhere: that of another type, and that beside a text.
+    pub(super) fn placed(&self) -> Result<(), Failure> {
+        let kinds = ["output_text", "text", "refusal", "reasoning_text", "summary_text"];
+        let kind = self.r#type.as_deref().unwrap_or("text");
+        let is_known = kinds.contains(&kind) || self.text().is_some();
+        let stray = match is_known {
+            true => unplaced(&self.rest, Rule::Content),
+            false => self.rest.iter().find(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str()),
+        };
+        stray.map_or(Ok(()), |name| Err(unread(&format!("content of type {kind:?} with {name}"))))
     }
 
     pub(super) fn text(&self) -> Option<String> {
@@ -111,7 +129,14 @@ impl Decode for Decoder {
         let delta = frame.delta.as_ref().and_then(Value::as_str).unwrap_or_default();
         // What a delta that is no text would add is not known, and must not be missing.
         let is_lost = frame.delta.as_ref().is_some_and(|delta| !delta.is_null() && !delta.is_string());
+        frame.part.as_ref().map_or(Ok(()), Content::placed)?;
+        let whole = [frame.text.as_ref().and_then(Value::as_str), frame.refusal.as_deref(), frame.arguments.as_deref()];
+        let has_whole = whole.into_iter().flatten().any(|text| !text.is_empty());
         match frame.r#type.as_str() {
+            // What is said in another member than that of a delta would be left out.
+            kind if kind.ends_with(".delta") && has_whole && delta.is_empty() => {
+                return Err(misplaced(&format!("an event of type {kind:?} without its delta")));
+            }
             kind @ ("response.output_text.delta"
             | "response.refusal.delta"
             | "response.function_call_arguments.delta")
@@ -163,8 +188,13 @@ impl Decode for Decoder {
                 return Err(in_stream(error.map_or("the response failed", RawValue::get)));
             }
             "error" => return Err(in_stream(data)),
+            // Thinking is said again whole.
+            "response.reasoning_text.done"
+            | "response.reasoning_summary_text.done"
+            | "response.reasoning.done"
+            | "response.reasoning_summary.done" => {}
             // Other events hold no content: an answer with a delta that is not read is not whole.
-            other if !delta.is_empty() => return Err(unread(&format!("an event of type {other:?}"))),
+            other if !delta.is_empty() || has_whole => return Err(unread(&format!("an event of type {other:?}"))),
             _ => {}
         }
         Ok(Progress::Open)

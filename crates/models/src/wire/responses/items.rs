@@ -10,7 +10,13 @@ use serde_json::{Map, Value, value::RawValue};
 use super::decoder::{Content, Item};
 use crate::{
     Event, Failure, PartKind, Stop, Usage,
-    wire::{is_same_json, misplaced, parts::Parts, read, unread},
+    wire::{
+        is_same_json, misplaced,
+        parts::Parts,
+        read,
+        unplaced::{Rule, unplaced},
+        unread,
+    },
 };
 
 /// Where an event says that it belongs: the index and the id of its item.
@@ -96,6 +102,7 @@ impl Items {
             "function_call" => Kind::Call,
             other => return Err(unread(&format!("an item of type {other:?}"))),
         };
+        placed(kind, item)?;
         let id = item.id.as_deref().filter(|id| !id.is_empty());
         let is_again = |known: &Known| known.kind == kind && id.is_some() && known.id.as_deref() == id;
         if let Some(again) = self.items.iter().position(is_again) {
@@ -279,6 +286,7 @@ impl Items {
     }
 
     fn complete(&mut self, at: usize, item: &Item, raw: &RawValue) -> Result<(), Failure> {
+        placed(self.items[at].kind, item)?;
         let part = self.items[at].part;
         match self.items[at].kind {
             Kind::Thinking => {
@@ -356,6 +364,23 @@ fn kind_of(item: &Item) -> Option<Kind> {
         "function_call" => Some(Kind::Call),
         _ => None,
     }
+}
+
+/// Refuses content of an item that is read nowhere: that of another kind of item, and that in other members.
+fn placed(kind: Kind, item: &Item) -> Result<(), Failure> {
+    let has_text = |contents: &Option<Vec<Content>>| contents.iter().flatten().any(|content| content.text().is_some());
+    let has_arguments = item.arguments.as_ref().is_some_and(|arguments| !arguments.trim().is_empty());
+    let is_stray = match kind {
+        Kind::Text => has_arguments || has_text(&item.summary),
+        Kind::Thinking => has_arguments,
+        Kind::Call => has_text(&item.content) || has_text(&item.summary),
+    };
+    if is_stray {
+        return Err(misplaced(&format!("an item of type {:?} with content of another", item.r#type)));
+    }
+    item.content.iter().chain(&item.summary).flatten().try_for_each(Content::placed)?;
+    unplaced(&item.rest, Rule::Content)
+        .map_or(Ok(()), |name| Err(unread(&format!("an item of type {:?} with {name}", item.r#type))))
 }
 
 fn texts(contents: &Option<Vec<Content>>) -> String {

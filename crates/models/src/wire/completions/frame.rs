@@ -1,0 +1,152 @@
+//! The form of a chunk of Chat Completions, as servers send it and as some of them vary it.
+//!
+//! It must not know the answer that the chunks make.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    Usage,
+    wire::unplaced::{Rule, unplaced},
+};
+
+#[derive(Deserialize)]
+pub(super) struct Chunk {
+    pub(super) id: Option<String>,
+    pub(super) object: Option<String>,
+    pub(super) choices: Option<Vec<Choice>>,
+    pub(super) usage: Option<Tokens>,
+    pub(super) error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Choice {
+    pub(super) index: Option<u64>,
+    pub(super) delta: Option<Delta>,
+    /// The whole answer, which some servers send in the place of deltas or behind them.
+    pub(super) message: Option<Delta>,
+    /// Of servers that answer as the older Completions did.
+    pub(super) text: Option<String>,
+    pub(super) finish_reason: Option<String>,
+    pub(super) native_finish_reason: Option<Value>,
+    /// Some servers say here what others say beside the choices.
+    pub(super) usage: Option<Tokens>,
+    pub(super) error: Option<Value>,
+    #[serde(flatten)]
+    pub(super) rest: Map<String, Value>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct Delta {
+    pub(super) content: Option<Content>,
+    pub(super) refusal: Option<String>,
+    pub(super) tool_calls: Option<Vec<ToolCall>>,
+    /// The one call of servers that know no lists of them.
+    pub(super) function_call: Option<Function>,
+    #[serde(flatten)]
+    pub(super) rest: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum Content {
+    Text(String),
+    /// Mistral's, where thinking has parts of its own.
+    Parts(Vec<ContentPart>),
+}
+
+#[derive(Deserialize)]
+pub(super) struct ContentPart {
+    pub(super) r#type: Option<String>,
+    pub(super) text: Option<String>,
+    pub(super) thinking: Option<Thinking>,
+    #[serde(flatten)]
+    pub(super) rest: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum Thinking {
+    Text(String),
+    Parts(Vec<ContentPart>),
+}
+
+#[derive(Deserialize)]
+pub(super) struct ToolCall {
+    pub(super) index: Option<u64>,
+    pub(super) id: Option<String>,
+    pub(super) function: Option<Function>,
+    #[serde(flatten)]
+    pub(super) rest: Map<String, Value>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct Function {
+    pub(super) name: Option<String>,
+    /// A piece of text, or from some servers the whole object.
+    pub(super) arguments: Option<Value>,
+    #[serde(flatten)]
+    pub(super) rest: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Tokens {
+    pub(super) prompt_tokens: Option<u64>,
+    pub(super) completion_tokens: Option<u64>,
+    pub(super) prompt_tokens_details: Option<PromptDetails>,
+    pub(super) prompt_cache_hit_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct PromptDetails {
+    pub(super) cached_tokens: Option<u64>,
+    pub(super) cache_write_tokens: Option<u64>,
+}
+
+impl ToolCall {
+    /// The one call of a server that knows no lists of them.
+    pub(super) fn only(function: Function) -> Self {
+        Self { index: None, id: None, function: Some(function), rest: Map::new() }
+    }
+}
+
+impl Function {
+    /// The arguments as text.
+    pub(super) fn text(&self) -> Option<String> {
+        match &self.arguments {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(whole @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_))) => {
+                Some(whole.to_string())
+            }
+        }
+    }
+}
+
+impl Choice {
+    pub(super) fn has_content(&self) -> bool {
+        let has = |delta: &Delta| {
+            delta.content.as_ref().is_some_and(|content| !matches!(content, Content::Text(text) if text.is_empty()))
+                || delta.refusal.as_ref().is_some_and(|text| !text.is_empty())
+                || delta.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty())
+                || delta.function_call.is_some()
+                || unplaced(&delta.rest, Rule::Content).is_some()
+        };
+        [&self.delta, &self.message].into_iter().flatten().any(has)
+            || self.text.as_ref().is_some_and(|text| !text.is_empty())
+            || unplaced(&self.rest, Rule::NamedText).is_some()
+    }
+}
+
+/// Reads what was used.
+pub(super) fn usage(tokens: Tokens) -> Usage {
+    let details = tokens.prompt_tokens_details.as_ref();
+    let cache_read = details.and_then(|details| details.cached_tokens).or(tokens.prompt_cache_hit_tokens).unwrap_or(0);
+    let cache_write = details.and_then(|details| details.cache_write_tokens).unwrap_or(0);
+    Usage {
+        input: tokens.prompt_tokens.unwrap_or(0).saturating_sub(cache_read).saturating_sub(cache_write),
+        output: tokens.completion_tokens.unwrap_or(0),
+        cache_read,
+        cache_write,
+    }
+}
