@@ -32,6 +32,8 @@ pub(crate) struct Decoder {
     /// The reason in the words of the provider behind a gateway.
     native: Option<String>,
     usage: Option<Usage>,
+    /// How many chunks came.
+    chunks: u64,
     /// All text so far, for servers that repeat it at the end.
     text: String,
 }
@@ -53,11 +55,17 @@ struct Call {
     kept: Kept,
     /// The arguments so far.
     arguments: String,
+    /// The number of the chunk that it began in.
+    chunk: u64,
 }
 
 impl Call {
     fn is_whole(&self) -> bool {
         serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
+    }
+
+    fn is_blank(&self) -> bool {
+        self.arguments.trim().is_empty()
     }
 }
 
@@ -75,6 +83,7 @@ impl Decode for Decoder {
             return Ok(Progress::Ended);
         }
         let chunk: Chunk = read(data)?;
+        self.chunks += 1;
         if chunk.error.is_some() || chunk.object.as_deref() == Some("error") {
             return Err(in_stream(data));
         }
@@ -206,15 +215,23 @@ impl Decoder {
             None => return Err(misplaced("the text of the message is not what its deltas say")),
         }
         let single = message.function_call.map(ToolCall::only);
+        // Each call that came is one of the message: of two that are the same none is left out.
+        let mut open: Vec<usize> = (0..self.calls.len()).collect();
         for call in message.tool_calls.into_iter().flatten().chain(single) {
             let function = call.function.as_ref();
             let name = function.and_then(|function| function.name.clone()).unwrap_or_default();
             let whole = function.and_then(Function::text).unwrap_or_default();
-            let is_there = |known: &&Call| known.name == name && (call.id.is_none() || known.id == call.id);
-            match self.calls.iter().filter(is_there).map(|known| known.arguments.as_str()).collect::<Vec<_>>() {
-                known if known.is_empty() => self.call(call, data)?,
-                known if whole.trim().is_empty() || known.iter().any(|known| is_same_json(known, &whole)) => {}
-                _ => return Err(misplaced("the arguments of a call are not what its deltas say")),
+            let is_there = |at: &usize| {
+                let known = &self.calls[*at];
+                known.name == name && (call.id.is_none() || known.id == call.id)
+            };
+            let is_said = |at: &usize| whole.trim().is_empty() || is_same_json(&self.calls[*at].arguments, &whole);
+            match open.iter().position(|at| is_there(at) && is_said(at)) {
+                Some(at) => drop(open.remove(at)),
+                None if open.iter().any(is_there) => {
+                    return Err(misplaced("the arguments of a call are not what its deltas say"));
+                }
+                None => self.call(call, data)?,
             }
         }
         Ok(())
@@ -269,7 +286,7 @@ impl Decoder {
     }
 
     /// Gives a piece to its call: by index, else by id, else to the last one. A piece with a name begins another call if
-    /// the name is another, or if the arguments of the call so far are whole.
+    /// the name is another, or as [`Decoder::is_another`] says.
     fn call(&mut self, piece: ToolCall, data: &str) -> Result<(), Failure> {
         let mut rest = piece.rest;
         let function = piece.function.unwrap_or_default();
@@ -287,9 +304,7 @@ impl Decoder {
             }
             (Some(at), None) => self.calls.iter().rposition(|call| call.at == Some(at)),
             (None, Some(id)) => self.calls.iter().rposition(|call| call.id.as_ref() == Some(id)),
-            (None, None) if name.is_none() => self.calls.len().checked_sub(1),
-            // Nothing tells a name that is said again from a second call without arguments.
-            (None, None) => self.calls.len().checked_sub(1).filter(|last| !self.calls[*last].arguments.is_empty()),
+            (None, None) => self.calls.len().checked_sub(1),
         };
         let is_again = |at: &usize| {
             let (call, more) = (&self.calls[*at], more.as_deref().unwrap_or_default());
@@ -300,7 +315,8 @@ impl Decoder {
         }
         let known = known.filter(|at| {
             let call = &self.calls[*at];
-            name.as_ref().is_none_or(|name| *name == call.name && !call.is_whole())
+            let is_another = || self.is_another(call, id.as_deref(), more.as_deref().unwrap_or_default());
+            name.as_ref().is_none_or(|name| *name == call.name && !is_another())
         });
         let at = match (known, name) {
             (Some(at), _) => at,
@@ -320,6 +336,19 @@ impl Decoder {
         self.calls[at].arguments.push_str(&more);
         self.parts.delta(part, &more);
         Ok(())
+    }
+
+    /// Whether a piece that says the name of this call once more begins another one. Some servers say the name with every
+    /// piece, and some give all their calls one index and no id.
+    ///
+    /// In one chunk there is no reason to say a name again within a call, so it is another unless the arguments have begun
+    /// and are not whole. Behind that chunk it is another if the arguments are whole and more of them come.
+    fn is_another(&self, call: &Call, id: Option<&str>, more: &str) -> bool {
+        let is_it = id.is_some() && call.id.as_deref() == id;
+        if !is_it && call.chunk == self.chunks {
+            return call.is_whole() || call.is_blank();
+        }
+        call.is_whole() && (id.is_some() || !more.trim().is_empty())
     }
 
     /// Closes a call, signed with what came with it.
@@ -347,7 +376,8 @@ impl Decoder {
         }
         let kind = PartKind::ToolCall { id: id.clone().unwrap_or_default(), name: name.clone() };
         let part = self.parts.start(kind);
-        self.calls.push(Call { at, id, name, part, kept: Kept::default(), arguments: String::new() });
+        let (kept, arguments, chunk) = (Kept::default(), String::new(), self.chunks);
+        self.calls.push(Call { at, id, name, part, kept, arguments, chunk });
         self.calls.len() - 1
     }
 }
@@ -359,4 +389,98 @@ fn placed(members: &Map<String, Value>, rule: Rule) -> Result<(), Failure> {
 
 fn broken(message: String) -> Failure {
     Failure::new(FailureKind::Broken, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use serde_json::{Value, json};
+
+    use crate::{Api, Event, Part, decode};
+
+    /// A piece of a call: its index, its id, its name, its arguments.
+    type Piece = (Option<u64>, &'static str, &'static str, &'static str);
+
+    fn calls(chunks: &[&[Piece]]) -> Vec<(String, String)> {
+        let piece = |(index, id, name, arguments): &Piece| {
+            let mut function = json!({"arguments": arguments});
+            if !name.is_empty() {
+                function["name"] = (*name).into();
+            }
+            let mut piece = json!({"id": id, "function": function});
+            if let Some(index) = index {
+                piece["index"] = (*index).into();
+            }
+            piece
+        };
+        let deltas = chunks.iter().map(|chunk| json!({"tool_calls": chunk.iter().map(piece).collect::<Vec<Value>>()}));
+        let chunk = |delta: Value| format!("data: {}\n\n", json!({"choices": [{"delta": delta}]}));
+        let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n".to_owned();
+        let stream: String = deltas.map(chunk).chain([end]).collect();
+        let events = decode(Api::OpenaiCompletions, [Bytes::from(stream)]);
+        assert!(matches!(events.last(), Some(Ok(Event::Stop(_)))), "{events:?}");
+        let mut calls: Vec<_> = events
+            .into_iter()
+            .filter_map(|event| match event {
+                Ok(Event::PartEnd { index, part: Part::ToolCall { name, arguments, .. } }) => {
+                    Some((index, (name, arguments)))
+                }
+                _ => None,
+            })
+            .collect();
+        calls.sort();
+        calls.into_iter().map(|(_, call)| call).collect()
+    }
+
+    #[test]
+    fn calls_without_ids_of_one_index_are_told_apart_and_a_name_that_is_said_again_begins_none() {
+        const ARGUMENTS: &str = r#"{"p":1}"#;
+        for index in [Some(0), None] {
+            let named = |name, arguments| (index, "", name, arguments);
+            let more = |arguments| (index, "", "", arguments);
+            let rows: [(&str, &[&[Piece]], &[(&str, &str)]); 15] = [
+                ("one chunk, no arguments", &[&[named("ls", ""), named("ls", "")]], &[("ls", "{}"), ("ls", "{}")]),
+                ("one chunk, {}", &[&[named("ls", "{}"), named("ls", "{}")]], &[("ls", "{}"), ("ls", "{}")]),
+                ("one chunk, mixed", &[&[named("ls", ""), named("ls", "{}")]], &[("ls", "{}"), ("ls", "{}")]),
+                ("one chunk, mixed back", &[&[named("ls", "{}"), named("ls", "")]], &[("ls", "{}"), ("ls", "{}")]),
+                ("one chunk, two names", &[&[named("ls", ""), named("cat", "")]], &[("ls", "{}"), ("cat", "{}")]),
+                (
+                    "one chunk, three whole",
+                    &[&[named("ls", ARGUMENTS), named("ls", ARGUMENTS), named("ls", "{}")]],
+                    &[("ls", ARGUMENTS), ("ls", ARGUMENTS), ("ls", "{}")],
+                ),
+                ("one chunk, in pieces", &[&[named("ls", ""), more(ARGUMENTS)]], &[("ls", ARGUMENTS)]),
+                ("one chunk, in named pieces", &[&[named("ls", r#"{"p""#), named("ls", ":1}")]], &[("ls", ARGUMENTS)]),
+                (
+                    "a name with every piece",
+                    &[&[named("ls", "")], &[named("ls", r#"{"p""#)], &[named("ls", ":1}")], &[named("ls", "")]],
+                    &[("ls", ARGUMENTS)],
+                ),
+                ("a name with every piece of nothing", &[&[named("ls", "")], &[named("ls", "")]], &[("ls", "{}")]),
+                ("a name with {} and nothing more", &[&[named("ls", "{}")], &[named("ls", "")]], &[("ls", "{}")]),
+                (
+                    "whole ones in two chunks",
+                    &[&[named("ls", "{}")], &[named("ls", "{}")]],
+                    &[("ls", "{}"), ("ls", "{}")],
+                ),
+                (
+                    "two chunks of another name",
+                    &[&[named("ls", "")], &[named("cat", ARGUMENTS)]],
+                    &[("ls", "{}"), ("cat", ARGUMENTS)],
+                ),
+                (
+                    "two in one chunk behind one",
+                    &[&[named("ls", ARGUMENTS)], &[named("ls", "{}"), named("ls", "{}")]],
+                    &[("ls", ARGUMENTS), ("ls", "{}"), ("ls", "{}")],
+                ),
+                ("an id for the second", &[&[named("ls", ""), (index, "b", "ls", "")]], &[("ls", "{}"), ("ls", "{}")]),
+            ];
+            for (case, chunks, want) in rows {
+                let want: Vec<_> = want.iter().map(|(name, arguments)| (*name, *arguments)).collect();
+                let got = calls(chunks);
+                let got: Vec<_> = got.iter().map(|(name, arguments)| (name.as_str(), arguments.as_str())).collect();
+                assert_eq!(got, want, "{case}, index {index:?}");
+            }
+        }
+    }
 }
