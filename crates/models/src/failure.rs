@@ -48,6 +48,8 @@ pub enum FailureKind {
     Silence,
     /// The answer ended before its end, or was not in the wire's form.
     Broken,
+    /// The answer ended as a whole one and has neither text nor calls.
+    Empty,
     /// The provider refused the request or the answer.
     Refused,
     /// The account has used up what it may use.
@@ -64,6 +66,7 @@ impl FailureKind {
             | Self::Network
             | Self::Silence
             | Self::Broken
+            | Self::Empty
             | Self::Usage => true,
             Self::Auth | Self::Overflow | Self::Refused => false,
         }

@@ -90,7 +90,7 @@ pub(super) const fn label(kind: FailureKind) -> &'static str {
         FailureKind::Network => "connection error",
         FailureKind::Silence => "timeout",
         FailureKind::Broken => "terminated",
-        FailureKind::Refused => "",
+        FailureKind::Empty | FailureKind::Refused => "",
         FailureKind::Usage => "usage limit",
     }
 }

@@ -161,7 +161,7 @@ pub(crate) fn empty(word: Option<&str>) -> Failure {
         message.push_str(": ");
         message.push_str(&excerpt(word));
     }
-    Failure::new(FailureKind::Broken, message)
+    Failure::new(FailureKind::Empty, message)
 }
 
 #[cfg(test)]
@@ -224,6 +224,7 @@ mod tests {
     fn an_empty_answer_is_asked_for_again() {
         assert_eq!(empty(None).message, "the model gave an empty answer");
         assert_eq!(empty(Some("OTHER")).message, "the model gave an empty answer: OTHER");
+        assert_eq!(empty(None).kind, FailureKind::Empty);
         assert!(empty(None).kind.is_retryable());
     }
 }

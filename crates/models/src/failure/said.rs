@@ -79,6 +79,7 @@ fn finish(kind: FailureKind, message: String, status: Option<u16>, wait: Option<
         | FailureKind::Network
         | FailureKind::Silence
         | FailureKind::Broken
+        | FailureKind::Empty
         | FailureKind::Refused => None,
     });
     Failure { kind, message, status, retry_after: retry_after.filter(|_| kind.is_retryable()) }

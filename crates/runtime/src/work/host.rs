@@ -11,7 +11,7 @@ use countersign_core::{
     session::{ModelRef, Price},
     tool::Spec,
 };
-use countersign_models::{Entry, Model, SecretString};
+use countersign_models::{Entry, Failure, Model, SecretString};
 use countersign_tools::{Context, Registry};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -176,6 +176,11 @@ pub trait Host: Send + Sync + 'static {
     /// Returns how long a provider may send nothing of an answer before it counts as gone.
     fn silence(&self) -> Duration {
         Duration::from_secs(120)
+    }
+
+    /// Returns whether a request of a run is sent again after `failure`, silently or visibly. Another one ends the run.
+    fn repeats(&self, failure: &Failure) -> bool {
+        failure.kind.is_retryable()
     }
 
     /// Returns which attempts there are at a request before anybody is told of a failure.

@@ -17,6 +17,11 @@ pub struct SilentRetries {
     pub total: Duration,
 }
 
+impl SilentRetries {
+    /// No silent attempts: the first failure is told or retried visibly.
+    pub const NONE: Self = Self { max: 0, base: Duration::ZERO, total: Duration::ZERO };
+}
+
 impl Default for SilentRetries {
     fn default() -> Self {
         Self { max: 5, base: Duration::from_millis(400), total: Duration::from_secs(20) }

@@ -121,19 +121,18 @@ impl TurnWork {
             session: Some(self.session.to_string()),
             silence: host.silence(),
         };
-        let session = self.session.clone();
         let mut hearing = Hearing::new(self, &chosen.entry, results);
         let mut attempts = Attempts::new(host.silent_retries());
         let outcome = loop {
             let outcome = hearing.listen(chosen.model.stream(request.clone()), &cancel).await;
-            let Some(wait) = hearing.silent_wait(&outcome, &mut attempts) else { break outcome };
+            let Some(wait) = hearing.silent_wait(&outcome, &mut attempts, host) else { break outcome };
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break Outcome::Aborted,
                 () = tokio::time::sleep(wait) => {}
             }
         };
-        let mut answer = hearing.finish(outcome, &registry, |name| host.no_tool(&session, name)).await;
+        let mut answer = hearing.finish(outcome, &registry, host).await;
         let place = Place { session: &self.session, cwd: &self.cwd, folder: &self.folder };
         place.pin(host, &registry, &mut answer.wanted, &cancel).await;
         answer
@@ -232,11 +231,11 @@ impl<'a> Hearing<'a> {
 
     /// The wait before another attempt that nobody is told of; none where the outcome is told. A budget has to count a
     /// request that may have taken something before another one is sent.
-    fn silent_wait(&mut self, outcome: &Outcome, attempts: &mut Attempts) -> Option<Duration> {
+    fn silent_wait(&mut self, outcome: &Outcome, attempts: &mut Attempts, host: &dyn Host) -> Option<Duration> {
         let Outcome::Failed(failure) = outcome else { return None };
         let is_free = spent_by_failure(failure, self.is_begun).is_some();
         // A message that was only opened goes on with what the next attempt gives.
-        if !self.parts.is_empty() || (!is_free && self.work.budget == Budget::Counted) {
+        if !self.parts.is_empty() || !host.repeats(failure) || (!is_free && self.work.budget == Budget::Counted) {
             return None;
         }
         let wait = attempts.next(failure)?;
@@ -342,7 +341,7 @@ impl<'a> Hearing<'a> {
         None
     }
 
-    async fn finish(mut self, outcome: Outcome, registry: &Registry, no_tool: impl Fn(&str) -> String) -> Answer {
+    async fn finish(mut self, outcome: Outcome, registry: &Registry, host: &dyn Host) -> Answer {
         self.flush().await;
         let raw: Vec<Part> = self.parts.iter().map(Heard::part).collect();
         let calls: Vec<&Part> = raw.iter().filter(|part| matches!(part, Part::ToolCall { .. })).collect();
@@ -351,7 +350,7 @@ impl<'a> Hearing<'a> {
             Outcome::Aborted => (StopReason::Aborted, Some(ABORTED.to_owned()), None),
             Outcome::Failed(failed) => {
                 let failure = Failure {
-                    retryable: failed.kind.is_retryable(),
+                    retryable: host.repeats(&failed),
                     overflow: failed.kind == FailureKind::Overflow,
                     after: failed.retry_after,
                 };
@@ -366,7 +365,8 @@ impl<'a> Hearing<'a> {
             // What was broken off is asked again; its calls were never wanted.
             StopReason::Error => Vec::new(),
             StopReason::Stop | StopReason::Length | StopReason::ToolUse | StopReason::Aborted => {
-                calls.iter().filter_map(|call| want(call, registry, &no_tool)).collect()
+                let no_tool = |name: &str| host.no_tool(&self.work.session, name);
+                calls.iter().filter_map(|call| want(call, registry, no_tool)).collect()
             }
         };
         let usage = usage(self.entry, &self.usage);
@@ -411,14 +411,10 @@ pub(super) fn spent_by_answer(entry: &Entry, used: &models::Usage) -> Option<Amo
 
 /// What a request took that failed: nothing where a provider refused to begin an answer, else nobody knows.
 pub(super) fn spent_by_failure(failed: &models::Failure, is_begun: bool) -> Option<Amount> {
+    use FailureKind::{Auth, Broken, Empty, Network, Overflow, Overloaded, RateLimit, Refused, Server, Silence, Usage};
     match failed.kind {
-        FailureKind::Auth
-        | FailureKind::Overflow
-        | FailureKind::RateLimit
-        | FailureKind::Overloaded
-        | FailureKind::Refused
-        | FailureKind::Usage => (!is_begun).then(Amount::default),
-        FailureKind::Server | FailureKind::Network | FailureKind::Silence | FailureKind::Broken => None,
+        Auth | Overflow | RateLimit | Overloaded | Refused | Usage => (!is_begun).then(Amount::default),
+        Server | Network | Silence | Broken | Empty => None,
     }
 }
 

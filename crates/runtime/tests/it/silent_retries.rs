@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use countersign_core::{
-    engine::{Command, Event, Resume},
+    engine::{Command, Event},
     ledger::Budget,
     message::StopReason,
     policy::{Contract, ContractScope, Posture},
@@ -13,15 +13,14 @@ use countersign_core::{
     unattended::{self, Terms},
 };
 use countersign_runtime::{
-    Clock, Handle, Lane, LiveKind, Released,
+    Clock, Handle, Lane, LiveKind, Released, SilentRetries,
     models::{
         Event as Said, Failure, FailureKind,
         scripted::{Reply, Scripted, Step},
     },
-    store::MemoryLog,
 };
 
-use crate::stage::{begin, name, open_at, prompt};
+use crate::stage::{Attempts, begin, name, open_trying, prompt};
 
 const BEGIN: Millis = Millis(1_800_000_000_000);
 
@@ -40,18 +39,22 @@ struct Seen {
     took: u64,
 }
 
-async fn owner(model: &Scripted) -> Handle {
-    open_at(Clock::starting_at(BEGIN), MemoryLog::new(), model, Posture::Stdio, Resume::Go, None).await
+async fn owner(attempts: Attempts, model: &Scripted) -> Handle {
+    open_trying(attempts, Clock::starting_at(BEGIN), model, Posture::Stdio).await
 }
 
 /// Prompts, and aborts behind so many milliseconds, if at all.
 async fn seen(model: &Scripted, abort: Option<u64>) -> Seen {
-    seen_under(None, model, abort).await
+    seen_with(Attempts::default(), None, model, abort).await
 }
 
 /// The same under a contract with this budget, if there is one.
 async fn seen_under(budget: Option<Budget>, model: &Scripted, abort: Option<u64>) -> Seen {
-    let owner = owner(model).await;
+    seen_with(Attempts::default(), budget, model, abort).await
+}
+
+async fn seen_with(attempts: Attempts, budget: Option<Budget>, model: &Scripted, abort: Option<u64>) -> Seen {
+    let owner = owner(attempts, model).await;
     let requests = begin(&owner, &std::env::temp_dir()).await;
     if let Some(budget) = budget {
         let scopes = [ContractScope::Prompt];
@@ -180,4 +183,21 @@ async fn the_wall_time_of_a_contract_ends_a_silent_wait() {
     let model = Scripted::new([fails(FailureKind::RateLimit, Some(15_000)), Reply::say("never")]);
     let seen = seen_under(Some(short), &model, None).await;
     assert_eq!((seen.end, seen.took, model.left()), (Some(End::Aborted), 5_000, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_environment_does_not_repeat_ends_the_run_at_once() {
+    let attempts = Attempts { repeats: |failure| failure.kind != FailureKind::Empty, ..Attempts::default() };
+    let model = Scripted::new([fails(FailureKind::Empty, None), Reply::say("never")]);
+    let want = Seen { end: Some(End::Failed), stops: vec![StopReason::Error], ..Seen::default() };
+    assert_eq!(seen_with(attempts, None, &model, None).await, want);
+    assert_eq!(model.left(), 1, "it is not asked again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_silent_attempts_the_visible_ones_are_all() {
+    let attempts = Attempts { silent: SilentRetries::NONE, ..Attempts::default() };
+    let model = Scripted::new((0..5).map(|_| fails(FailureKind::Server, None)));
+    let seen = seen_with(attempts, None, &model, None).await;
+    assert_eq!((seen.waits, seen.took, model.left()), (vec![2_000, 4_000, 8_000], 14_000, 1));
 }

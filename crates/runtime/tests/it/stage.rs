@@ -13,8 +13,8 @@ use countersign_core::{
     tool::{Effect, Lane, Repeat, Shell, Spec},
 };
 use countersign_runtime::{
-    self as runtime, Chosen, Clock, Fired, Handle, Host, Options, Peers, Source, Summaries,
-    models::{Model, demo, scripted::Scripted},
+    self as runtime, Chosen, Clock, Fired, Handle, Host, Options, Peers, SilentRetries, Source, Summaries,
+    models::{self, Model, demo, scripted::Scripted},
     store::{AnyLog, MemoryLog},
     system_dice,
     tools::{self, Away, Failure, Registry, Route, Tool},
@@ -63,11 +63,31 @@ struct Room {
     sees_to: SeesTo,
     /// What can be called beside the usual tools.
     more: Vec<Arc<dyn Tool>>,
+    attempts: Attempts,
+}
+
+/// Which failures are repeated, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Attempts {
+    pub(crate) repeats: fn(&models::Failure) -> bool,
+    pub(crate) silent: SilentRetries,
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self { repeats: |failure| failure.kind.is_retryable(), silent: SilentRetries::default() }
+    }
 }
 
 impl Room {
     fn of(model: &Scripted) -> Self {
-        Self { model: Arc::new(model.clone()), peers: Peers::default(), sees_to: nothing, more: vec![far()] }
+        Self {
+            model: Arc::new(model.clone()),
+            peers: Peers::default(),
+            sees_to: nothing,
+            more: vec![far()],
+            attempts: Attempts::default(),
+        }
     }
 }
 
@@ -89,6 +109,14 @@ impl Host for Room {
 
     fn peers(&self) -> Peers {
         self.peers.clone()
+    }
+
+    fn repeats(&self, failure: &models::Failure) -> bool {
+        (self.attempts.repeats)(failure)
+    }
+
+    fn silent_retries(&self) -> SilentRetries {
+        self.attempts.silent
     }
 
     fn system_prompt(&self, _: &SessionId, _: &str, _: &[&Spec]) -> String {
@@ -165,6 +193,12 @@ pub(crate) async fn open_seeing_to(
     open_room(clock, log.into(), Room { sees_to, ..Room::of(model) }, posture, resume, None).await
 }
 
+/// An owner whose requests are repeated as `attempts` says.
+pub(crate) async fn open_trying(attempts: Attempts, clock: Clock, model: &Scripted, posture: Posture) -> Handle {
+    let room = Room { attempts, ..Room::of(model) };
+    open_room(clock, MemoryLog::new().into(), room, posture, Resume::Go, None).await
+}
+
 async fn open_room(
     clock: Clock,
     log: AnyLog,
@@ -188,7 +222,7 @@ pub(crate) async fn open_for_history(
     dice: runtime::Dice,
     resume: Resume,
 ) -> Handle {
-    let host = Arc::new(Room { model, peers: Peers::default(), sees_to: nothing, more });
+    let host = Arc::new(Room { model, peers: Peers::default(), sees_to: nothing, more, attempts: Attempts::default() });
     loop {
         let rules = rules(Posture::Gateway);
         let (clock, dice, host, merge) =
