@@ -17,7 +17,8 @@ use countersign_protocol::gsv::{
     key::{self, Keys},
 };
 use countersign_runtime::{
-    Chosen, Fired, Host, Memories, Peers, Summaries, Wing,
+    Chosen, Fired, Host, Memories, Peers, SilentRetries, Summaries, Wing,
+    models::{Failure, FailureKind},
     tools::{Context, Registry},
 };
 
@@ -135,6 +136,16 @@ impl Host for OfSession {
 
     fn silence(&self) -> Duration {
         self.door.settings.silence()
+    }
+
+    // Clients end a run with the error of an empty answer, and `timeouts.llmMs` says when they are told of silence.
+    fn repeats(&self, failure: &Failure) -> bool {
+        failure.kind.is_retryable() && !matches!(failure.kind, FailureKind::Empty | FailureKind::Silence)
+    }
+
+    // The visible attempts, which clients of this protocol do not see, cover failures within an answer too.
+    fn silent_retries(&self) -> SilentRetries {
+        SilentRetries::NONE
     }
 
     fn summaries(

@@ -356,8 +356,8 @@ impl Settings {
             ..usual.thresholds
         };
         SessionSettings {
-            // Whoever chats waits for a word: the request itself is tried again for some seconds before that.
-            retry: Retry { max: 2, base: Duration::from_millis(500), ..usual.retry },
+            // A client is told of a failure after all attempts: their waits take seven seconds together.
+            retry: Retry { max: 3, base: Duration::from_secs(1), ..usual.retry },
             model: Some(self.reference(site, &self.model_of(agent))),
             thinking: tree["model"]["thinkingLevel"].as_str().map(str::to_owned),
             thresholds,
