@@ -268,6 +268,8 @@ pub struct Patch {
 
 /// How long a name in a session's settings may be, in bytes of JSON.
 const LONGEST_NAME: usize = 1024;
+/// The longest time, in minutes, after which an idle session begins anew: a year, as in the settings of the gateway.
+pub(super) const MOST_IDLE_MINUTES: u64 = 525_600;
 /// The same of a system prompt of its own.
 const LONGEST_PROMPT: usize = 48 << 10;
 
@@ -295,13 +297,19 @@ impl Patch {
                     )?;
                     patch.model = some(model.text_within("id", LONGEST_NAME)?, "settings.model.id must not be empty")?;
                     model.end_with_null(&["provider", "id"])?;
+                    if patch.provider.is_none() && patch.model.is_none() {
+                        let why = "settings.model must name provider, id or both; null unsets it";
+                        return Err(Fault::invalid(why));
+                    }
                 }
                 None => patch.unset_model = model_named,
             }
             let named = settings.has("thinkingLevel");
             patch.thinking_level = change(named, settings.word("thinkingLevel", &LEVELS)?);
             let named = settings.has("systemPrompt");
-            patch.system_prompt = change(named, settings.text_within("systemPrompt", LONGEST_PROMPT)?);
+            let prompt = settings.text_within("systemPrompt", LONGEST_PROMPT)?;
+            patch.system_prompt =
+                change(named, some(prompt, "settings.systemPrompt must not be empty; null unsets it")?);
             let named = settings.has("maxTokens");
             let tokens = settings.count("maxTokens")?;
             if tokens == Some(0) {
@@ -320,10 +328,16 @@ impl Patch {
             patch.idle_minutes = policy
                 .count("idleMinutes")?
                 .map(|minutes| {
-                    u32::try_from(minutes).map_err(|_| Fault::invalid("resetPolicy.idleMinutes is too large"))
+                    let within = u32::try_from(minutes).ok().filter(|_| minutes <= MOST_IDLE_MINUTES);
+                    let why =
+                        || format!("resetPolicy.idleMinutes must be from 0 to {MOST_IDLE_MINUTES}, not {minutes}");
+                    within.ok_or_else(|| Fault::invalid(why()))
                 })
                 .transpose()?;
             policy.end_with_null(&["mode", "atHour", "idleMinutes"])?;
+            if patch.reset_mode.is_none() && patch.at_hour.is_none() && patch.idle_minutes.is_none() {
+                return Err(Fault::invalid("resetPolicy must name mode, atHour or idleMinutes"));
+            }
         }
         fields.end_with_null(&["sessionKey", "settings", "label", "resetPolicy"])?;
         Ok(patch)

@@ -280,6 +280,12 @@ fn check(path: &[String], value: &Value) -> Result<(), Fault> {
     }
     match value {
         Value::Null => Ok(()),
+        Value::Object(given) if given.is_empty() && !may_be_empty(path) => {
+            let members = members_of(path).join(", ");
+            let what =
+                format!("an object with at least one of {members} is wanted, not {{}}; null restores the default");
+            Err(Fault::invalid(format!("Invalid value for {}: {what}", shown())))
+        }
         Value::Object(members) => members.iter().try_for_each(|(name, value)| {
             let mut path = path.to_vec();
             path.push(name.clone());
@@ -289,6 +295,21 @@ fn check(path: &[String], value: &Value) -> Result<(), Fault> {
             Err(Fault::invalid(format!("Invalid value for {}: an object is wanted", shown())))
         }
     }
+}
+
+/// Whether an empty object means something at a path: where any name may stand, and where none does by default.
+fn may_be_empty(path: &[String]) -> bool {
+    let defaults = defaults();
+    let usual = get(&defaults, &Path(path.to_vec())).and_then(Value::as_object);
+    usual.is_none_or(Map::is_empty) || members_of(path).contains(&"*")
+}
+
+/// The names that there are right below a path, each once.
+fn members_of(path: &[String]) -> Vec<&'static str> {
+    let below = TABLE.iter().filter(|(pattern, _)| matches(pattern, path, false));
+    let mut names: Vec<&str> = below.filter_map(|(pattern, _)| pattern.split('.').nth(path.len())).collect();
+    names.dedup();
+    names
 }
 
 fn check_items(path: &[String], needed: &str, items: &[Value]) -> Result<(), Fault> {

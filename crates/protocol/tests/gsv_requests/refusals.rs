@@ -57,6 +57,36 @@ fn what_is_missing_or_wrong_is_said_in_the_words_that_clients_know() {
         ),
         (
             "session.patch",
+            json!({"sessionKey": "k", "settings": {"model": {}}}),
+            400,
+            "settings.model must name provider, id or both; null unsets it",
+        ),
+        (
+            "session.patch",
+            json!({"sessionKey": "k", "settings": {"model": {"provider": null}}}),
+            400,
+            "settings.model must name provider, id or both; null unsets it",
+        ),
+        (
+            "session.patch",
+            json!({"sessionKey": "k", "settings": {"systemPrompt": " "}}),
+            400,
+            "settings.systemPrompt must not be empty; null unsets it",
+        ),
+        (
+            "session.patch",
+            json!({"sessionKey": "k", "resetPolicy": {}}),
+            400,
+            "resetPolicy must name mode, atHour or idleMinutes",
+        ),
+        (
+            "session.patch",
+            json!({"sessionKey": "k", "resetPolicy": {"idleMinutes": 525_601}}),
+            400,
+            "resetPolicy.idleMinutes must be from 0 to 525600, not 525601",
+        ),
+        (
+            "session.patch",
             json!({"sessionKey": "k", "settings": {"thinkingLevel": "off"}}),
             400,
             "settings.thinkingLevel must be one of none, minimal, low, medium, high, xhigh",

@@ -60,8 +60,35 @@ fn settings_take_what_they_can_be_and_say_what_that_is() {
         (
             "session.identityLinks.ana",
             json!(["1", 2]),
-            Some("Invalid value for session.identityLinks.ana: an array of strings is wanted"),
+            Some("Invalid value for session.identityLinks.ana: an array of strings that are not empty is wanted"),
         ),
+        (
+            "channels.telegram.allowFrom",
+            json!([" "]),
+            Some("Invalid value for channels.telegram.allowFrom: an array of strings that are not empty is wanted"),
+        ),
+        (
+            "agents.defaultHeartbeat.activeHours.start",
+            json!("+8:00"),
+            Some("Invalid value for agents.defaultHeartbeat.activeHours.start: a time such as 08:00 is wanted"),
+        ),
+        (
+            "model",
+            json!({}),
+            Some(
+                "Invalid value for model: an object with at least one of provider, id, thinkingLevel is wanted, not {}; null restores the default",
+            ),
+        ),
+        (
+            "session",
+            json!({"defaultResetPolicy": {}}),
+            Some(
+                "Invalid value for session.defaultResetPolicy: an object with at least one of mode, atHour, idleMinutes is wanted, not {}; null restores the default",
+            ),
+        ),
+        ("channels", json!({}), None),
+        ("auth", json!({}), None),
+        ("session.defaultResetPolicy.idleMinutes", json!(0), None),
         (
             "session.defaultResetPolicy.atHour",
             json!(24),

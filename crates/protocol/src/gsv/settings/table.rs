@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::gsv::session::MOST_IDLE_MINUTES;
+
 /// What a setting can be.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
@@ -32,9 +34,10 @@ pub(super) enum Kind {
 
 impl Kind {
     pub(super) fn takes(self, value: &Value) -> bool {
-        let texts = |value: &Value| value.as_array().is_some_and(|items| items.iter().all(Value::is_string));
+        let text = |value: &Value| value.as_str().is_some_and(|text| !text.trim().is_empty());
+        let texts = |value: &Value| value.as_array().is_some_and(|items| items.iter().all(text));
         match self {
-            Self::Text => value.as_str().is_some_and(|text| !text.trim().is_empty()),
+            Self::Text => text(value),
             Self::Name => value.as_str().is_some_and(is_name),
             Self::Secret => value.as_str().is_some_and(is_secret),
             Self::Signing => value.as_str().is_some_and(|text| is_secret(text) && is_signing(text)),
@@ -61,14 +64,14 @@ impl Kind {
             Self::Signing => {
                 "whsec_ and base64 of at least 16 bytes, or another text of at least 16 characters,".to_owned()
             }
-            Self::Texts => "an array of strings".to_owned(),
+            Self::Texts => "an array of strings that are not empty".to_owned(),
             Self::Flag => "true or false".to_owned(),
             Self::Count(least, most) => format!("a whole number from {least} to {most}"),
             Self::OneOf(words) => format!("one of {}", words.join(", ")),
             Self::Address => "an address such as https://example.org/path, without a password,".to_owned(),
             Self::Clock => "a time such as 08:00".to_owned(),
             Self::Span => "a span such as 30m or 1h30m, or 0 for never".to_owned(),
-            Self::TextsByName => "an object of arrays of strings".to_owned(),
+            Self::TextsByName => "an object of arrays of strings that are not empty".to_owned(),
             Self::Items(_) => "an array of objects".to_owned(),
             Self::Object => "an object".to_owned(),
         }
@@ -103,7 +106,8 @@ fn is_address(text: &str) -> bool {
 }
 
 fn is_clock(text: &str) -> bool {
-    let two = |part: &str| (part.len() == 2).then(|| part.parse::<u32>().ok()).flatten();
+    let is_two = |part: &str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+    let two = |part: &str| is_two(part).then(|| part.parse::<u32>().ok()).flatten();
     let Some((hour, minute)) = text.split_once(':') else { return false };
     match (two(hour), two(minute)) {
         (Some(hour), Some(minute)) => minute < 60 && hour * 60 + minute <= 24 * 60,
@@ -154,7 +158,7 @@ pub(super) const TABLE: &[(&str, Kind)] = &[
     ("systemPrompt", Kind::Text),
     ("session.defaultResetPolicy.mode", RESETS),
     ("session.defaultResetPolicy.atHour", Kind::Count(0, 23)),
-    ("session.defaultResetPolicy.idleMinutes", Kind::Count(0, 525_600)),
+    ("session.defaultResetPolicy.idleMinutes", Kind::Count(0, MOST_IDLE_MINUTES)),
     ("session.mainKey", Kind::Name),
     ("session.dmScope", SCOPES),
     ("session.identityLinks", Kind::TextsByName),
