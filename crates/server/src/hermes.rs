@@ -18,6 +18,7 @@ mod settings;
 mod teller;
 mod traffic;
 mod transcript;
+mod unread;
 mod webui;
 
 pub(crate) use webui::files as front_end;

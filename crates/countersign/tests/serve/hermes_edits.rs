@@ -129,6 +129,22 @@ fn an_answer_is_asked_for_again_in_its_place() {
 }
 
 #[test]
+fn a_turn_that_ended_is_listed_as_running_until_its_stream_is_read() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let session = http.session();
+    talk.provider.script([say("at once")]);
+    let stream = http.say(&session, "first");
+    let status = || http.get(&format!("/api/chat/stream/status?stream_id={stream}")).json()["active"].clone();
+    soon("the end", || (status() == false).then_some(()));
+    let running = |row: &Value| (row["is_streaming"].clone(), row["active_stream_id"].clone());
+    assert_eq!(running(&row(&http, &session).unwrap()), (json!(true), json!(stream)));
+    assert_eq!(running(&load(&http, &session)), (json!(false), Value::Null), "it takes a next message");
+    http.turn(&stream).ended();
+    assert_eq!(running(&row(&http, &session).unwrap()), (json!(false), Value::Null));
+}
+
+#[test]
 fn what_is_pinned_put_away_or_deleted_is_so_after_a_restart() {
     let talk = Talk::new();
     let (gateway, http) = talk.start();

@@ -154,7 +154,10 @@ async fn started(door: &Door, session: &SessionId, outcome: Reply) -> Response {
     };
     let stream = match outcome {
         // Where the conversation is summed up first, the stream tells of that until the turn begins.
-        Reply::Started(run) | Reply::BehindCompaction(run) => stream_id(run),
+        Reply::Started(run) | Reply::BehindCompaction(run) => {
+            door.journals.expect_reader(session, run);
+            stream_id(run)
+        }
         _ => return problem(StatusCode::CONFLICT, ChatError::Busy.to_string()),
     };
     reply::ok(&json!({

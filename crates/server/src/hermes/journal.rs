@@ -8,7 +8,7 @@ use countersign_protocol::hermes::Event;
 use futures_util::{Stream, stream};
 use parking_lot::Mutex;
 use serde::Deserialize;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use crate::web::sse;
 
@@ -51,6 +51,16 @@ struct Events {
     count: u64,
     last: &'static str,
     is_over: bool,
+    end: End,
+}
+
+/// The end of a journal, as far as it has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct End {
+    /// When nothing could follow any more.
+    pub(super) at: Option<Instant>,
+    /// Whether a reader has everything up to it.
+    pub(super) is_read: bool,
 }
 
 /// What is known of a journal.
@@ -99,6 +109,9 @@ impl Journal {
             events.frames.push_back(frame);
             events.last = event.name;
             events.is_over = is_last;
+            if is_last {
+                events.end.at.get_or_insert_with(Instant::now);
+            }
             if !is_end && events.bytes > self.most {
                 self.shorten(&mut events);
             }
@@ -165,6 +178,16 @@ impl Journal {
         Standing { last_seq: self.before + events.count, last: events.last, is_over: events.is_over }
     }
 
+    /// Returns when it ended and whether that was read.
+    pub(super) fn end(&self) -> End {
+        self.events.lock().end
+    }
+
+    /// Notes that nothing fills it any more, also where it has no last event.
+    pub(super) fn close(&self) {
+        self.events.lock().end.at.get_or_insert_with(Instant::now);
+    }
+
     /// How many bytes it takes, about.
     pub(super) fn size(&self) -> usize {
         let events = self.events.lock();
@@ -193,7 +216,7 @@ impl Journal {
         stream::unfold((self, at, changed), |(journal, at, mut changed)| async move {
             loop {
                 changed.mark_unchanged();
-                let next = journal.events.lock().after(at);
+                let next = journal.events.lock().read_after(at);
                 match next {
                     Next::Some(chunk, at) => return Some((chunk, (journal, at, changed))),
                     Next::End => return None,
@@ -235,6 +258,13 @@ impl Events {
             // Before the first, where nothing was put together.
             None => self.frames.front().is_some_and(|first| first.last == number + 1).then_some(0),
         }
+    }
+
+    /// The same as [`Events::after`], for a reader: one that is at the end has read it.
+    fn read_after(&mut self, number: u64) -> Next {
+        let next = self.after(number);
+        self.end.is_read |= matches!(next, Next::End) && self.frames.back().is_none_or(|frame| frame.last == number);
+        next
     }
 
     fn after(&self, number: u64) -> Next {

@@ -23,13 +23,17 @@ use countersign_runtime::{
     store::{Log as _, Partition, ReadError, Scope, Stored},
 };
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
 
 use super::{
     journal::Journal,
     prompts,
     teller::{Over, Teller},
     transcript::{self, Messages},
+    unread::UnreadTurns,
 };
 use crate::sessions::is_agents;
 
@@ -55,6 +59,7 @@ pub(super) struct Journals {
     seen: watch::Sender<Lsn>,
     /// When a run ended last, of those that were followed.
     finished: Mutex<Option<Millis>>,
+    unread: UnreadTurns,
 }
 
 #[derive(Default)]
@@ -102,6 +107,7 @@ impl Journals {
             held: Mutex::default(),
             seen: watch::Sender::new(head),
             finished: Mutex::default(),
+            unread: UnreadTurns::default(),
         });
         let pump = Arc::clone(&journals);
         let mut workers: BTreeMap<SessionId, mpsc::Sender<Released>> = BTreeMap::new();
@@ -159,6 +165,16 @@ impl Journals {
         *self.finished.lock()
     }
 
+    /// Notes that a client began a turn, whose stream it opens next.
+    pub(super) fn expect_reader(&self, session: &SessionId, run: RunId) {
+        self.unread.begin(session, run, Instant::now());
+    }
+
+    /// Returns the turn of a session that a client began and whose end none has read yet.
+    pub(super) fn unread(&self, session: &SessionId) -> Option<RunId> {
+        self.unread.of(session, Instant::now(), |run| self.open_one(run))
+    }
+
     fn begin(&self, run: RunId, session: &SessionId, before: u64) -> Arc<Journal> {
         let journal = Arc::new(Journal::new(session.clone(), run, before));
         self.held.lock().open.insert(run, Arc::clone(&journal));
@@ -169,7 +185,10 @@ impl Journals {
     fn work(self: &Arc<Self>, journal: Arc<Journal>, known: Option<Lsn>) -> mpsc::Sender<Released> {
         let (tell, told) = mpsc::channel(WAITING);
         let journals = Arc::clone(self);
-        tokio::spawn(async move { journals.fill(journal, known, told).await });
+        tokio::spawn(async move {
+            journals.fill(Arc::clone(&journal), known, told).await;
+            journal.close();
+        });
         tell
     }
 

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::{
     Door,
     chat::refused,
+    journal::stream_id,
     problem,
     transcript::{self, MOST_MESSAGES, Messages},
 };
@@ -68,9 +69,16 @@ async fn told(door: &Door, id: &SessionId, messages: Messages) -> Response {
 }
 
 async fn list(State(door): State<Arc<Door>>) -> Response {
-    let Some(sessions) = transcript::list(&door.site.handle).await else {
+    let Some(mut sessions) = transcript::list(&door.site.handle).await else {
         return problem(StatusCode::SERVICE_UNAVAILABLE, "the record cannot be read");
     };
+    // The front end gives up the stream of a turn that is not in the list.
+    for session in sessions.iter_mut().filter(|session| !session.is_streaming) {
+        if let Some(run) = door.journals.unread(&SessionId::new(session.session_id.as_str())) {
+            session.active_stream_id = Some(stream_id(run));
+            session.is_streaming = true;
+        }
+    }
     let archived = sessions.iter().filter(|session| session.archived).count();
     reply::ok(&json!({
         "sessions": sessions,

@@ -1,0 +1,92 @@
+//! Turns that clients began and whose end none of them has read.
+//!
+//! The front end gives up the stream of a turn as soon as the list of sessions shows that nothing runs. A turn that ends while
+//! its client still opens the stream, or reads its last events, therefore stays in the list for a moment.
+//!
+//! It must not know what a stream tells.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use countersign_core::id::{RunId, SessionId};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::journal::Journal;
+
+/// How long a turn stays in the list after its end if no client reads it.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The newest turn of each session that a client began.
+#[derive(Default)]
+pub(super) struct UnreadTurns(Mutex<BTreeMap<SessionId, (RunId, Instant)>>);
+
+impl UnreadTurns {
+    /// Notes that a client began a turn.
+    pub(super) fn begin(&self, session: &SessionId, run: RunId, now: Instant) {
+        self.0.lock().insert(session.clone(), (run, now));
+    }
+
+    /// Returns the turn of a session whose end is still to be read, and forgets one that was read or waited long enough.
+    /// `journal_of` finds the journal of a turn.
+    pub(super) fn of(
+        &self,
+        session: &SessionId,
+        now: Instant,
+        journal_of: impl FnOnce(RunId) -> Option<std::sync::Arc<Journal>>,
+    ) -> Option<RunId> {
+        let mut turns = self.0.lock();
+        let (run, begun) = *turns.get(session)?;
+        let is_unread = match journal_of(run) {
+            // The journal of a turn that begins at this moment is not open yet.
+            None => now < begun + GRACE,
+            Some(journal) => {
+                let end = journal.end();
+                !end.is_read && end.at.is_none_or(|at| now < at + GRACE)
+            }
+        };
+        if !is_unread {
+            turns.remove(session);
+        }
+        is_unread.then_some(run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use countersign_core::id::SessionId;
+    use countersign_protocol::hermes::Event;
+    use futures_util::StreamExt as _;
+    use tokio::time::Instant;
+
+    use super::{GRACE, UnreadTurns};
+    use crate::hermes::journal::{Cursor, Journal, run_of};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_is_unread_until_a_client_has_its_end_or_five_seconds_passed() {
+        let (session, run) = (SessionId::new("s"), run_of("00000000000000000000000000000007").unwrap());
+        let begun = Instant::now();
+        for (case, is_open, is_over, is_followed, after, want) in [
+            ("its journal is not open yet", false, false, false, GRACE / 2, true),
+            ("there is no journal", false, false, false, GRACE, false),
+            ("it goes on", true, false, false, GRACE * 100, true),
+            ("it is over", true, true, false, GRACE / 2, true),
+            ("nobody came", true, true, false, GRACE, false),
+            ("it was read", true, true, true, GRACE / 2, false),
+        ] {
+            let turns = UnreadTurns::default();
+            turns.begin(&session, run, begun);
+            let journal = Arc::new(Journal::new(session.clone(), run, 0));
+            if is_over {
+                journal.push(&Event::stream_end("s"), true);
+            }
+            if is_followed {
+                let read = Box::pin(Arc::clone(&journal).follow(Cursor::Start));
+                assert_eq!(read.count().await, 1);
+            }
+            let found = turns.of(&session, begun + after, |_| is_open.then_some(journal));
+            assert_eq!(found.is_some(), want, "{case}");
+        }
+    }
+}
