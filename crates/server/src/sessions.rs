@@ -34,7 +34,7 @@ pub(crate) struct Row {
     pub(crate) opened_at: u64,
     /// When somebody last said something in it.
     pub(crate) last_at: u64,
-    /// How many messages it holds.
+    /// How many messages of people and of the model are on its current branch.
     pub(crate) messages: u64,
     /// How many calls were wanted in it.
     pub(crate) calls: u64,
@@ -57,7 +57,7 @@ impl View for SessionIndex {
     }
 
     fn version(&self) -> u32 {
-        3
+        4
     }
 
     fn reads_contents(&self) -> bool {
@@ -82,13 +82,23 @@ impl View for SessionIndex {
 
 /// What a record means to the list.
 enum Said {
-    Opened { door: Option<String>, name: Option<String>, cwd: String },
+    Opened {
+        door: Option<String>,
+        name: Option<String>,
+        cwd: String,
+    },
     Named(String),
     Model(String, String),
     Moved(String),
     All(Box<Settings>),
     Listed(Listing),
-    Message { tokens: u64 },
+    Message {
+        tokens: u64,
+    },
+    /// Another branch is the current one, with so many messages.
+    Branch {
+        messages: u64,
+    },
     Called,
     Hosted,
 }
@@ -98,7 +108,9 @@ impl Said {
         // Most records are of other kinds, and need not be read.
         let event = record.facts.split('"').nth(1).unwrap_or_default();
         let tells = match &*record.kind {
-            "session" => matches!(event, "opened" | "hosted" | "named" | "set" | "relocated" | "entry"),
+            "session" => {
+                matches!(event, "opened" | "hosted" | "named" | "set" | "relocated" | "entry" | "moved" | "renewed")
+            }
             "call" => event == "wanted",
             _ => false,
         };
@@ -114,6 +126,8 @@ impl Said {
             Event::Session(session::Event::Set(Setting::All(all))) => Some(Self::All(all)),
             Event::Session(session::Event::Set(Setting::Listing(listing))) => Some(Self::Listed(listing)),
             Event::Session(session::Event::Relocated { cwd }) => Some(Self::Moved(cwd)),
+            Event::Session(session::Event::Moved { messages: Some(messages), .. }) => Some(Self::Branch { messages }),
+            Event::Session(session::Event::Renewed) => Some(Self::Branch { messages: 0 }),
             Event::Session(session::Event::Entry { kind, .. }) => match kind {
                 session::Kind::User => Some(Self::Message { tokens: 0 }),
                 session::Kind::Assistant { total_tokens, .. } => Some(Self::Message { tokens: total_tokens }),
@@ -145,6 +159,7 @@ impl Row {
                 self.tokens += tokens;
                 self.last_at = at.0;
             }
+            Said::Branch { messages } => self.messages = messages,
             Said::Called => self.calls += 1,
             Said::Hosted => self.hosted = true,
         }

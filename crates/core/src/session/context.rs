@@ -4,7 +4,7 @@ use super::{
     event::Kind,
     state::{Entry, Session},
 };
-use crate::message::StopReason;
+use crate::{id::EntryId, message::StopReason};
 
 /// One piece of a context, in order.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,10 +27,24 @@ impl<'a> Piece<'a> {
 impl Session {
     /// The entries from the first to the leaf, in order.
     pub fn path(&self) -> Vec<&Entry> {
+        self.path_to(self.leaf())
+    }
+
+    /// Returns the number of messages of people and of the model on the way to `leaf`. A failed answer that was asked for
+    /// again is none.
+    pub(crate) fn messages_to(&self, leaf: Option<&EntryId>) -> u64 {
+        let is_failure = |kind: &Kind| matches!(kind, Kind::Assistant { stop: StopReason::Error, .. });
+        let is_message = |entry: &&&Entry| {
+            matches!(entry.kind, Kind::User | Kind::Assistant { .. }) && (entry.shown || !is_failure(&entry.kind))
+        };
+        self.path_to(leaf).iter().filter(is_message).count() as u64
+    }
+
+    fn path_to(&self, leaf: Option<&EntryId>) -> Vec<&Entry> {
         let mut path = Vec::new();
         // A file that was edited by hand may hold a circle: the way ends where it would come round.
         let mut is_on_it = vec![false; self.entries.len()];
-        let mut at = self.leaf().and_then(|leaf| self.by_id.get(leaf));
+        let mut at = leaf.and_then(|leaf| self.by_id.get(leaf));
         while let Some(&index) = at.filter(|index| !is_on_it[**index]) {
             is_on_it[index] = true;
             let entry = &self.entries[index];

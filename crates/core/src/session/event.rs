@@ -203,6 +203,10 @@ pub enum Event {
     Moved {
         /// The new leaf; absent means before the first entry.
         leaf: Option<EntryId>,
+        /// The number of messages of people and of the model on the way to it; absent in what earlier versions wrote and
+        /// where the entries on the way are in the same decision.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        messages: Option<u64>,
     },
     /// A message waits in a queue.
     Queued {

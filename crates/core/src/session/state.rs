@@ -421,7 +421,7 @@ impl Session {
                 self.by_id = by_id;
                 self.leaf.clone_from(leaf);
             }
-            Event::Moved { leaf } => self.leaf.clone_from(leaf),
+            Event::Moved { leaf, .. } => self.leaf.clone_from(leaf),
             Event::Queued { queue, tokens, kind, marks, behind } => {
                 let queued = Queued { content: lsn, at, tokens: *tokens, kind: kind.clone(), marks: marks.clone() };
                 let waiting = self.queue_mut(*queue);

@@ -60,10 +60,12 @@ fn what_is_taken_back_is_shown_neither_to_people_nor_to_the_model() {
     let back = done(&http, "/api/session/undo", json!({ "session_id": session }));
     assert_eq!((&back["removed_count"], &back["removed_preview"]), (&json!(2), &json!("second")));
     assert_eq!(texts(&load(&http, &session)), ["first", "answer 0"]);
+    assert_eq!(row(&http, &session).unwrap()["message_count"], 2);
     // It stays so after a restart, and the model does not hear of it.
     gateway.kill();
     let (_gateway, http) = talk.start();
     assert_eq!(texts(&load(&http, &session)), ["first", "answer 0"]);
+    assert_eq!(row(&http, &session).unwrap()["message_count"], 2);
     talk.provider.script([say("again")]);
     http.turn(&http.say(&session, "third")).ended();
     let heard = asked(&talk, 2);
@@ -87,6 +89,7 @@ fn a_conversation_is_cut_copied_and_cleared_where_a_client_counts() {
     assert_eq!(copy["session"]["title"], "first (copy)");
     let cut = done(&http, "/api/session/truncate", json!({ "session_id": session, "keep_count": 3 }));
     assert_eq!(texts(&cut["session"]), ["first", "answer 0", "second"]);
+    assert_eq!(row(&http, &session).unwrap()["message_count"], 3);
     // Each is a conversation of its own.
     let fork = fork["session_id"].as_str().unwrap();
     talk.provider.script([say("forked")]);
@@ -124,6 +127,7 @@ fn an_answer_is_asked_for_again_in_its_place() {
     assert_eq!(reply.status, 200, "{reply:?}");
     http.turn(reply.json()["stream_id"].as_str().unwrap()).ended();
     assert_eq!(texts(&load(&http, &session)), ["first", "better"]);
+    assert_eq!(row(&http, &session).unwrap()["message_count"], 2);
     assert!(!asked(&talk, 1).contains("answer 0"));
     assert_eq!(start(&revision).status, 409, "that answer is not there any more");
 }

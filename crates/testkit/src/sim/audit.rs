@@ -190,7 +190,7 @@ impl Audit {
                 session.entries = session.gathered.take().ok_or("a tree is replaced by nothing")?;
                 ensure(leaf.as_ref().is_none_or(|leaf| session.entries.contains(leaf)), "a leaf that is not there")
             }
-            session::Event::Moved { leaf } => {
+            session::Event::Moved { leaf, .. } => {
                 ensure(leaf.as_ref().is_none_or(|leaf| session.entries.contains(leaf)), "a leaf that is not there")
             }
             session::Event::Queued { queue, .. } => {

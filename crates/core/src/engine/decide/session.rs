@@ -70,7 +70,8 @@ pub(super) fn import(session: &Session, entries: Vec<Imported>, leaf: Option<Ent
             .into_iter()
             .map(|entry| Fact::plain(Event::Session(Happened::Dropped { entry }), Some(session.id().clone()))),
     );
-    facts.push(Fact::plain(Event::Session(Happened::Moved { leaf }), Some(session.id().clone())));
+    let moved = Happened::Moved { leaf, messages: None };
+    facts.push(Fact::plain(Event::Session(moved), Some(session.id().clone())));
     Ok(Decision { facts, reply: Reply::Done })
 }
 
@@ -364,7 +365,8 @@ pub(super) fn move_to(session: &Session, leaf: Option<EntryId>) -> Result<Decisi
     if let Some(leaf) = leaf.as_ref().filter(|leaf| session.entry(leaf).is_none()) {
         return Err(Refusal::NoEntry { session: session.id().clone(), entry: leaf.to_string() });
     }
-    let event = Event::Session(Happened::Moved { leaf });
+    let messages = Some(session.messages_to(leaf.as_ref()));
+    let event = Event::Session(Happened::Moved { leaf, messages });
     Ok(Decision { facts: vec![Fact::plain(event, Some(session.id().clone()))], reply: Reply::Done })
 }
 
