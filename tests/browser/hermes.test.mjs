@@ -298,6 +298,11 @@ test("every section of the settings opens, and what is set is kept", async () =>
     await page.waitForTimeout(700);
     await fine(`settings-${section}`);
   }
+  await page.locator('.side-menu-item[data-settings-section="system"]').click();
+  const system = await page.locator("#settingsPaneSystem").innerText();
+  assert.match(system, /WebUI: \d+\.\d+\.\d+\s/);
+  assert.match(system, /Unauthenticated/);
+  assert.doesNotMatch(system, /Save|Agent:|Check now|Password/);
   await page.locator('.side-menu-item[data-settings-section="preferences"]').click();
   await page.locator("#settingsSendKey").selectOption("ctrl+enter");
   await page.waitForResponse((response) => response.request().method() === "POST" && response.url().endsWith("/api/settings"));

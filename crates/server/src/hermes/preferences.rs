@@ -163,6 +163,8 @@ fn told(door: &Door) -> Value {
     told.insert("auth_enabled".to_owned(), door.site.auth.is_guarded().into());
     told.insert("password_auth_enabled".to_owned(), door.site.auth.is_guarded().into());
     told.insert("webui_version".to_owned(), super::webui::version(door).into());
+    // What the front end shows of the version; the other one tells its caches apart.
+    told.insert("update_channel_version".to_owned(), env!("CARGO_PKG_VERSION").into());
     Value::Object(told)
 }
 
