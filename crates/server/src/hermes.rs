@@ -42,7 +42,7 @@ pub(crate) struct Door {
     journals: Arc<Journals>,
     traffic: Arc<Traffic>,
     starts: Starts,
-    preferences: preferences::Preferences,
+    preferences: Arc<preferences::Preferences>,
     summaries: conversation::Summaries,
 }
 

@@ -113,7 +113,7 @@ async fn prompt(door: &Door, session: &SessionId, text: &str) -> Response {
     }
     match chats.prompt(session, text, WhenBusy::Refuse).await {
         Ok(outcome) => {
-            door.preferences.forget_draft(session);
+            door.preferences.forget_draft(session).await;
             started(door, session, outcome).await
         }
         Err(ChatError::Busy) => busy(door, session).await,

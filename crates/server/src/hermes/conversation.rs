@@ -271,6 +271,6 @@ async fn listed(door: &Door, id: &SessionId, change: impl FnOnce(&mut Listing) +
 async fn delete(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
     door.site.chats.list_as(&id, |listing| listing.deleted = true).await?;
-    door.preferences.forget_draft(&id);
+    door.preferences.forget_draft(&id).await;
     Ok(reply::ok(&json!({ "ok": true, "session_id": id.as_str() })))
 }

@@ -5,6 +5,7 @@ mod known;
 
 use std::{
     collections::BTreeMap,
+    fs::{self, File, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
@@ -66,17 +67,19 @@ struct PreferenceFile {
 pub(super) struct Preferences {
     file: PathBuf,
     held: Mutex<PreferenceFile>,
+    /// Held while one change is written: each is made to what the one before it left.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Preferences {
     /// Those of the data directory `folder`. A file that cannot be read is set aside.
-    pub(super) fn open(folder: &Path) -> Self {
+    pub(super) fn open(folder: &Path) -> Arc<Self> {
         let file = folder.join(FILE);
-        let held = match std::fs::read(&file) {
+        let held = match fs::read(&file) {
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
                 let aside = file.with_extension("json.unreadable");
                 tracing::error!(%error, file = %file.display(), aside = %aside.display(), "the front end's settings cannot be read and are set aside");
-                if let Err(error) = std::fs::rename(&file, &aside) {
+                if let Err(error) = fs::rename(&file, &aside) {
                     tracing::error!(%error, "the front end's settings could not be set aside");
                 }
                 PreferenceFile::default()
@@ -87,7 +90,7 @@ impl Preferences {
                 PreferenceFile::default()
             }
         };
-        Self { file, held: Mutex::new(held) }
+        Arc::new(Self { file, held: Mutex::new(held), turn: Arc::default() })
     }
 
     /// The reasoning effort that turns are begun with, in the words of the engine.
@@ -102,8 +105,9 @@ impl Preferences {
     }
 
     /// Forgets what was being written in a session.
-    pub(super) fn forget_draft(&self, session: &SessionId) {
-        if let Err(error) = self.change(|held| drop(held.drafts.remove(session.as_str()))) {
+    pub(super) async fn forget_draft(self: &Arc<Self>, session: &SessionId) {
+        let session = session.clone();
+        if let Err(error) = self.change(move |held| drop(held.drafts.remove(session.as_str()))).await {
             tracing::warn!(%error, "a draft could not be forgotten");
         }
     }
@@ -116,22 +120,34 @@ impl Preferences {
         }
     }
 
-    /// Changes what is held, and writes it. What could not be written is not held either.
-    fn change(&self, change: impl FnOnce(&mut PreferenceFile)) -> io::Result<()> {
-        let mut held = self.held.lock();
-        let mut next = held.clone();
+    /// Changes what is held, once the file has it. What could not be written is not held either.
+    ///
+    /// A thread for blocking work writes it. If this is dropped meanwhile, the change is still made as a whole.
+    async fn change(self: &Arc<Self>, change: impl FnOnce(&mut PreferenceFile) + Send + 'static) -> io::Result<()> {
+        let turn = Arc::clone(&self.turn).lock_owned().await;
+        let preferences = Arc::clone(self);
+        let write = move || {
+            let _turn = turn;
+            preferences.write(change)
+        };
+        tokio::task::spawn_blocking(write).await.map_err(io::Error::other)?
+    }
+
+    fn write(&self, change: impl FnOnce(&mut PreferenceFile)) -> io::Result<()> {
+        let before = self.held.lock().clone();
+        let mut next = before.clone();
         change(&mut next);
-        if next == *held {
+        if next == before {
             return Ok(());
         }
         let fresh = self.file.with_extension("json.new");
-        let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
         file.write_all(&serde_json::to_vec(&next)?)?;
-        // It is acknowledged behind this.
         file.sync_all()?;
-        std::fs::rename(&fresh, &self.file)?;
-        *held = next;
-        Ok(())
+        fs::rename(&fresh, &self.file)?;
+        // The file has it from here on, also where the next step fails.
+        *self.held.lock() = next;
+        self.file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
     }
 }
 
@@ -177,8 +193,8 @@ async fn set(State(door): State<Arc<Door>>, body: Body) -> Outcome {
             Err(why) => return Err(Rejection::bad(why)),
         }
     }
-    let change = |held: &mut PreferenceFile| held.settings.extend(wanted);
-    door.preferences.change(change).map_err(|error| unwritten(&error))?;
+    let change = move |held: &mut PreferenceFile| held.settings.extend(wanted);
+    door.preferences.change(change).await.map_err(|error| unwritten(&error))?;
     Ok(reply::ok(&told(&door)))
 }
 
@@ -219,8 +235,9 @@ async fn set_reasoning(State(door): State<Arc<Door>>, body: Body) -> Outcome {
             "hide" | "off" => false,
             other => return Err(Rejection::bad(format!("display must be show, hide, on or off, not {other}"))),
         };
-        let change = |held: &mut PreferenceFile| drop(held.settings.insert("show_thinking".to_owned(), shows.into()));
-        door.preferences.change(change).map_err(|error| unwritten(&error))?;
+        let change =
+            move |held: &mut PreferenceFile| drop(held.settings.insert("show_thinking".to_owned(), shows.into()));
+        door.preferences.change(change).await.map_err(|error| unwritten(&error))?;
     } else if let Some(effort) = effort {
         let level = match effort {
             "none" | "off" => Some(Level::Off),
@@ -233,7 +250,7 @@ async fn set_reasoning(State(door): State<Arc<Door>>, body: Body) -> Outcome {
                 }
             },
         };
-        door.preferences.change(|held| held.effort = level).map_err(|error| unwritten(&error))?;
+        door.preferences.change(move |held| held.effort = level).await.map_err(|error| unwritten(&error))?;
     } else {
         return Err(Rejection::bad("reasoning: display or effort is required"));
     }
@@ -277,8 +294,9 @@ async fn write_draft(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     }
     door.site.chats.thinking(&id).await?;
     if let Some(text) = text {
-        let change = |held: &mut PreferenceFile| keep_draft(&mut held.drafts, id.as_str(), text);
-        door.preferences.change(change).map_err(|error| unwritten(&error))?;
+        let of = id.clone();
+        let change = move |held: &mut PreferenceFile| keep_draft(&mut held.drafts, of.as_str(), text);
+        door.preferences.change(change).await.map_err(|error| unwritten(&error))?;
     }
     Ok(reply::ok(&json!({ "ok": true, "draft": door.preferences.draft(&id) })))
 }
@@ -302,29 +320,98 @@ fn keep_draft(drafts: &mut BTreeMap<String, Draft>, session: &str, text: String)
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, fs};
+    use std::{collections::BTreeMap, fs, process::Command, sync::Arc};
 
     use countersign_core::id::SessionId;
     use serde_json::json;
 
     use super::{FILE, MOST_DRAFTS, PreferenceFile, Preferences, keep_draft};
 
-    #[test]
-    fn what_is_set_and_what_was_being_written_are_there_after_a_restart() {
+    #[tokio::test]
+    async fn what_is_set_and_what_was_being_written_are_there_after_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let (one, session) = (Preferences::open(folder.path()), SessionId::new("s"));
         let change = |held: &mut PreferenceFile| {
             held.settings.insert("pinned_sessions_limit".to_owned(), json!(7));
             keep_draft(&mut held.drafts, "s", "half a".to_owned());
         };
-        one.change(change).unwrap();
+        one.change(change).await.unwrap();
         let again = Preferences::open(folder.path());
         assert_eq!((again.most_pinned(), again.draft(&session)), (7, json!({ "text": "half a", "files": [] })));
-        again.forget_draft(&session);
+        again.forget_draft(&session).await;
         assert_eq!(Preferences::open(folder.path()).draft(&session), json!({}));
         fs::write(folder.path().join(FILE), "{").unwrap();
         assert_eq!(Preferences::open(folder.path()).most_pinned(), super::MOST_PINNED);
         assert!(folder.path().join("hermes.json.unreadable").exists(), "nothing is thrown away");
+    }
+
+    async fn set(preferences: &Arc<Preferences>, most: u64) -> std::io::Result<()> {
+        let change = move |held: &mut PreferenceFile| {
+            held.settings.insert("pinned_sessions_limit".to_owned(), json!(most));
+        };
+        preferences.change(change).await
+    }
+
+    #[tokio::test]
+    async fn a_process_that_ends_at_any_step_leaves_the_old_file_or_the_new_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, fresh) = (folder.path().join(FILE), folder.path().join("hermes.json.new"));
+        set(&Preferences::open(folder.path()), 5).await.unwrap();
+        let old = fs::read(&file).unwrap();
+        set(&Preferences::open(folder.path()), 6).await.unwrap();
+        let new = fs::read(&file).unwrap();
+        for (step, file_then, fresh_then, want) in [
+            ("begun", &old, Some(&new[..0]), 5),
+            ("half of it written", &old, Some(&new[..new.len() / 2]), 5),
+            ("written", &old, Some(&new[..]), 5),
+            ("renamed", &new, None, 6),
+        ] {
+            fs::write(&file, file_then).unwrap();
+            fresh_then.into_iter().for_each(|bytes| fs::write(&fresh, bytes).unwrap());
+            let after = Preferences::open(folder.path());
+            assert_eq!(after.most_pinned(), want, "{step}");
+            set(&after, 7).await.unwrap();
+            assert_eq!(Preferences::open(folder.path()).most_pinned(), 7, "{step}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_written_is_an_error_and_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let one = Preferences::open(folder.path());
+        set(&one, 5).await.unwrap();
+        fs::create_dir(folder.path().join("hermes.json.new")).unwrap();
+        set(&one, 6).await.unwrap_err();
+        assert_eq!((one.most_pinned(), Preferences::open(folder.path()).most_pinned()), (5, 5));
+        fs::remove_dir(folder.path().join("hermes.json.new")).unwrap();
+        set(&one, 6).await.unwrap();
+        assert_eq!(Preferences::open(folder.path()).most_pinned(), 6);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_disk_that_is_slow_holds_up_nothing_but_the_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let fresh = folder.path().join("hermes.json.new");
+        // Nobody can write to it until somebody reads from it.
+        assert!(Command::new("mkfifo").arg(&fresh).status().unwrap().success());
+        let one = Preferences::open(folder.path());
+        let change = tokio::spawn({
+            let one = Arc::clone(&one);
+            async move { set(&one, 6).await }
+        });
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(one.most_pinned(), super::MOST_PINNED, "it is read, and has not changed");
+        // Its client has gone: the change is made or fails as a whole, and the next waits for it.
+        change.abort();
+        let read = tokio::task::spawn_blocking(move || {
+            let bytes = fs::read(&fresh);
+            fs::remove_file(&fresh).map(|()| bytes)
+        });
+        read.await.unwrap().unwrap().unwrap();
+        set(&one, 8).await.unwrap();
+        assert_eq!((one.most_pinned(), Preferences::open(folder.path()).most_pinned()), (8, 8));
     }
 
     #[test]
