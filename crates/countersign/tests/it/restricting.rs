@@ -83,6 +83,12 @@ fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], Want)> {
         ("--max-time", "", &["--max-time", "5m"], Refused("--max-time: the time of a session has no limit here")),
         ("--profile", "", &["--profile=work"], Refused("--profile: there are no profiles here")),
         ("--no-approve", "", &["--no-approve"], Refused("--no-approve: files of the project are read here")),
+        (
+            "--sandbox",
+            "",
+            &["--sandbox", "read-only"],
+            Refused("--sandbox is not a flag of this door, and its name says that it restricts: use --tools"),
+        ),
         ("--extension", "", &["-e", "gate.ts"], Told("-e gate.ts: JavaScript extensions and hooks are not run")),
         ("tools.approvalMode", "tools: { approvalMode: write }", &["--yolo"], Asks(touch())),
         ("tools.approvalMode", "tools: { approvalMode: never }", &[], Refused("expected always-ask, write or yolo")),

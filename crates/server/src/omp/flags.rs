@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use countersign_core::policy::ApprovalMode;
 
-use self::restricting::{listed, once, refused, slip};
+use self::restricting::{listed, once, refused};
 use crate::{
     agent_dir::{Environment, Product},
     gjc::stages::Stage,
@@ -192,7 +192,7 @@ pub fn table() -> String {
 ///
 /// # Errors
 /// The flag that lacks its value or has one that it cannot have; the one that restricts and is not enforced here; the one that
-/// was probably meant to restrict. Without it the session would have other rights than its host thinks.
+/// was probably meant to restrict, by its letters or its words. Without it the session would have other rights than its host thinks.
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Flags, String> {
     parse_for(Product::Omp, arguments)
 }
@@ -234,6 +234,8 @@ pub fn parse_for(product: Product, arguments: impl IntoIterator<Item = String>) 
             }
             "--yolo" | "--auto-approve" => once("--approval-mode", &mut flags.approval, ApprovalMode::Yolo)?,
             "--config" => flags.configs.push(restricting::file(&name, value()?)?),
+            // Files of a project are read in any case.
+            "--approve" | "-a" => {}
             "--no-context-files" | "-nc" => flags.no_context_files = true,
             "--no-prompt-templates" | "-np" => flags.no_templates = true,
             "--system-prompt" => flags.system_prompt = Some(value()?),
@@ -265,15 +267,11 @@ pub fn parse_for(product: Product, arguments: impl IntoIterator<Item = String>) 
             "--help" | "-h" => flags.help = true,
             "--version" | "-v" => flags.version = true,
             other if other.starts_with('@') => flags.files.push(other.to_owned()),
-            other if refused(other).is_some() => return Err(refused(other).unwrap_or_default()),
-            other if slip(other).is_some() => {
-                return Err(format!(
-                    "{other} is not a flag of this door; did you mean {}?",
-                    slip(other).unwrap_or_default()
-                ));
-            }
-            other if other.starts_with('-') => flags.unknown.push(other.to_owned()),
-            _ => {}
+            other => match refused(other) {
+                Some(problem) => return Err(problem),
+                None if other.starts_with('-') => flags.unknown.push(other.to_owned()),
+                None => {}
+            },
         }
     }
     Ok(flags)
@@ -393,7 +391,87 @@ mod tests {
             let want = format!("{name} is not a flag of this door; did you mean --permissions?");
             assert_eq!(read(&format!("{slip} rules.yaml")), Err(want));
         }
-        assert!(read("--permit x --models a").is_ok());
+        assert!(read("--perform x --models a").is_ok());
+    }
+
+    #[test]
+    fn a_flag_of_another_program_that_restricts_by_its_name_is_refused() {
+        let tools = "use --tools or --exclude-tools with names of tools, or --permissions with a file of rules";
+        let approvals =
+            "use --approval-mode always-ask or --approval-mode write, or --permissions with a file of rules";
+        let holds = "use --tools read,grep,find,ls for a session that only reads, or countersign.sandbox in config.yml \
+                     for commands";
+        let limits = "turns, tokens, time and cost of a session have no limit here; end the process, or set \
+                      countersign.bash_timeout in config.yml";
+        for (instead, lines) in [
+            (
+                tools,
+                &[
+                    "--allowed-tools read",
+                    "--allowedTools=read",
+                    "--disallowed-tools bash",
+                    "--deny-tool bash",
+                    "--block x",
+                    "--toolsets none",
+                    "--no-bash",
+                    "--disable_network",
+                    "--without-edits",
+                ][..],
+            ),
+            (
+                approvals,
+                &[
+                    "--permission-mode plan",
+                    "--permit x",
+                    "--approval never",
+                    "--ask-for-approval",
+                    "--confirm",
+                    "--safe-mode",
+                    "--policy p.yaml",
+                    "--dangerously-skip-permissions",
+                ],
+            ),
+            (holds, &["--read-only", "--readonly", "--sandbox workspace-write", "--SANDBOX", "--dry-run"]),
+            (limits, &["--max-turns 3", "--max-budget-usd 1", "--rate-limit 5"]),
+        ] {
+            for line in lines {
+                let name = line.split([' ', '=']).next().unwrap_or(line);
+                let want = format!("{name} is not a flag of this door, and its name says that it restricts: {instead}");
+                for product in [Product::Omp, Product::Gjc] {
+                    assert_eq!(parse_for(product, line.split(' ').map(str::to_owned)), Err(want.clone()), "{line}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_flag_that_adds_comfort_is_noted() {
+        for flag in ["--output-format", "--no-color", "--disable-telemetry", "--masked", "--retool", "-s", "--x-y_zW"] {
+            let want = Flags { unknown: vec![flag.to_owned()], ..Flags::default() };
+            assert_eq!(read(&format!("{flag} value")), Ok(want), "{flag}");
+        }
+    }
+
+    /// As their `--help` and their readers of arguments have them, with a value where they take one. A flag that restricts in its
+    /// original is in the tests above.
+    #[test]
+    fn no_flag_of_an_original_that_adds_comfort_is_refused() {
+        let omp = "--smol m --slow m --plan m --prewalk --no-prewalk --prewalk-into m --plan-yolo --plan-yolo-into m --provider p \
+                   --api-key k --system-prompt s --append-system-prompt s --allow-home --alias a --cwd d --mode rpc --config c \
+                   --add-dir d --print --print-thoughts --continue --resume s --from-claude --from-codex --session-dir d --no-session \
+                   --models m --no-tools --no-lsp --no-pty --tools read --thinking low --hide-thinking --advisor \
+                   --external-thinking --hook h --extension e --trusted-extension t --plugin-dir d --no-extensions --no-skills \
+                   --skills s --no-rules --export f --list-models --no-title --service-tier t --prompt-cache-key k \
+                   --provider-session-id s --auto-approve --yolo --approval-mode yolo --session s --fork s --model m";
+        let pi = "--name n -n n --session-id i --skill s --prompt-template f --theme t --use-theme t --no-themes --tui-mode regular \
+                  --approve -a --verbose --offline --no-builtin-tools --exclude-tools bash --no-context-files \
+                  --no-prompt-templates -c -e x -nbt -nc -ne -np -ns -nt -p -r s -t read -xt bash";
+        for line in [omp, pi] {
+            assert!(read(line).is_ok(), "{:?}", read(line));
+        }
+        let gjc =
+            "--listen p --mode bridge --no-session --no-skills --no-rules --no-title --no-lsp --no-pty -p -c --session";
+        assert!(parse_for(Product::Gjc, gjc.split_whitespace().map(str::to_owned)).is_ok());
     }
 
     #[test]

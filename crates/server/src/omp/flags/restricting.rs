@@ -1,4 +1,5 @@
-//! Flags that take rights away: each is enforced, or the start is refused. Source: docs/protocol/omp.md, Fields that restrict.
+//! Flags that take rights away, of the originals and by their names of any other program: each is enforced, or the start is refused.
+//! Source: docs/protocol/omp.md, Fields that restrict.
 
 use std::{fmt::Debug, path::PathBuf};
 
@@ -30,14 +31,91 @@ const REFUSED: [(&str, &str); 4] = [
     ("-na", "files of the project are read here; use --no-context-files and --no-prompt-templates"),
 ];
 
-/// Returns why a start with `flag` is refused, if it is.
+/// Words of a flag's name that say that it restricts, and what to use in its place. A star stands for any end of the word.
+const WORDS: [(&[&str], &str); 4] = [
+    (
+        &[
+            "allow*",
+            "disallow*",
+            "deny*",
+            "denied",
+            "block*",
+            "forbid*",
+            "exclud*",
+            "restrict*",
+            "tool*",
+            "whitelist*",
+            "blacklist*",
+            "capabilit*",
+            "privileg*",
+        ],
+        "use --tools or --exclude-tools with names of tools, or --permissions with a file of rules",
+    ),
+    (
+        &[
+            "approv*", "permi*", "confirm*", "ask", "polic*", "safe*", "secur*", "guard*", "protect*", "strict*",
+            "trust*", "untrust*", "requir*", "review*", "rule*",
+        ],
+        "use --approval-mode always-ask or --approval-mode write, or --permissions with a file of rules",
+    ),
+    (
+        &["sandbox*", "readonly", "only", "isolat*", "jail*", "access*", "dry", "dryrun"],
+        "use --tools read,grep,find,ls for a session that only reads, or countersign.sandbox in config.yml for commands",
+    ),
+    (
+        &["max", "limit*", "budget*", "quota*"],
+        "turns, tokens, time and cost of a session have no limit here; end the process, or set countersign.bash_timeout in \
+         config.yml",
+    ),
+];
+
+/// Words that take away what another word of the name says.
+const NEGATIONS: [&str; 5] = ["no", "not", "without", "disable*", "prevent*"];
+
+/// Words for what an agent can do. With one of [`NEGATIONS`] they restrict.
+const ABILITIES: [&str; 10] =
+    ["bash", "shell*", "exec*", "command*", "writ*", "edit*", "net", "network*", "internet", "web*"];
+
+/// Returns why a start with `flag` is refused, if it is: it restricts in an original and is not enforced here, it is a slip in one that
+/// restricts, or its name says that it restricts.
 pub(super) fn refused(flag: &str) -> Option<String> {
-    let (_, problem) = REFUSED.iter().find(|(name, _)| *name == flag)?;
-    Some(format!("{flag}: {problem}"))
+    if let Some((_, problem)) = REFUSED.iter().find(|(name, _)| *name == flag) {
+        return Some(format!("{flag}: {problem}"));
+    }
+    if let Some(meant) = slip(flag) {
+        return Some(format!("{flag} is not a flag of this door; did you mean {meant}?"));
+    }
+    let words = words(flag);
+    let has = |patterns: &[&str]| words.iter().any(|word| patterns.iter().any(|pattern| fits(word, pattern)));
+    let by_word = WORDS.iter().find(|(patterns, _)| has(patterns)).map(|(_, instead)| *instead);
+    let instead = by_word.or_else(|| (has(&NEGATIONS) && has(&ABILITIES)).then_some(WORDS[0].1))?;
+    Some(format!("{flag} is not a flag of this door, and its name says that it restricts: {instead}"))
+}
+
+/// Returns the words of a long flag's name in lower case: apart at dashes, underscores, dots and capitals.
+fn words(flag: &str) -> Vec<String> {
+    let Some(name) = flag.strip_prefix("--") else { return Vec::new() };
+    let mut words = vec![String::new()];
+    let mut was_small = false;
+    for letter in name.chars() {
+        if !letter.is_alphanumeric() || letter.is_uppercase() && was_small {
+            words.push(String::new());
+        }
+        if letter.is_alphanumeric() {
+            words.last_mut().into_iter().for_each(|word| word.extend(letter.to_lowercase()));
+        }
+        was_small = letter.is_lowercase();
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn fits(word: &str, pattern: &str) -> bool {
+    pattern.strip_suffix('*').map_or(word == pattern, |begin| word.starts_with(begin))
 }
 
 /// Returns the flag that restricts and that `flag` was probably meant to be.
-pub(super) fn slip(flag: &str) -> Option<&'static str> {
+fn slip(flag: &str) -> Option<&'static str> {
     let near = RESTRICTING.into_iter().filter(|(name, most)| slips::meant(flag, [*name], *most).is_some());
     near.min_by_key(|(_, most)| *most).map(|(name, _)| name)
 }
