@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     host::{Host, soon},
     place::Place,
-    provider::{Reply, call, say},
+    provider::{Part, Reply, call, say},
     speaking::{event, start, turn},
 };
 
@@ -286,6 +286,28 @@ fn an_answer_that_counted_is_audited_also_where_the_process_died_before_its_line
         read
     };
     assert_eq!(accepted.iter().map(|line| read(line)).collect::<Vec<_>>(), [read(line)]);
+    again.close_cleanly();
+}
+
+#[test]
+fn a_run_that_goes_on_by_itself_after_a_kill_is_told_whole() {
+    let place = Place::new();
+    place.provider.script([plan(), Reply::new(vec![Part::Hang]), say("done")]);
+    let mut host = start(&place, &[]);
+    negotiate(&mut host);
+    let from = host.prompt("hi");
+    let waits = gate(&host, from);
+    respond(&mut host, &waits, json!({"decision": "approve"}), "k");
+    place.provider.asked(1);
+    host.kill();
+    let again = start(&place, &["--continue"]);
+    event(&again, 0, "agent_end");
+    let types = again.since(0);
+    let types: Vec<&str> = types.iter().filter_map(|frame| frame["payload"]["event_type"].as_str()).collect();
+    assert_eq!(
+        types.join(" "),
+        "agent_start turn_start message_start message_update message_update message_update message_end turn_end agent_end"
+    );
     again.close_cleanly();
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     host::{Host, Mark, only, roles, shape, text},
     place::{Place, lines_with},
-    provider::{Reply, bash, call, say},
+    provider::{Part, Reply, bash, call, say},
 };
 
 /// A session of one turn, and what the model says next.
@@ -162,6 +162,30 @@ fn a_question_that_was_asked_is_a_call_that_runs() {
     let frames = until_the_end(&mut again, 0, &json!({ "value": "A" }));
     check_order(&frames);
     assert!(shape(&frames).starts_with("ready agent_start turn_start +k1 extension_ui_request -k1 +toolResult"));
+}
+
+#[test]
+fn a_run_that_goes_on_by_itself_is_told_whole() {
+    let place = Place::asking();
+    let questions = json!({ "questions": [{ "id": "a", "question": "Which?", "options": [{ "label": "A" }] }] });
+    let replies = vec![Reply::new(vec![call("k1", "ask", &questions)]), Reply::new(vec![Part::Hang]), say("after it")];
+    let mut host = begun(&place, replies);
+    let from = host.prompt("two");
+    let dialog = host.dialog(from);
+    host.reply(&dialog, json!({ "value": "A" }));
+    // The model was asked for what follows from the answer, and its process dies.
+    place.provider.asked(2);
+    host.kill();
+    let again = place.resume();
+    again.event(0, "agent_end");
+    let frames = again.since(0);
+    assert_eq!(
+        shape(&frames).split(" agent_end").next().unwrap(),
+        "ready agent_start turn_start +assistant text_start text_delta text_end -assistant turn_end"
+    );
+    let added = check_order(&frames);
+    assert_eq!(roles(&added), ["user", "assistant", "toolResult", "assistant"]);
+    assert_eq!(text(&added[3]), "after it");
 }
 
 #[test]

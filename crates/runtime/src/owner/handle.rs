@@ -1,6 +1,9 @@
 //! What others hold of an owner.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use countersign_core::engine::{self, Command, Engine, Refusal, Scope};
 use countersign_store::{AnyLog, Log as _};
@@ -58,6 +61,8 @@ pub struct Handle {
     pub(super) ring: Arc<Ring>,
     pub(super) contents: Contents,
     pub(super) log: AnyLog,
+    /// Whether the owner starts nothing of what is owed yet.
+    pub(super) is_held: Arc<AtomicBool>,
     pub(super) task: Arc<tokio::sync::Mutex<Option<JoinHandle<()>>>>,
 }
 
@@ -79,6 +84,14 @@ impl Handle {
         });
         self.source(Lane::Request).put(Item::Read(None, read)).await.then_some(())?;
         rx.await.ok()
+    }
+
+    /// Starts the work that [`Handle::open_held`] held back. Does nothing where work was started already.
+    pub async fn start_work(&self) {
+        if self.is_held.swap(false, Ordering::AcqRel) {
+            // The owner sees to what is owed behind each batch.
+            self.source(Lane::Request).read(|_| ()).await;
+        }
     }
 
     /// Content outside the owner.

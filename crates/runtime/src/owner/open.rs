@@ -1,6 +1,6 @@
 //! Opening an owner: replay, admit, recover, and only then work.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use countersign_core::{
     engine::{Command, Decode, Engine, Event, Meta, Recorded, Refusal, Rules, Scope},
@@ -9,7 +9,7 @@ use countersign_core::{
 };
 use countersign_store::{AnyLog, Log as _, Partition, ReadError};
 
-use super::{Handle, Options, inbox::Inbox, parking, snapshots, step::Owner};
+use super::{Handle, Options, parking, snapshots, step::Owner};
 use crate::deliver::{Contents, Ring};
 
 /// How many records are replayed at a time.
@@ -63,6 +63,15 @@ pub(super) struct Position {
     pub(super) durable: Lsn,
     /// The snapshot that was read.
     pub(super) snapshot: Lsn,
+}
+
+/// When the work that is owed starts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// With the owner.
+    AtOnce,
+    /// With [`Handle::start_work`].
+    WhenCalled,
 }
 
 /// Brings the log's state into an engine: from its snapshot where there is one, and from the records behind.
@@ -128,6 +137,19 @@ impl Handle {
     /// # Errors
     /// [`OpenError`], with the log left as it was.
     pub async fn open(log: AnyLog, options: Options) -> Result<Self, OpenError> {
+        Self::open_to(log, options, Start::AtOnce).await
+    }
+
+    /// Opens a log as [`Handle::open`] does, and starts nothing of what is owed before [`Handle::start_work`] is called. A
+    /// subscriber from before that call misses nothing of the work.
+    ///
+    /// # Errors
+    /// [`OpenError`], with the log left as it was.
+    pub async fn open_held(log: AnyLog, options: Options) -> Result<Self, OpenError> {
+        Self::open_to(log, options, Start::WhenCalled).await
+    }
+
+    async fn open_to(log: AnyLog, options: Options, start: Start) -> Result<Self, OpenError> {
         let contents = Contents::new(log.clone());
         let (mut engine, snapshot) = replay_behind(&log, options.rules.clone()).await?;
         admit(&mut engine, &contents).await?;
@@ -140,13 +162,18 @@ impl Handle {
             let mut context = options.context();
             recorded.extend(engine.handle(command, &mut context)?.0);
         }
-        let inbox = Arc::new(Inbox::default());
-        let ring = Arc::new(Ring::new(log.clone(), contents.clone()));
-        let at = Position { durable, snapshot };
-        let mut owner = Owner::new(engine, at, log.clone(), options, &inbox, &ring, &contents);
+        let handle = Self {
+            inbox: Arc::default(),
+            ring: Arc::new(Ring::new(log.clone(), contents.clone())),
+            contents,
+            log,
+            is_held: Arc::new(AtomicBool::new(start == Start::WhenCalled)),
+            task: Arc::default(),
+        };
+        let mut owner = Owner::new(engine, Position { durable, snapshot }, options, &handle);
         owner.record_recovery(recorded).await?;
-        let task = tokio::spawn(owner.run());
-        Ok(Self { inbox, ring, contents, log, task: Arc::new(tokio::sync::Mutex::new(Some(task))) })
+        *handle.task.lock().await = Some(tokio::spawn(owner.run()));
+        Ok(handle)
     }
 }
 

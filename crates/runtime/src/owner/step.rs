@@ -20,7 +20,7 @@ use tokio::{sync::oneshot, time::Instant};
 use tracing::error;
 
 use super::{
-    Options,
+    Handle, Options,
     handle::{NotRecorded, Refused, Replied, Reply},
     inbox::{Inbox, Item, Lane, Waiting},
     open::{OpenError, Position},
@@ -103,16 +103,10 @@ enum Next {
 }
 
 impl Owner {
-    pub(super) fn new(
-        engine: Engine,
-        at: Position,
-        log: AnyLog,
-        options: Options,
-        inbox: &Arc<Inbox>,
-        ring: &Arc<Ring>,
-        contents: &Contents,
-    ) -> Self {
-        let desk = Desk::new(Arc::clone(&options.host), inbox.source(Lane::Result), contents.clone(), options.merge);
+    pub(super) fn new(engine: Engine, at: Position, options: Options, handle: &Handle) -> Self {
+        let Handle { inbox, ring, contents, log, is_held, .. } = handle;
+        let results = inbox.source(Lane::Result);
+        let desk = Desk::new(Arc::clone(&options.host), results, contents.clone(), options.merge, Arc::clone(is_held));
         let boot = engine.state().boot();
         Self {
             boot,
@@ -131,7 +125,7 @@ impl Owner {
             engine,
             durable: at.durable,
             deferred: Vec::new(),
-            log,
+            log: log.clone(),
             options,
             inbox: Arc::clone(inbox),
             ring: Arc::clone(ring),

@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     panic::AssertUnwindSafe,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -53,6 +56,8 @@ pub(crate) struct Desk {
     merge: Duration,
     in_flight: BTreeMap<Work, InFlight>,
     is_closing: bool,
+    /// Whether nothing is started yet.
+    is_held: Arc<AtomicBool>,
     /// What calls ask people while they work.
     asked: Asked,
     /// Calls whose work was begun in this process and whose turn is still open.
@@ -60,7 +65,13 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    pub(crate) fn new(host: Arc<dyn Host>, results: Source, contents: Contents, merge: Duration) -> Self {
+    pub(crate) fn new(
+        host: Arc<dyn Host>,
+        results: Source,
+        contents: Contents,
+        merge: Duration,
+        is_held: Arc<AtomicBool>,
+    ) -> Self {
         Self {
             host,
             results,
@@ -68,6 +79,7 @@ impl Desk {
             merge,
             in_flight: BTreeMap::new(),
             is_closing: false,
+            is_held,
             asked: Asked::default(),
             known: BTreeSet::new(),
         }
@@ -100,6 +112,9 @@ impl Desk {
     }
 
     pub(crate) fn reconcile(&mut self, engine: &Engine) {
+        if self.is_held.load(Ordering::Acquire) {
+            return;
+        }
         let owed = owed(engine.state());
         let to_stop = stopping(engine.state());
         self.asked.tell(engine);

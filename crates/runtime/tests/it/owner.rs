@@ -11,13 +11,13 @@ use countersign_core::{
     session::{self, Imported, Kind, Said},
 };
 use countersign_runtime::{
-    Lane, Refused,
+    Lane, LiveKind, Refused, Released,
     models::scripted::{Reply, Scripted, Step},
     store::{self, Fault, MemoryLog, SqliteLog},
 };
 use serde_json::json;
 
-use crate::stage::{allow, at_rest, begin, eventually, name, open, pending, prompt, to_session};
+use crate::stage::{allow, at_rest, begin, eventually, name, open, open_held, pending, prompt, to_session};
 
 fn writes(path: &Path) -> Reply {
     Reply::use_tool("c1", "write", &json!({ "path": path, "content": "x" }).to_string())
@@ -55,6 +55,37 @@ async fn an_owner_that_was_fenced_does_none_of_the_others_work() {
     first.close().await;
     assert!(ours.requests().len() <= 1, "it asked for the other owner's turn");
     second.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_is_held_works_only_when_told_and_its_subscriber_misses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = MemoryLog::new();
+    let first = open(log.clone(), &Scripted::new([Reply::new().step(Step::Hang)]), Posture::Gateway, Resume::Go).await;
+    begin(&first, folder.path()).await.ask(prompt()).await.unwrap();
+    eventually(&first, |engine| engine.state().runs().next().map(|_| ())).await;
+    let model = Scripted::new([Reply::say("ok")]);
+    let held = open_held(log.restart(), &model).await;
+    let mut subscriber = held.subscribe().await.unwrap();
+    for _ in 0..3 {
+        held.source(Lane::Request).read(|engine| engine.state().head()).await.unwrap();
+    }
+    assert!(model.requests().is_empty());
+    held.start_work().await;
+    let heard = async {
+        loop {
+            if let Released::Live(live) = subscriber.next().await.unwrap() {
+                return live;
+            }
+        }
+    };
+    let live = tokio::time::timeout(Duration::from_secs(120), heard).await.unwrap();
+    assert!(matches!(live.kind, LiveKind::MessageStarted { .. }), "{live:?}");
+    at_rest(&held).await;
+    held.start_work().await;
+    assert_eq!(model.requests().len(), 1);
+    held.close().await;
+    first.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

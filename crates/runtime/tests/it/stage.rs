@@ -213,6 +213,20 @@ async fn open_room(
     Handle::open(log, options).await.unwrap()
 }
 
+/// An owner that starts nothing of what is owed yet.
+pub(crate) async fn open_held(log: MemoryLog, model: &Scripted) -> Handle {
+    let options = Options {
+        rules: rules(Posture::Gateway),
+        resume: Resume::Go,
+        clock: Clock::system(),
+        dice: system_dice(),
+        host: Arc::new(Room::of(model)),
+        merge: Duration::from_millis(50),
+        idle: None,
+    };
+    Handle::open_held(log.into(), options).await.unwrap()
+}
+
 /// An owner of any model and tools, with dice of its own. Where its log fails it is opened again.
 pub(crate) async fn open_for_history(
     log: MemoryLog,

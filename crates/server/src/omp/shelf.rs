@@ -103,7 +103,8 @@ impl Shelf {
             return Err(elsewhere(home.gateway));
         }
         let workshop = Arc::new(self.workshop(todos));
-        let handle = Handle::open(self.log(id)?, self.options(&workshop)).await?;
+        // Its host is to hear all that is done: work starts when the host is told where the session stands.
+        let handle = Handle::open_held(self.log(id)?, self.options(&workshop)).await?;
         let open = Open { handle, workshop, stay: None };
         let wanted = id.clone();
         let requests = open.handle.source(Lane::Request);

@@ -57,8 +57,16 @@ const fn is_not_recorded(refused: &Refused) -> bool {
 }
 
 impl Door {
-    /// Takes up what another process left: a run that waits, and the gates that it waits for.
+    /// Takes up what another process left: a run that waits, and the gates that it waits for. What goes on by itself starts behind
+    /// that, so that the host hears all of it.
     pub(super) async fn take_up(&mut self) {
+        self.tell_where_it_stands().await;
+        if let Some(seat) = &self.seat {
+            seat.handle.start_work().await;
+        }
+    }
+
+    async fn tell_where_it_stands(&mut self) {
         self.dialogs.clear();
         self.tell_damage();
         crate::gjc::unattended::take_up(self).await;
