@@ -132,7 +132,7 @@ impl Default for TodoWrite {
         }}});
         let phases = json!({"type": "array", "items": {"type": "object", "required": ["name"], "properties": {"name": text("Name"), "tasks": tasks}}});
         let description = "Keeps the list of tasks of this session, in phases. ops are applied in order, all or none: replace{phases} makes a new list, add_phase{name, tasks}, \
-            add_task{phase, content}, update{id, status, content, notes, details}, remove_task{id}. Ids are in the result. Set a task to in_progress before you begin and to completed when it is done.";
+            add_task{phase, content}, update{id, status, content, notes, details}, remove_task{id}. Ids are in the result. One task is in_progress at a time, by itself the first that is open. Set a task to completed when it is done.";
         Self {
             spec: Spec {
                 name: "todo_write".to_owned(),
@@ -225,6 +225,7 @@ impl Tool for TodoWrite {
                 apply(&mut phases, op)
                     .map_err(|problem| Failure::Failed(format!("ops[{at}]: {problem}; nothing was changed")))?;
             }
+            begin_one(&mut phases);
             cx.todos.set(phases.clone());
             let details = json!({"phases": phases, "storage": cx.todos.storage});
             Ok(Output::text(shown(&phases)).with_details(details))
@@ -260,6 +261,20 @@ fn apply(phases: &mut Vec<Phase>, op: Op) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Leaves one task in progress, as long as one is open: the first that is, else the first that is pending.
+fn begin_one(phases: &mut [Phase]) {
+    let mut tasks: Vec<&mut Task> = phases.iter_mut().flat_map(|phase| &mut phase.tasks).collect();
+    let of = |tasks: &[&mut Task], status| tasks.iter().position(|task| task.status == status);
+    let Some(begun) = of(&tasks, Status::InProgress).or_else(|| of(&tasks, Status::Pending)) else { return };
+    for (at, task) in tasks.iter_mut().enumerate() {
+        if at == begun {
+            task.status = Status::InProgress;
+        } else if task.status == Status::InProgress {
+            task.status = Status::Pending;
+        }
+    }
 }
 
 fn add(phases: &mut Vec<Phase>, NewPhase { name, tasks }: NewPhase) {
@@ -336,7 +351,7 @@ mod tests {
             ),
             (
                 json!([{"op": "add_phase", "name": "Then"}, {"op": "add_task", "phase": "phase-2", "content": "act"}]),
-                "1 of 2 tasks open\n\nFirst (phase-1)\n[x] task-1: look\n\nThen (phase-2)\n[ ] task-2: act",
+                "1 of 2 tasks open\n\nFirst (phase-1)\n[x] task-1: look\n\nThen (phase-2)\n[>] task-2: act",
             ),
             (
                 json!([{"op": "update", "id": "task-2", "status": "abandoned", "content": "act later"}]),
@@ -348,11 +363,33 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn one_task_is_in_progress_as_long_as_one_is_open() {
+        let case = Case::new();
+        let begins = |status: &str| json!({"content": status, "status": status});
+        let list = |of: &[&str]| {
+            let tasks: Vec<Value> = of.iter().map(|status| begins(status)).collect();
+            json!([{"op": "replace", "phases": [{"name": "P", "tasks": tasks[..1]}, {"name": "Q", "tasks": tasks[1..]}]}])
+        };
+        for (given, want) in [
+            (["pending", "pending", "pending"], "in_progress pending pending"),
+            (["completed", "abandoned", "pending"], "completed abandoned in_progress"),
+            (["pending", "in_progress", "in_progress"], "pending in_progress pending"),
+            (["completed", "abandoned", "completed"], "completed abandoned completed"),
+        ] {
+            listed(&case, list(&given)).await;
+            let tasks: Vec<_> = case.cx.todos.get().into_iter().flat_map(|phase| phase.tasks).collect();
+            let states = tasks.iter().map(|task| serde_json::to_value(task.status).unwrap());
+            let states: Vec<String> = states.map(|state| state.as_str().unwrap().to_owned()).collect();
+            assert_eq!(states.join(" "), want, "{given:?}");
+        }
+    }
+
+    #[tokio::test]
     async fn the_list_is_in_the_details_and_reads_back() {
         let case = Case::new();
         let ops = json!([{"op": "add_phase", "name": "A", "tasks": [{"content": "x", "notes": "n"}]}]);
         let details = case.run(&TodoWrite::default(), json!({"ops": ops})).await.unwrap().details.unwrap();
-        let task = json!({"id": "task-1", "content": "x", "status": "pending", "notes": "n"});
+        let task = json!({"id": "task-1", "content": "x", "status": "in_progress", "notes": "n"});
         assert_eq!(details, json!({"phases": [{"id": "phase-1", "name": "A", "tasks": [task]}], "storage": "session"}));
         assert_eq!(Todos::phases_of(&details), Some(case.cx.todos.get()));
         assert_eq!(case.cx.todos.open_count(), 1);

@@ -31,7 +31,7 @@ fn open_tasks_are_reminded_of_and_finished_ones_go_with_the_next_prompt() {
     assert_eq!((attempts, &reminders[0]["maxAttempts"]), (vec![json!(1), json!(2), json!(3)], &json!(3)));
     assert_eq!(
         (&reminders[0]["todos"][0]["content"], &reminders[0]["todos"][0]["status"]),
-        (&json!("first"), &json!("pending"))
+        (&json!("first"), &json!("in_progress"))
     );
     assert_eq!(roles(only(&frames, "agent_end")[1]["messages"].as_array().unwrap())[0], "developer");
     let id = reminders[0]["todos"][0]["id"].clone();
