@@ -52,6 +52,29 @@ fn a_compaction_by_hand_replaces_what_is_old() {
 }
 
 #[test]
+fn what_an_earlier_compaction_keeps_is_in_the_result_of_the_next_one_and_in_the_file() {
+    let place = Place::with_config(KEEP);
+    let mut host = place.start(&[]);
+    talk(&mut host, 4);
+    assert_eq!(host.done(json!({ "type": "compact" })).get("preserveData"), None);
+    let file = host.file();
+    lines_with(&file, "\"compaction\"");
+    host.close_cleanly();
+    let kept = json!({ "notes": { "of": ["an extension"] } });
+    let mut given = kept.clone();
+    given["openaiRemoteCompaction"] = json!({ "replacementHistory": [] });
+    let entry = format!("\"type\":\"compaction\",\"preserveData\":{given},");
+    let edited = std::fs::read_to_string(&file).unwrap().replace("\"type\":\"compaction\",", &entry);
+    std::fs::write(&file, edited).unwrap();
+    let mut host = place.resume();
+    talk(&mut host, 4);
+    assert_eq!(host.done(json!({ "type": "compact" }))["preserveData"], kept);
+    let of_next = format!("\"preserveData\":{kept}");
+    lines_with(&file, &of_next);
+    host.close_cleanly();
+}
+
+#[test]
 fn a_compaction_that_fails_leaves_the_conversation() {
     let place = Place::with_config(KEEP);
     let mut host = place.start(&[]);

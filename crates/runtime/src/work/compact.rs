@@ -17,6 +17,7 @@ use countersign_core::{
 };
 use countersign_models::{self as models, Event, Failure, FailureKind, Level, Part, Request, Stop};
 use futures_util::StreamExt;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -29,6 +30,19 @@ use crate::{deliver::Contents, meters};
 
 /// The most that a summary may say, in tokens.
 const LONGEST: u64 = 8192;
+
+/// The member of a summary that holds what extensions and providers keep beside its text, by their names.
+const PRESERVED: &str = "preserveData";
+
+/// What a provider keeps that has compacted a conversation itself. It stands for that conversation and for no later one.
+const OF_PROVIDER: &str = "openaiRemoteCompaction";
+
+/// Returns what the next summary keeps of what the last one kept.
+fn kept_data(previous: &Summary) -> Option<Value> {
+    let mut kept = previous.extra.get(PRESERVED)?.as_object()?.clone();
+    kept.shift_remove(OF_PROVIDER);
+    (!kept.is_empty()).then_some(Value::Object(kept))
+}
 
 /// Everything that a summary takes.
 pub(super) struct CompactWork {
@@ -104,6 +118,7 @@ impl CompactWork {
             Ok(Message::CompactionSummary(summary)) => Some(summary),
             _ => None,
         });
+        let kept = previous.as_ref().and_then(kept_data);
         let summaries = host.summaries(&history, &turn, previous.as_ref(), instructions.as_deref());
         let asking =
             Asking { chosen: &chosen, host, instructions: instructions.as_deref(), retry: self.retry, time: self.time };
@@ -127,6 +142,7 @@ impl CompactWork {
             ..Summary::default()
         };
         message.extra.insert("details".to_owned(), summaries.details);
+        message.extra.extend(kept.map(|kept| (PRESERVED.to_owned(), kept)));
         let mut noted = Vec::new();
         for asked in &memories {
             // What is not remembered is still in what was put away.
@@ -468,12 +484,28 @@ async fn once(
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::message::{Block, Image, Message, Said, estimate_tokens};
+    use countersign_core::message::{Block, Image, Message, Said, Summary, estimate_tokens};
+    use serde_json::{Value, json};
 
-    use super::{parts, shortened};
+    use super::{kept_data, parts, shortened};
 
     fn said(words: usize) -> Message {
         Message::User(Said { content: vec![Block::text("word ".repeat(words))], ..Said::default() })
+    }
+
+    #[test]
+    fn what_a_summary_keeps_goes_on_into_the_next_but_for_what_stood_for_its_conversation() {
+        let of_provider = json!({ "provider": "openai", "replacementHistory": [], "compactionItem": {} });
+        for (given, want) in [
+            (json!({ "notes": [1], "openaiRemoteCompaction": of_provider }), Some(json!({ "notes": [1] }))),
+            (json!({ "openaiRemoteCompaction": of_provider }), None),
+            (json!({}), None),
+            (Value::Null, None),
+        ] {
+            let extra = [("preserveData".to_owned(), given.clone())].into();
+            assert_eq!(kept_data(&Summary { extra, ..Summary::default() }), want, "{given}");
+        }
+        assert_eq!(kept_data(&Summary::default()), None);
     }
 
     #[test]

@@ -223,14 +223,14 @@ impl Teller {
             }
             Kind::Compaction { first_kept, tokens_before } => {
                 if let Ok(Message::CompactionSummary(summary)) = serde_json::from_str(content) {
-                    let details = summary.extra.get("details").cloned();
+                    let extra = |key: &str| summary.extra.get(key).cloned();
                     self.compacted = Some(CompactionResult {
                         summary: summary.summary,
                         short_summary: summary.short_summary,
                         first_kept_entry_id: first_kept.to_string(),
                         tokens_before: *tokens_before,
-                        details: details.and_then(|details| serde_json::from_value(details).ok()),
-                        preserve_data: None,
+                        details: extra("details").and_then(|details| serde_json::from_value(details).ok()),
+                        preserve_data: extra("preserveData").map(Json::from),
                     });
                 }
             }
