@@ -138,6 +138,11 @@ impl Extra {
         self.0.get(name)
     }
 
+    /// Sets the member called `name`.
+    pub fn insert(&mut self, name: &str, value: impl Into<Value>) {
+        self.0.insert(name.to_owned(), value.into());
+    }
+
     pub(crate) fn without(mut self, names: &[&str]) -> Self {
         self.0.retain(|name, _| !names.contains(&name.as_str()));
         self

@@ -4,12 +4,30 @@ use serde_json::json;
 
 use crate::{
     host::{Host, only, roles, shape, text as text_of},
-    place::Place,
+    place::{Place, lines_with},
     provider::{Part, Reply, bash, call, say, text},
 };
 
 const USER: &str = "agent_start turn_start +user -user";
 const TEXT: &str = "+assistant text_start text_delta text_end -assistant turn_end";
+
+#[test]
+fn the_message_of_a_person_says_so_on_the_wire_and_in_the_file() {
+    let place = Place::new();
+    let mut host = place.start(&[]);
+    host.turn("prompt");
+    host.done(json!({ "type": "steer", "message": "steer" }));
+    host.done(json!({ "type": "follow_up", "message": "follow" }));
+    host.turn("again");
+    let messages = host.messages();
+    let of_person: Vec<_> = messages.iter().filter(|message| message["role"] == "user").collect();
+    assert_eq!(of_person.len(), 4);
+    assert!(of_person.iter().all(|message| message["attribution"] == "user"), "{of_person:?}");
+    let lines = lines_with(&host.file(), "again");
+    let mut in_file = lines.iter().filter(|line| line["message"]["role"] == "user").peekable();
+    assert!(in_file.peek().is_some() && in_file.all(|line| line["message"]["attribution"] == "user"));
+    host.close_cleanly();
+}
 
 #[test]
 fn a_text_is_told_in_order() {

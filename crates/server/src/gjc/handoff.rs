@@ -79,7 +79,9 @@ fn asked(instructions: Option<String>) -> Said {
         None => ASKED.to_owned(),
     };
     let tokens = estimate_tokens(text.len());
-    let message = Message::User(message::Said { content: vec![Block::text(&text)], ..message::Said::default() });
+    let attribution = Some("agent".to_owned());
+    let message =
+        Message::User(message::Said { content: vec![Block::text(&text)], attribution, ..message::Said::default() });
     Said { content: serde_json::to_string(&message).unwrap_or_default().into(), tokens }
 }
 

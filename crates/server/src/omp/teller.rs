@@ -36,7 +36,7 @@ pub(crate) use resumed::Left;
 
 use self::{
     aborted::{Turn, identity},
-    folding::change,
+    folding::{Partial, change},
     shown::{Shown, shown},
 };
 use super::entries;
@@ -59,7 +59,7 @@ pub(crate) struct Teller {
     /// Whether something has ended and nobody was told that all is quiet.
     owes_settled: bool,
     added: Vec<Json>,
-    partial: Option<(Assistant, Millis)>,
+    partial: Option<Partial>,
     /// When the model was last asked: the time of its message, from its beginning to its record.
     asked_at: Option<Millis>,
     turn_message: Option<Json>,
@@ -257,17 +257,12 @@ impl Teller {
         if !self.is_running {
             return;
         }
-        if self.partial.take().is_none() && !self.is_detached {
-            let empty = Assistant {
-                api: assistant.api.clone(),
-                provider: assistant.provider.clone(),
-                model: assistant.model.clone(),
-                ..Assistant::default()
-            };
-            frames.push(Event::MessageStart { message: wire_of(&empty, at) });
-        }
         self.error = assistant.error_message.clone().unwrap_or_default();
         let message = wire_of(&assistant, at);
+        if self.partial.take().is_none() && !self.is_detached {
+            // Nothing of it was streamed: it begins as it ends.
+            frames.push(Event::MessageStart { message: message.clone() });
+        }
         self.turn = Turn::Answered;
         self.last = Some(identity(&assistant));
         self.added.push(message.clone());
@@ -452,9 +447,9 @@ impl Teller {
                     model: model.to_string(),
                     ..Assistant::default()
                 };
-                let at = self.asked_at.unwrap_or(now);
-                frames.push(Event::MessageStart { message: wire_of(&partial, at) });
-                self.partial = Some((partial, at));
+                let partial = Partial::new(partial, self.asked_at.unwrap_or(now));
+                frames.push(Event::MessageStart { message: partial.wire() });
+                self.partial = Some(partial);
             }
             LiveKind::CallProgress { call, content, details } => {
                 let Some(shown) = self.calls.get(call).filter(|shown| shown.is_started) else { return };
@@ -470,9 +465,9 @@ impl Teller {
             // It is no event of a run.
             LiveKind::Idle { .. } => {}
             LiveKind::PartStarted { .. } | LiveKind::Delta { .. } | LiveKind::PartEnded { .. } => {
-                let Some((partial, at)) = &mut self.partial else { return };
+                let Some(partial) = &mut self.partial else { return };
                 if let Some(change) = change(partial, &live.kind) {
-                    frames.push(Event::message_update(change, wire_of(partial, *at)));
+                    frames.push(Event::message_update(change, partial.wire()));
                 }
             }
         }

@@ -219,7 +219,8 @@ fn said(text: &str, images: &[ImageContent]) -> Said {
         images.iter().map(|image| Block::Image(Image { data: image.data.clone(), mime_type: image.mime_type.clone() }));
     let content: Vec<Block> = std::iter::once(Block::text(text)).chain(images).collect();
     let tokens = message::estimate_tokens(text.len()) + IMAGE_TOKENS * (content.len() as u64 - 1);
-    let message = Message::User(message::Said { content, ..message::Said::default() });
+    let attribution = Some("user".to_owned());
+    let message = Message::User(message::Said { content, attribution, ..message::Said::default() });
     Said { content: serde_json::to_string(&message).unwrap_or_default().into(), tokens }
 }
 

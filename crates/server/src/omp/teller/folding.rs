@@ -1,20 +1,73 @@
 //! A message of the stream as it grows.
 
-use countersign_core::message::{Assistant, Block, ToolCall};
-use countersign_protocol::omp::{Change, message::ToolCall as WireCall};
+use std::collections::BTreeMap;
+
+use countersign_core::{
+    message::{Assistant, Block, Message, ToolCall},
+    time::Millis,
+};
+use countersign_protocol::{
+    Json,
+    omp::{
+        AgentMessage, Change,
+        message::{AssistantBlock, ToolCall as WireCall},
+    },
+};
 use countersign_runtime::{LiveKind, Part};
 use serde_json::Value;
 
+use crate::session_file::convert;
+
+/// A message that is being streamed.
+pub(super) struct Partial {
+    message: Assistant,
+    at: Millis,
+    /// The JSON text so far of the arguments of each call that is not whole, by its content index.
+    arguments: BTreeMap<usize, String>,
+}
+
+impl Partial {
+    /// Begins an empty message.
+    pub(super) fn new(message: Assistant, at: Millis) -> Self {
+        Self { message, at, arguments: BTreeMap::new() }
+    }
+
+    /// Encodes the message as it is so far.
+    pub(super) fn wire(&self) -> Json {
+        let mut wire = convert::to_wire(&Message::Assistant(self.message.clone()), self.at);
+        if let AgentMessage::Assistant(message) = &mut wire {
+            for (index, text) in &self.arguments {
+                if let Some(AssistantBlock::ToolCall(call)) = message.content.get_mut(*index) {
+                    call.extra.insert(partial_arguments(&self.message.api), text.as_str());
+                }
+            }
+        }
+        Json::of(&wire)
+    }
+}
+
+/// Returns the member of a call that holds the JSON text of its arguments as long as the call is streamed: the original has one name
+/// for chat completions, and another one for the other providers.
+fn partial_arguments(api: &str) -> &'static str {
+    match api {
+        "anthropic-messages" | "openai-responses" => "partialJson",
+        _ => "partialArgs",
+    }
+}
+
 /// Folds a frame of the stream into the message, and says what changed. Sealed thinking is not told of.
-pub(super) fn change(partial: &mut Assistant, kind: &LiveKind) -> Option<Change> {
+pub(super) fn change(partial: &mut Partial, kind: &LiveKind) -> Option<Change> {
+    let Partial { message: partial, arguments, .. } = partial;
     match kind {
         LiveKind::PartStarted { index, part } => {
             let content_index = *index;
+            arguments.retain(|index, _| *index < content_index);
             let (block, change) = match part {
                 Part::Text => (Block::text(""), Some(Change::TextStart { content_index })),
                 Part::Thinking => (Block::Thinking(Default::default()), Some(Change::ThinkingStart { content_index })),
                 Part::Redacted => (Block::RedactedThinking { data: String::new() }, None),
                 Part::ToolCall { id, name } => {
+                    arguments.insert(content_index, String::new());
                     let call = ToolCall { id: id.to_string(), name: name.to_string(), ..ToolCall::default() };
                     (Block::ToolCall(call), Some(Change::ToolcallStart { content_index }))
                 }
@@ -34,12 +87,16 @@ pub(super) fn change(partial: &mut Assistant, kind: &LiveKind) -> Option<Change>
                     block.thinking.push_str(text);
                     Some(Change::ThinkingDelta { content_index, delta })
                 }
-                Block::ToolCall(_) => Some(Change::ToolcallDelta { content_index, delta }),
+                Block::ToolCall(_) => {
+                    arguments.entry(content_index).or_default().push_str(text);
+                    Some(Change::ToolcallDelta { content_index, delta })
+                }
                 Block::RedactedThinking { .. } | Block::Image(_) => None,
             }
         }
         LiveKind::PartEnded { index, block } => {
             let content_index = *index;
+            arguments.remove(index);
             *partial.content.get_mut(*index)? = (**block).clone();
             match &**block {
                 Block::Text(block) => Some(Change::TextEnd { content_index, content: block.text.clone() }),
@@ -59,5 +116,58 @@ pub(super) fn change(partial: &mut Assistant, kind: &LiveKind) -> Option<Change>
             }
         }
         LiveKind::MessageStarted { .. } | LiveKind::CallProgress { .. } | LiveKind::Idle { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use countersign_core::{
+        message::{Assistant, Block, ToolCall},
+        time::Millis,
+    };
+    use countersign_runtime::{LiveKind, Part};
+    use serde_json::{Value, json};
+
+    use super::{Partial, change};
+
+    #[test]
+    fn a_call_holds_the_text_of_its_arguments_until_it_is_whole() {
+        for (api, name) in [
+            ("openai-completions", "partialArgs"),
+            ("anthropic-messages", "partialJson"),
+            ("openai-responses", "partialJson"),
+        ] {
+            let message = Assistant { api: api.to_owned(), ..Assistant::default() };
+            let mut partial = Partial::new(message, Millis(1));
+            let arguments = json!({ "path": "a" });
+            let whole = ToolCall {
+                id: "c".to_owned(),
+                name: "read".to_owned(),
+                arguments: arguments.as_object().unwrap().clone(),
+                ..ToolCall::default()
+            };
+            let delta = |text: &str| LiveKind::Delta { index: 0, text: text.into() };
+            for (kind, text, arguments) in [
+                (
+                    LiveKind::PartStarted { index: 0, part: Part::ToolCall { id: "c".into(), name: "read".into() } },
+                    Some(""),
+                    json!({}),
+                ),
+                (delta("{\"path\""), Some("{\"path\""), json!({})),
+                (delta(":\"a\"}"), Some("{\"path\":\"a\"}"), json!({})),
+                (LiveKind::PartEnded { index: 0, block: Arc::new(Block::ToolCall(whole.clone())) }, None, arguments),
+            ] {
+                change(&mut partial, &kind);
+                let wire: Value = partial.wire().read().unwrap();
+                let block = &wire["content"][0];
+                assert_eq!(
+                    (block.get(name).and_then(Value::as_str), &block["arguments"]),
+                    (text, &arguments),
+                    "{kind:?}"
+                );
+            }
+        }
     }
 }
