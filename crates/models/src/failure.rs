@@ -25,7 +25,7 @@ pub struct Failure {
     pub message: String,
     /// The HTTP status, where the provider answered with one that is not a success.
     pub status: Option<u16>,
-    /// How long the provider asked to wait.
+    /// How long the provider asked to wait. Nothing that it did not say.
     pub retry_after: Option<Duration>,
 }
 
@@ -52,8 +52,10 @@ pub enum FailureKind {
     Empty,
     /// The provider refused the request or the answer.
     Refused,
-    /// The account has used up what it may use.
+    /// The account has used up what it may use for some time.
     Usage,
+    /// The account has no credit, or nobody pays for it: waiting does not help.
+    Unpaid,
 }
 
 impl FailureKind {
@@ -68,7 +70,25 @@ impl FailureKind {
             | Self::Broken
             | Self::Empty
             | Self::Usage => true,
-            Self::Auth | Self::Overflow | Self::Refused => false,
+            Self::Auth | Self::Overflow | Self::Refused | Self::Unpaid => false,
+        }
+    }
+
+    /// The wait before another attempt where the provider asks for none. Nobody knows when a quota is filled again: hosts
+    /// of omp expect half an hour.
+    const fn usual_wait(self) -> Option<Duration> {
+        match self {
+            Self::Usage => Some(Duration::from_secs(30 * 60)),
+            Self::Auth
+            | Self::Overflow
+            | Self::RateLimit
+            | Self::Overloaded
+            | Self::Server
+            | Self::Network
+            | Self::Silence
+            | Self::Broken
+            | Self::Refused
+            | Self::Unpaid => None,
         }
     }
 }
@@ -77,6 +97,11 @@ impl Failure {
     /// A failure that no status came with.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), status: None, retry_after: None }
+    }
+
+    /// Returns how long to wait before another attempt: as the provider asked, else as is usual for its kind.
+    pub fn wait(&self) -> Option<Duration> {
+        self.retry_after.or_else(|| self.kind.usual_wait())
     }
 }
 

@@ -106,7 +106,7 @@ fn three_attempts_later_it_gives_up_and_the_session_goes_on() {
 
 #[test]
 fn what_cannot_get_better_is_not_tried_again() {
-    for (status, message) in [(400, "bad request"), (401, "invalid key"), (404, "no such model")] {
+    for (status, message) in [(400, "bad request"), (401, "invalid key"), (402, "no credit"), (404, "no such model")] {
         let place = Place::with_config(QUICK);
         let mut host = place.start(&[]);
         place.provider.script([refuse(status, message)]);

@@ -22,17 +22,10 @@ const OVERFLOW: [&str; 15] = [
     "request_too_large",
     "input is too long",
 ];
-const QUOTA: [&str; 9] = [
-    "insufficient_quota",
-    "usage limit",
-    "usage_limit",
-    "quota exceeded",
-    "exceeded your current quota",
-    "quota_exceeded",
-    "credit balance",
-    "insufficient credits",
-    "billing",
-];
+const SPENT: [&str; 4] = ["usage limit", "usage_limit", "quota exceeded", "quota_exceeded"];
+const CREDIT: [&str; 5] =
+    ["insufficient_quota", "credit balance", "insufficient credits", "insufficient balance", "billing"];
+const QUOTA: &str = "exceeded your current quota";
 const RATE: [&str; 5] = ["rate limit", "rate_limit", "ratelimit", "too many requests", "tokens per m"];
 const CAPACITY: [&str; 5] =
     ["overloaded", "no capacity", "service unavailable", "service_unavailable", "\"unavailable\""];
@@ -54,12 +47,18 @@ const INVALID: [&str; 4] = ["invalid_request", "invalid_argument", "not_found", 
 pub(super) fn kind(status: Option<u16>, words: &str) -> FailureKind {
     let words = words.to_lowercase();
     let has = |any: &[&str]| any.iter().any(|word| words.contains(word));
+    // Some providers say of a quota that is filled again where its bills are paid.
+    let of_account = || match () {
+        () if has(&SPENT) => Some(FailureKind::Usage),
+        () if has(&CREDIT) => Some(FailureKind::Unpaid),
+        () if has(&[QUOTA]) => Some(FailureKind::Usage),
+        () => None,
+    };
     match status {
         Some(401) => FailureKind::Auth,
-        Some(402) => FailureKind::Usage,
+        Some(402) => FailureKind::Unpaid,
         Some(413) => FailureKind::Overflow,
-        Some(429) if has(&QUOTA) => FailureKind::Usage,
-        Some(429) => FailureKind::RateLimit,
+        Some(429) => of_account().unwrap_or(FailureKind::RateLimit),
         Some(503 | 529) => FailureKind::Overloaded,
         Some(500..) if has(&CAPACITY) => FailureKind::Overloaded,
         Some(500..) if has(&OVERFLOW) => FailureKind::Overflow,
@@ -67,7 +66,7 @@ pub(super) fn kind(status: Option<u16>, words: &str) -> FailureKind {
         Some(_) | None if has(&RATE) => FailureKind::RateLimit,
         Some(_) | None if has(&OVERFLOW) => FailureKind::Overflow,
         Some(400) if words.trim().is_empty() => FailureKind::Overflow,
-        Some(_) | None if has(&QUOTA) => FailureKind::Usage,
+        Some(_) | None if let Some(kind) = of_account() => kind,
         Some(_) | None if has(&["resource exhausted", "resource_exhausted"]) => FailureKind::RateLimit,
         Some(403) => FailureKind::Auth,
         Some(_) | None if has(&KEY) => FailureKind::Auth,
@@ -92,6 +91,7 @@ pub(super) const fn label(kind: FailureKind) -> &'static str {
         FailureKind::Broken => "terminated",
         FailureKind::Empty | FailureKind::Refused => "",
         FailureKind::Usage => "usage limit",
+        FailureKind::Unpaid => "payment required",
     }
 }
 
@@ -105,7 +105,8 @@ mod tests {
             ("key", Some(401), "invalid x-api-key", FailureKind::Auth),
             ("forbidden", Some(403), "not your model", FailureKind::Auth),
             ("google's key", Some(400), "API key not valid. Please pass a valid API key.", FailureKind::Auth),
-            ("unpaid", Some(402), "", FailureKind::Usage),
+            ("unpaid", Some(402), "", FailureKind::Unpaid),
+            ("unpaid, with other words", Some(402), "usage limit", FailureKind::Unpaid),
             (
                 "anthropic window",
                 Some(400),
@@ -123,8 +124,10 @@ mod tests {
             ("rate in the stream", None, "rate_limit_error Number of requests", FailureKind::RateLimit),
             ("limit reached", Some(429), "Rate limit reached for gpt-5", FailureKind::RateLimit),
             ("quota", Some(429), "You exceeded your current quota, please check your plan", FailureKind::Usage),
+            ("no credit", Some(429), "You exceeded your current quota. insufficient_quota", FailureKind::Unpaid),
+            ("a quota and its bills", Some(429), "Quota exceeded for requests; see billing", FailureKind::Usage),
             ("usage limit", None, "The usage limit has been reached", FailureKind::Usage),
-            ("credit", Some(400), "Your credit balance is too low", FailureKind::Usage),
+            ("credit", Some(400), "Your credit balance is too low", FailureKind::Unpaid),
             ("529", Some(529), "", FailureKind::Overloaded),
             ("503", Some(503), "", FailureKind::Overloaded),
             ("overloaded in the stream", None, "overloaded_error Overloaded", FailureKind::Overloaded),

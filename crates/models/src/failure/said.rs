@@ -26,20 +26,26 @@ pub(crate) fn with_status(status: u16, body: &str, wait: Option<Duration>) -> Fa
         Some(said) => format!("{} {}", said.message, said.names),
         None => body.to_owned(),
     };
-    let kind = if redirected { FailureKind::Refused } else { kind(Some(status), &words) };
-    let message = format!("{status} {}", labelled(kind, &message));
     // The later one: an earlier attempt would run into the other limit.
-    finish(kind, message, Some(status), wait.max(said.and_then(|said| said.wait)))
+    let wait = wait.max(said.and_then(|said| said.wait)).or_else(|| hint::in_text(&message));
+    let kind = if redirected { FailureKind::Refused } else { in_time(kind(Some(status), &words), wait) };
+    let message = format!("{status} {}", labelled(kind, &message));
+    finish(kind, message, Some(status), wait)
 }
 
 /// The failure that an error inside a stream means.
 pub(crate) fn in_stream(body: &str) -> Failure {
     match Said::read(body) {
         Some(said) => {
-            let kind = kind(said.status, &format!("{} {}", said.message, said.names));
-            finish(kind, labelled(kind, &said.message), None, said.wait)
+            let wait = said.wait.or_else(|| hint::in_text(&said.message));
+            let kind = in_time(kind(said.status, &format!("{} {}", said.message, said.names)), wait);
+            finish(kind, labelled(kind, &said.message), None, wait)
         }
-        None => finish(FailureKind::Server, labelled(FailureKind::Server, &excerpt(body)), None, None),
+        None => {
+            let message = labelled(FailureKind::Server, &excerpt(body));
+            let wait = hint::in_text(&message);
+            finish(FailureKind::Server, message, None, wait)
+        }
     }
 }
 
@@ -67,22 +73,14 @@ fn labelled(kind: FailureKind, message: &str) -> String {
     if message.to_lowercase().contains(label) { message.to_owned() } else { format!("{label}: {message}") }
 }
 
+/// The kind, where the provider asks for a `wait`: an account that is to come back later has used up a quota, and is not
+/// unpaid.
+fn in_time(kind: FailureKind, wait: Option<Duration>) -> FailureKind {
+    if kind == FailureKind::Unpaid && wait.is_some() { FailureKind::Usage } else { kind }
+}
+
 fn finish(kind: FailureKind, message: String, status: Option<u16>, wait: Option<Duration>) -> Failure {
-    let retry_after = wait.or_else(|| hint::in_text(&message)).or_else(|| match kind {
-        // Nobody knows when a quota is filled again: hosts of omp expect half an hour.
-        FailureKind::Usage => Some(Duration::from_secs(30 * 60)),
-        FailureKind::Auth
-        | FailureKind::Overflow
-        | FailureKind::RateLimit
-        | FailureKind::Overloaded
-        | FailureKind::Server
-        | FailureKind::Network
-        | FailureKind::Silence
-        | FailureKind::Broken
-        | FailureKind::Empty
-        | FailureKind::Refused => None,
-    });
-    Failure { kind, message, status, retry_after: retry_after.filter(|_| kind.is_retryable()) }
+    Failure { kind, message, status, retry_after: wait.filter(|_| kind.is_retryable()) }
 }
 
 struct Said {
@@ -181,12 +179,35 @@ mod tests {
             ("header", google, Some(Duration::from_secs(9)), Some(Duration::from_secs(9))),
             ("details", google, None, Some(Duration::from_millis(3500))),
             ("words", words, None, Some(Duration::from_millis(1200))),
-            ("quota", r#"{"error":"quota exceeded"}"#, None, Some(Duration::from_secs(1800))),
+            ("a quota whose end nobody tells", r#"{"error":"quota exceeded"}"#, None, None),
             ("quota with its end", CODEX, None, Some(Duration::from_secs(5400))),
             ("the later one", CODEX, Some(Duration::from_secs(9)), Some(Duration::from_secs(5400))),
             ("none", r#"{"error":"slow down"}"#, None, None),
         ] {
             assert_eq!(with_status(429, body, header).retry_after, want, "{case}");
         }
+    }
+
+    #[test]
+    fn no_end_of_a_wait_is_made_up() {
+        let unpaid = r#"{"error":{"message":"You exceeded your current quota, please check your plan and billing details.","type":"insufficient_quota","code":"insufficient_quota"}}"#;
+        let half_an_hour = Some(Duration::from_secs(1800));
+        for (case, status, body, want) in [
+            ("no credit", 429, unpaid, (FailureKind::Unpaid, None, None)),
+            ("402", 402, r#"{"error":{"message":"requires more credits"}}"#, (FailureKind::Unpaid, None, None)),
+            (
+                "402 with an end",
+                402,
+                r#"{"error":{"message":"try again in 20s"}}"#,
+                (FailureKind::Usage, Some(Duration::from_secs(20)), Some(Duration::from_secs(20))),
+            ),
+            ("a quota", 429, r#"{"error":"quota exceeded"}"#, (FailureKind::Usage, None, half_an_hour)),
+            ("slow down", 429, r#"{"error":"slow down"}"#, (FailureKind::RateLimit, None, None)),
+        ] {
+            let failure = with_status(status, body, None);
+            assert_eq!((failure.kind, failure.retry_after, failure.wait()), want, "{case}");
+            assert_eq!(failure.kind.is_retryable(), failure.kind != FailureKind::Unpaid, "{case}");
+        }
+        assert_eq!(in_stream(unpaid).kind, FailureKind::Unpaid);
     }
 }

@@ -346,7 +346,7 @@ async fn ask(
             Err(failure) => failure,
         };
         let may_pass = failure.kind.is_retryable();
-        let asked = failure.retry_after.unwrap_or_default();
+        let asked = failure.wait().unwrap_or_default();
         if !retry.enabled || !may_pass || attempt >= retry.max || asked > retry.longest {
             let is_too_long = failure.kind == FailureKind::Overflow;
             let message = match time {

@@ -57,7 +57,7 @@ impl Attempts {
             return None;
         }
         let backoff = self.limits.base.saturating_mul(2_u32.saturating_pow(self.made));
-        let wait = backoff.max(failure.retry_after.unwrap_or_default());
+        let wait = backoff.max(failure.wait().unwrap_or_default());
         let waited = self.waited.checked_add(wait).filter(|waited| *waited <= self.limits.total)?;
         self.made += 1;
         self.waited = waited;
@@ -85,12 +85,14 @@ mod tests {
 
     #[test]
     fn five_attempts_are_made_within_thirteen_seconds() {
-        use FailureKind::{Auth, Broken, Network, Overflow, Overloaded, RateLimit, Refused, Server, Silence};
+        use FailureKind::{
+            Auth, Broken, Network, Overflow, Overloaded, RateLimit, Refused, Server, Silence, Unpaid, Usage,
+        };
         for kind in [RateLimit, Overloaded, Server, Network, Broken] {
             let failures = std::iter::repeat_with(|| failure(kind, None)).take(9);
             assert_eq!(waits(failures), [400, 800, 1_600, 3_200, 6_400], "{kind:?}");
         }
-        for kind in [Auth, Overflow, Refused, Silence] {
+        for kind in [Auth, Overflow, Refused, Silence, Unpaid, Usage] {
             assert_eq!(waits([failure(kind, None)]), [0; 0], "{kind:?}");
         }
     }

@@ -352,7 +352,7 @@ impl<'a> Hearing<'a> {
                 let failure = Failure {
                     retryable: host.repeats(&failed),
                     overflow: failed.kind == FailureKind::Overflow,
-                    after: failed.retry_after,
+                    after: failed.wait(),
                 };
                 let message = wait::message(&failed, self.work.time.now(), self.work.settings.retry.longest);
                 (StopReason::Error, Some(message), Some(failure))
@@ -411,9 +411,9 @@ pub(super) fn spent_by_answer(entry: &Entry, used: &models::Usage) -> Option<Amo
 
 /// What a request took that failed: nothing where a provider refused to begin an answer, else nobody knows.
 pub(super) fn spent_by_failure(failed: &models::Failure, is_begun: bool) -> Option<Amount> {
-    use FailureKind::{Auth, Broken, Empty, Network, Overflow, Overloaded, RateLimit, Refused, Server, Silence, Usage};
+    use FailureKind::{Auth, Broken, Empty, Network, Overflow, Overloaded, RateLimit, Refused, Server, Silence, Unpaid, Usage};
     match failed.kind {
-        Auth | Overflow | RateLimit | Overloaded | Refused | Usage => (!is_begun).then(Amount::default),
+        Auth | Overflow | RateLimit | Overloaded | Refused | Usage | Unpaid => (!is_begun).then(Amount::default),
         Server | Network | Silence | Broken | Empty => None,
     }
 }
