@@ -28,7 +28,7 @@ pub use command::{Command, CompactRefusal, Compacted, Gathered, Imported, Key, P
 pub use compaction::Compaction;
 pub use context::Piece;
 pub use cut::Cut;
-pub use event::{CameTo, Event, Kind, Reason, Then};
+pub use event::{CameTo, Event, Kind, Reason, Then, model_change};
 pub use keys::{Done, Keys};
 pub use profile::{Profile, Renewal, RenewalMode};
 pub use requester::{Asked, Counts, Keyed, Outcome, Requester, counted};

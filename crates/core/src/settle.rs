@@ -23,6 +23,7 @@ mod queue_goes_on;
 mod run_continues;
 mod steer_skips;
 mod turn_closes;
+mod wait_asked;
 
 use crate::{
     call::{self, Call},
@@ -42,6 +43,7 @@ pub(crate) use breaker_trips::LIMIT as MOST_DENIALS;
 pub(crate) use contract::{ask_for_wider, breached};
 pub(crate) use queue_goes_on::{begin_own, continue_with};
 pub(crate) use run_continues::forget;
+pub(crate) use wait_asked::withdrawn as withdrawn_wait;
 
 /// The open calls of one session: those of a run's turn, or those that an agent requested.
 #[derive(Clone, Copy)]
@@ -82,7 +84,7 @@ const OF_REQUESTS: [OfDocket; 7] = [
 ];
 
 /// The rules of a run, in the order in which they are asked.
-const OF_RUNS: [Rule; 15] = [
+const OF_RUNS: [Rule; 16] = [
     |scene, context| gate_expires::rule(scene.docket, context),
     |scene, context| grant_covers::rule(scene.docket, context),
     |scene, context| gate_settles::rule(scene.docket, context),
@@ -95,6 +97,7 @@ const OF_RUNS: [Rule; 15] = [
     |scene, context| call_starts::rule(scene.docket, context),
     question_asked::rule,
     turn_closes::rule,
+    wait_asked::rule,
     backoff_over::rule,
     run_continues::rule,
     model_asked::rule,
@@ -102,11 +105,12 @@ const OF_RUNS: [Rule; 15] = [
 
 /// The rules of a run whose rules are not at hand: deadlines pass, and what is stopped ends. Nothing is judged, started or
 /// asked.
-const WITHOUT_RULES: [Rule; 6] = [
+const WITHOUT_RULES: [Rule; 7] = [
     |scene, context| gate_expires::rule(scene.docket, context),
     |scene, context| peer_missed::rule(scene.docket, context),
     abort_ends::rule,
     |scene, context| scene.is_stopped().then(|| turn_closes::rule(scene, context)).flatten(),
+    wait_asked::rule,
     backoff_over::rule,
     |scene, context| scene.is_stopped().then(|| run_continues::rule(scene, context)).flatten(),
 ];
@@ -165,12 +169,13 @@ impl<'a> Docket<'a> {
         self.session.commands().filter_map(move |call| self.view.state.call(call)).filter(|call| call.is_act())
     }
 
-    /// The gates that wait: of the calls, and whether the agent may go on.
+    /// The gates that wait: of the calls, about the wait of the run, and whether the agent may go on.
     fn gates(self) -> impl Iterator<Item = &'a Gate> {
         let of_calls = self.calls().filter_map(move |call| self.view.state.gate_of(call.id()));
         let requester = self.session.requester().filter(|_| self.run.is_none());
         let of_agent = requester.and_then(|requester| requester.breaker().gate());
-        of_calls.chain(of_agent.and_then(|gate| self.view.state.gate(gate)))
+        let of_wait = self.run.and_then(|run| run.gate);
+        of_calls.chain(of_wait.or(of_agent).and_then(|gate| self.view.state.gate(gate)))
     }
 
     /// Whether the contract of the session, if there is one, lets something new begin.

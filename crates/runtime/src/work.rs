@@ -8,6 +8,7 @@ mod desk;
 mod host;
 mod peer;
 mod silent_retries;
+mod spent;
 mod turn;
 mod wait;
 mod wanted;

@@ -10,6 +10,7 @@ use crate::{
     call,
     gate::{self, Gate},
     id::{CallId, GateId, Lsn},
+    run,
 };
 
 /// What settling may read beside the state.
@@ -88,9 +89,15 @@ impl Admitted {
     /// Lets go of what nobody needs after `event`.
     pub(super) fn forget(&mut self, state: &State, event: &Event) {
         if let Event::Gate(gate::Event::Resolved { gate, .. }) = event
-            && state.gate(*gate).is_some_and(|gate| gate.call().is_none())
+            && state.gate(*gate).is_some_and(|gate| gate.call().is_none() && !state.is_awaited(gate))
         {
             self.gates.remove(gate);
+        }
+        if let Event::Run(run::Event::Resumed { run } | run::Event::Ended { run, .. }) = event
+            && let Some(gate) = state.run(*run).and_then(|run| run.gate)
+        {
+            self.gates.remove(&gate);
+            self.said.remove(&gate);
         }
         if let Event::Call(call::Event::Ended { call, .. }) = event {
             self.calls.remove(call);

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The version of this form and of what facts mean. Another one makes every snapshot worthless, and that is all.
-pub const SNAPSHOT_VERSION: u32 = 29;
+pub const SNAPSHOT_VERSION: u32 = 30;
 
 /// What is written: the machines alone. Indexes are made again.
 #[derive(Serialize, Deserialize)]

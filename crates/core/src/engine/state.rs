@@ -207,9 +207,13 @@ impl State {
         calls.chain(gates).collect()
     }
 
-    /// Whether the call that opened a gate has not ended.
+    /// Whether the call that opened a gate has not ended, or the wait that it is about.
     pub(super) fn is_awaited(&self, gate: &Gate) -> bool {
-        gate.call().and_then(|call| self.calls.get(&call)).is_some_and(|call| !call.is_over())
+        let run = || gate.run().and_then(|run| self.runs.get(&run));
+        match gate.call() {
+            Some(call) => self.calls.get(&call).is_some_and(|call| !call.is_over()),
+            None => run().is_some_and(|run| run.gate == Some(gate.id())),
+        }
     }
 
     /// The sessions in which a gate waits.

@@ -159,7 +159,41 @@ pub enum Content {
     },
 }
 
+/// The key in what a question is about which says that only its choices answer it.
+const CLOSED: &str = "choices_only";
+
 impl Content {
+    /// Builds a question that only its choices answer, and that recommends the one at `recommended`.
+    pub(crate) fn closed(question: String, labels: impl IntoIterator<Item = String>, recommended: usize) -> Self {
+        let choices = labels.into_iter().map(|label| Choice { label }).collect();
+        let about = Map::from_iter([(CLOSED.to_owned(), true.into())]);
+        Self::Question { id: String::new(), question, choices, multi: false, recommended: Some(recommended), about }
+    }
+
+    /// Returns whether words of a person's own answer it, and not only the choices that it offers.
+    pub fn takes_own_words(&self) -> bool {
+        match self {
+            Self::Question { about, .. } => about.get(CLOSED) != Some(&Value::Bool(true)),
+            Self::Approval { .. } | Self::GoOn { .. } => false,
+        }
+    }
+
+    /// Returns which of its choices was said: by its label, by its number from 1, or by how no other label begins.
+    pub(crate) fn chosen(&self, said: &[String]) -> Option<usize> {
+        let (Self::Question { choices, .. }, [said]) = (self, said) else { return None };
+        if let Some(at) = choices.iter().position(|choice| choice.label == *said) {
+            return Some(at);
+        }
+        let said = said.trim().to_lowercase();
+        let number = said.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+        if let Some(at) = number.filter(|at| *at < choices.len()) {
+            return Some(at);
+        }
+        let begins = |choice: &Choice| choice.label.to_lowercase().starts_with(&said);
+        let mut fitting = choices.iter().enumerate().filter(|(_, choice)| begins(choice)).map(|(at, _)| at);
+        fitting.next().filter(|_| !said.is_empty() && fitting.next().is_none())
+    }
+
     /// What it is about in a line: the title that whoever asks gave it, or what it shows.
     pub fn headline(&self) -> &str {
         match self {

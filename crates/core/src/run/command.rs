@@ -9,7 +9,7 @@ use crate::{
     id::{PrincipalId, RunId, SessionId},
     ledger::Amount,
     message::StopReason,
-    session::Said,
+    session::{ModelRef, Said},
     tool::{Effect, Lane, Repeat},
 };
 
@@ -70,6 +70,8 @@ pub struct Answer {
     pub wanted: Vec<Wanted>,
     /// After a failure.
     pub failure: Option<Failure>,
+    /// After a failure: the models that people may choose in the place of the one that failed.
+    pub others: Vec<ModelRef>,
     /// What it took in tokens and money; absent where nobody knows, and then all counts that it might have taken.
     pub spent: Option<Amount>,
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::marks::Marks;
 use crate::{
-    id::{EntryId, PrincipalId, RunId},
+    id::{EntryId, GateId, PrincipalId, RunId},
     ledger::Amount,
     message::StopReason,
     session::ModelRef,
@@ -105,6 +105,9 @@ pub enum Event {
         calls: u32,
         /// After a failure: whether it is worth another attempt, and since when.
         failure: Option<super::command::Failure>,
+        /// After a failure: the models that people may choose in the place of the one that failed.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        others: Vec<ModelRef>,
         /// What it took of its session's budget; absent where there is none, or nobody knows.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         spent: Option<Amount>,
@@ -126,6 +129,9 @@ pub enum Event {
         delay: Duration,
         /// When it goes on.
         until: Millis,
+        /// The question to people about a long wait, which opens in the same batch.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        gate: Option<GateId>,
     },
     /// It goes on after a wait.
     Resumed {

@@ -10,7 +10,7 @@ use super::{
     marks::Marks,
 };
 use crate::{
-    id::{CallId, EntryId, PrincipalId, RunId, SessionId},
+    id::{CallId, EntryId, GateId, PrincipalId, RunId, SessionId},
     message::StopReason,
     session::{Interrupt, ModelRef, Settings},
     time::Millis,
@@ -74,6 +74,12 @@ pub struct Run {
     /// The model that was asked last; absent in what earlier versions wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) asked: Option<ModelRef>,
+    /// The question to people about the wait that it is in, waiting or answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) gate: Option<GateId>,
+    /// The models that people may choose in the place of the one that failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) others: Vec<ModelRef>,
     /// How many tokens the answer may have, where the budget leaves fewer than the model can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cap: Option<u64>,
@@ -106,6 +112,8 @@ impl Run {
             called: false,
             asked_at: Millis(0),
             asked: None,
+            gate: None,
+            others: Vec::new(),
             cap: None,
             denials: 0,
             denied_by: BTreeMap::new(),
@@ -176,6 +184,16 @@ impl Run {
         &self.calls
     }
 
+    /// The entry of the message that the model gave last in the open turn.
+    pub fn answered(&self) -> Option<&EntryId> {
+        self.last.as_ref().map(|(entry, ..)| entry)
+    }
+
+    /// Whether people are or were asked about the wait that it is in: what they say of it must happen.
+    pub(crate) fn is_asked_about(&self) -> bool {
+        matches!(self.phase, Phase::Backoff { .. }) && self.gate.is_some()
+    }
+
     /// Whether its last message ended in an error. Nobody is shown such a message, so its calls can have no results.
     pub(crate) fn is_broken(&self) -> bool {
         matches!(self.last, Some((_, StopReason::Error, _)))
@@ -203,7 +221,8 @@ impl Run {
                 self.epoch = *epoch;
                 self.phase = Phase::Thinking { boot: *boot };
             }
-            Event::Answered { entry, stop, calls, failure, .. } => {
+            Event::Answered { entry, stop, calls, failure, others, .. } => {
+                self.others.clone_from(others);
                 self.last = Some((entry.clone(), *stop, *failure));
                 self.called = *calls > 0;
                 if failure.is_none() {
@@ -212,11 +231,13 @@ impl Run {
                 self.phase = Phase::Calling;
             }
             Event::TurnClosed { .. } => self.phase = Phase::Between,
-            Event::BackedOff { attempt, until, .. } => {
+            Event::BackedOff { attempt, until, gate, .. } => {
                 self.attempt = *attempt;
+                self.gate = *gate;
                 self.phase = Phase::Backoff { until: *until };
             }
             Event::Resumed { .. } | Event::Interrupted { .. } => {
+                self.gate = None;
                 self.phase = Phase::Between;
                 self.last = None;
                 self.called = false;

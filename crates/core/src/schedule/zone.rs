@@ -39,6 +39,13 @@ impl Zone {
         self.shown(at, "%Y-%m-%d %H:%M:%S %Z")
     }
 
+    /// Date and time to the minute at `at`, such as `2026-03-29 09:05 CEST`; without the date on the day of `now`. Empty
+    /// beyond the calendar.
+    pub fn minute(self, at: Millis, now: Millis) -> String {
+        let is_today = self.day(at, 0) == self.day(now, 0);
+        self.shown(at, if is_today { "%H:%M %Z" } else { "%Y-%m-%d %H:%M %Z" })
+    }
+
     /// The day that the calendar shows so many days before `at`, such as `2026-03-29`. Absent beyond the calendar.
     pub fn day(self, at: Millis, days_ago: u32) -> Option<String> {
         let day = self.local(at)?.date().checked_sub_days(chrono::Days::new(days_ago.into()))?;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{settings::Setting, state::Queue};
+use super::{command::Said, settings::Setting, state::Queue};
 use crate::{
     digest::Digest,
     id::{EntryId, Lsn, RunId},
@@ -75,6 +75,12 @@ impl Kind {
             Self::Compaction { .. } | Self::ModelChange | Self::ThinkingChange | Self::Other => false,
         }
     }
+}
+
+/// Builds the content of a [`Kind::ModelChange`]: from there on the session asks this model.
+pub fn model_change(provider: &str, id: &str) -> Said {
+    let content = serde_json::json!({ "model": format!("{provider}/{id}"), "role": "default" });
+    Said { content: content.to_string().into(), tokens: 0 }
 }
 
 /// Why a context is compacted.

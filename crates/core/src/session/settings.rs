@@ -90,16 +90,27 @@ pub struct Retry {
     /// The longest wait: a run whose provider asks for a longer one ends.
     #[serde(default = "longest_wait", skip_serializing_if = "is_longest_wait")]
     pub longest: Duration,
+    /// The shortest wait that people are asked about, where they can be asked.
+    #[serde(default = "ask_after", skip_serializing_if = "is_ask_after")]
+    pub ask_after: Duration,
 }
 
 impl Default for Retry {
     fn default() -> Self {
-        Self { enabled: true, max: 3, base: Duration::from_secs(2), longest: longest_wait() }
+        Self { enabled: true, max: 3, base: Duration::from_secs(2), longest: longest_wait(), ask_after: ask_after() }
     }
 }
 
 fn longest_wait() -> Duration {
     Duration::from_secs(30 * 60)
+}
+
+fn ask_after() -> Duration {
+    Duration::from_secs(3 * 60)
+}
+
+fn is_ask_after(wait: &Duration) -> bool {
+    *wait == ask_after()
 }
 
 fn is_longest_wait(wait: &Duration) -> bool {

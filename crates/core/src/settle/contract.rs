@@ -1,6 +1,6 @@
 //! A contract ends what works under it when a budget is used up, or waits for the person who may give more.
 
-use super::forget;
+use super::{forget, withdrawn_wait};
 use crate::{
     call,
     digest::Digest,
@@ -190,6 +190,9 @@ fn ends(view: View<'_>, session: &Session, contract: &Unattended) -> Option<Vec<
         let run_id = run.id();
         if let Phase::Backoff { .. } = run.phase() {
             forget(&mut branch);
+            if let Some(withdrawn) = withdrawn_wait(view, run) {
+                branch.push(withdrawn);
+            }
         }
         branch.push(Event::Run(match run.phase() {
             Phase::Backoff { .. } => run::Event::Ended { run: run_id, end: End::Aborted, attempts: run.attempt },

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Scene, continue_with};
+use super::{Scene, continue_with, wait_asked};
 use crate::{
     engine::{Branch, Context, Event, Fact, affordable, compaction_started, compaction_started_again, prune, texts},
-    id::RunId,
+    id::{GateId, RunId},
     message::StopReason,
     run::{Abort, End, Event as Happened, Failure, Phase, Trigger},
     session::{Event as InSession, Kind, Queue, Reason, Retry, Stopped, Sums, Then},
@@ -91,6 +91,7 @@ fn failed(
 ) {
     let settings = scene.session.settings();
     let attempt = scene.run.attempt + 1;
+    let asks = wait_asked::is_due(scene, failure);
     if failure.overflow {
         let cut = (settings.thresholds.auto && !scene.session.overflow_tried && !scene.view.closing)
             .then(|| scene.session.cut_without(Some(&entry)))
@@ -105,25 +106,25 @@ fn failed(
             }
             None => end(scene, branch, End::Failed),
         }
-    } else if let Some(delay) = wait(settings.retry, failure, attempt) {
+    } else if let Some(delay) = wait(settings.retry, failure, attempt, asks) {
         branch.push(Event::Session(InSession::Dropped { entry }));
-        branch.push(Event::Run(Happened::BackedOff {
-            run: scene.run.id(),
-            attempt,
-            max: settings.retry.max,
-            delay,
-            until: context.now + delay,
-        }));
+        let gate = asks.then(|| GateId::new(context.fresh.uuid(context.now)));
+        let until = context.now + delay;
+        let (run, max) = (scene.run.id(), settings.retry.max);
+        branch.push(Event::Run(Happened::BackedOff { run, attempt, max, delay, until, gate }));
+        if let Some(gate) = gate {
+            wait_asked::open(scene, branch, gate, until, context.now);
+        }
     } else {
         end(scene, branch, End::Failed);
     }
 }
 
 /// How long a run waits before this attempt; none where there is no further one. A wait that is cut short would only end in
-/// the same refusal.
-fn wait(retry: Retry, failure: Failure, attempt: u32) -> Option<Duration> {
+/// the same refusal. The longest wait is for a run that cannot ask.
+fn wait(retry: Retry, failure: Failure, attempt: u32, asks: bool) -> Option<Duration> {
     let asked = failure.after.unwrap_or_default();
-    let may_wait = failure.retryable && retry.enabled && attempt <= retry.max && asked <= retry.longest;
+    let may_wait = failure.retryable && retry.enabled && attempt <= retry.max && (asks || asked <= retry.longest);
     let backoff = retry.base.saturating_mul(2_u32.saturating_pow(attempt - 1));
     may_wait.then(|| backoff.min(retry.longest).max(asked))
 }

@@ -58,7 +58,8 @@ fn says(stage: &mut Stage, words: &str, stop: StopReason) -> String {
         r#"{{"role":"assistant","content":[{{"type":"text","text":"{words}"}}],"api":"","provider":"","model":"","usage":{{}},"stopReason":{stop_word}}}"#
     );
     let said = session::Said { content: content.into(), tokens: 1 };
-    let answer = Said { said, stop, total_tokens: 1, wanted: Vec::new(), failure: None, spent: None };
+    let answer =
+        Said { said, stop, total_tokens: 1, wanted: Vec::new(), failure: None, others: Vec::new(), spent: None };
     stage.answered(run, epoch, answer).cell()
 }
 

@@ -449,8 +449,15 @@ fn what_a_notice_stands_for_is_no_longer_counted() {
         stage.prompt(WhenBusy::Refuse);
         stage.set(Setting::AutoCompaction(true));
         let run = stage.run();
-        let answer =
-            Answer { said: text(1), stop: Stop, total_tokens: counted, wanted: Vec::new(), failure: None, spent: None };
+        let answer = Answer {
+            said: text(1),
+            stop: Stop,
+            total_tokens: counted,
+            wanted: Vec::new(),
+            failure: None,
+            others: Vec::new(),
+            spent: None,
+        };
         stage.answered(run, 1, answer);
         assert_eq!(stage.here().context_tokens(), want, "{case}");
         stage.set(Setting::AutoCompaction(false));

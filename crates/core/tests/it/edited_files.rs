@@ -162,6 +162,7 @@ fn a_model_that_is_asked_about_what_the_file_no_longer_holds_is_not_waited_for()
         total_tokens: 0,
         wanted: Vec::new(),
         failure: None,
+        others: Vec::new(),
         spent: None,
     };
     assert_eq!(stage.answered(run, 1, answer).cell(), "Dropped: run result_dropped");

@@ -201,6 +201,7 @@ fn an_answer_goes_to_the_run_that_it_names() {
         total_tokens: 0,
         wanted: Vec::new(),
         failure: None,
+        others: Vec::new(),
         spent: None,
     };
     let told = stage.tell(Command::Run(run::Command::Answered { run, epoch: 1, answer: Box::new(answer) }));

@@ -33,3 +33,4 @@ mod stage;
 mod states;
 mod unattended;
 mod waiting_kills;
+mod waits;

@@ -268,6 +268,7 @@ fn a_context_that_has_grown_too_long_is_summed_up_before_the_next_run_and_once()
         total_tokens: 970,
         wanted: Vec::new(),
         failure: None,
+        others: Vec::new(),
         spent: None,
     };
     let told = stage.answered(run, epoch, answer);

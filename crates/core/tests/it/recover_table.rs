@@ -364,6 +364,7 @@ fn a_late_result_of_the_process_before_is_only_recorded() {
             total_tokens: 0,
             wanted: Vec::new(),
             failure: None,
+            others: Vec::new(),
             spent: None,
         };
         stage.answered(run, epoch, answer).cell()

@@ -24,7 +24,15 @@ fn nobody() -> RunId {
 }
 
 fn stop() -> Answer {
-    Answer { said: text(1), stop: Stop, total_tokens: 0, wanted: Vec::new(), failure: None, spent: None }
+    Answer {
+        said: text(1),
+        stop: Stop,
+        total_tokens: 0,
+        wanted: Vec::new(),
+        failure: None,
+        others: Vec::new(),
+        spent: None,
+    }
 }
 
 /// An answer for the attempt that is `off` from the run's last one.
@@ -141,6 +149,12 @@ fn long(auto: bool) -> Stage {
     stage
 }
 
+/// Where nobody can be asked.
+fn alone(mut stage: Stage) -> Stage {
+    stage.set(Setting::Nobody(Some("nobody is there".to_owned())));
+    stage
+}
+
 /// A case, the state, the answer's stop, calls and failure, and what follows.
 type Row = (&'static str, fn() -> Stage, StopReason, Vec<Wanted>, Option<Failure>, String);
 
@@ -150,10 +164,11 @@ fn every_answer_of_a_model_has_its_consequence() {
     let (first, failed) = (|| thinking(open()), "run turn_closed, run ended failed");
     let cancelled = "call wanted, session entry tool_result, call ended cancelled";
     let again = "run turn_closed, session dropped, run ended overflowed, session compaction_started again";
+    let asked = "gate opened question []";
     let later = "run turn_closed, session dropped, run backed_off 1";
     let hint = Failure { after: Some(seconds(9)), ..RETRYABLE };
     let day = Failure { after: Some(seconds(86_400)), ..RETRYABLE };
-    let rows: [Row; 15] = [
+    let rows: [Row; 17] = [
         ("stop", first, Stop, vec![], None, "run turn_closed, run ended completed".to_owned()),
         ("length", first, Length, vec![], None, "run turn_closed, run ended completed".to_owned()),
         ("calls", first, ToolUse, calls(), None, "call wanted, call allowed, call started".to_owned()),
@@ -162,8 +177,10 @@ fn every_answer_of_a_model_has_its_consequence() {
         ("fatal", first, Error, vec![], Some(FATAL), failed.to_owned()),
         ("retryable", first, Error, vec![], Some(RETRYABLE), format!("{later} 2 s")),
         ("hinted", first, Error, vec![], Some(hint), format!("{later} 9 s")),
-        ("longer than the longest wait", first, Error, vec![], Some(day), failed.to_owned()),
-        ("as long as the longest wait", patient, Error, vec![], Some(day), format!("{later} 86400 s")),
+        ("longer than the longest wait", || alone(thinking(open())), Error, vec![], Some(day), failed.to_owned()),
+        ("as long as the longest wait", || alone(patient()), Error, vec![], Some(day), format!("{later} 86400 s")),
+        ("longer, and people are there", first, Error, vec![], Some(day), format!("{later} 86400 s, {asked}")),
+        ("as long, and people are there", patient, Error, vec![], Some(day), format!("{later} 86400 s, {asked}")),
         ("retry off", without_retry, Error, vec![], Some(RETRYABLE), failed.to_owned()),
         ("overflow", || long(true), Error, vec![], Some(OVERFLOW), again.to_owned()),
         ("overflow, off", || long(false), Error, vec![], Some(OVERFLOW), failed.to_owned()),

@@ -74,6 +74,7 @@ fn what_does_not_fit_into_one_batch_goes_on_in_the_next() {
         total_tokens: 0,
         wanted: vec![broken; 1_000],
         failure: None,
+        others: Vec::new(),
         spent: None,
     };
     let answered = run::Command::Answered { run: stage.run(), epoch: 1, answer: Box::new(answer) };

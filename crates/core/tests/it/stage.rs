@@ -218,6 +218,12 @@ impl Stage {
         counts
     }
 
+    /// How runs ended, in order.
+    pub(crate) fn ends(&self) -> Vec<String> {
+        let facts = self.log.iter().map(|recorded| words(&recorded.fact.event));
+        facts.filter(|fact| fact.starts_with("run ended")).collect()
+    }
+
     /// The texts of all results of calls, in order.
     pub(crate) fn results(&self) -> Vec<String> {
         let is_result = |recorded: &&Recorded| words(&recorded.fact.event) == "session entry tool_result";
@@ -311,14 +317,23 @@ impl Stage {
 
     pub(crate) fn answer(&mut self, stop: StopReason, wanted: Vec<Wanted>, failure: Option<Failure>) -> Told {
         let (run, epoch) = (self.run(), self.engine.state().run(self.run()).expect("the stage has it").epoch());
-        let answer = run::Answer { said: text(1), stop, total_tokens: 0, wanted, failure, spent: None };
+        let answer =
+            run::Answer { said: text(1), stop, total_tokens: 0, wanted, failure, others: Vec::new(), spent: None };
         self.answered(run, epoch, answer)
     }
 
     /// The answer without what follows from it, as far as that is in later batches.
     pub(crate) fn answer_only(&mut self, stop: StopReason, wanted: Vec<Wanted>, failure: Option<Failure>) {
         let (run, epoch) = (self.run(), self.engine.state().run(self.run()).expect("the stage has it").epoch());
-        let answer = Box::new(run::Answer { said: text(1), stop, total_tokens: 0, wanted, failure, spent: None });
+        let answer = Box::new(run::Answer {
+            said: text(1),
+            stop,
+            total_tokens: 0,
+            wanted,
+            failure,
+            others: Vec::new(),
+            spent: None,
+        });
         let mut context = Context { now: self.now, fresh: Fresh::new([250; 16]) };
         let answered = Command::Run(run::Command::Answered { run, epoch, answer });
         self.log.extend(self.engine.handle(answered, &mut context).expect("the stage has it").0);

@@ -102,7 +102,11 @@ fn tokens(tokens: u64) -> Amount {
 fn spend(stage: &mut Stage, stop: StopReason, wanted: Vec<Wanted>, spent: Option<Amount>) -> Told {
     let run = stage.run();
     let epoch = stage.engine.state().run(run).expect("it works").epoch();
-    stage.answered(run, epoch, Answer { said: text(1), stop, total_tokens: 0, wanted, failure: None, spent })
+    stage.answered(
+        run,
+        epoch,
+        Answer { said: text(1), stop, total_tokens: 0, wanted, failure: None, others: Vec::new(), spent },
+    )
 }
 
 fn refused(told: &Told) -> Option<unattended::Refusal> {

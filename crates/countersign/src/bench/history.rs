@@ -125,7 +125,8 @@ impl Author {
             ..Assistant::default()
         }))?;
         let wanted = calls.iter().map(|(tool, argument)| wanted(tool, argument)).collect();
-        let answer = Box::new(Answer { said, stop, total_tokens: 1000, wanted, failure: None, spent: None });
+        let answer =
+            Box::new(Answer { said, stop, total_tokens: 1000, wanted, failure: None, others: Vec::new(), spent: None });
         self.tell(Command::Run(run::Command::Answered { run, epoch, answer }))?;
         Ok(())
     }

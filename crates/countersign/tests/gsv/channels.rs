@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     gateway::Gateway,
     peer::{Heard, Peer, error},
-    provider::{Latch, Part, Reply, call, say, text},
+    provider::{Latch, Part, Reply, call, refuse, say, text},
     scene::{Scene, mark, write},
 };
 
@@ -482,4 +482,24 @@ fn what_comes_with_an_answer_to_a_question_reaches_the_model() {
         let asked = scene.provider.last().text();
         assert!(asked.contains(want), "{asked}");
     }
+}
+
+#[test]
+fn a_long_wait_for_a_provider_is_asked_about_in_the_chat() {
+    let scene = Scene::new();
+    let (_gateway, _client, mut wx) = network(&scene);
+    scene.provider.script([refuse(429, "slow down").with("retry-after", "600"), say("here I am")]);
+    hear(&mut wx, message("ana", "m1", "hello"));
+    let card = told(&mut wx);
+    let (question, choices) = card.split_once("\n- ").unwrap();
+    assert!(question.contains("local/small-1 cannot be asked again before "), "{card}");
+    assert!(
+        choices.starts_with("Wait until ")
+            && choices.ends_with("\n- Use local/small-2\n- Stop\nAnswer with one of these.")
+    );
+    hear(&mut wx, message("ana", "m2", "what?"));
+    assert!(told(&mut wx).contains("only its choices answer it"));
+    assert_eq!(hear(&mut wx, message("ana", "m3", "use"))["status"], "started");
+    assert_eq!(told(&mut wx), "here I am");
+    assert_eq!(scene.provider.last().body["model"], "small-2");
 }

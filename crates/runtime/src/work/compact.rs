@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Chosen, Host, Memories,
     conversation::{self, Outline, said},
-    turn,
+    spent::{spent_by_answer, spent_by_failure},
     wait::{self, Stopwatch},
 };
 use crate::{deliver::Contents, meters};
@@ -454,10 +454,10 @@ async fn once(
     let mut used = models::Usage::default();
     let mut is_begun = false;
     while let Some(event) = stream.next().await {
-        let event = event.inspect_err(|failure| spent.add(turn::spent_by_failure(failure, is_begun)))?;
+        let event = event.inspect_err(|failure| spent.add(spent_by_failure(failure, is_begun)))?;
         is_begun |= !matches!(event, Event::Idle { .. });
         if let Event::Stop(_) = event {
-            spent.add(turn::spent_by_answer(&chosen.entry, &used));
+            spent.add(spent_by_answer(&chosen.entry, &used));
             meters::spent(used.input, used.output, used.cache_read, used.cache_write);
         }
         match event {

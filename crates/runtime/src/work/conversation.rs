@@ -280,6 +280,7 @@ pub(crate) fn failed_answer(settings: &Settings, message: &str, failure: Failure
         total_tokens: 0,
         wanted: Vec::new(),
         failure: Some(failure),
+        others: Vec::new(),
         spent: None,
     }
 }

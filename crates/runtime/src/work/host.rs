@@ -133,6 +133,11 @@ pub trait Host: Send + Sync + 'static {
     /// Why it cannot be asked, for people.
     fn model(&self, model: &ModelRef) -> Result<Chosen, String>;
 
+    /// The models that people may choose for a session, the best first. `model` may be among them.
+    fn models(&self, _session: &SessionId, _model: &ModelRef) -> Vec<ModelRef> {
+        Vec::new()
+    }
+
     /// The tools that runs of a session have.
     fn tools(&self, session: &SessionId) -> Arc<Registry>;
 

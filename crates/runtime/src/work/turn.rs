@@ -21,6 +21,7 @@ use super::{
     Host,
     conversation::{self, Outline, failed_answer, said},
     silent_retries::{Attempts, Budget},
+    spent::{spent_by_answer, spent_by_failure, usage},
     wait::{self, Stopwatch},
     wanted::{Place, object, want},
 };
@@ -132,7 +133,14 @@ impl TurnWork {
                 () = tokio::time::sleep(wait) => {}
             }
         };
+        let others = match &outcome {
+            Outcome::Failed(failure) => {
+                wait::others(failure, self.settings.retry, model, || host.models(&session, model))
+            }
+            Outcome::Stopped(_) | Outcome::Aborted => Vec::new(),
+        };
         let mut answer = hearing.finish(outcome, &registry, host).await;
+        answer.others = others;
         let place = Place { session: &self.session, cwd: &self.cwd, folder: &self.folder };
         place.pin(host, &registry, &mut answer.wanted, &cancel).await;
         answer
@@ -386,7 +394,15 @@ impl<'a> Hearing<'a> {
             ..Assistant::default()
         };
         let total_tokens = usage.total_tokens;
-        Answer { said: said(&Message::Assistant(assistant)), stop, total_tokens, wanted, failure, spent }
+        Answer {
+            said: said(&Message::Assistant(assistant)),
+            stop,
+            total_tokens,
+            wanted,
+            failure,
+            others: Vec::new(),
+            spent,
+        }
     }
 
     /// What the answer took, where that is known: a provider counts an answer that it gave to the end, and nothing where it
@@ -398,23 +414,6 @@ impl<'a> Hearing<'a> {
             Outcome::Failed(failed) => spent_by_failure(failed, self.is_begun),
             Outcome::Aborted => None,
         }
-    }
-}
-
-/// What an answer took that was given to the end, where its provider told that.
-pub(super) fn spent_by_answer(entry: &Entry, used: &models::Usage) -> Option<Amount> {
-    let usage = usage(entry, used);
-    let cost_micros = (usage.cost.total * 1_000_000.0).ceil() as u64;
-    let amount = Amount { tokens: usage.total_tokens, calls: 0, cost_micros };
-    (amount != Amount::default()).then_some(amount)
-}
-
-/// What a request took that failed: nothing where a provider refused to begin an answer, else nobody knows.
-pub(super) fn spent_by_failure(failed: &models::Failure, is_begun: bool) -> Option<Amount> {
-    use FailureKind::{Auth, Broken, Empty, Network, Overflow, Overloaded, RateLimit, Refused, Server, Silence, Unpaid, Usage};
-    match failed.kind {
-        Auth | Overflow | RateLimit | Overloaded | Refused | Usage | Unpaid => (!is_begun).then(Amount::default),
-        Server | Network | Silence | Broken | Empty => None,
     }
 }
 
@@ -468,24 +467,6 @@ fn block(part: &Part) -> Block {
                 intent,
             })
         }
-    }
-}
-
-fn usage(entry: &Entry, used: &models::Usage) -> message::Usage {
-    let cost = models::cost(entry, used);
-    message::Usage {
-        input: used.input,
-        output: used.output,
-        cache_read: used.cache_read,
-        cache_write: used.cache_write,
-        total_tokens: used.input + used.output + used.cache_read + used.cache_write,
-        cost: message::Cost {
-            input: cost.input,
-            output: cost.output,
-            cache_read: cost.cache_read,
-            cache_write: cost.cache_write,
-            total: cost.total,
-        },
     }
 }
 

@@ -2,14 +2,47 @@
 //!
 //! It must not know whether anybody waits.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use countersign_core::{schedule::Zone, time::Millis};
+use countersign_core::{
+    schedule::Zone,
+    session::{ModelRef, Retry},
+    time::Millis,
+};
 use countersign_models::Failure;
 use tokio::time::Instant;
 
 /// A wait from which on its end is told.
 const TOLD: Duration = Duration::from_secs(60);
+
+/// The most models that a question about a wait offers.
+const MOST_OTHERS: usize = 8;
+
+/// The models that people may choose in the place of `model` after a failure: a few where its provider asks for a wait
+/// that people are asked about, else none. Those of other providers come first, and of each provider one after the
+/// other: what an account has used up often holds for all its models.
+pub(super) fn others(
+    failure: &Failure,
+    retry: Retry,
+    model: &ModelRef,
+    usable: impl FnOnce() -> Vec<ModelRef>,
+) -> Vec<ModelRef> {
+    let is_asked_about = failure.kind.is_retryable() && failure.wait().is_some_and(|wait| wait >= retry.ask_after);
+    if !is_asked_about {
+        return Vec::new();
+    }
+    let mut of_provider: BTreeMap<String, usize> = BTreeMap::new();
+    let mut others: Vec<((bool, usize), ModelRef)> = Vec::new();
+    for other in usable() {
+        if !other.is_same(model) && others.iter().all(|(_, listed)| !listed.is_same(&other)) {
+            let nth = of_provider.entry(other.provider.clone()).or_default();
+            *nth += 1;
+            others.push(((other.provider == model.provider, *nth), other));
+        }
+    }
+    others.sort_by_key(|(rank, _)| *rank);
+    others.into_iter().take(MOST_OTHERS).map(|(_, other)| other).collect()
+}
 
 /// The time at a piece of work, from when it was begun.
 #[derive(Clone, Copy, Debug)]
@@ -45,10 +78,37 @@ pub(super) fn message(failure: &Failure, now: Millis, longest: Duration) -> Stri
 mod tests {
     use std::time::Duration;
 
-    use countersign_core::time::Millis;
+    use countersign_core::{
+        session::{ModelRef, Retry},
+        time::Millis,
+    };
     use countersign_models::{Failure, FailureKind};
 
-    use super::message;
+    use super::{message, others};
+
+    fn model(name: &str) -> ModelRef {
+        let (provider, id) = name.split_once('/').unwrap();
+        ModelRef { provider: provider.into(), id: id.into(), context_window: 1, max_tokens: 1, price: None }
+    }
+
+    #[test]
+    fn other_models_are_a_few_of_each_provider() {
+        let names = |kind, after: Option<u64>, usable: &[&str]| {
+            let failure = Failure { retry_after: after.map(Duration::from_secs), ..Failure::new(kind, "no") };
+            let usable = || usable.iter().map(|name| model(name)).collect();
+            let others = others(&failure, Retry::default(), &model("a/1"), usable).into_iter();
+            others.map(|other| format!("{}/{}", other.provider, other.id)).collect::<Vec<_>>().join(" ")
+        };
+        let of = |after, usable: &[&str]| names(FailureKind::RateLimit, after, usable);
+        let usable = ["a/1", "a/2", "a/3", "b/1", "b/2", "b/3", "c/1", "b/1"];
+        assert_eq!(of(Some(180), &usable), "b/1 c/1 b/2 b/3 a/2 a/3");
+        assert_eq!((of(Some(179), &usable), of(None, &usable)), (String::new(), String::new()));
+        assert_eq!(names(FailureKind::Usage, None, &usable[..2]), "a/2", "half an hour is usual");
+        assert_eq!(names(FailureKind::Refused, Some(180), &usable), "", "it is not asked again");
+        let many: Vec<String> = (0..20).map(|id| format!("b/{id}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(of(Some(180), &many).split(' ').count(), 8);
+    }
 
     #[test]
     fn the_end_of_a_long_wait_is_told_with_its_zone() {

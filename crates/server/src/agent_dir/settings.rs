@@ -108,6 +108,9 @@ pub struct Ours {
     pub approval_timeout: Duration,
     /// `countersign.clarify_timeout`, or `clarify_timeout`, in seconds.
     pub clarify_timeout: Duration,
+    /// `countersign.retry_ask_after`, in seconds: the shortest wait for a provider that people are asked about; zero there
+    /// is never.
+    pub retry_ask_after: Duration,
     /// `countersign.host_timeout`, in seconds: how long a call waits for its host, and how long a host may say nothing of one.
     pub host_timeout: Duration,
     /// `countersign.bash_timeout`, in seconds: of commands that name none.
@@ -199,6 +202,7 @@ impl Default for Settings {
             ours: Ours {
                 approval_timeout: Duration::from_secs(900),
                 clarify_timeout: Duration::from_secs(3600),
+                retry_ask_after: Duration::from_secs(180),
                 host_timeout: Duration::from_secs(3600),
                 bash_timeout: Duration::from_secs(300),
                 gates: Gates::default(),
@@ -360,6 +364,8 @@ impl Ours {
             put(&mut self.approval_timeout, seconds(&place.at("approval_timeout")?)?);
             put(&mut self.clarify_timeout, seconds(&place.at("clarify_timeout")?)?);
         }
+        let ask_after = ours.at("retry_ask_after")?.count()?;
+        put(&mut self.retry_ask_after, ask_after.map(Duration::from_secs).map(unless_zero));
         put(&mut self.host_timeout, seconds(&ours.at("host_timeout")?)?);
         put(&mut self.bash_timeout, seconds(&ours.at("bash_timeout")?)?);
         self.gates.take(&ours.at("gates")?)?;
@@ -458,7 +464,7 @@ todo: { reminders: { enabled: false, max: 9 } }
 images: { autoResize: false, blockImages: true }
 approval_timeout: 60
 countersign:
-  { approval_timeout: 30, clarify_timeout: 40, host_timeout: 50, bash_timeout: 0.5, gates: {
+  { approval_timeout: 30, clarify_timeout: 40, retry_ask_after: 45, host_timeout: 50, bash_timeout: 0.5, gates: {
     question: { timeout: 5, remind: 2, default: recommended }, approval: { default: reject }, execution: { default: none } },
     sandbox: { write: [~/.cache, /srv/x], network: off, on_missing: warn } }
 ";
@@ -487,6 +493,7 @@ countersign:
         want.block_images = true;
         want.ours.approval_timeout = Duration::from_secs(30);
         want.ours.clarify_timeout = Duration::from_secs(40);
+        want.ours.retry_ask_after = Duration::from_secs(45);
         want.ours.host_timeout = Duration::from_secs(50);
         want.ours.bash_timeout = Duration::from_millis(500);
         let (within, remind) = (Some(Duration::from_secs(5)), Some(Duration::from_secs(2)));
@@ -523,6 +530,8 @@ countersign:
         assert_eq!(of("providers: { streamIdleTimeoutSeconds: -1 }\n"), Ok(usual));
         let none = "providers: { streamIdleTimeoutSeconds: 0 }\nretry: { maxDelayMs: 0 }\n";
         assert_eq!(of(none), Ok((Duration::MAX, Duration::MAX)));
+        let never = load("countersign: { retry_ask_after: 0 }\n", "countersign: { retry_ask_after: 1 }\n").unwrap();
+        assert_eq!(never.ours.retry_ask_after, Duration::MAX);
         for (user, want) in [
             (
                 "providers: { streamIdleTimeoutSeconds: long }",
@@ -533,6 +542,10 @@ countersign:
                 "providers.streamIdleTimeoutSeconds: expected a whole number, found a number",
             ),
             ("retry: { maxDelayMs: -1 }", "retry.maxDelayMs: expected a number that is not negative, found a number"),
+            (
+                "countersign: { retry_ask_after: soon }",
+                "countersign.retry_ask_after: expected a number, found other text",
+            ),
             ("retry: { provider: 3 }", "retry.provider: expected a mapping, found a number"),
             (
                 "retry: { provider: { maxRetries: true } }",

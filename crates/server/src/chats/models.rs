@@ -69,6 +69,15 @@ impl Models {
         self.find(Some(provider), id).or_else(|| builtin(provider, id).map(reference))
     }
 
+    /// The models that sessions can go on with: those that are listed, but for the scripted one, and those that are built in
+    /// of other providers for which `has_key` says that there is a key.
+    pub(crate) fn usable(&self, has_key: impl Fn(&str) -> bool) -> Vec<ModelRef> {
+        let listed = self.entries().filter(|entry| entry.provider != demo::PROVIDER);
+        let more = catalogue::builtin().iter();
+        let more = more.filter(|entry| !self.has_provider(&entry.provider) && has_key(&entry.provider));
+        listed.chain(more).map(reference).collect()
+    }
+
     /// How a model is asked with a key that goes before that of the configuration, if there is one.
     ///
     /// # Errors

@@ -70,6 +70,10 @@ impl Host for House {
         self.models.choose(model)
     }
 
+    fn models(&self, _: &SessionId, _: &ModelRef) -> Vec<ModelRef> {
+        self.models.usable(|_| false)
+    }
+
     fn tools(&self, _: &SessionId) -> Arc<Registry> {
         Arc::clone(self.rooms.registry())
     }

@@ -87,6 +87,11 @@ impl Host for OfSession {
         self.door.site.chats.models().choose_with(model, key).map_err(|unasked| unasked.to_string())
     }
 
+    fn models(&self, _: &SessionId, _: &ModelRef) -> Vec<ModelRef> {
+        let has_key = |provider: &str| self.door.settings.secret(&format!("apiKeys.{provider}")).is_some();
+        self.door.site.chats.models().usable(has_key)
+    }
+
     fn tools(&self, _: &SessionId) -> Arc<Registry> {
         let mut tools = native::tools(&self.door, &self.place);
         // What people's own machines do is theirs: of the tools of other doors only the question to a person is here.

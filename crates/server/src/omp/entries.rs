@@ -1,5 +1,6 @@
 //! Entries of a session: as the log holds them, and as a session file has them.
 
+pub(crate) use countersign_core::session::model_change;
 use countersign_core::{
     id::EntryId,
     message::{Message, estimate_tokens},
@@ -14,11 +15,6 @@ use countersign_runtime::estimated;
 use serde_json::{Value, json};
 
 use crate::session_file::{Blobs, convert, time};
-
-/// The content of a `model_change` entry.
-pub(crate) fn model_change(provider: &str, id: &str) -> Said {
-    note(&json!({ "model": format!("{provider}/{id}"), "role": "default" }))
-}
 
 /// The content of a `thinking_level_change` entry.
 pub(crate) fn thinking_change(level: Option<&str>) -> Said {

@@ -123,7 +123,12 @@ impl Door {
         if workflow::show(self, &gate, &content) {
             return;
         }
-        let may_pass = gate.call().is_some() && matches!(content, Content::GoOn { .. });
+        let may_pass = match content {
+            Content::GoOn { .. } => gate.call().is_some(),
+            // The wait that it is about may end in other ways.
+            Content::Question { .. } => gate.call().is_none(),
+            Content::Approval { .. } => false,
+        };
         if let Some(call) = tool_call.filter(|_| self.dialect.is_on_bridge())
             && let Some(payload) = permission::request(&call, &content, gate.scopes())
         {

@@ -482,6 +482,7 @@ fn session_settings(
             max: settings.retry.max_retries,
             base: settings.retry.base_delay,
             longest: settings.retry.max_delay,
+            ask_after: settings.ours.retry_ask_after,
         },
         thresholds: Thresholds {
             auto: compaction.enabled,

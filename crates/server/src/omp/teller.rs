@@ -353,8 +353,10 @@ impl Teller {
 
     fn end(&mut self, end: End, attempts: u32, frames: &mut Vec<Event>) {
         if std::mem::take(&mut self.is_waiting) {
-            let final_error = Some("Retry cancelled".to_owned());
-            frames.push(Event::AutoRetryEnd { success: false, attempt: self.attempt, final_error });
+            // A person was asked about the wait and said stop, or nobody answered.
+            let is_failed = end == End::Failed;
+            let final_error = if is_failed { self.error.clone() } else { "Retry cancelled".to_owned() };
+            frames.push(Event::AutoRetryEnd { success: false, attempt: self.attempt, final_error: Some(final_error) });
         } else {
             frames.push(Event::AgentEnd { messages: std::mem::take(&mut self.added) });
             if end == End::Failed && attempts > 0 {

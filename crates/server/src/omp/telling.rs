@@ -96,7 +96,8 @@ impl Door {
 
     /// Tells when a run goes on that waits for long: a host sees a number of milliseconds in its event, people want the time.
     fn tell_wait(&mut self, event: &Happened) {
-        let Happened::Run(run::Event::BackedOff { delay, until, .. }) = event else { return };
+        // What people are asked about says it too.
+        let Happened::Run(run::Event::BackedOff { delay, until, gate: None, .. }) = event else { return };
         if *delay >= LONG {
             let until = Zone::UTC.date_and_time(*until);
             self.notify(

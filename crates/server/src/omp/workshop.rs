@@ -11,6 +11,7 @@ use countersign_core::{
 use countersign_runtime::{
     Chosen, Clock, Host, Peers, SilentRetries, Summaries,
     models::{Api, Entry, Event, Failure, FailureKind, Modality, Model, Request, demo},
+    reference,
     tools::{self, Context, EditMode, Environment, Registry, Roots, Sandbox, Secrets, Shells, Todos},
 };
 use futures_util::{StreamExt as _, future, stream, stream::BoxStream};
@@ -168,6 +169,10 @@ impl Host for Workshop {
             None => return Err(format!("No API key found for {}", model.provider)),
         };
         Ok(Chosen { entry: Arc::new(entry), key, model: braked(Arc::clone(&self.common.models)) })
+    }
+
+    fn models(&self, _: &SessionId, _: &ModelRef) -> Vec<ModelRef> {
+        self.common.roster.lock().available().into_iter().map(reference).collect()
     }
 
     fn tools(&self, session: &SessionId) -> Arc<Registry> {

@@ -7,7 +7,7 @@ use countersign_core::{
     message::{Assistant, BashExecution, Block, Message, Said as Text, StopReason, Summary, ToolCall, ToolResult},
     policy::Class,
     run::{Answer, Failure, Wanted},
-    session::Said,
+    session::{ModelRef, Said},
     tool::{Effect, Lane, Repeat},
 };
 use serde_json::{Map, Value, json};
@@ -104,7 +104,10 @@ fn answer(dice: &mut Dice, stop: StopReason, wanted: Vec<Wanted>, failure: Optio
     let message = Message::Assistant(Assistant { content, stop_reason: stop, ..Assistant::default() });
     let total_tokens = if failure.is_none() && dice.chance(40) { 200 + dice.below(2_500) } else { 0 };
     let spent = dice.chance(70).then(|| Amount { tokens: total_tokens.max(50), ..Amount::default() });
-    Answer { said: said(&message, 5 + dice.below(80)), stop, total_tokens, wanted, failure, spent }
+    let other =
+        ModelRef { provider: "q".to_owned(), id: "n".to_owned(), context_window: 2_000, max_tokens: 100, price: None };
+    let others = failure.and_then(|failure| failure.after).map(|_| other).into_iter().collect();
+    Answer { said: said(&message, 5 + dice.below(80)), stop, total_tokens, wanted, failure, others, spent }
 }
 
 /// What a model answers.
@@ -118,7 +121,9 @@ pub(super) fn answered(dice: &mut Dice) -> Answer {
         }
         78..80 => answer(dice, StopReason::Length, Vec::new(), None),
         roll => {
-            let after = dice.chance(30).then(|| std::time::Duration::from_secs(dice.below(100)));
+            // Some ask for so long a wait that people are asked about it, and some of these for longer than the longest.
+            let seconds = |roll: u64| if roll >= 80 { roll * 20 } else { roll };
+            let after = dice.chance(30).then(|| std::time::Duration::from_secs(seconds(dice.below(100))));
             let failure = Failure { retryable: roll < 90, overflow: roll >= 95, after };
             // What was heard of a message before it broke may hold calls, and nobody may have said why it broke.
             let wanted = if dice.chance(20) { vec![wanted(dice, 0)] } else { Vec::new() };

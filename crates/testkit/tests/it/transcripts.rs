@@ -100,6 +100,7 @@ transcripts! {
     gjc_small_updates
     gjc_stages
     gjc_tasks
+    gjc_wait
     ids
     images
     later_commands
@@ -121,6 +122,7 @@ transcripts! {
     restart_at_a_gate
     restart_at_a_gate_ends_its_turn
     restart_in_a_call
+    restart_in_a_wait
     restart_keeps_the_queues
     restart_while_thinking
     retry_aborted
@@ -152,6 +154,11 @@ transcripts! {
     todo_reminder_says_what_was_open
     two_hosts
     unknown_tool_and_bad_arguments
+    wait_aborted
+    wait_another_model
+    wait_stopped
+    wait_too_long
+    wait_unanswered
     wrong_types
 }
 

@@ -36,6 +36,12 @@ pub(super) fn answer(
     {
         return Err(AnswerRefusal::NotOffered { gate: id, problem: "the question takes one answer" }.into());
     }
+    if let Ok(Some(said)) = words::of(gate.kind(), answer)
+        && !events.is_empty()
+        && view.admitted.gate(id).is_some_and(|shown| is_closed(shown) && shown.chosen(&said).is_none())
+    {
+        return Err(AnswerRefusal::NotOffered { gate: id, problem: "only its choices answer it" }.into());
+    }
     let resolved = events.iter().find_map(|event| match event {
         Happened::Resolved { resolution, .. } => Some(resolution.clone()),
         _ => None,
@@ -100,6 +106,10 @@ pub(super) fn answer(
         facts.extend(event.map(|event| Fact::plain(Event::Policy(event), session.clone())));
     }
     Ok(Decision { facts, reply })
+}
+
+fn is_closed(shown: &Content) -> bool {
+    matches!(shown, Content::Question { .. }) && !shown.takes_own_words()
 }
 
 /// What is recorded of the answer's words.

@@ -38,6 +38,7 @@ pub(super) fn answered(view: View<'_>, id: RunId, epoch: u32, answer: Answer, co
         stop: answer.stop,
         calls: u32::try_from(answer.wanted.len()).unwrap_or(u32::MAX),
         failure: answer.failure,
+        others: answer.others,
         spent: answer.spent.filter(|_| session.unattended().is_some()),
     }));
     for (at, mut wanted) in answer.wanted.into_iter().enumerate() {

@@ -203,7 +203,12 @@ fn withdraw(view: View<'_>, run: &Run, branch: &mut Branch<'_>) {
     match run.phase() {
         Phase::Calling => branch.push(Event::Run(run::Event::TurnClosed { run: run.id() })),
         Phase::Thinking { .. } => branch.push(Event::Run(run::Event::Interrupted { run: run.id() })),
-        Phase::Opening | Phase::Between | Phase::Backoff { .. } | Phase::Ended(_) => {}
+        Phase::Backoff { .. } => {
+            if let Some(withdrawn) = settle::withdrawn_wait(view, run) {
+                branch.push(withdrawn);
+            }
+        }
+        Phase::Opening | Phase::Between | Phase::Ended(_) => {}
     }
     branch.push(Event::Run(run::Event::Ended { run: run.id(), end: End::Aborted, attempts: run.attempt }));
 }

@@ -43,6 +43,9 @@ pub(super) fn abort(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal>
     let mut branch = Branch::new(session);
     if let Happened::Ended { .. } = event {
         settle::forget(&mut branch);
+        if let Some(withdrawn) = settle::withdrawn_wait(view, run) {
+            branch.push(withdrawn);
+        }
     }
     branch.push(Event::Run(event));
     facts.extend(branch.finish());
@@ -75,7 +78,9 @@ pub(super) fn abort_retry(view: View<'_>, id: &SessionId) -> Result<Decision, Re
         return Ok(Decision { facts: Vec::new(), reply: Reply::Idle });
     };
     let event = Happened::Ended { run: run.id(), end: End::RetryCancelled, attempts: run.attempt };
-    Ok(Decision { facts: vec![Fact::plain(Event::Run(event), Some(id.clone()))], reply: Reply::Stopping(run.id()) })
+    let withdrawn = settle::withdrawn_wait(view, run);
+    let facts = withdrawn.into_iter().chain([Event::Run(event)]).map(|event| Fact::plain(event, Some(id.clone())));
+    Ok(Decision { facts: facts.collect(), reply: Reply::Stopping(run.id()) })
 }
 
 pub(super) fn abort_commands(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal> {

@@ -16,7 +16,9 @@ impl Asked {
                 input type="hidden" name="digest" value=(self.digest());
                 input type="hidden" name="from" value=(if reader.place == Place::Page { "page" } else { "list" });
                 @match &*self.content {
-                    Content::Question { choices, multi, recommended, .. } => (question(choices, *multi, *recommended, &id)),
+                    Content::Question { choices, multi, recommended, .. } => {
+                        (question(choices, *multi, *recommended, self.content.takes_own_words().then_some(id.as_str())))
+                    }
                     Content::Approval { .. } | Content::GoOn { .. } => (self.approval(is_whole, page)),
                 }
             }
@@ -45,7 +47,8 @@ impl Asked {
     }
 }
 
-fn question(choices: &[Choice], multi: bool, recommended: Option<usize>, id: &str) -> Markup {
+/// What answers a question; `own` is its id, where it takes words of one's own.
+fn question(choices: &[Choice], multi: bool, recommended: Option<usize>, own: Option<&str>) -> Markup {
     html! {
         @if !choices.is_empty() {
             fieldset {
@@ -59,8 +62,10 @@ fn question(choices: &[Choice], multi: bool, recommended: Option<usize>, id: &st
                 }
             }
         }
-        label.own for={ "w-" (id) } { @if choices.is_empty() { "Your answer" } @else { "Or in your own words" } }
-        textarea #{ "w-" (id) } name="text" rows="2" {}
+        @if let Some(id) = own {
+            label.own for={ "w-" (id) } { @if choices.is_empty() { "Your answer" } @else { "Or in your own words" } }
+            textarea #{ "w-" (id) } name="text" rows="2" {}
+        }
         div.act {
             button.primary type="submit" name="answer" value="say" { "Answer" }
             button type="submit" name="answer" value="decline" { "Decline" }

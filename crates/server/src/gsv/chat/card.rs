@@ -57,7 +57,10 @@ pub(in crate::gsv) fn asking(gate: GateId, content: &Content, scopes: &[Scope], 
             for choice in choices {
                 text.push_str(&format!("\n- {}", escape(&choice.label, Lines::One)));
             }
-            text.push_str("\nYour next message is the answer.");
+            text.push_str(match content.takes_own_words() {
+                true => "\nYour next message is the answer.",
+                false => "\nAnswer with one of these.",
+            });
             text
         }
         Content::GoOn { question, why, .. } => {

@@ -238,7 +238,7 @@ impl Teller {
                     talk.is_referred = talk.asked.is_some();
                 }
             }
-            run::Event::BackedOff { delay, until, .. } if *delay >= LONG => {
+            run::Event::BackedOff { delay, until, gate: None, .. } if *delay >= LONG => {
                 let until = self.door.settings.zone().date_and_time(*until);
                 let text = format!("The model provider asks to wait. The next attempt is at {until}.");
                 self.tell(session, State::partial(&Shown::said(&text, recorded.meta.at.0)), recorded.meta.lsn);

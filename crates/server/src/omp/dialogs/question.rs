@@ -26,6 +26,7 @@ pub(crate) struct Question<'a> {
     choices: &'a [Choice],
     is_multi: bool,
     recommended: Option<usize>,
+    takes_own_words: bool,
     kind: Kind,
 }
 
@@ -66,9 +67,14 @@ impl<'a> Question<'a> {
     /// The question of a gate of this kind; `None` for an approval.
     pub(super) fn of(kind: Kind, content: &'a Content) -> Option<Self> {
         match content {
-            Content::Question { question, choices, multi, recommended, .. } => {
-                Some(Self { text: question, choices, is_multi: *multi, recommended: *recommended, kind })
-            }
+            Content::Question { question, choices, multi, recommended, .. } => Some(Self {
+                text: question,
+                choices,
+                is_multi: *multi,
+                recommended: *recommended,
+                takes_own_words: content.takes_own_words(),
+                kind,
+            }),
             Content::Approval { .. } | Content::GoOn { .. } => None,
         }
     }
@@ -150,7 +156,7 @@ impl<'a> Question<'a> {
         if self.is_multi && !draft.chosen.is_empty() {
             lines.push((DONE.to_owned(), Line::Done));
         }
-        if self.is_multi || !labels.iter().any(|label| label == OTHER) {
+        if self.takes_own_words && (self.is_multi || !labels.iter().any(|label| label == OTHER)) {
             lines.push((OTHER.to_owned(), Line::Other));
         }
         lines

@@ -17,6 +17,8 @@ pub(crate) struct Left {
     phase: Phase,
     /// What it added so far, oldest first.
     added: Vec<Entry>,
+    /// The failure that it waits behind.
+    failed: Option<Lsn>,
     /// Its calls that have not ended, and where they stand.
     calls: Vec<(CallId, call::Content, call::Phase)>,
 }
@@ -31,18 +33,20 @@ impl Left {
         // Where its first message is not there any more, its last one still is.
         let from = began.or_else(|| added.iter().rposition(is_answer)).unwrap_or(added.len());
         added.drain(..from);
+        let failed = run.answered().filter(|_| matches!(run.phase(), Phase::Backoff { .. }));
+        let failed = failed.and_then(|failed| session.entry(failed)).map(|entry| entry.content);
         let calls = run.calls().iter().filter_map(|call| engine.state().call(*call)).filter(|call| !call.is_over());
         let calls = calls.filter_map(|call| {
             let content = engine.admitted().call(call.id())?;
             Some((call.id(), (**content).clone(), call.phase().clone()))
         });
         let calls = calls.collect();
-        Some(Self { phase: run.phase().clone(), added, calls })
+        Some(Self { phase: run.phase().clone(), added, failed, calls })
     }
 
-    /// Where the contents of what it added lie.
+    /// Where the contents of what it added lie, and that of the failure that it waits behind.
     pub(crate) fn contents(&self) -> Vec<Lsn> {
-        self.added.iter().map(|entry| entry.content).collect()
+        self.added.iter().map(|entry| entry.content).chain(self.failed).collect()
     }
 }
 
@@ -60,7 +64,8 @@ impl Teller {
     ) {
         self.is_running = true;
         let answer = left.added.iter().rposition(is_answer);
-        for (at, (entry, content)) in left.added.iter().zip(contents).enumerate() {
+        let mut contents = contents.into_iter();
+        for (at, (entry, content)) in left.added.iter().zip(contents.by_ref()).enumerate() {
             let is_told = matches!(
                 entry.kind,
                 Kind::User | Kind::Developer | Kind::Custom | Kind::Assistant { .. } | Kind::ToolResult { .. }
@@ -77,6 +82,10 @@ impl Teller {
                 self.turn_results.push(message.clone());
             }
             self.added.push(message);
+        }
+        let failed = contents.next().flatten().filter(|_| left.failed.is_some());
+        if let Some(Ok(Message::Assistant(said))) = failed.as_deref().map(serde_json::from_str) {
+            self.error = said.error_message.unwrap_or_default();
         }
         self.turn = match left.phase {
             Phase::Calling => Turn::Answered,

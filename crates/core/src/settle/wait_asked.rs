@@ -1,0 +1,115 @@
+//! A run whose provider asks for a long wait asks people about it: to wait, to use another model, or to stop.
+//!
+//! The wait goes on meanwhile. Where nobody answers it is as without the question: a wait of at most the longest that is
+//! set is waited for, and a longer one ends the run.
+
+use super::Scene;
+use crate::{
+    digest::Digest,
+    engine::{Branch, Context, Event, Fact, View},
+    gate::{self, Content, Fallback, Kind, Resolution},
+    id::GateId,
+    run::{End, Event as Happened, Failure, Phase, Run},
+    schedule::Zone,
+    session::{self, Event as InSession, ModelRef, Setting},
+    time::Millis,
+};
+
+/// Whether people are asked about the wait that this failure asks for. Nobody is there for a job, nor where a contract
+/// says what may be done without people.
+pub(super) fn is_due(scene: Scene<'_>, failure: Failure) -> bool {
+    let (session, settings) = (scene.session, scene.session.settings());
+    settings.asking.nobody.is_none()
+        && session.unattended().is_none()
+        && scene.run.marks().firing.is_none()
+        && failure.after.is_some_and(|after| after >= settings.retry.ask_after)
+}
+
+/// Opens the question about the wait that has just begun.
+pub(super) fn open(scene: Scene<'_>, branch: &mut Branch<'_>, gate: GateId, until: Millis, now: Millis) {
+    let longest = now + scene.session.settings().retry.longest;
+    let others = &scene.run.others;
+    let is_waited_for = until <= longest;
+    let model = scene.run.asked.as_ref().map_or_else(|| "The model".to_owned(), name);
+    let end = Zone::UTC.minute(until, now);
+    let otherwise = if is_waited_for {
+        "Without an answer it is asked again then.".to_owned()
+    } else {
+        format!("Without an answer by {} the run ends.", Zone::UTC.minute(longest, now))
+    };
+    let question = format!("{model} cannot be asked again before {end}. {otherwise}");
+    let fallback = if is_waited_for { 0 } else { others.len() + 1 };
+    let wait = format!("Wait until {end}");
+    let labels = [wait].into_iter().chain(others.iter().map(|other| format!("Use {}", name(other))));
+    let content = Content::closed(question, labels.chain(["Stop".to_owned()]), fallback);
+    let content = serde_json::to_string(&content).expect("content is plain data with text keys");
+    let (stage, number) = scene.session.next_place(Kind::Question.stage());
+    let opened = gate::Event::Opened {
+        gate,
+        kind: Kind::Question,
+        ordinal: scene.view.state.next_ordinal(scene.session.id()),
+        number,
+        stage,
+        run: Some(scene.run.id()),
+        call: None,
+        subject: Digest::of(content.as_bytes()),
+        scopes: Vec::new(),
+        deadline: Some(until.min(longest)),
+        fallback: Fallback::Choice(fallback),
+        remind_at: None,
+        steps: Vec::new(),
+    };
+    branch.push_with(Event::Gate(opened), Some(content.into()));
+}
+
+/// Does what was answered. To wait is what the run does anyway.
+pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+    let Phase::Backoff { .. } = scene.run.phase() else { return None };
+    let at = chosen(scene)?.checked_sub(1)?;
+    let mut branch = Branch::new(scene.session);
+    let run = scene.run.id();
+    match scene.run.others.get(at) {
+        Some(model) => {
+            branch.push(Event::Session(InSession::Set(Setting::Model(model.clone()))));
+            branch.say(session::Kind::ModelChange, session::model_change(&model.provider, &model.id), context);
+            if scene.run.marks().model.is_some() {
+                let mut marks = Box::new(scene.run.marks().clone());
+                marks.model = Some(model.clone());
+                branch.push(Event::Run(Happened::Marked { run, marks }));
+            }
+            branch.push(Event::Run(Happened::Resumed { run }));
+        }
+        None => branch.push(Event::Run(Happened::Ended { run, end: End::Failed, attempts: scene.run.attempt })),
+    }
+    Some(branch.finish())
+}
+
+/// The choice that counts, once the question is resolved.
+fn chosen(scene: Scene<'_>) -> Option<usize> {
+    let gate = scene.view.state.gate(scene.run.gate?)?;
+    match gate.resolution()? {
+        Resolution::Answered => {
+            let said = gate::said(scene.view.admitted.answer(gate.id())?)?;
+            scene.view.admitted.gate(gate.id())?.chosen(&said)
+        }
+        Resolution::Allowed { .. }
+        | Resolution::Denied
+        | Resolution::Declined
+        | Resolution::Granted
+        | Resolution::Expired
+        | Resolution::Withdrawn => match gate.fallback() {
+            Fallback::Choice(at) => Some(at),
+            Fallback::Deny | Fallback::NoAnswer => None,
+        },
+    }
+}
+
+/// The end of the question of a run, if it waits: the wait that it is about is over.
+pub(crate) fn withdrawn(view: View<'_>, run: &Run) -> Option<Event> {
+    let gate = view.state.gate(run.gate?).filter(|gate| gate.is_pending())?;
+    Some(Event::Gate(gate::Event::ended(gate.id(), Resolution::Withdrawn)))
+}
+
+fn name(model: &ModelRef) -> String {
+    format!("{}/{}", model.provider, model.id)
+}

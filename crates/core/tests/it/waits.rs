@@ -1,0 +1,260 @@
+//! Long waits that a provider asks for, and what people say of them.
+
+use countersign_core::{
+    engine::{Command, Refusal, Reply, Resume},
+    gate::{self, Answer, AnswerRefusal, Content, Fallback, Gate, Kind, Resolution},
+    id::{GateId, PrincipalId},
+    message::StopReason,
+    run::{self, Failure, Phase},
+    session::{self, ModelRef, Setting, WhenBusy},
+    time::Millis,
+};
+
+use crate::stage::{Stage, Told, open, seconds, session, text};
+
+const NOT_NOW: Failure = Failure { retryable: true, overflow: false, after: None };
+const AGAIN: [&str; 3] = ["run resumed", "run turn_opened", "run asked"];
+
+fn model(id: &str) -> ModelRef {
+    ModelRef { provider: "q".to_owned(), id: id.to_owned(), context_window: 1_000, max_tokens: 10, price: None }
+}
+
+/// The provider of a run asks to wait for so many seconds.
+fn fails(stage: &mut Stage, after: u64) -> Told {
+    let (run, epoch) = (stage.run(), stage.engine.state().run(stage.run()).unwrap().epoch());
+    let answer = run::Answer {
+        said: text(1),
+        stop: StopReason::Error,
+        total_tokens: 0,
+        wanted: Vec::new(),
+        failure: Some(Failure { after: Some(seconds(after)), ..NOT_NOW }),
+        others: vec![model("one"), model("two")],
+        spent: None,
+    };
+    stage.answered(run, epoch, answer)
+}
+
+fn working() -> Stage {
+    let mut stage = Stage::new(open());
+    stage.prompt(WhenBusy::Refuse);
+    stage
+}
+
+fn waiting(after: u64) -> Stage {
+    let mut stage = working();
+    let told = fails(&mut stage, after).0;
+    assert_eq!(told[told.len() - 2..], [format!("run backed_off 1 {after} s"), "gate opened question []".to_owned()]);
+    stage
+}
+
+fn shown(stage: &Stage) -> (String, Vec<String>) {
+    match &**stage.engine.admitted().gate(stage.gate()).unwrap() {
+        Content::Question { question, choices, .. } => {
+            (question.clone(), choices.iter().map(|choice| choice.label.clone()).collect())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn say(stage: &mut Stage, label: &str) -> Told {
+    stage.decide(stage.gate(), Answer::Say(vec![label.to_owned()]), "ann", None)
+}
+
+/// The end of the wait, on the clock of the stage.
+const END: &str = "Wait until 00:15 UTC";
+
+#[test]
+fn a_long_wait_is_a_question_with_its_end_the_other_models_and_stop() {
+    let stage = waiting(900);
+    let (question, choices) = shown(&stage);
+    assert_eq!(question, "p/m cannot be asked again before 00:15 UTC. Without an answer it is asked again then.");
+    assert_eq!(choices, [END, "Use q/one", "Use q/two", "Stop"]);
+    let gate = stage.waiting().unwrap();
+    let seen = (gate.kind(), gate.deadline(), gate.fallback(), gate.run(), gate.call(), gate.number());
+    let run = Some(stage.run());
+    assert_eq!(seen, (Kind::Question, Some(Millis(901_000)), Fallback::Choice(0), run, None, 1));
+}
+
+#[test]
+fn each_answer_does_what_it_says() {
+    let switched = ["session set", "session entry model_change"];
+    for (label, follows) in [
+        (END, &[][..]),
+        ("Use q/two", &[switched[0], switched[1], AGAIN[0], AGAIN[1], AGAIN[2]]),
+        ("Stop", &["run ended failed"]),
+    ] {
+        let mut stage = waiting(900);
+        let want: Vec<&str> = ["gate resolved answered"].iter().chain(follows).copied().collect();
+        assert_eq!(say(&mut stage, label).0, want, "{label}");
+    }
+    let mut stage = waiting(900);
+    say(&mut stage, "Use q/two");
+    assert_eq!(stage.here().settings().model, Some(model("two")));
+    // A run that has a model of its own gets the other one too.
+    let mut stage = Stage::new(open());
+    let marks = run::Marks { model: Some(model("own")), ..run::Marks::default() };
+    stage.session(session::Command::Say { said: text(1), marks: Box::new(marks) });
+    fails(&mut stage, 900);
+    let told = say(&mut stage, "Use q/two").0;
+    assert!(told.ends_with(&["run marked"].iter().chain(&AGAIN).map(|fact| (*fact).to_owned()).collect::<Vec<_>>()));
+}
+
+#[test]
+fn without_an_answer_it_is_as_without_the_question() {
+    for (case, answer) in [("nobody answers", None), ("whoever is asked declines", Some(Answer::Decline))] {
+        let mut stage = waiting(900);
+        if let Some(answer) = answer.clone() {
+            assert_eq!(stage.decide(stage.gate(), answer, "ann", None).0, ["gate resolved declined"], "{case}");
+        }
+        stage.now = stage.engine.state().next_deadline().unwrap();
+        assert_eq!(stage.now, Millis(901_000), "{case}");
+        let told = stage.tell(Command::Tick).0;
+        assert!(told.ends_with(&AGAIN.map(str::to_owned)), "{case}: {told:?}");
+        // The wait that is too long ends the run, at the longest that is set.
+        let mut stage = waiting(86_400);
+        let (question, _) = shown(&stage);
+        let want =
+            "p/m cannot be asked again before 1970-01-02 00:00 UTC. Without an answer by 00:30 UTC the run ends.";
+        assert_eq!(question, want);
+        let told = match answer {
+            Some(answer) => stage.decide(stage.gate(), answer, "ann", None).0,
+            None => {
+                stage.now = stage.engine.state().next_deadline().unwrap();
+                assert_eq!(stage.now, Millis(1_801_000));
+                stage.tell(Command::Tick).0
+            }
+        };
+        assert_eq!(told.last().unwrap(), "run ended failed", "{case}");
+    }
+    // Whoever says so waits for all of it.
+    let mut stage = waiting(86_400);
+    assert_eq!(say(&mut stage, "Wait until 1970-01-02 00:00 UTC").0, ["gate resolved answered"]);
+    assert_eq!(stage.engine.state().next_deadline(), Some(Millis(86_401_000)));
+}
+
+#[test]
+fn nobody_is_asked_about_a_short_wait_or_where_nobody_is_there() {
+    let asks = |stage: &mut Stage, after| {
+        fails(stage, after);
+        stage.waiting().is_some()
+    };
+    assert!(asks(&mut working(), 180) && !asks(&mut working(), 179));
+    let set = |change: fn(&mut session::Settings)| {
+        let mut stage = working();
+        let mut settings = stage.here().settings().clone();
+        change(&mut settings);
+        stage.set(Setting::All(Box::new(settings)));
+        stage
+    };
+    assert!(!asks(&mut set(|settings| settings.asking.nobody = Some("nobody is there".to_owned())), 900));
+    assert!(!asks(&mut set(|settings| settings.retry.enabled = false), 900));
+    assert!(!asks(&mut set(|settings| settings.retry.max = 0), 900));
+    assert!(!asks(&mut set(|settings| settings.retry.ask_after = seconds(901)), 900));
+    assert!(asks(&mut set(|settings| settings.retry.ask_after = seconds(60)), 60));
+}
+
+#[test]
+fn the_question_goes_with_its_wait() {
+    let withdrawn = "gate resolved withdrawn";
+    for (case, command, want) in [
+        ("abort", Command::Run(run::Command::Abort { session: session() }), vec![withdrawn, "run ended aborted"]),
+        (
+            "abort_retry",
+            Command::Run(run::Command::AbortRetry { session: session() }),
+            vec![withdrawn, "run ended retry_cancelled"],
+        ),
+        (
+            "set_model",
+            Command::Session(session(), session::Command::Set { setting: Setting::Model(model("x")), entry: None }),
+            vec!["session set", withdrawn, AGAIN[0], AGAIN[1], AGAIN[2]],
+        ),
+    ] {
+        let mut stage = waiting(900);
+        assert_eq!(stage.tell(command).0, want, "{case}");
+        assert_eq!(stage.waiting(), None, "{case}");
+    }
+    // Without its own end, somebody else's word that nobody will answer is no answer.
+    let mut stage = waiting(900);
+    let withdraw = gate::Command::Withdraw { gate: stage.gate(), by: PrincipalId::new("host") };
+    assert_eq!(stage.tell(Command::Gate(withdraw)).0, [withdrawn]);
+    assert!(matches!(stage.engine.state().run(stage.run()).unwrap().phase(), Phase::Backoff { .. }));
+}
+
+#[test]
+fn only_its_choices_answer_it() {
+    let mut stage = waiting(900);
+    let gate = stage.gate();
+    for said in [vec!["no"], vec!["use q/"], vec!["0"], vec!["5"], vec!["Stop", "now"], vec!["Stop", "Stop"]] {
+        let answer = Answer::Say(said.into_iter().map(str::to_owned).collect());
+        let refused = stage.decide(gate, answer, "ann", None).1.unwrap_err();
+        assert!(matches!(refused, Refusal::Answer(AnswerRefusal::NotOffered { .. })), "{refused}");
+    }
+    for said in ["Stop", "stop", " 4 "] {
+        let told = say(&mut stage.clone(), said);
+        assert_eq!(told.0.last().unwrap(), "run ended failed", "{said}");
+        assert_eq!(told.1.unwrap(), Reply::Resolved(Resolution::Answered), "{said}");
+    }
+    say(&mut stage, "use q/tw");
+    assert_eq!(stage.here().settings().model, Some(model("two")));
+}
+
+/// Does the next thing that the model or a person would do. False once there is nothing left.
+fn goes_on(stage: &mut Stage, label: &str) -> bool {
+    let Some(run) = stage.here().run() else { return false };
+    if stage.waiting().is_some() {
+        say(stage, label);
+        return true;
+    }
+    match stage.engine.state().run(run).unwrap().phase() {
+        Phase::Backoff { until } => {
+            stage.now = *until;
+            stage.tell(Command::Tick);
+        }
+        _ if stage.resolutions().is_empty() => drop(fails(stage, 900)),
+        _ => drop(stage.answer(StopReason::Stop, Vec::new(), None)),
+    }
+    true
+}
+
+#[test]
+fn a_death_behind_any_batch_asks_once_and_does_what_was_answered() {
+    for (label, want) in [(END, "m"), ("Use q/one", "one"), ("Stop", "m")] {
+        let mut whole = working();
+        let opened_at = whole.batches();
+        while goes_on(&mut whole, label) {}
+        for resume in [Resume::Go, Resume::Wait] {
+            for dies_after in opened_at + 1..=whole.batches() {
+                let case = format!("{label}, {resume:?}, behind batch {dies_after}");
+                let mut stage = whole.clone();
+                let gates: Vec<Gate> = whole.engine.state().all_gates().cloned().collect();
+                stage.die_after(dies_after, open(), resume);
+                while goes_on(&mut stage, label) {}
+                let resolved: Vec<(GateId, usize)> = gates.iter().map(|gate| (gate.id(), 1)).collect();
+                assert_eq!(stage.resolutions(), resolved, "{case}");
+                assert_eq!(stage.here().settings().model.as_ref().unwrap().id, want, "{case}");
+                let end = if label == "Stop" { "run ended failed" } else { "run ended completed" };
+                assert_eq!(stage.ends(), [end], "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_said_of_a_wait_is_there_for_the_next_process() {
+    for label in [END, "Use q/one", "Stop"] {
+        let mut stage = waiting(900);
+        stage.restart(open(), Resume::Wait);
+        assert!(stage.waiting().is_some(), "{label}");
+        say(&mut stage, label);
+        // What a gate was answered stays as long as its wait, however long that is.
+        stage.now = stage.now + seconds(800);
+        stage.engine.evict(stage.now, None);
+        stage.restart(open(), Resume::Wait);
+        let phase = stage.here().run().map(|run| stage.engine.state().run(run).unwrap().phase().clone());
+        match label {
+            END => assert_eq!(phase, Some(Phase::Backoff { until: Millis(901_000) })),
+            "Stop" => assert_eq!(phase, None),
+            _ => assert!(matches!(phase, Some(Phase::Thinking { .. })), "{phase:?}"),
+        }
+    }
+}
