@@ -87,6 +87,7 @@ impl FailureKind {
             | Self::Network
             | Self::Silence
             | Self::Broken
+            | Self::Empty
             | Self::Refused
             | Self::Unpaid => None,
         }

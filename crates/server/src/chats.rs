@@ -15,7 +15,7 @@ use countersign_core::{
     id::{Lsn, RunId, SessionId},
     message::{self, Block, Message, estimate_tokens},
     run,
-    session::{self, CompactRefusal, DenialReach, ModelRef, PromptRefusal, Settings, Stopped, Sums, WhenBusy},
+    session::{self, CompactRefusal, DenialReach, ModelRef, PromptRefusal, Retry, Settings, Stopped, Sums, WhenBusy},
 };
 use countersign_runtime::{Handle, Lane, Refused};
 
@@ -93,12 +93,20 @@ pub(crate) struct Chats {
     models: Arc<Models>,
     folder: PathBuf,
     timeouts: (Duration, Duration),
+    retry: Retry,
 }
 
 impl Chats {
-    /// In workspaces below `folder`; `timeouts` are those of approvals and questions.
-    pub(crate) fn new(handle: Handle, models: Arc<Models>, folder: PathBuf, timeouts: (Duration, Duration)) -> Self {
-        Self { handle, models, folder, timeouts }
+    /// In workspaces below `folder`; `timeouts` are those of approvals and questions, `retry` what follows failures of
+    /// providers.
+    pub(crate) fn new(
+        handle: Handle,
+        models: Arc<Models>,
+        folder: PathBuf,
+        timeouts: (Duration, Duration),
+        retry: Retry,
+    ) -> Self {
+        Self { handle, models, folder, timeouts, retry }
     }
 
     /// The models that can be chosen.
@@ -135,6 +143,7 @@ impl Chats {
             model,
             approval_timeout: self.timeouts.0,
             clarify_timeout: self.timeouts.1,
+            retry: self.retry,
             stopped: wish.stopped,
             denials: wish.denials,
             // Whoever reads an answer may say the next thing at once.

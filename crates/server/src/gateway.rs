@@ -243,7 +243,7 @@ pub async fn serve(
     let timeouts = (config.approval_timeout, config.clarify_timeout);
     let rulebook = Rulebook::new(handle.clone(), config.permissions.clone(), household.clone());
     let site = Arc::new(Site {
-        chats: Chats::new(handle.clone(), models, folder, timeouts),
+        chats: Chats::new(handle.clone(), models, folder, timeouts, config.retry()),
         handle: handle.clone(),
         auth,
         started_at: clock.now(),

@@ -4,6 +4,7 @@
 
 use std::{collections::HashSet, io, path::Path, time::Duration};
 
+use countersign_core::session::Retry;
 use countersign_runtime::tools::regular;
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -38,6 +39,8 @@ const TOP: &[&str] = &[
     "storage",
     "approval_timeout",
     "clarify_timeout",
+    "retry_max_wait",
+    "retry_ask_after",
     "on_shutdown",
     "rate_limit",
     "clients",
@@ -135,6 +138,7 @@ fn config(root: &At<'_>, path: Option<&Path>, flags: &Flags, environment: &dyn F
     root.mapping(TOP);
     let storage = location::storage(&root.at("storage"), path, flags, environment);
     let seconds = |key: &str, usual| Duration::from_secs(root.at(key).positive_integer().unwrap_or(usual));
+    let usual = Retry::default();
     let secret = |section: &str, key: &'static str, known| {
         let section = root.at(section);
         section.mapping(known).then(|| section.at(key).needed_secret()).flatten()
@@ -157,6 +161,8 @@ fn config(root: &At<'_>, path: Option<&Path>, flags: &Flags, environment: &dyn F
         storage,
         approval_timeout: seconds("approval_timeout", 900),
         clarify_timeout: seconds("clarify_timeout", 3600),
+        retry_max_wait: seconds("retry_max_wait", usual.longest.as_secs()),
+        retry_ask_after: seconds("retry_ask_after", usual.ask_after.as_secs()),
         on_shutdown: on_shutdown(&root.at("on_shutdown")),
         limits: limits(&root.at("rate_limit")),
         clients: secret("clients", "token", &["token"]),

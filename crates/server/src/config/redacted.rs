@@ -39,6 +39,8 @@ impl Config {
         put("storage", json!({"type": "sqlite", "path": self.storage.log}));
         put("approval_timeout", json!(self.approval_timeout.as_secs()));
         put("clarify_timeout", json!(self.clarify_timeout.as_secs()));
+        put("retry_max_wait", json!(self.retry_max_wait.as_secs()));
+        put("retry_ask_after", json!(self.retry_ask_after.as_secs()));
         put(
             "on_shutdown",
             json!(match self.on_shutdown {

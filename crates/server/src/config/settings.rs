@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
+use countersign_core::session::Retry;
 use countersign_runtime::{
     models::entry::{Api, Entry},
     tools::sandbox,
@@ -53,6 +54,10 @@ pub struct Config {
     pub approval_timeout: Duration,
     /// `clarify_timeout`: how long a question does.
     pub clarify_timeout: Duration,
+    /// `retry_max_wait`: the longest wait for a model provider that a run waits for by itself.
+    pub retry_max_wait: Duration,
+    /// `retry_ask_after`: the shortest wait for a model provider that people are asked about.
+    pub retry_ask_after: Duration,
     /// `on_shutdown`.
     pub on_shutdown: OnShutdown,
     /// `rate_limit`.
@@ -292,6 +297,11 @@ impl Gateway {
 }
 
 impl Config {
+    /// What follows the failure of a model provider in sessions of the gateway.
+    pub(crate) fn retry(&self) -> Retry {
+        Retry { longest: self.retry_max_wait, ask_after: self.retry_ask_after, ..Retry::default() }
+    }
+
     /// Decides whether the gateway may listen on its address.
     ///
     /// # Errors

@@ -357,7 +357,7 @@ impl Settings {
         };
         SessionSettings {
             // A client is told of a failure after all attempts: their waits take seven seconds together.
-            retry: Retry { max: 3, base: Duration::from_secs(1), ..usual.retry },
+            retry: Retry { max: 3, base: Duration::from_secs(1), ..site.config.retry() },
             model: Some(self.reference(site, &self.model_of(agent))),
             thinking: tree["model"]["thinkingLevel"].as_str().map(str::to_owned),
             thresholds,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::scene::{Stream, chat, pending, post};
 use crate::{
-    provider::{Part, Reply, call, say},
+    provider::{Part, Reply, call, refuse, say},
     talk::Talk,
 };
 
@@ -152,4 +152,27 @@ fn words_without_a_name_that_are_posted_twice_answer_one_question() {
     assert_eq!(post(&gateway, "/api/clarify/respond", json!({ "session_id": session, "response": "a" })).0, 200);
     turn.ended();
     assert!(talk.provider.last().text().contains("Which of them?\\n  a"), "{}", talk.provider.last().text());
+}
+
+#[test]
+fn a_long_wait_for_a_provider_is_a_question() {
+    let talk = Talk::with("retry_max_wait: 900\nretry_ask_after: 60\n");
+    let (gateway, _) = talk.start();
+    let (session, turn) = chat(&talk, &gateway, [refuse(429, "slow down").with("retry-after", "120")]);
+    let mut stream = Stream::of(&gateway, "clarify", &session);
+    let (id, card) = next(&mut stream, None);
+    assert!(card["question"].as_str().unwrap().starts_with("local/small cannot be asked again before "), "{card}");
+    let choices = card["choices_offered"].as_array().unwrap();
+    assert_eq!((choices.len(), &choices[1]), (2, &json!("Stop")), "{card}");
+    assert!(choices[0].as_str().unwrap().starts_with("Wait until "), "{card}");
+    let respond =
+        |said: &str| post(&gateway, "/api/clarify/respond", json!({ "session_id": session, "response": said }));
+    assert_eq!(respond("maybe").0, 409);
+    assert_eq!(pending(&gateway, "clarify", &session)["pending"]["clarify_id"], json!(id));
+    assert_eq!(respond("stop").0, 200);
+    assert_eq!(stream.until(|frame| frame.state().0.is_none()).state(), (None, 0));
+    let events = turn.ended();
+    let last = events.last().unwrap();
+    assert_eq!(last.name, "apperror", "{events:?}");
+    assert!(last.data["message"].as_str().unwrap().contains("slow down"), "{last:?}");
 }

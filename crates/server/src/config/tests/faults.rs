@@ -217,6 +217,12 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
             "clarify_timeout: soon",
             "config.yaml:1: clarify_timeout: clarify_timeout must be a positive integer, got: 'soon'",
         ),
+        ("retry_max_wait: 0", "config.yaml:1: retry_max_wait: retry_max_wait must be a positive integer, got: 0"),
+        ("retry_max_wait: 30m", "config.yaml:1: retry_max_wait: retry_max_wait must be a positive integer, got: '30m'"),
+        (
+            "retry_ask_after: [180]",
+            "config.yaml:1: retry_ask_after: retry_ask_after must be a positive integer, got: a list",
+        ),
         ("on_shutdown: wait", "config.yaml:1: on_shutdown: expected keep or deny"),
         (
             "log: { level: loud }",

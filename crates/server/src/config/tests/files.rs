@@ -139,6 +139,8 @@ fn every_section_may_be_absent() {
         assert!(config.agents.is_empty() && config.telegram.is_none() && config.services.is_empty());
         assert_eq!(config.approval_timeout, Duration::from_secs(900));
         assert_eq!((config.clarify_timeout, config.on_shutdown), (Duration::from_secs(3600), OnShutdown::Keep));
+        let waits = (config.retry_max_wait, config.retry_ask_after);
+        assert_eq!(waits, (Duration::from_secs(1800), Duration::from_secs(180)));
     }
 }
 
@@ -150,6 +152,8 @@ agent: { token: t0 }
 agents: [ { id: kitchen-pi, token: t1 } ]
 on_shutdown: deny
 clarify_timeout: 5
+retry_max_wait: 600
+retry_ask_after: 60
 clients: { token: c }
 web: { password: w }
 model: { provider: local, id: small-1 }
@@ -163,6 +167,8 @@ people: [ { id: ana, telegram: [111], console: [ana] } ]
     assert_eq!((config.gateway.port, config.gateway.public_url.as_deref()), (9, Some("https://g.example")));
     assert_eq!(config.agents.iter().map(|agent| agent.id.as_str()).collect::<Vec<_>>(), ["default", "kitchen-pi"]);
     assert_eq!((config.on_shutdown, config.clarify_timeout), (OnShutdown::Deny, Duration::from_secs(5)));
+    let waits = (config.retry_max_wait, config.retry_ask_after);
+    assert_eq!(waits, (Duration::from_secs(600), Duration::from_secs(60)));
     assert_eq!(config.clients.unwrap().expose_secret(), "c");
     assert_eq!(config.web.password.unwrap().expose_secret(), "w");
     let local = &config.providers["local"];

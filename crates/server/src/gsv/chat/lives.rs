@@ -123,6 +123,7 @@ pub(super) async fn catch_up(door: &Door, id: &SessionId, seen: &Seen) -> Result
     let mut now = settings.clone();
     now.thresholds = usual.thresholds;
     (now.approval_timeout, now.clarify_timeout) = (usual.approval_timeout, usual.clarify_timeout);
+    now.retry = usual.retry;
     if now.profile.model.is_none() {
         now.model = usual.model;
     }
