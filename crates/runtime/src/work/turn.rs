@@ -135,7 +135,7 @@ impl TurnWork {
         };
         let others = match &outcome {
             Outcome::Failed(failure) => {
-                wait::others(failure, self.settings.retry, model, || host.models(&session, model))
+                wait::others(failure, self.settings.retry, model, || host.models(&self.session, model))
             }
             Outcome::Stopped(_) | Outcome::Aborted => Vec::new(),
         };
