@@ -119,9 +119,10 @@ test("a turn is read, its answer asked for again, and its message changed", asyn
   assert.deepEqual(await said(), ["good morning", "Hello. I am the model of the tests."]);
   await fine("answer");
   await page.locator(".assistant-turn, .msg-row").last().hover();
+  const before = await page.evaluate(() => S.messages[1].id);
   await page.locator('.msg-action-btn[title="Regenerate response"]').last().click({ force: true });
-  await page.waitForTimeout(300);
-  await page.waitForFunction(() => !S.busy && S.messages.length === 2 && S.messages[1].role === "assistant");
+  // Another answer than the one that was there when it was clicked.
+  await page.waitForFunction((before) => !S.busy && S.messages.length === 2 && S.messages[1].role === "assistant" && S.messages[1].id !== before, before);
   await idle();
   await fine("again");
   await page.locator('.msg-action-btn[title="Edit message"]').last().click({ force: true });
