@@ -28,6 +28,21 @@ pub(crate) enum Others {
     Any,
 }
 
+/// Whether every tool that a rule can be about is known by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// All but those of nodes, whose names have two underscores between node and tool.
+    All,
+    /// Some: a host, or whoever has no configuration, may have others.
+    Some,
+}
+
+/// What rules call the use of a secret.
+const SECRET: &str = "secret";
+
+/// The most names of tools that are told where none is meant.
+const MOST_TOLD: usize = 30;
+
 /// The shortest name that one with another letter is probably meant for.
 const SHORTEST: usize = 4;
 
@@ -39,9 +54,9 @@ impl<'a> Known<'a> {
 }
 
 /// Says of every rule about a tool that is none of `tools`, but for a slip, which one was probably meant, and of every rule
-/// about an argument that its tool does not take, which ones there are. Other names pass: there may be tools that nobody told
-/// of.
-pub(crate) fn strangers(source: &Source, tools: &[Known<'_>]) -> Vec<String> {
+/// about an argument that its tool does not take, which ones there are. Other names pass where there may be tools that nobody
+/// told of.
+pub(crate) fn strangers(source: &Source, tools: &[Known<'_>], named: Named) -> Vec<String> {
     // A service and the gateway may both have one of this name.
     let mut by_name: BTreeMap<&str, Known<'_>> = BTreeMap::new();
     for tool in tools {
@@ -57,12 +72,14 @@ pub(crate) fn strangers(source: &Source, tools: &[Known<'_>]) -> Vec<String> {
     let rules = source.rules.rules.iter().chain(&source.rules.defaults);
     rules
         .flat_map(|rule| {
-            told(rule, &by_name, &nearest).into_iter().map(|told| format!("{}:{}: {told}", source.name, rule.line))
+            told(rule, &by_name, &nearest, named)
+                .into_iter()
+                .map(|told| format!("{}:{}: {told}", source.name, rule.line))
         })
         .collect()
 }
 
-fn told(rule: &Rule, tools: &BTreeMap<&str, Known<'_>>, nearest: &Nearest<'_>) -> Vec<String> {
+fn told(rule: &Rule, tools: &BTreeMap<&str, Known<'_>>, nearest: &Nearest<'_>, named: Named) -> Vec<String> {
     let of_pattern =
         |pattern: &'_ String| pattern.split_once('(').map_or(&**pattern, |(tool, _)| tool).trim().to_owned();
     let Some(tool) = rule.tool.clone().or_else(|| rule.pattern.as_ref().map(of_pattern)) else { return Vec::new() };
@@ -73,11 +90,18 @@ fn told(rule: &Rule, tools: &BTreeMap<&str, Known<'_>>, nearest: &Nearest<'_>) -
     if tool.contains(['*', '?', '[']) {
         return Vec::new();
     }
-    let meant = nearest.meant(tool);
-    meant
-        .map(|meant| format!("there is no tool \"{tool}\" here, so this rule does not cover \"{meant}\""))
-        .into_iter()
-        .collect()
+    if let Some(meant) = nearest.meant(tool) {
+        return vec![format!("there is no tool \"{tool}\" here, so this rule does not cover \"{meant}\"")];
+    }
+    if named == Named::Some || tool.contains("__") || tool == SECRET {
+        return Vec::new();
+    }
+    let mut names: Vec<&str> = tools.keys().copied().take(MOST_TOLD).collect();
+    let more = tools.len().saturating_sub(MOST_TOLD);
+    let more = (more > 0).then(|| format!("{more} more"));
+    names.extend(more.as_deref());
+    let names = names.join(", ");
+    vec![format!("no tool is called \"{tool}\"; the tools are {names}, and those of nodes, NODE__TOOL")]
 }
 
 /// The names of tools by their length, so that a rule is compared only with names that may be one slip away.

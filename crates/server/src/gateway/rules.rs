@@ -21,7 +21,7 @@ use crate::{
     chats,
     config::{self, Accounts, Case, Config, Errors, Known, Permissions, Person, Places, Undeclared},
     gsv, paths,
-    strangers::{self, Others, strangers},
+    strangers::{self, Named, Others, strangers},
 };
 use countersign_runtime::tools::{self, Registry};
 
@@ -176,7 +176,7 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
     let own = Registry::arguments();
     let tools: Vec<strangers::Known<'_>> =
         own.iter().map(strangers::Known::own).chain(gsv::native_known()).chain(services(&household.tools)).collect();
-    let mut told = strangers(&source, &tools);
+    let mut told = strangers(&source, &tools, if household.tools.is_empty() { Named::Some } else { Named::All });
     let unmet = unmet(&source, household);
     told.extend(unmet.iter().map(|(_, told)| told.clone()));
     told.append(&mut approvers::outranked(&source));
@@ -334,6 +334,11 @@ mod tests {
         }
     }
 
+    fn own_names() -> std::collections::BTreeSet<String> {
+        let own = countersign_runtime::tools::Registry::arguments().into_keys();
+        own.chain(crate::gsv::native_known().map(|known| known.name.to_owned())).collect()
+    }
+
     #[test]
     fn rules_that_fail_a_case_are_not_taken() {
         let folder = tempfile::tempdir().unwrap();
@@ -488,7 +493,11 @@ mod tests {
         let household = Household { tools: BTreeMap::from(tools).into(), ..unknown() };
         let name = format!("{}:", path.display());
         let warnings = load(&path, &household).unwrap().warnings;
-        let warnings: Vec<String> = warnings.iter().map(|line| line.replace(&name, "")).collect();
+        let mut tools = own_names();
+        tools.extend(household.tools.keys().cloned());
+        let tools = tools.into_iter().collect::<Vec<_>>().join(", ");
+        let plain = |line: &String| line.replace(&name, "").replace(&tools, "TOOLS");
+        let warnings: Vec<String> = warnings.iter().map(plain).collect();
         assert_eq!(
             warnings,
             [
@@ -498,6 +507,7 @@ mod tests {
                 "6: \"pay\" is not known to take an argument \"amuont\"; did you mean \"amount\"?",
                 "7: \"shut\" takes no argument \"amount\"; it takes door",
                 "8: \"idle\" takes no arguments, so none is \"amount\"",
+                "10: no tool is called \"unheard_of\"; the tools are TOOLS, and those of nodes, NODE__TOOL",
                 "14: \"send\" takes no argument \"note\"; it takes to, amount",
             ]
         );

@@ -14,7 +14,7 @@ use crate::{
     agent_dir::{AgentDir, Product, Restrictions},
     config::{Errors, RuleFile},
     gjc,
-    strangers::{Known, Others, strangers},
+    strangers::{Known, Named, Others, strangers},
 };
 
 /// Why rules were not taken.
@@ -113,7 +113,7 @@ pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, R
         })
     });
     let people: Vec<String> = people.collect();
-    let strangers: Vec<String> = sources.iter().flat_map(|source| strangers(source, &tools)).collect();
+    let strangers: Vec<String> = sources.iter().flat_map(|source| strangers(source, &tools, Named::Some)).collect();
     let compiled = policy::compile(sources).map_err(|errors| {
         let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
         RulesError::Compile(lines.join("\n"))
