@@ -115,11 +115,12 @@ impl Declaration {
     ///
     /// # Errors
     /// What is wrong with it first: that it is missing, its actor, the form of its scopes and actions, those that are
-    /// unknown, its budget, our own members, and at last whether the budget can be metered.
+    /// unknown, its budget, members that nobody knows, our own members, and at last whether the budget can be metered.
     pub fn check(declaration: Option<&Value>, metering: Metering) -> Result<Self, Refused> {
         let Some(members) = declaration.and_then(Value::as_object) else {
             return Err(invalid("declaration is required"));
         };
+        let strange = strangers(members, &MEMBERS);
         let actor = members.get("actor").and_then(Value::as_str).filter(|actor| !actor.trim().is_empty());
         let actor = actor.ok_or_else(|| invalid("declaration.actor is required"))?.to_owned();
         let scopes = strings(members, "scopes")?;
@@ -128,6 +129,10 @@ impl Declaration {
         let unknown = "action_allowlist contains unknown action class(es)";
         let action_allowlist = known(&actions, Action::read, unknown, Action::CommandPrompt)?;
         let budget = Budget::read(members.get("budget"))?;
+        if !strange.is_empty() {
+            let known = MEMBERS.join(", ");
+            return Err(invalid(format!("declaration contains unknown member(s): {strange} (known: {known})")));
+        }
         let on_breach = match members.get("on_breach") {
             None | Some(Value::Null) => OnBreach::Abort,
             Some(value) => serde_json::from_value(value.clone())
@@ -189,13 +194,30 @@ impl Budget {
             }
             Ok(Number(value))
         };
-        Ok(Self {
+        let read = Self {
             max_tokens: part("max_tokens", 1.0)?,
             max_tool_calls: part("max_tool_calls", 1.0)?,
             max_wall_time_ms: part("max_wall_time_ms", 1.0)?,
             max_cost_usd: part("max_cost_usd", LEAST_COST)?,
-        })
+        };
+        // A further limit would be one that nothing keeps.
+        let names = read.parts().map(|(name, _)| name);
+        let strange = members.as_object().map(|members| strangers(members, &names)).unwrap_or_default();
+        if strange.is_empty() {
+            return Ok(read);
+        }
+        let (names, strange) = (names.join(", "), strange.replace(", ", ", budget."));
+        Err(refused(format!("budget.{strange} is not a limit that is kept here (known: {names})")))
     }
+}
+
+/// The members of a declaration.
+const MEMBERS: [&str; 6] = ["actor", "budget", "scopes", "action_allowlist", "on_breach", "renegotiable"];
+
+/// The names of `members` that are none of `known`.
+fn strangers(members: &Map<String, Value>, known: &[&str]) -> String {
+    let strange = members.keys().map(String::as_str).filter(|name| !known.contains(name));
+    strange.collect::<Vec<_>>().join(", ")
 }
 
 /// A millionth of a dollar: what costs are counted in.
@@ -368,6 +390,27 @@ mod tests {
                 "half a dollar is a limit, half a call is none"
             );
         }
+    }
+
+    #[test]
+    fn a_member_that_nobody_knows_is_refused_behind_what_the_original_looks_at() {
+        let more = |pointer: &str, name: &str| {
+            let mut declaration = declared();
+            declaration.pointer_mut(pointer).unwrap()[name] = json!(1);
+            Declaration::check(Some(&declaration), Metering::Told).unwrap_err()
+        };
+        let limits = "max_tokens, max_tool_calls, max_wall_time_ms, max_cost_usd";
+        let of_budget = format!("budget.max_files is not a limit that is kept here (known: {limits})");
+        let got = more("/budget", "max_files");
+        assert_eq!((got.code, got.message), (RefusalCode::IncompleteBudget, of_budget));
+        let got = more("", "max_files");
+        let members = "actor, budget, scopes, action_allowlist, on_breach, renegotiable";
+        let of_declaration = format!("declaration contains unknown member(s): max_files (known: {members})");
+        assert_eq!((got.code, got.message), (RefusalCode::InvalidUnattendedDeclaration, of_declaration));
+        let mut declaration = with("/budget/max_tokens", json!(0));
+        declaration["foo"] = json!(1);
+        let refused = Declaration::check(Some(&declaration), Metering::Told).unwrap_err();
+        assert_eq!(refused.code, RefusalCode::IncompleteBudget, "what the original refuses goes before");
     }
 
     #[test]
