@@ -214,6 +214,10 @@ pub struct SpecPatch {
 impl SpecPatch {
     /// Reads what a spec of this mode says. What the mode does not have is refused: nobody is to believe that it holds.
     fn of(mode: SpecMode, mut fields: Fields) -> Result<Self, Fault> {
+        let named = |fields: &mut Fields, name: &str| match fields.text(name)? {
+            Some(text) if text.trim().is_empty() => Err(failed(format!("spec.{name} must not be empty"))),
+            text => Ok(text),
+        };
         let text = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
         let (patch, takes) = match mode {
             SpecMode::SystemEvent => {
@@ -229,12 +233,12 @@ impl SpecPatch {
                 let patch = Self {
                     is_task: true,
                     text: text(fields.text("message")?),
-                    model: text(fields.text("model")?),
+                    model: named(&mut fields, "model")?,
                     thinking: thinking.map(level).transpose()?,
                     timeout_seconds,
                     deliver: fields.flag("deliver")?,
-                    channel: text(fields.text("channel")?),
-                    to: text(fields.text("to")?),
+                    channel: named(&mut fields, "channel")?,
+                    to: named(&mut fields, "to")?,
                     best_effort_deliver: fields.flag("bestEffortDeliver")?,
                 };
                 (patch, TASK.as_slice())

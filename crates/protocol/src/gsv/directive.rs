@@ -25,6 +25,17 @@ pub enum Level {
 /// The levels, as people are told of them.
 pub const LEVELS: &str = "Levels: off, minimal, low, medium, high, xhigh";
 
+/// The words of a level as settings have it; that of people for none at all too.
+pub(super) const WORDS: [(&str, Level); 7] = [
+    ("none", Level::None),
+    ("off", Level::None),
+    ("minimal", Level::Minimal),
+    ("low", Level::Low),
+    ("medium", Level::Medium),
+    ("high", Level::High),
+    ("xhigh", Level::XHigh),
+];
+
 impl Level {
     /// Reads a level as people write it.
     pub fn read(text: &str) -> Option<Self> {

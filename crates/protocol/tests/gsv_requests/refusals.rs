@@ -87,9 +87,9 @@ fn what_is_missing_or_wrong_is_said_in_the_words_that_clients_know() {
         ),
         (
             "session.patch",
-            json!({"sessionKey": "k", "settings": {"thinkingLevel": "off"}}),
+            json!({"sessionKey": "k", "settings": {"thinkingLevel": "hard"}}),
             400,
-            "settings.thinkingLevel must be one of none, minimal, low, medium, high, xhigh",
+            "settings.thinkingLevel must be one of none, off, minimal, low, medium, high, xhigh",
         ),
         (
             "session.patch",
@@ -152,9 +152,27 @@ fn what_is_missing_or_wrong_is_said_in_the_words_that_clients_know() {
         ("cron.add", job(every.clone(), json!({"mode": "task"})), 500, "spec.message required"),
         (
             "cron.add",
-            job(every, json!({"mode": "task", "message": "m", "thinking": "hard"})),
+            job(every.clone(), json!({"mode": "task", "message": "m", "thinking": "hard"})),
             500,
             "Invalid level: hard\nLevels: off, minimal, low, medium, high, xhigh",
+        ),
+        (
+            "cron.add",
+            job(every.clone(), json!({"mode": "task", "message": "m", "model": ""})),
+            500,
+            "spec.model must not be empty",
+        ),
+        (
+            "cron.add",
+            job(every, json!({"mode": "task", "message": "m", "channel": " "})),
+            500,
+            "spec.channel must not be empty",
+        ),
+        (
+            "cron.update",
+            json!({"id": "j", "patch": {"spec": {"mode": "task", "to": ""}}}),
+            500,
+            "spec.to must not be empty",
         ),
         ("cron.update", json!({"id": "j"}), 400, "id and patch are required"),
         ("cron.update", json!({"id": "j", "patch": {"enabled": "no"}}), 400, "patch.enabled must be true or false"),

@@ -100,6 +100,29 @@ fn settings_take_what_they_can_be_and_say_what_that_is() {
             json!("dm:ana"),
             Some("Invalid value for session.mainKey: a name of 1 to 64 letters, digits, `_`, `-` and `.` is wanted"),
         ),
+        ("model.thinkingLevel", json!("off"), None),
+        ("model.thinkingLevel", json!("none"), None),
+        ("skills.entries.tea.requires", json!({"bins": ["kettle"], "hostRoles": ["execution"]}), None),
+        (
+            "skills.entries.tea.requires",
+            json!({"bins": "kettle"}),
+            Some("Invalid value for skills.entries.tea.requires.bins: an array of strings is wanted"),
+        ),
+        (
+            "skills.entries.tea.requires",
+            json!({"bins": [1]}),
+            Some("Invalid value for skills.entries.tea.requires.bins: an array of strings is wanted"),
+        ),
+        (
+            "skills.entries.tea.requires",
+            json!({"binz": ["kettle"]}),
+            Some("Unknown setting: skills.entries.tea.requires.binz"),
+        ),
+        (
+            "skills.entries.tea.requires",
+            json!("kettle"),
+            Some("Invalid value for skills.entries.tea.requires: an object is wanted"),
+        ),
         ("userTimezone", Value::Null, None),
     ] {
         let mut tree = json!({});

@@ -1,7 +1,7 @@
 //! Parameters of `session.patch`.
 
 use super::{ResetMode, ResetPolicy, session_key};
-use crate::gsv::{Fault, directive::Level, fields::Fields};
+use crate::gsv::{Fault, directive::{Level, WORDS}, fields::Fields};
 
 /// What a patch says about something that may be unset: absent leaves it, null unsets it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,15 +49,6 @@ pub(in crate::gsv) const MOST_IDLE_MINUTES: u64 = 525_600;
 /// The same of a system prompt of its own.
 const LONGEST_PROMPT: usize = 48 << 10;
 
-const LEVELS: [(&str, Level); 6] = [
-    ("none", Level::None),
-    ("minimal", Level::Minimal),
-    ("low", Level::Low),
-    ("medium", Level::Medium),
-    ("high", Level::High),
-    ("xhigh", Level::XHigh),
-];
-
 impl Patch {
     pub(in crate::gsv) fn read(mut fields: Fields) -> Result<Self, Fault> {
         let mut patch = Self { session_key: session_key(&mut fields)?, ..Self::default() };
@@ -81,7 +72,7 @@ impl Patch {
                 None => patch.unset_model = model_named,
             }
             let named = settings.has("thinkingLevel");
-            patch.thinking_level = change(named, settings.word("thinkingLevel", &LEVELS)?);
+            patch.thinking_level = change(named, settings.word("thinkingLevel", &WORDS)?);
             let named = settings.has("systemPrompt");
             let prompt = settings.text_within("systemPrompt", LONGEST_PROMPT)?;
             patch.system_prompt =

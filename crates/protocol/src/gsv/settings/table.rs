@@ -29,7 +29,6 @@ pub(super) enum Kind {
     TextsByName,
     /// A list of objects, which the rows below it look at; each has this member, and no two the same where it is a name.
     Items(&'static str),
-    Object,
 }
 
 impl Kind {
@@ -50,7 +49,6 @@ impl Kind {
             Self::Span => value.as_u64() == Some(0) || value.as_str().is_some_and(is_span),
             Self::TextsByName => value.as_object().is_some_and(|members| members.values().all(texts)),
             Self::Items(_) => value.as_array().is_some_and(|items| items.iter().all(Value::is_object)),
-            Self::Object => value.is_object(),
         }
     }
 
@@ -73,7 +71,6 @@ impl Kind {
             Self::Span => "a span such as 30m or 1h30m, or 0 for never".to_owned(),
             Self::TextsByName => "an object of arrays of strings that are not empty".to_owned(),
             Self::Items(_) => "an array of objects".to_owned(),
-            Self::Object => "an object".to_owned(),
         }
     }
 }
@@ -136,7 +133,7 @@ fn is_span(text: &str) -> bool {
 const POLICIES: Kind = Kind::OneOf(&["open", "allowlist", "pairing"]);
 const SCOPES: Kind = Kind::OneOf(&["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]);
 const RESETS: Kind = Kind::OneOf(&["manual", "daily", "idle"]);
-const LEVELS: Kind = Kind::OneOf(&["none", "minimal", "low", "medium", "high", "xhigh"]);
+const LEVELS: Kind = Kind::OneOf(&["none", "off", "minimal", "low", "medium", "high", "xhigh"]);
 
 /// Every setting by its path; `*` is any name. What is more exact stands first.
 pub(super) const TABLE: &[(&str, Kind)] = &[
@@ -165,7 +162,14 @@ pub(super) const TABLE: &[(&str, Kind)] = &[
     ("session.identityLinks.*", Kind::Texts),
     ("skills.entries.*.enabled", Kind::Flag),
     ("skills.entries.*.always", Kind::Flag),
-    ("skills.entries.*.requires", Kind::Object),
+    ("skills.entries.*.requires.bins", Kind::Texts),
+    ("skills.entries.*.requires.anyBins", Kind::Texts),
+    ("skills.entries.*.requires.env", Kind::Texts),
+    ("skills.entries.*.requires.config", Kind::Texts),
+    ("skills.entries.*.requires.os", Kind::Texts),
+    ("skills.entries.*.requires.hostRoles", Kind::Texts),
+    ("skills.entries.*.requires.capabilities", Kind::Texts),
+    ("skills.entries.*.requires.anyCapabilities", Kind::Texts),
     ("agents.list", Kind::Items("id")),
     ("agents.list.*.id", Kind::Text),
     ("agents.list.*.default", Kind::Flag),
