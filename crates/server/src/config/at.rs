@@ -10,7 +10,7 @@ use std::{
 use secrecy::SecretString;
 
 use super::{
-    problem::{Fault, Problem},
+    problem::{ANY, Fault, Problem},
     value::{Form, Value, has_shell_variable},
 };
 
@@ -40,7 +40,14 @@ impl Notes {
         Self { file: file.to_owned(), problems, warnings, literals, files }
     }
 
+    /// Notes what is wrong. A key with nothing behind it is told once, in the words of whoever needs a value there.
     pub(super) fn fault(&self, line: u64, key: &str, fault: Fault) {
+        let is_here = |problem: &Problem| problem.line == line && problem.key == key;
+        let says_more = |problem: &Problem| is_here(problem) && !problem.fault.is_of_nothing_yet();
+        if fault.is_of_nothing() && self.problems.borrow().iter().any(says_more) {
+            return;
+        }
+        self.problems.borrow_mut().retain(|problem| !(is_here(problem) && problem.fault.is_of_nothing()));
         self.problems.borrow_mut().push(Problem { file: self.file.clone(), line, key: key.to_owned(), fault });
     }
 
@@ -68,16 +75,26 @@ impl<'a> At<'a> {
         self.value.map(|value| &value.form).filter(|form| **form != Form::Null)
     }
 
-    /// True if there is nothing here.
+    /// True if there is nothing here. A key with nothing behind it is refused, whatever its reader makes of that.
     pub(super) fn is_absent(&self) -> bool {
+        self.not_empty(ANY);
+        self.is_nothing()
+    }
+
+    fn is_nothing(&self) -> bool {
         self.form().is_none() && self.variable().is_none_or(str::is_empty)
     }
 
-    /// Refuses a key with nothing behind it: its author meant something.
+    /// Refuses a key with nothing behind it: its author meant something. What a variable holds may be empty.
     pub(super) fn not_empty(&self, expected: &'static str) {
-        if self.value.is_some() && self.is_absent() && !self.is_unset() {
+        if self.is_written() && self.form().is_none() && self.variable().is_none() {
             self.refuse(Fault::Type { expected, found: "nothing" });
         }
+    }
+
+    /// True if the key stands in the file, whatever is behind it.
+    fn is_written(&self) -> bool {
+        self.value.is_some() && !self.key.is_empty()
     }
 
     /// True if a variable that is not set stands here.
@@ -173,6 +190,7 @@ impl<'a> At<'a> {
 
     /// All values of a mapping in the order of the file. Anything else that is here is refused.
     pub(super) fn members(&self) -> Option<Vec<(&'a str, Self)>> {
+        self.not_empty("a mapping");
         match self.form() {
             None | Some(Form::Null) => None,
             Some(Form::Map(members)) => {
@@ -192,8 +210,14 @@ impl<'a> At<'a> {
 
     /// All values of a list; none if it is absent. Anything else that is here is refused.
     pub(super) fn items(&self) -> Vec<Self> {
+        self.not_empty("a list");
+        self.items_or_nothing()
+    }
+
+    /// The same, where a key with nothing behind it is an empty list.
+    pub(super) fn items_or_nothing(&self) -> Vec<Self> {
         self.list().unwrap_or_else(|| {
-            if !self.is_absent() {
+            if !self.is_nothing() {
                 self.mistyped("a list");
             }
             Vec::new()
@@ -214,6 +238,7 @@ impl<'a> At<'a> {
 
     /// Text. Anything else that is here is refused.
     pub(super) fn text(&self) -> Option<String> {
+        self.not_empty("text");
         if let Some(text) = self.variable() {
             return Some(text.to_owned()).filter(|text| !text.is_empty());
         }
@@ -268,11 +293,13 @@ impl<'a> At<'a> {
 
     /// The value without its lines; nothing where it is absent.
     pub(super) fn json(&self) -> Option<serde_json::Value> {
+        self.not_empty(ANY);
         self.form().map(json)
     }
 
     /// `true` or `false`. Anything else that is here is refused.
     pub(super) fn flag(&self) -> Option<bool> {
+        self.not_empty("true or false");
         match self.form() {
             None | Some(Form::Null | Form::Unset) => None,
             Some(Form::Bool(flag)) => Some(*flag),
@@ -285,6 +312,7 @@ impl<'a> At<'a> {
 
     /// A whole number, also one that is written as text. Anything else that is here is refused.
     pub(super) fn integer(&self) -> Option<i64> {
+        self.not_empty("a whole number");
         let number = match self.form() {
             None | Some(Form::Null | Form::Unset) => return None,
             Some(Form::Number(number)) => whole(number),
@@ -309,6 +337,7 @@ impl<'a> At<'a> {
 
     /// A number above zero that is no text.
     pub(super) fn above_zero(&self) -> Option<f64> {
+        self.not_empty("a number above zero");
         match self.form() {
             None | Some(Form::Null | Form::Unset) => return None,
             Some(Form::Number(number)) => {
@@ -325,6 +354,7 @@ impl<'a> At<'a> {
 
     /// A number that is not negative and no text.
     pub(super) fn amount(&self) -> Option<f64> {
+        self.not_empty("a number that is not negative");
         match self.form() {
             None | Some(Form::Null | Form::Unset) => return None,
             Some(Form::Number(number)) => {
@@ -340,6 +370,7 @@ impl<'a> At<'a> {
 
     /// A whole number above zero that is no text, in agentpass' words.
     pub(super) fn positive_integer(&self) -> Option<u64> {
+        self.not_empty("a whole number above zero");
         match self.form() {
             None | Some(Form::Null | Form::Unset) => return None,
             Some(Form::Number(number)) => {

@@ -97,7 +97,7 @@ fn parse(path: &Path, layer: Layer, text: &str) -> Result<Permissions, Errors> {
     let root = At::root(&notes, value.as_ref());
     root.mapping(TOP);
     let sets = approvals::sets(&root.at("sets"));
-    let list = |key: &str| root.at(key).items().iter().filter_map(|place| rule(place, &sets)).collect();
+    let list = |key: &str| root.at(key).items_or_nothing().iter().filter_map(|place| rule(place, &sets)).collect();
     let rules = Rules { defaults: list("defaults"), rules: list("rules") };
     let mut cases = cases::read(&root.at("tests"));
     let beside = Notes::of(&beside(path));
@@ -151,8 +151,8 @@ fn rule(place: &At<'_>, sets: &approvals::Sets) -> Option<Rule> {
         place.at("args").missing();
     }
     let rule = Rule {
-        pattern: pattern.text(),
-        tool: tool.text(),
+        pattern: named_text(&pattern),
+        tool: named_text(&tool),
         args: args(&place.at("args")),
         principal: bound(place, "principal"),
         door: bound(place, "door"),
@@ -182,6 +182,15 @@ fn args(place: &At<'_>) -> Option<Args> {
 /// What a rule is bound to. The key without a value would bind it to nothing, and what was to be narrow would be wide.
 fn bound(place: &At<'_>, key: &str) -> Option<String> {
     if is_named(place, key) { place.at(key).needed_text() } else { None }
+}
+
+/// A text that is not empty where its key is there: an empty one matches nothing, and its author meant something.
+fn named_text(place: &At<'_>) -> Option<String> {
+    let text = place.text();
+    if text.as_deref() == Some("") {
+        place.missing();
+    }
+    text
 }
 
 /// True if the key stands there, whatever its value.

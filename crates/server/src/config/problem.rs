@@ -58,6 +58,21 @@ pub enum Fault {
     Refused(String),
 }
 
+/// What is needed where nobody has said yet of what kind it must be.
+pub(super) const ANY: &str = "a value";
+
+impl Fault {
+    /// True if that is all, and not even what is needed is known.
+    pub(super) fn is_of_nothing_yet(&self) -> bool {
+        matches!(self, Self::Type { expected: ANY, found: "nothing" })
+    }
+
+    /// True if all that is wrong is that nothing stands there.
+    pub(super) fn is_of_nothing(&self) -> bool {
+        matches!(self, Self::Type { found: "nothing", .. })
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;

@@ -148,7 +148,11 @@ fn tool(name: &str, place: &At<'_>) -> Tool {
 fn argument(tool: &str, name: &str, place: &At<'_>) -> Declared {
     place.mapping(&["required", "validate", "free_text"]);
     let validate = place.at("validate");
-    let compiled = validate.text().filter(|source| !source.is_empty()).and_then(|source| {
+    let compiled = validate.text().and_then(|source| {
+        // An empty pattern matches every text.
+        if source.is_empty() {
+            validate.refused("expected a regular expression that is not empty: an empty one matches every value");
+        }
         Validator::new(&source)
             .map_err(|error| validate.refused(format!("Invalid regex pattern for tool '{tool}' arg '{name}': {error}")))
             .ok()

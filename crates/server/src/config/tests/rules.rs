@@ -108,6 +108,23 @@ fn what_is_wrong_is_named_with_its_line() {
             "permissions.yaml:2: defaults[0].pattern: Missing required config: defaults[0].pattern",
         ),
         (
+            "rules:\n- { pattern: '', action: deny }",
+            "permissions.yaml:2: rules[0].pattern: Missing required config: rules[0].pattern",
+        ),
+        (
+            "rules:\n- { tool: '', action: deny }",
+            "permissions.yaml:2: rules[0].tool: Missing required config: rules[0].tool",
+        ),
+        (
+            "rules:\n- { pattern: x, approvals: , action: ask }",
+            "permissions.yaml:2: rules[0].approvals: expected a value, found nothing",
+        ),
+        (
+            "rules:\n- { pattern: x, description: , action: ask }",
+            "permissions.yaml:2: rules[0].description: expected text, found nothing",
+        ),
+        ("tests:", "permissions.yaml:1: tests: expected a list, found nothing"),
+        (
             "rules:\n- { pattern: x, tool: x, action: deny }",
             "permissions.yaml:2: rules[0]: a rule has either a pattern or a tool",
         ),
