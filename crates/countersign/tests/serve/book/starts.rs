@@ -104,3 +104,16 @@ fn a_gateway_has_a_node_as_the_page_says() {
     assert!(followed.out.contains("kitchen says: Linux") && followed.out.contains("note.txt"), "{told}");
     assert!(followed.out.contains("every record fits"), "{told}");
 }
+
+#[test]
+fn the_walk_among_the_examples_comes_to_its_end() {
+    let is_there = std::process::Command::new("python3").arg("--version").output();
+    if !is_there.is_ok_and(|output| output.status.success()) {
+        return;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gate_walk.py");
+    let walk = std::process::Command::new("python3").arg(script).arg(env!("CARGO_BIN_EXE_countersign")).output();
+    let walk = walk.unwrap();
+    let said = String::from_utf8_lossy(&walk.stdout);
+    assert!(walk.status.success(), "{said}\n{}", String::from_utf8_lossy(&walk.stderr));
+}
