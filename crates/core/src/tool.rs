@@ -73,7 +73,8 @@ impl Spec {
     }
 }
 
-fn plain(value: &Value) -> String {
+/// The text of a value as signatures of runs have it: texts as they are, all else as JSON.
+pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),

@@ -11,6 +11,7 @@ use crate::{
         fnmatch::Pattern,
         indirect::{UNKNOWN, is_in_names},
         rules::{Matcher, Operator},
+        signature::in_a_row,
     },
 };
 
@@ -92,7 +93,7 @@ fn literals(value: &Value) -> impl Iterator<Item = Pattern> {
 }
 
 /// The texts under which a service may take two values for the same: as it is written, and of whatever reads as a number
-/// that number. True and false read as 1 and 0.
+/// that number. True and false read as 1 and 0. A list of words reads as the text that they make.
 fn forms(value: &Value) -> Vec<String> {
     let written = value.as_str().map_or_else(|| canonical(value), str::to_owned);
     let flag = match written.trim() {
@@ -102,7 +103,8 @@ fn forms(value: &Value) -> Vec<String> {
     };
     let number = flag.or_else(|| plain_number(&written));
     // Nothing is taken from zero to have it without a sign.
-    std::iter::once(written).chain(number.map(|number| (number + 0.0).to_string())).collect()
+    let number = number.map(|number| (number + 0.0).to_string());
+    std::iter::once(written).chain(number).chain(in_a_row(value)).collect()
 }
 
 /// The number that a text is beyond doubt: as JSON has them. Other notations are read by some services and not by others.
@@ -184,7 +186,12 @@ impl Test {
             (Self::Present(present), value) => value.is_some() == *present,
             (Self::Not(test), value) => !test.holds(value, quantity.other()),
             (Self::Pattern(_) | Self::Is(_) | Self::In(_) | Self::Max(_) | Self::Min(_), None) => false,
-            (Self::Pattern(_) | Self::Max(_) | Self::Min(_), Some(Value::Array(items))) if !items.is_empty() => {
+            (Self::Pattern(pattern), Some(value @ Value::Array(items))) if !items.is_empty() => {
+                let in_a_row = || in_a_row(value).is_some_and(|text| pattern.matches(&text));
+                let is_met = quantity.of(items, |item| self.holds(Some(item), quantity));
+                is_met || quantity == Quantity::Any && in_a_row()
+            }
+            (Self::Max(_) | Self::Min(_), Some(Value::Array(items))) if !items.is_empty() => {
                 quantity.of(items, |item| self.holds(Some(item), quantity))
             }
             (Self::Pattern(pattern), Some(Value::String(text))) => pattern.matches(text),

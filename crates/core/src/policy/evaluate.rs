@@ -14,6 +14,7 @@ use crate::{
         narrow::NarrowPath,
         needs, obeyed, path, secrets,
         shell::{self, Line, Piece, Wild},
+        signature,
         subject::{Reach, Subject},
         table::{Lookup, Table},
         verdict::{Cause, Verdict, Why},
@@ -83,7 +84,8 @@ pub fn evaluate(layers: &Layers<'_>, subject: &Subject, now: Millis) -> Verdict 
 fn by_itself(layers: &Layers<'_>, subject: &Subject, now: Millis) -> Verdict {
     let line = shell::line_of(subject, layers.surroundings);
     let obeyed = obeyed::of_subject(subject, layers.surroundings.home.as_deref());
-    let judge = Judge { layers, subject, line: line.as_ref(), obeyed, is_of_secret: false };
+    let lists = signature::of_lists(&subject.tool, &subject.named, &subject.arguments, &subject.signature);
+    let judge = Judge { layers, subject, line: line.as_ref(), obeyed, lists, is_of_secret: false };
     let why = |cause| Why { cause, policy: layers.compiled.digest() };
     judge
         .denied(now)
@@ -107,6 +109,8 @@ pub(super) struct Judge<'a> {
     line: Option<&'a Line>,
     /// The files that a call which is no line would change and that other programs obey.
     obeyed: Vec<NarrowPath>,
+    /// Signatures that lists among the arguments may come to. Rules that deny or ask see them too.
+    lists: Vec<String>,
     /// Whether the subject is the use of a secret, which only rules that name secrets allow.
     is_of_secret: bool,
 }
@@ -120,7 +124,7 @@ pub(super) enum Outcome {
 impl<'a> Judge<'a> {
     /// About the use of a secret.
     pub(super) fn of_secret(layers: &'a Layers<'a>, subject: &'a Subject) -> Self {
-        Self { layers, subject, line: None, obeyed: Vec::new(), is_of_secret: true }
+        Self { layers, subject, line: None, obeyed: Vec::new(), lists: Vec::new(), is_of_secret: true }
     }
 
     /// What rules and defaults say of the use of a secret. What nothing is said of is asked.
@@ -372,8 +376,9 @@ impl Judge<'_> {
     fn touched(&self, table: &Table) -> Option<usize> {
         let table = self.of(table);
         let whole = self.subject.signatures().filter_map(|signature| table.first(signature)).min();
+        let lists = self.lists.iter().filter_map(|text| table.first_that_may(text));
         let parts = self.line.and_then(|line| line.touched_by(&|text| table.first(text)));
-        whole.into_iter().chain(parts).chain(self.structured(&table, |_| true)).min()
+        whole.into_iter().chain(lists).chain(parts).chain(self.structured(&table, |_| true)).min()
     }
 
     /// The last of the allow rules that it takes to cover the whole of the subject, or what they leave uncovered.

@@ -1,7 +1,7 @@
 //! What always asks and what is never done, for tools other than the shell.
 
 use crate::{
-    policy::{evaluate::Surroundings, path, subject::Subject},
+    policy::{evaluate::Surroundings, path, shell, subject::Subject},
     tool::{Effect, Shell},
 };
 
@@ -25,7 +25,7 @@ pub(super) fn unreadable(subject: &Subject, surroundings: &Surroundings) -> Opti
 pub(super) fn reason(subject: &Subject, surroundings: &Surroundings) -> Option<String> {
     // A shell call whose command is not a text cannot be judged at all.
     if matches!(subject.shell, Shell::Line { .. }) {
-        return Some("has no command that can be judged".to_owned());
+        return Some(shell::NO_COMMAND.to_owned());
     }
     if subject.effect != Effect::Changes {
         return None;

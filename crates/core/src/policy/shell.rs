@@ -46,6 +46,7 @@ use crate::tool::Shell;
 pub use self::classes::Classes;
 pub(crate) use self::classes::of_line as classes_of;
 pub(crate) use self::line::{Line, Piece, Place};
+pub(super) use self::perhaps::NO_COMMAND;
 pub(crate) use self::programs::grants_interpreter;
 pub(crate) use self::wild::Wild;
 pub(crate) use self::word::shown;
@@ -65,7 +66,10 @@ pub(crate) fn line_of(subject: &Subject, surroundings: &Surroundings) -> Option<
 pub(crate) fn line_in(subject: &Subject, place: &Place) -> Option<Line> {
     match &subject.shell {
         Shell::Nothing => None,
-        Shell::Line { .. } => subject.line().map(|(_, line)| judge(line, place)),
+        Shell::Line { argument, .. } => match subject.line() {
+            Some((_, line)) => Some(judge(line, place)),
+            None => subject.arguments.get(&**argument).and_then(|value| perhaps::judge_words(value, place)),
+        },
         Shell::Perhaps { .. } => perhaps::judge(&subject.arguments, place),
     }
 }

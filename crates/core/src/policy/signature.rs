@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Number, Value};
 
-use crate::digest::canonical;
+use crate::{digest::canonical, policy::indirect::UNKNOWN, tool::plain};
 
 /// At most so many signatures stand for one call.
 pub const MOST: usize = 256;
@@ -45,6 +45,53 @@ pub fn undeclared(tool: &str, arguments: &Map<String, Value>) -> Result<Vec<Stri
         .into_iter()
         .map(|values| format!("{tool}({})", values.into_values().collect::<Vec<_>>().join(", ")))
         .collect())
+}
+
+/// Signatures that a call of a tool may come to by the lists among its arguments, where its first one has them as they are: with an item
+/// of each in its place, and with all of its items in a row, as a command in words has them.
+///
+/// [`UNKNOWN`] stands in the place of lists that make more than [`MOST`]. None for signatures that were made from a template.
+pub(crate) fn of_lists(tool: &str, named: &[String], arguments: &Map<String, Value>, signature: &str) -> Vec<String> {
+    if !arguments.values().any(Value::is_array) {
+        return Vec::new();
+    }
+    let mut keys: Vec<&String> = if named.is_empty() { arguments.keys().collect() } else { named.iter().collect() };
+    if named.is_empty() {
+        keys.sort_unstable();
+    }
+    let whole = |value: Option<&Value>| value.map(plain).unwrap_or_default();
+    let written = |values: &[String]| format!("{tool}({})", values.join(", "));
+    let values: Vec<Option<&Value>> = keys.into_iter().map(|key| arguments.get(key)).collect();
+    if written(&values.iter().map(|value| whole(*value)).collect::<Vec<_>>()) != signature {
+        return Vec::new();
+    }
+    let options: Vec<Vec<String>> = values
+        .iter()
+        .map(|value| match value {
+            Some(Value::Array(items)) if !items.is_empty() => {
+                items.iter().map(plain).chain(value.and_then(in_a_row)).collect()
+            }
+            _ => vec![whole(*value)],
+        })
+        .collect();
+    if options.iter().try_fold(1_usize, |all, one| all.checked_mul(one.len())).is_none_or(|all| all > MOST) {
+        let unknown = |mut one: Vec<String>| if one.len() > 1 { UNKNOWN.to_string() } else { one.remove(0) };
+        return vec![written(&options.into_iter().map(unknown).collect::<Vec<_>>())];
+    }
+    let mut all = vec![Vec::new()];
+    for options in options {
+        all = all
+            .iter()
+            .flat_map(|known| options.iter().map(move |option| [known.clone(), vec![option.clone()]].concat()))
+            .collect();
+    }
+    all.iter().map(|values| written(values)).collect()
+}
+
+/// The text that the items of a list make in a row, with a space between; `None` for what is no list of two items or more.
+pub(crate) fn in_a_row(value: &Value) -> Option<String> {
+    let items = value.as_array().filter(|items| items.len() > 1)?;
+    Some(items.iter().map(plain).collect::<Vec<_>>().join(" "))
 }
 
 /// The names that a template mentions, in order.

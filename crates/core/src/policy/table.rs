@@ -160,6 +160,11 @@ impl Lookup<'_> {
         self.0.iter().filter_map(|group| group.patterns.first(text)).min()
     }
 
+    /// The first rule whose pattern may match `text`, in which [`UNKNOWN`] stands for anything.
+    pub(crate) fn first_that_may(&self, text: &str) -> Option<usize> {
+        self.0.iter().filter_map(|group| group.patterns.first_possible(text, UNKNOWN, |_| true)).min()
+    }
+
     /// The first rule that `wanted` accepts and whose pattern matches `text`.
     pub(crate) fn first_where(&self, text: &str, wanted: impl Fn(usize) -> bool) -> Option<usize> {
         self.0.iter().filter_map(|group| group.patterns.first_where(text, &wanted)).min()

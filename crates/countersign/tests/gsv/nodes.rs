@@ -108,10 +108,14 @@ fn what_cannot_be_called_is_refused() {
 #[test]
 fn a_rule_that_denies_stops_what_a_client_has_a_node_do() {
     let scene = Scene::ruled(
-        "rules:\n  - { pattern: 'box__Forbidden(*', action: deny }\ndefaults:\n  - { pattern: '*', action: ask }\n",
+        "rules:\n  - { pattern: 'box__Forbidden(*', action: deny }\n  - { pattern: 'box__Bash(rm *)', action: deny }\ndefaults:\n  - { pattern: '*', action: ask }\n",
     );
     let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Forbidden", "Asked"]);
+    let mut node = Peer::node(&gateway, "box", &["Forbidden", "Asked", "Bash"]);
+    for command in [json!("rm x"), json!(["rm", "x"]), json!(["sh", "-c", "rm x"]), json!(["ls", "rm x"])] {
+        let denied = client.fails("tool.invoke", json!({ "tool": "box__Bash", "args": { "command": command } }));
+        assert_eq!(denied["code"], 403, "{command}: {denied}");
+    }
     let denied = client.fails("tool.invoke", json!({ "tool": "box__Forbidden", "args": { "a": 1 } }));
     assert_eq!(denied["code"], 403, "{denied}");
     assert!(denied["message"].as_str().unwrap().starts_with("Denied by policy: "), "{denied}");

@@ -11,7 +11,7 @@ use crate::{
         testing::{bash, grant, granted, subject},
     },
     time::Millis,
-    tool::Effect,
+    tool::{Effect, Machine, Shell},
 };
 
 mod approval;
@@ -432,6 +432,47 @@ fn one_denied_element_of_a_list_denies_all_and_all_must_be_allowed() {
     ] {
         assert_eq!(word(&World::new(&texts).judge(&call)), want, "{texts:?}");
     }
+}
+
+#[test]
+fn a_list_is_denied_by_its_items_and_by_the_command_that_they_make() {
+    let whole = |tool: &str, named: &[&str], arguments: Value| {
+        let mut call = subject(tool, json!({}));
+        call.arguments = arguments.as_object().unwrap().clone();
+        let value = |name: &&str| call.arguments.get(*name).map(crate::tool::plain).unwrap_or_default();
+        call.signature = format!("{tool}({})", named.iter().map(value).collect::<Vec<_>>().join(", "));
+        call.named = named.iter().map(|name| (*name).to_owned()).collect();
+        call
+    };
+    let on_node = |command: Value| Subject {
+        shell: Shell::Line { argument: "command".into(), machine: Machine::Other },
+        ..whole("n1__Bash", &["command"], json!({ "command": command }))
+    };
+    let many: Vec<String> = (0..400).map(|at| format!("a{at}")).chain(["secret".to_owned()]).collect();
+    for (rule, call, want) in [
+        ("deny n1__Bash(rm *)", on_node(json!(["rm", "x"])), "deny"),
+        ("deny n1__Bash(rm *)", on_node(json!(["sudo", "rm", "-r", "x"])), "deny"),
+        ("deny n1__Bash(rm *)", on_node(json!(["sh", "-c", "rm x"])), "deny"),
+        ("deny n1__Bash(rm *)", on_node(json!([["rm"], ["ls", "rm y"]])), "deny"),
+        ("deny n1__Bash(rm *)", on_node(json!({"program": "rm x"})), "deny"),
+        ("deny n1__Bash(rm *)", on_node(json!(["ls", "x"])), "floor"),
+        ("allow n1__Bash(ls *)", on_node(json!(["ls", "x"])), "floor"),
+        ("allow *", on_node(json!(["ls", "x"])), "floor"),
+        ("deny t(git push*)", whole("t", &["argv"], json!({"argv": ["git", "push"]})), "deny"),
+        ("deny t(secret)", whole("t", &["p"], json!({"p": ["a", "secret"]})), "deny"),
+        ("deny t(secret)", whole("t", &["p"], json!({ "p": many.clone() })), "deny"),
+        ("deny t(*, b)", whole("t", &["p", "q"], json!({"p": ["a"], "q": ["c", "b"]})), "deny"),
+        ("deny t(other)", whole("t", &["p"], json!({"p": ["a", "b"]})), "ask"),
+        ("ask t(a)", whole("t", &["p"], json!({"p": ["a", "b"]})), "ask"),
+    ] {
+        let verdict = World::new(&[rule]).judge(&call);
+        assert_eq!(word(&verdict), want, "{rule} {} {verdict}", call.signature);
+    }
+    let denied: Rule = serde_json::from_value(json!({"tool": "t", "args": {"c": "rm *"}, "action": "deny"})).unwrap();
+    let rules = Rules { rules: vec![denied, rule("allow *")], defaults: Vec::new() };
+    let world = World { compiled: compile(vec![source(Layer::Main, rules)]).unwrap(), ..World::new(&[]) };
+    assert_eq!(word(&world.judge(&subject("t", json!({"c": ["rm", "x"]})))), "deny");
+    assert_eq!(word(&world.judge(&subject("t", json!({"c": ["ls", "x"]})))), "allow");
 }
 
 #[test]
