@@ -14,8 +14,10 @@ use countersign_core::{
     policy::Action,
 };
 use countersign_server::{
+    agent_dir::Environment,
     agent_gate, config,
     gateway::{
+        adapter::Adapter,
         rules::{self, Household, Loaded, Nobody, RulesError, TooFew},
         trial::{self, Explained, Failed, Tried, kept_off},
     },
@@ -38,28 +40,72 @@ pub(crate) struct Files {
     config: Option<PathBuf>,
     /// Whether somebody named the rules.
     is_named: bool,
+    /// The adapter that is meant, where it is known.
+    adapter: Option<Adapter>,
+}
+
+/// What the command line names.
+pub(crate) struct Named<'a> {
+    pub(crate) rules: Option<&'a Path>,
+    pub(crate) config: Option<&'a Path>,
+    /// The adapter whose calls are judged.
+    pub(crate) door: Option<&'a str>,
+    /// The agent that asks.
+    pub(crate) asker: Option<&'a str>,
 }
 
 impl Files {
     /// The rules, else those beside the configuration, else those of this folder; the configuration, else the one beside the
-    /// rules if there is one.
-    pub(crate) fn of(rules: Option<PathBuf>, config: Option<PathBuf>) -> Self {
-        let is_named = rules.is_some();
+    /// rules if there is one. For a stdio adapter the rules, else those of its agent directory; it has no configuration.
+    pub(crate) fn new(named: &Named<'_>, usual: Option<PathBuf>) -> anyhow::Result<Self> {
+        let environment = Environment::of_process();
+        let cwd = std::env::current_dir().context("the working folder is not known")?;
+        let adapter = match (named.door, named.rules) {
+            (Some(door), _) => Some(Adapter::named(door, &environment, &cwd)),
+            (None, Some(rules)) => Adapter::of_file(rules, &environment, &cwd).transpose(),
+            (None, None) => None,
+        };
+        let adapter = adapter.transpose().map_err(anyhow::Error::msg)?;
+        let is_named = named.rules.is_some();
+        let rules = named.rules.map(Path::to_owned);
+        if let (Some(adapter), Some(agent)) = (&adapter, named.asker)
+            && adapter.name() != agent_gate::DOOR
+            && agent != config::DEFAULT_AGENT
+        {
+            bail!("--agent {agent}: only agent-gate has agents, and these rules are judged as {} does", adapter.name());
+        }
+        if let Some(stdio) = adapter.as_ref().and_then(Adapter::stdio) {
+            let name = adapter.as_ref().map_or("", Adapter::name);
+            if let Some(config) = named.config.or(usual.as_deref()) {
+                bail!("--config {}: {name} has no configuration of a gateway", config.display());
+            }
+            let rules = rules.unwrap_or_else(|| stdio.permissions());
+            return Ok(Self { rules, config: None, is_named, adapter });
+        }
+        let config = named.config.map(Path::to_owned).or(usual);
         let beside = |path: &Path, name: &str| path.parent().unwrap_or_else(|| Path::new("")).join(name);
         let rules = rules.unwrap_or_else(|| {
             config.as_deref().map_or_else(|| "permissions.yaml".into(), |config| beside(config, "permissions.yaml"))
         });
         let config =
             config.or_else(|| Some(beside(&rules, "config.yaml")).filter(|usual| usual.symlink_metadata().is_ok()));
-        Self { rules, config, is_named }
+        Ok(Self { rules, config, is_named, adapter })
     }
 
     /// What the rules are about.
     fn household(&self) -> anyhow::Result<Household> {
+        let household = self.of_configuration()?;
+        Ok(match &self.adapter {
+            Some(adapter) => household.with_adapter(adapter.clone()),
+            None => household,
+        })
+    }
+
+    fn of_configuration(&self) -> anyhow::Result<Household> {
         if let Some(config) = self.config.as_deref().filter(|config| !config.exists()) {
             bail!("there is no file {}", config.display());
         }
-        let Some(config) = &self.config else { return Ok(config::Known::default().into()) };
+        let Some(config) = &self.config else { return Ok(Household::default()) };
         let known = config::known(config, &|name| std::env::var(name).ok());
         Ok(known.map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?.into())
     }
@@ -74,7 +120,11 @@ impl Files {
 
     /// Says where the tools come from, which signatures depend on.
     fn note(&self, paint: Paint) -> String {
+        let stdio = self.adapter.as_ref().filter(|adapter| adapter.stdio().is_some());
         let told = match &self.config {
+            _ if stdio.is_some() => {
+                format!("(as a session of {} that starts in this folder)", stdio.map_or("", Adapter::name))
+            }
             Some(config) => format!("(with the agents and tools of {})", config.display()),
             None => "(without a configuration: every tool counts as one that nobody defined)".to_owned(),
         };
@@ -265,8 +315,15 @@ fn shown(
     for told in who_allows(explained) {
         writeln!(out, "  {:<7} {}", told.key, one(&told.text))?;
     }
+    let is_of_stdio = files.adapter.as_ref().is_some_and(|adapter| adapter.stdio().is_some());
     let is_runs = subject.door.as_deref() != Some(agent_gate::DOOR);
-    let agent = if is_runs { "a run of the gateway" } else { agent_of(subject.principal.as_str()) };
+    let agent = if is_of_stdio {
+        "a session of the adapter"
+    } else if is_runs {
+        "a run of the gateway"
+    } else {
+        agent_of(subject.principal.as_str())
+    };
     let unknown = if is_stranger && !is_runs { " (the configuration has no agent of this name)" } else { "" };
     writeln!(out, "  agent   {}{unknown}", one(agent))?;
     writeln!(out, "  door    {}", one(subject.door.as_deref().unwrap_or("-")))?;

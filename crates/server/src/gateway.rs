@@ -1,5 +1,6 @@
 //! A gateway as `serve` runs it: one record, one port, every door that is configured.
 
+pub mod adapter;
 mod approvers;
 pub mod checkup;
 mod explained;

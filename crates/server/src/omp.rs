@@ -25,7 +25,7 @@ mod notices;
 mod opening;
 mod outbox;
 mod rights;
-mod rules;
+pub(crate) mod rules;
 mod seat;
 mod shelf;
 mod showing;

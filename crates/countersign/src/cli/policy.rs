@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use super::at::Before;
 use crate::{
     audit::Form,
-    policy::{self, Asked, Files},
+    policy::{self, Asked, Files, Named},
 };
 
 #[derive(Subcommand)]
@@ -55,6 +55,10 @@ pub(super) struct About {
     /// The configuration, whose agents and tools the rules are about [default: config.yaml beside the rules, if it is there]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// The adapter whose calls are judged: agent-gate, console, api, gsv, hermes, omp or gjc [default: that of the agent directory
+    /// which the rules lie in, else the gateway's, which depends on the tool]
+    #[arg(long, value_name = "NAME")]
+    door: Option<String>,
     /// Print JSON, for a program
     #[arg(long)]
     json: bool,
@@ -65,7 +69,12 @@ pub(super) fn run(what: Policy, before: Before) -> anyhow::Result<ExitCode> {
         Policy::Check { file, about } | Policy::Test { file, about } => (file, about),
         Policy::Explain { permissions, about, .. } => (permissions, about),
     };
-    let files = Files::of(file.clone(), about.config.clone().or(before.config));
+    let asker = match &what {
+        Policy::Explain { agent, .. } => Some(agent.as_str()),
+        Policy::Check { .. } | Policy::Test { .. } => None,
+    };
+    let named = Named { rules: file.as_deref(), config: about.config.as_deref(), door: about.door.as_deref(), asker };
+    let files = Files::new(&named, before.config)?;
     let form = if about.json { Form::Json } else { Form::Text };
     match what {
         Policy::Check { .. } => policy::check(&files, form),

@@ -85,8 +85,44 @@ fn rules_that_do_not_do_what_they_look_like_draw_warnings() {
     assert_eq!((said.code, lines.len()), (Some(0), 4), "{said:?}");
     assert!(lines[0].starts_with("warning  permissions.yaml:2: \"lookup(*)\" does not match a call without arguments"));
     assert!(lines[1].starts_with("warning  permissions.yaml:4: there is no tool \"trun\" here"), "{said:?}");
-    assert!(lines[2].starts_with("warning  permissions.yaml:3: there is no door \"omp\" here"), "{said:?}");
+    assert!(
+        lines[2].starts_with("warning  permissions.yaml:3: omp takes its rules from the permissions.yaml of its agent")
+    );
     assert_eq!(policy(&place, &["check", "--json"]).json()["warnings"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn the_rules_of_an_agent_directory_are_judged_as_their_adapter_does() {
+    let place = place("rules:\n- { pattern: '*', action: ask }\n");
+    let folder = place.folder.join(".omp/agent");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = ".omp/agent/permissions.yaml";
+    let denied = "rules:\n- { pattern: 'bash(git push*)', door: omp, action: deny }\n";
+    let push = ["bash", "command=git push"];
+    for (rules, more, want) in [
+        ("rules: []\n", ["--door", "omp"], "allowed"),
+        ("rules: []\n", ["--permissions", file], "allowed"),
+        ("rules: []\n", ["--door", "console"], "asked about"),
+        (denied, ["--door", "omp"], "denied"),
+        (denied, ["--permissions", file], "denied"),
+        (denied, ["--door", "gjc"], "allowed"),
+    ] {
+        std::fs::write(folder.join("permissions.yaml"), rules).unwrap();
+        let said = place.run(&[&["policy", "explain"][..], &more, &push].concat());
+        assert!(said.out.starts_with(&format!("{want}  bash(git push)")), "{rules} {more:?}: {said:?}");
+    }
+    for check in [&["check", file][..], &["check", "--door", "omp"]] {
+        let said = policy(&place, check);
+        assert_eq!((said.code, said.out.contains("warning")), (Some(0), false), "{check:?}: {said:?}");
+    }
+    for (refused, want) in [
+        (&["check", "--door", "front"][..], "the doors are agent-gate, console, api, gsv, hermes, omp, gjc"),
+        (&["check", "--door", "omp", "--config", "config.yaml"], "omp has no configuration of a gateway"),
+        (&["explain", "--door", "omp", "--agent", "pi", "bash"], "only agent-gate has agents"),
+    ] {
+        let said = policy(&place, refused);
+        assert!(said.code == Some(1) && said.err.contains(want), "{refused:?}: {said:?}");
+    }
 }
 
 #[test]

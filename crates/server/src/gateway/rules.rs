@@ -13,11 +13,13 @@ use countersign_core::{
 
 pub use super::approvers::{Nobody, TooFew};
 use super::{
+    adapter::{self, Adapter},
     approvers, house,
     trial::{self, Failed},
 };
 use crate::{
-    agent_gate::{DOOR, Tools},
+    agent_dir::Product,
+    agent_gate::Tools,
     chats,
     config::{self, Accounts, Case, Config, Errors, Known, Permissions, Person, Places, Undeclared},
     gsv, paths,
@@ -38,9 +40,29 @@ pub struct Household {
     surroundings: Surroundings,
     /// Where runs of the gateway's own begin; empty where this is not known.
     pub(super) workspace: String,
+    /// The adapter that rules are tried for, where one was named.
+    pub(super) adapter: Option<Adapter>,
+}
+
+impl Default for Household {
+    /// What rules are about where there is no configuration.
+    fn default() -> Self {
+        Known::default().into()
+    }
 }
 
 impl Household {
+    /// The same, for calls through one adapter. The rules of a stdio adapter are those of its agent directory.
+    #[must_use]
+    pub fn with_adapter(self, adapter: Adapter) -> Self {
+        Self { adapter: Some(adapter), ..self }
+    }
+
+    /// The adapter that rules are tried for, where one was named.
+    pub fn adapter(&self) -> Option<&Adapter> {
+        self.adapter.as_ref()
+    }
+
     /// Whether this agent is one that is not there. Where agents are not known it is not told.
     pub fn is_stranger(&self, agent: &str) -> bool {
         !self.agents.is_empty() && !self.agents.iter().any(|known| known == agent)
@@ -59,6 +81,7 @@ impl Household {
             accounts: Some(accounts),
             surroundings: surroundings(&config.places()),
             workspace: workspace(&config.places()),
+            adapter: None,
         }
     }
 }
@@ -78,7 +101,7 @@ impl From<Known> for Household {
         // Without a gateway it is where somebody asks.
         let here = || std::env::current_dir().unwrap_or_default().display().to_string();
         let workspace = places.as_ref().map_or_else(here, workspace);
-        Self { tools, agents, people, accounts, surroundings, workspace }
+        Self { tools, agents, people, accounts, surroundings, workspace, adapter: None }
     }
 }
 
@@ -149,6 +172,10 @@ fn lines<T: ToString>(problems: &[T]) -> String {
 /// # Errors
 /// [`RulesError`], but for cases.
 pub fn read(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
+    if let Some(stdio) = household.adapter.as_ref().and_then(Adapter::stdio) {
+        // Without a file something else holds there than without the one that is named.
+        return stdio.load(path.exists().then_some(path));
+    }
     let read = config::permissions(path, Layer::Main)?;
     understood(read.unwrap_or_else(|| none(path)), household)
 }
@@ -278,7 +305,7 @@ fn unmet(source: &Source, household: &Household) -> Vec<(u32, String)> {
     let agents: Vec<&str> = household.agents.iter().map(String::as_str).collect();
     let there = |side| match side {
         Side::Principal => &agents[..],
-        Side::Door => &[DOOR],
+        Side::Door => &adapter::OF_GATEWAY,
         Side::Target => &services[..],
     };
     // Many rules are bound to few, and a pattern is held against all that are there.
@@ -292,9 +319,17 @@ fn unmet(source: &Source, household: &Household) -> Vec<(u32, String)> {
                 .or_insert_with(|| there(side).iter().any(|id| side.matches(pattern, id)));
             if !*is_met {
                 let (file, line, there) = (&source.name, rule.line, listed(there(side)));
-                let told = format!(
-                    "{file}:{line}: there is no {side} \"{pattern}\" here, only {there}; this rule matches nothing"
-                );
+                let of_stdio = adapter::STDIO.map(Product::name);
+                let elsewhere = of_stdio.into_iter().find(|name| side == Side::Door && side.matches(pattern, name));
+                let told = match elsewhere {
+                    Some(name) => format!(
+                        "{file}:{line}: {name} takes its rules from the permissions.yaml of its agent directory or from \
+                         --permissions, and none from a gateway; this rule matches nothing here"
+                    ),
+                    None => format!(
+                        "{file}:{line}: there is no {side} \"{pattern}\" here, only {there}; this rule matches nothing"
+                    ),
+                };
                 unmet.push((line, told));
             }
         }
@@ -331,6 +366,7 @@ mod tests {
             accounts: None,
             surroundings: Surroundings::default(),
             workspace: String::new(),
+            adapter: None,
         }
     }
 
@@ -431,13 +467,15 @@ mod tests {
             warnings(&known.into()),
             [
                 "4: there is no principal \"agent*\" here, only kitchen-pi; this rule matches nothing",
-                "5: there is no door \"gate\" here, only agent-gate; this rule matches nothing",
+                "5: there is no door \"gate\" here, only agent-gate, console, api, gsv, hermes; this rule matches nothing",
                 "5: there is no target \"house\" here, only homeassistant; this rule matches nothing",
             ]
         );
         assert_eq!(
             warnings(&Known::default().into()),
-            ["5: there is no door \"gate\" here, only agent-gate; this rule matches nothing"],
+            [
+                "5: there is no door \"gate\" here, only agent-gate, console, api, gsv, hermes; this rule matches nothing"
+            ],
             "`agent*` is about agents whose ids begin so, and goes before nothing about `kitchen-pi`"
         );
     }

@@ -5,18 +5,20 @@
 use std::fmt;
 
 use countersign_core::{
-    Whereabouts, call,
+    Whereabouts,
     engine::Rules,
     id::SessionId,
     policy::{self, Action, Constraints, Grants, Layers, Near, Subject, Verdict},
     time::Millis,
     tool::Effect,
 };
-use countersign_runtime::tools::Registry;
 use serde_json::{Map, Value};
 
 pub use super::explained::kept_off;
-use super::rules::{Household, Loaded};
+use super::{
+    adapter::{self, Adapter},
+    rules::{Household, Loaded},
+};
 use crate::{
     agent_gate,
     config::{Case, DEFAULT_AGENT},
@@ -161,6 +163,14 @@ pub(crate) fn explain_under(
 /// What policy would be asked. The tools of nodes are those of runs, whoever is said to ask: nobody else has them. So are those of runs
 /// themselves, but where an agent is named that is on no run.
 fn subject(household: &Household, agent: &str, tool: String, arguments: Map<String, Value>) -> Result<Subject, String> {
+    match household.adapter() {
+        None => {}
+        Some(Adapter::Stdio(stdio)) => return stdio.subject(&tool, &arguments),
+        Some(Adapter::Gateway(agent_gate::DOOR)) => {
+            return agent_gate::subject(&household.tools, agent, tool, arguments);
+        }
+        Some(Adapter::Gateway(door)) => return run_of(household, door, tool, arguments),
+    }
     let is_services = household.tools.contains_key(&tool);
     let is_ours = gsv::native_tools().contains(&tool.as_str());
     let of_run = || of_run(household, &tool, &arguments).filter(|_| !is_services && agent == DEFAULT_AGENT);
@@ -177,33 +187,28 @@ fn subject(household: &Household, agent: &str, tool: String, arguments: Map<Stri
     }
 }
 
+/// What policy would be asked about a call of a run that began at `door`.
+fn run_of(household: &Household, door: &str, tool: String, arguments: Map<String, Value>) -> Result<Subject, String> {
+    let is_native = gsv::native_tools().contains(&tool.as_str());
+    let found = match gsv::supposed(&tool, &arguments).filter(|_| !is_native) {
+        Some(content) => {
+            let session = SessionId::new("trial");
+            let place = Whereabouts { session: &session, door: Some(door), cwd: "", folder: "", is_shell_used: false };
+            Some(countersign_core::subject_at(place, &content, Effect::Changes))
+        }
+        None => adapter::own(door, &household.workspace, &tool, &arguments),
+    };
+    let of_tool = |subject: Subject| Subject { door: Some(door.to_owned()), ..subject };
+    match found {
+        Some(subject) => Ok(subject),
+        None if is_native => agent_gate::subject(&household.tools, DEFAULT_AGENT, tool, arguments).map(of_tool),
+        None => Err(format!("a run of {door} has no tool {tool:?}")),
+    }
+}
+
 /// What policy would be asked about a tool of the gateway's own runs; `None` if they have none of this name.
 pub(crate) fn of_run(household: &Household, tool: &str, arguments: &Map<String, Value>) -> Option<Subject> {
-    let registry = Registry::standard();
-    let spec = registry.specs().find(|spec| spec.name == tool)?;
-    let content = call::Content {
-        pins: None,
-        tool: tool.into(),
-        tool_call_id: "".into(),
-        arguments: arguments.clone(),
-        intent: None,
-        signature: spec.signature_of(arguments),
-        named: spec.signature.iter().map(|name| (*name).to_owned()).collect(),
-        class: None,
-        shell: None,
-        problem: None,
-        request: None,
-    };
-    let (session, workspace) = (SessionId::new("trial"), &household.workspace);
-    let place = Whereabouts {
-        session: &session,
-        door: Some("console"),
-        cwd: workspace,
-        folder: workspace,
-        is_shell_used: false,
-    };
-    let effect = if spec.effect == Effect::Reads { Effect::Reads } else { Effect::Changes };
-    Some(countersign_core::subject_at(place, &content, effect))
+    adapter::own("console", &household.workspace, tool, arguments)
 }
 
 /// What rules alone make of a subject.

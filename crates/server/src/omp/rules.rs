@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use countersign_core::{
     engine::Rules,
     gate::People,
-    policy::{self, Action, ApprovalMode, Layer, Posture, Rule, Source, Surroundings},
+    policy::{self, Action, ApprovalMode, CompileError, Layer, Posture, Rule, Source, Surroundings},
 };
 use countersign_runtime::tools::Registry;
 
@@ -27,8 +27,8 @@ pub(crate) enum RulesError {
     #[error(transparent)]
     Form(#[from] Errors),
     /// Rules contradict themselves or cannot be compiled.
-    #[error("{0}")]
-    Compile(String),
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Compile(Vec<CompileError>),
 }
 
 /// The rules in force, and what a person should know about them.
@@ -114,10 +114,7 @@ pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, R
     });
     let people: Vec<String> = people.collect();
     let strangers: Vec<String> = sources.iter().flat_map(|source| strangers(source, &tools, Named::Some)).collect();
-    let compiled = policy::compile(sources).map_err(|errors| {
-        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        RulesError::Compile(lines.join("\n"))
-    })?;
+    let compiled = policy::compile(sources).map_err(RulesError::Compile)?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let Place { product, folder, cwd, named, sessions, temporary, gateway, asks: _, restrictions: _, approval } =
         *place;
