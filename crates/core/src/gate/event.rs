@@ -32,6 +32,12 @@ pub enum Kind {
     Budget,
 }
 
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Approval, Self::Question, Self::Plan, Self::Execution, Self::Pairing, Self::Budget];
+}
+
 /// A part of what a run does with people, in which its gates are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -135,6 +135,15 @@ fn a_gate_is_listed_read_and_answered_once() {
     let path = |what: &str| format!("/api/v1/gates/{end}/{what}");
     is_problem(&ana.post(&path("allow"), json!({ "scope": "forever" })), 400, "once, session or always");
     is_problem(&ana.post(&path("allow"), json!({ "scop": "once" })), 400, "\"scop\"");
+    for name in ["scope", "rule"] {
+        is_problem(&ana.post(&path("allow"), json!({ name: "" })), 400, &format!("{name} is empty"));
+    }
+    is_problem(&ana.get("/api/v1/gates?kind=bogus"), 400, "kind is one of approval, question, plan,");
+    is_problem(
+        &ana.get("/api/v1/gates?door=bogus"),
+        400,
+        "door is one of agent-gate, console, api, gsv, hermes, omp, gjc",
+    );
     is_problem(&ana.post(&path("allow"), json!({ "scope": "always", "rule": "*" })), 422, "not proposed");
     is_problem(&ana.post(&path("answer"), json!({ "answers": ["yes"] })), 422, "allowed or denied");
     is_problem(&ana.post(&path("answer"), json!({ "answers": "yes" })), 400, "a list of texts");
@@ -206,6 +215,12 @@ fn a_session_is_opened_spoken_in_and_read_page_by_page() {
     is_problem(&program.post(&format!("{path}/steer"), json!({ "text": "left" })), 409, "no run works");
     assert_eq!(program.post(&format!("{path}/stop"), json!({})).body, json!({ "run": null, "stopped": false }));
     is_problem(&program.post(&format!("{path}/messages"), json!({})), 400, "text is missing");
+    let busy = json!({ "text": "and?", "when_busy": "" });
+    is_problem(&program.post(&format!("{path}/messages"), busy), 400, "when_busy is empty");
+    for name in ["message", "workspace", "model", "provider"] {
+        is_problem(&program.post("/api/v1/sessions", json!({ name: "" })), 400, &format!("{name} is empty"));
+    }
+    is_problem(&program.get("/api/v1/sessions?door=bogus"), 400, "door is one of");
     is_problem(&program.get("/api/v1/sessions/nobody"), 404, "no session nobody");
     is_problem(&program.post("/api/v1/sessions/nobody/messages", json!({ "text": "x" })), 404, "not found");
     is_problem(&program.post("/api/v1/sessions", json!({ "workspace": "../.." })), 422, "Workspace");

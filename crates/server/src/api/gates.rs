@@ -18,7 +18,9 @@ use serde_json::{Map, Value, json};
 
 use super::{Answered, Api, Failure, cursor::Cursor, params::Params};
 use crate::{
+    agent_dir::Product,
     control::{self, enough},
+    gateway::adapter,
     session_file::time::iso,
     web::{Body, Caller, ONCE_ONLY, Problem, access, reply},
 };
@@ -31,6 +33,8 @@ const LONGEST_GRANT: u64 = 100 * 365 * 86_400;
 /// `GET /api/v1/gates`.
 pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery) -> Answered {
     let params = Params::of(query.as_deref(), &["door", "session", "kind", "tool"])?;
+    params.one_of("door", &doors())?;
+    params.one_of("kind", &kinds())?;
     let wanted = ["door", "session", "kind", "tool"].map(|name| params.get(name).map(str::to_owned));
     let source = api.site.handle.source(Lane::Result);
     let read = source.read(move |engine| {
@@ -45,6 +49,15 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
     let ((gates, head), _) = read.await.ok_or_else(Failure::closing)?;
     let cursor = Cursor::at(api.site.handle.log(), head).await?;
     Ok(reply::ok(&json!({ "gates": gates, "cursor": cursor.to_string() })))
+}
+
+/// The adapters whose gates and sessions there may be: those of stdio have their sessions live here if they are attached.
+pub(super) fn doors() -> Vec<String> {
+    adapter::OF_GATEWAY.into_iter().chain(adapter::STDIO.map(Product::name)).map(str::to_owned).collect()
+}
+
+fn kinds() -> Vec<String> {
+    gate::Kind::ALL.iter().filter_map(|kind| json!(kind).as_str().map(str::to_owned)).collect()
 }
 
 /// `GET /api/v1/gates/{id}`.
@@ -317,11 +330,14 @@ pub(super) fn only(body: &Body, known: &[&str]) -> Result<(), Failure> {
     }
 }
 
-/// A text of a body, trimmed; none where it is absent, null or empty.
+/// A text of a body, trimmed; none where it is absent or null. An empty one is refused: whoever sends it means something.
 pub(super) fn text<'a>(body: &'a Body, name: &str) -> Result<Option<&'a str>, Failure> {
     match body.0.get(name) {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::String(_)) => Ok(body.text(name)),
+        Some(Value::String(_)) => match body.text(name) {
+            Some(text) => Ok(Some(text)),
+            None => Err(Failure::bad(format!("{name} is empty: leave it out, or say something"))),
+        },
         Some(_) => Err(Failure::bad(format!("{name} is a text"))),
     }
 }

@@ -33,6 +33,17 @@ impl Params {
         values.map(str::trim).filter(|value| !value.is_empty()).collect()
     }
 
+    /// Checks that `name`, if it is there, is one of `known`.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub(super) fn one_of(&self, name: &str, known: &[String]) -> Result<(), Failure> {
+        match self.get(name).filter(|value| !known.iter().any(|known| known == value)) {
+            Some(value) => Err(Failure::bad(format!("{name} is one of {}, not {value:?}", known.join(", ")))),
+            None => Ok(()),
+        }
+    }
+
     /// Whether `name` is 1 or true.
     ///
     /// # Errors
@@ -75,6 +86,12 @@ mod tests {
             let params = Params::of(Some(query), &known).unwrap();
             assert!(format!("{:?}", params.count("limit", 1, 9)).contains("from 1 to 9"), "{query}");
         }
+        let words = ["a", "b"].map(str::to_owned);
+        assert_eq!(Params::of(Some("tool=b"), &known).unwrap().one_of("tool", &words), Ok(()));
+        assert_eq!(
+            Params::of(Some("tool=c"), &known).unwrap().one_of("tool", &words),
+            Err(Failure::bad("tool is one of a, b, not \"c\""))
+        );
         assert!(Params::of(Some("live=maybe"), &known).unwrap().flag("live").is_err());
     }
 }

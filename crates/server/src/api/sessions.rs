@@ -19,7 +19,7 @@ use serde_json::{Value, json, value::RawValue};
 use super::{
     Answered, Api, DOOR, Failure,
     cursor::Cursor,
-    gates::{named, only, text},
+    gates::{doors, named, only, text},
     params::Params,
 };
 use crate::{
@@ -60,6 +60,7 @@ fn busy(engine: &Engine) -> BTreeMap<String, Busy> {
 /// `GET /api/v1/sessions`.
 pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery) -> Answered {
     let params = Params::of(query.as_deref(), &["door", "after", "limit"])?;
+    params.one_of("door", &doors())?;
     let limit = params.count("limit", LISTED.0, LISTED.1)?;
     let after = match params.get("after") {
         None => None,
