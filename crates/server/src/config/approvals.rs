@@ -26,7 +26,7 @@ pub(super) fn sets(place: &At<'_>) -> Sets {
 
 /// The steps of the rule at `place`; none where it says nothing of them.
 pub(super) fn steps(place: &At<'_>, sets: &Sets) -> Vec<Step> {
-    if KEYS.iter().all(|key| place.at(key).is_absent()) {
+    if KEYS.iter().all(|key| place.at(key).has_no_value()) {
         return Vec::new();
     }
     let mut steps = vec![Step {
@@ -69,7 +69,7 @@ fn approvals(place: &At<'_>) -> Option<u32> {
 }
 
 fn span(place: &At<'_>) -> Option<Duration> {
-    if place.is_absent() {
+    if place.has_no_value() {
         return None;
     }
     place.integer_in(1, MOST).and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs)
@@ -77,7 +77,7 @@ fn span(place: &At<'_>) -> Option<Duration> {
 
 /// People by name, in a list or alone; the name of a set stands for everybody in it.
 fn names(place: &At<'_>, sets: &Sets) -> Option<BTreeSet<String>> {
-    if place.is_absent() {
+    if place.has_no_value() {
         return None;
     }
     let listed = place.list();
@@ -100,7 +100,7 @@ fn names(place: &At<'_>, sets: &Sets) -> Option<BTreeSet<String>> {
 
 fn on_expiry(place: &At<'_>) -> OnExpiry {
     const EXPECTED: &str = "expected deny, again, or { again: TIMES }; the steps of escalate follow by themselves";
-    if place.is_absent() {
+    if place.has_no_value() {
         return OnExpiry::Deny;
     }
     if place.is_mapping() {

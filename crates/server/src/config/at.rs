@@ -75,13 +75,14 @@ impl<'a> At<'a> {
         self.value.map(|value| &value.form).filter(|form| **form != Form::Null)
     }
 
-    /// True if there is nothing here. A key with nothing behind it is refused, whatever its reader makes of that.
-    pub(super) fn is_absent(&self) -> bool {
+    /// True if the key of a value is not here. One with nothing behind it is refused, whatever its reader makes of that.
+    pub(super) fn has_no_value(&self) -> bool {
         self.not_empty(ANY);
-        self.is_nothing()
+        self.is_absent()
     }
 
-    fn is_nothing(&self) -> bool {
+    /// True if there is nothing here.
+    pub(super) fn is_absent(&self) -> bool {
         self.form().is_none() && self.variable().is_none_or(str::is_empty)
     }
 
@@ -188,9 +189,9 @@ impl<'a> At<'a> {
         }
     }
 
-    /// All values of a mapping in the order of the file. Anything else that is here is refused.
+    /// All values of a mapping in the order of the file; a key with nothing behind it is as good as absent, as a section is of which
+    /// every line is commented out. Anything else that is here is refused.
     pub(super) fn members(&self) -> Option<Vec<(&'a str, Self)>> {
-        self.not_empty("a mapping");
         match self.form() {
             None | Some(Form::Null) => None,
             Some(Form::Map(members)) => {
@@ -217,7 +218,7 @@ impl<'a> At<'a> {
     /// The same, where a key with nothing behind it is an empty list.
     pub(super) fn items_or_nothing(&self) -> Vec<Self> {
         self.list().unwrap_or_else(|| {
-            if !self.is_nothing() {
+            if !self.is_absent() {
                 self.mistyped("a list");
             }
             Vec::new()

@@ -128,7 +128,7 @@ fn short(place: &At<'_>) -> Option<(String, Map<String, Value>)> {
 fn long(place: &At<'_>) -> Option<(String, Map<String, Value>)> {
     place.mapping(&["tool", "args"]);
     let args = place.at("args");
-    let map = match args.json() {
+    let map = match Some(&args).filter(|args| !args.is_absent()).and_then(At::json) {
         None => Some(Map::new()),
         Some(Value::Object(map)) => Some(map),
         Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {

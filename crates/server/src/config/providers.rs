@@ -116,7 +116,7 @@ fn entry(name: &str, provider: &Provider, place: &At<'_>) -> Option<Entry> {
 }
 
 fn modalities(place: &At<'_>) -> Vec<Modality> {
-    if place.is_absent() {
+    if place.has_no_value() {
         return vec![Modality::Text];
     }
     let mut modalities = Vec::new();

@@ -18,10 +18,11 @@ pub(super) fn read(place: &At<'_>) -> Settings {
         return usual();
     }
     let paths = |key| place.at(key).items().iter().filter_map(At::path).collect::<Vec<_>>();
-    let listed = |key| (!place.at(key).is_absent()).then(|| paths(key));
+    let listed = |key| (!place.at(key).has_no_value()).then(|| paths(key));
     let usual = usual();
     let of_network = place.at("network");
-    let unlisted = Some(of_network.at("unlisted")).filter(|unlisted| of_network.is_mapping() && !unlisted.is_absent());
+    let unlisted =
+        Some(of_network.at("unlisted")).filter(|unlisted| of_network.is_mapping() && !unlisted.has_no_value());
     Settings {
         mode: word(&place.at("mode"), Mode::named, "off, guard or workspace").unwrap_or(usual.mode),
         write: paths("write"),
