@@ -27,6 +27,7 @@ mod outbox;
 mod rights;
 pub(crate) mod rules;
 mod seat;
+mod session_settings;
 mod shelf;
 mod showing;
 mod start;

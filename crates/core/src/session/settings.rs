@@ -93,16 +93,37 @@ pub struct Retry {
     /// The shortest wait that people are asked about, where they can be asked.
     #[serde(default = "ask_after", skip_serializing_if = "is_ask_after")]
     pub ask_after: Duration,
+    /// Whether people are asked about a wait that is longer than the longest. Where nobody may be reading, the run ends.
+    #[serde(default = "yes", skip_serializing_if = "std::clone::Clone::clone")]
+    pub ask_beyond: bool,
 }
 
 impl Default for Retry {
     fn default() -> Self {
-        Self { enabled: true, max: 3, base: Duration::from_secs(2), longest: longest_wait(), ask_after: ask_after() }
+        Self {
+            enabled: true,
+            max: 3,
+            base: Duration::from_secs(2),
+            longest: longest_wait(),
+            ask_after: ask_after(),
+            ask_beyond: true,
+        }
     }
 }
 
 fn longest_wait() -> Duration {
     Duration::from_secs(30 * 60)
+}
+
+impl Retry {
+    /// Returns whether people are asked about a wait of this length, where they can be asked.
+    pub fn asks_about(&self, wait: Duration) -> bool {
+        wait >= self.ask_after && (self.ask_beyond || wait <= self.longest)
+    }
+}
+
+const fn yes() -> bool {
+    true
 }
 
 fn ask_after() -> Duration {

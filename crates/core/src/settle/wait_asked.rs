@@ -22,7 +22,7 @@ pub(super) fn is_due(scene: Scene<'_>, failure: Failure) -> bool {
     settings.asking.nobody.is_none()
         && session.unattended().is_none()
         && scene.run.marks().firing.is_none()
-        && failure.after.is_some_and(|after| after >= settings.retry.ask_after)
+        && failure.after.is_some_and(|after| settings.retry.asks_about(after))
 }
 
 /// Opens the question about the wait that has just begun.

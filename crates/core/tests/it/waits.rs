@@ -151,6 +151,12 @@ fn nobody_is_asked_about_a_short_wait_or_where_nobody_is_there() {
     assert!(!asks(&mut set(|settings| settings.retry.max = 0), 900));
     assert!(!asks(&mut set(|settings| settings.retry.ask_after = seconds(901)), 900));
     assert!(asks(&mut set(|settings| settings.retry.ask_after = seconds(60)), 60));
+    assert!(asks(&mut set(|settings| settings.retry.longest = seconds(600)), 601));
+    let bounded = |settings: &mut session::Settings| {
+        settings.retry.longest = seconds(600);
+        settings.retry.ask_beyond = false;
+    };
+    assert!(asks(&mut set(bounded), 600) && !asks(&mut set(bounded), 601));
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(super) fn others(
     model: &ModelRef,
     usable: impl FnOnce() -> Vec<ModelRef>,
 ) -> Vec<ModelRef> {
-    let is_asked_about = failure.kind.is_retryable() && failure.wait().is_some_and(|wait| wait >= retry.ask_after);
+    let is_asked_about = failure.kind.is_retryable() && failure.wait().is_some_and(|wait| retry.asks_about(wait));
     if !is_asked_about {
         return Vec::new();
     }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use countersign_core::session::{Retry, Settings, Thresholds};
+use countersign_core::session::{Retry, Settings};
 use countersign_protocol::gjc::registry::{SessionRecord, Transport};
 use countersign_runtime::{
     Clock, SilentRetries,
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    asking, commands,
+    asking,
     counting::{counted, told_before},
     door::{Door, Output},
     feed::{Feed, FromClients, Input},
@@ -28,6 +28,7 @@ use super::{
     opening::open_seat,
     rights, rules,
     seat::SeatError,
+    session_settings,
     shelf::{Abroad, Shelf},
     working,
     workshop::Common,
@@ -335,8 +336,10 @@ pub(super) async fn open_in(
         .or_else(|| choice.level.map(|level| level.as_str().to_owned()))
         .unwrap_or_else(|| settings.thinking_level.as_str().to_owned());
     let asking = asking::set(&settings, flags.product, shelf.common.manner);
-    let session = session_settings(&settings, &modes, &choice.entry, &wanted, shelf.reminders);
-    let session = Settings { asking, ..session };
+    let session = session_settings::build(&settings, &modes, &choice.entry, &wanted, shelf.reminders);
+    // A host that asked for no dialogs may have nobody who reads one: its setting bounds the wait.
+    let retry = Retry { ask_beyond: shelf.common.manner.dialogs, ..session.retry };
+    let session = Settings { asking, retry, ..session };
     let seat = open_seat(&flags, &shelf, session, &choice).await?;
     let session = seat.id.clone();
     let found = seat.requests.read(move |engine| {
@@ -460,41 +463,5 @@ fn common(
         silence: settings.silence,
         silent_retries: SilentRetries { max: settings.retry.silent, ..SilentRetries::default() },
         folder,
-    }
-}
-
-fn session_settings(
-    settings: &agent_dir::Settings,
-    modes: &[String; 3],
-    entry: &Entry,
-    wanted: &str,
-    reminders: u32,
-) -> Settings {
-    let compaction = &settings.compaction;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 1 and 99")]
-    let at_percent = compaction.threshold_percent.map(|percent| percent.clamp(1.0, 99.0) as u8);
-    Settings {
-        model: Some(models::reference(entry)),
-        thinking: models::level(entry, Some(wanted)).map(|level| level.as_str().to_owned()),
-        modes: commands::meaning(modes),
-        retry: Retry {
-            enabled: settings.retry.enabled,
-            max: settings.retry.max_retries,
-            base: settings.retry.base_delay,
-            longest: settings.retry.max_delay,
-            ask_after: settings.ours.retry_ask_after,
-        },
-        thresholds: Thresholds {
-            auto: compaction.enabled,
-            reserve: compaction.reserve_tokens,
-            keep_recent: compaction.keep_recent_tokens,
-            at_tokens: compaction.threshold_tokens,
-            at_percent,
-        },
-        approval_timeout: settings.ours.approval_timeout,
-        clarify_timeout: settings.ours.clarify_timeout,
-        peer_timeout: settings.ours.host_timeout,
-        todo_reminders: reminders,
-        ..Settings::default()
     }
 }

@@ -1,7 +1,11 @@
 //! Parameters of `session.patch`.
 
 use super::{ResetMode, ResetPolicy, session_key};
-use crate::gsv::{Fault, directive::{Level, WORDS}, fields::Fields};
+use crate::gsv::{
+    Fault,
+    directive::{Level, WORDS},
+    fields::Fields,
+};
 
 /// What a patch says about something that may be unset: absent leaves it, null unsets it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,45 @@
+//! The settings that a session begins with.
+
+use countersign_core::session::{Retry, Settings, Thresholds};
+use countersign_runtime::models::Entry;
+
+use super::{commands, models};
+use crate::agent_dir;
+
+/// Builds the settings of a new session: the user's, with the model and the level of thinking that were chosen.
+pub(super) fn build(
+    settings: &agent_dir::Settings,
+    modes: &[String; 3],
+    entry: &Entry,
+    wanted: &str,
+    reminders: u32,
+) -> Settings {
+    let compaction = &settings.compaction;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 1 and 99")]
+    let at_percent = compaction.threshold_percent.map(|percent| percent.clamp(1.0, 99.0) as u8);
+    Settings {
+        model: Some(models::reference(entry)),
+        thinking: models::level(entry, Some(wanted)).map(|level| level.as_str().to_owned()),
+        modes: commands::meaning(modes),
+        retry: Retry {
+            enabled: settings.retry.enabled,
+            max: settings.retry.max_retries,
+            base: settings.retry.base_delay,
+            longest: settings.retry.max_delay,
+            ask_after: settings.ours.retry_ask_after,
+            ..Retry::default()
+        },
+        thresholds: Thresholds {
+            auto: compaction.enabled,
+            reserve: compaction.reserve_tokens,
+            keep_recent: compaction.keep_recent_tokens,
+            at_tokens: compaction.threshold_tokens,
+            at_percent,
+        },
+        approval_timeout: settings.ours.approval_timeout,
+        clarify_timeout: settings.ours.clarify_timeout,
+        peer_timeout: settings.ours.host_timeout,
+        todo_reminders: reminders,
+        ..Settings::default()
+    }
+}
