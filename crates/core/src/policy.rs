@@ -29,6 +29,7 @@ mod rules;
 mod secrets;
 mod shell;
 pub mod signature;
+mod spelling;
 mod state;
 mod subject;
 mod table;

@@ -345,6 +345,7 @@ fn subject_of(place: Whereabouts<'_>, content: &call::Content, effect: Effect, p
             cwd: String::new(),
             session_folder: None,
             is_later: false,
+            leads_to: None,
             paths: Vec::new(),
             shell,
         };
@@ -370,6 +371,7 @@ fn subject_of(place: Whereabouts<'_>, content: &call::Content, effect: Effect, p
         cwd: folder_at(place, content),
         session_folder: Some(place.cwd.to_owned()),
         is_later: is_here && place.is_shell_used,
+        leads_to: content.leads_to.as_deref().map(str::to_owned).filter(|_| is_here),
         paths: paths.map(str::to_owned).into_iter().collect(),
         shell,
     }

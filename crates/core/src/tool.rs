@@ -62,15 +62,23 @@ impl Spec {
     ///
     /// An argument that is absent is the empty string; a tool without arguments is its bare name.
     pub fn signature_of(&self, arguments: &Map<String, Value>) -> String {
-        let values: Vec<String> = if self.signature.is_empty() {
-            let mut keys: Vec<&String> = arguments.keys().collect();
-            keys.sort_unstable();
-            keys.into_iter().map(|key| plain(&arguments[key])).collect()
-        } else {
-            self.signature.iter().map(|key| arguments.get(*key).map(plain).unwrap_or_default()).collect()
-        };
-        if values.is_empty() { self.name.clone() } else { format!("{}({})", self.name, values.join(", ")) }
+        signature(&self.name, self.signature.iter().copied(), arguments)
     }
+}
+
+/// Writes the signature of a call of `tool` whose signature names the arguments `named`, in order; none means all, sorted by key.
+pub(crate) fn signature<'n>(
+    tool: &str,
+    named: impl Iterator<Item = &'n str>,
+    arguments: &Map<String, Value>,
+) -> String {
+    let mut values: Vec<String> = named.map(|key| arguments.get(key).map(plain).unwrap_or_default()).collect();
+    if values.is_empty() {
+        let mut keys: Vec<&String> = arguments.keys().collect();
+        keys.sort_unstable();
+        values = keys.into_iter().map(|key| plain(&arguments[key])).collect();
+    }
+    if values.is_empty() { tool.to_owned() } else { format!("{tool}({})", values.join(", ")) }
 }
 
 /// The text of a value as signatures of runs have it: texts as they are, all else as JSON.

@@ -2,7 +2,7 @@
 //!
 //! It must not know any tool.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use countersign_core::policy::obeyed_by;
 use serde::de::DeserializeOwned;
@@ -50,6 +50,35 @@ pub(crate) fn locate_to_change(given: &str, cx: &Context) -> Result<Place, Failu
         None => Ok(place),
         Some(reason) => Err(Failure::Failed(format!("{given} was not changed: {reason}"))),
     }
+}
+
+/// Returns the absolute path that the argument `path` leads to, if links in it lead elsewhere than its text says. The working folder counts
+/// as its text says. `None` if there is no such argument, or the path may not be used.
+pub async fn leads_to(arguments: &Map<String, Value>, cx: &Context) -> Option<String> {
+    let given = arguments.get("path")?.as_str()?.to_owned();
+    let cx = cx.clone();
+    let look = move || {
+        let said = plain(&cx.cwd.join(expand(&given, &cx)));
+        let real = locate(&given, &cx).ok()?.path().to_owned();
+        let working = std::fs::canonicalize(&cx.cwd).unwrap_or_else(|_| cx.cwd.clone());
+        let real = real.strip_prefix(&working).map(|rest| cx.cwd.join(rest)).unwrap_or(real);
+        let real = plain(&real);
+        (real != said).then(|| real.to_string_lossy().into_owned())
+    };
+    tokio::task::spawn_blocking(look).await.ok().flatten()
+}
+
+/// An absolute path without `.` and `..`, as far as its text tells.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => plain.push(part),
+        }
+    }
+    plain
 }
 
 /// The reason for which a rule has to name `real`, where `given` does not show that it is such a file.
@@ -100,12 +129,37 @@ pub(crate) async fn to_the_end<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use super::{blocking, to_the_end};
+    use serde_json::json;
+
+    use super::{blocking, leads_to, to_the_end};
     use crate::tool::{Failure, testing::Case};
 
     fn break_off() -> Result<(), Failure> {
         // Not a panic: that would print into the output of the tests.
         std::panic::resume_unwind(Box::new("on purpose"));
+    }
+
+    #[tokio::test]
+    async fn a_path_leads_elsewhere_through_a_link_alone() {
+        let case = Case::new();
+        let cwd = case.cx.cwd.clone();
+        std::fs::create_dir(cwd.join("src")).unwrap();
+        std::os::unix::fs::symlink("src", cwd.join("link")).unwrap();
+        std::os::unix::fs::symlink("/etc", cwd.join("out")).unwrap();
+        let inside = cwd.join("src/a").to_string_lossy().into_owned();
+        for (path, want) in [
+            ("link/a", Some(inside.as_str())),
+            ("out/x", Some("/etc/x")),
+            ("out/../x", Some("/x")),
+            ("src/a", None),
+            ("./src/../src/a", None),
+            ("new/a", None),
+            ("/etc/passwd", None),
+        ] {
+            let arguments = json!({ "path": path });
+            assert_eq!(leads_to(arguments.as_object().unwrap(), &case.cx).await.as_deref(), want, "{path}");
+        }
+        assert_eq!(leads_to(json!({}).as_object().unwrap(), &case.cx).await, None);
     }
 
     #[tokio::test]

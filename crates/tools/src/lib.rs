@@ -34,6 +34,7 @@ pub mod tool;
 pub mod workflow;
 pub mod write;
 
+pub use arguments::leads_to;
 pub use asking::{Answered, Asks, People};
 pub use conform::conform;
 pub use environment::Environment;

@@ -115,6 +115,9 @@ pub struct Content {
     /// What it would run from disk, as it was when it was wanted; absent where nothing is looked at, and in records of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pins: Option<Box<Pins>>,
+    /// Where the path that it names led when it was wanted, absolute; absent where that is what its text says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leads_to: Option<Arc<str>>,
 }
 
 /// What the content of an agent's request has beyond that of a run's call.

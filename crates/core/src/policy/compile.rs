@@ -12,7 +12,7 @@ use crate::{
         lint,
         narrow::NarrowPath,
         rules::{Action, Args, Layer, Matcher, Origin, Rule, Source},
-        secrets, shell,
+        secrets, shell, spelling,
         table::Table,
         verdict::Named,
     },
@@ -264,6 +264,16 @@ impl Tables {
             (None, Some(Args::Any(_)) | None) => Vec::new(),
         };
         paths.iter().all(|path| texts.iter().any(|text| path.is_named_by(text)))
+    }
+
+    /// The most steps up that a path in a rule has.
+    pub(crate) fn steps_up(&self, rank: usize) -> usize {
+        let rule = &self.rules[rank].rule;
+        let each = match &rule.args {
+            Some(Args::Each(each)) => each.values().filter_map(Matcher::as_text).collect(),
+            Some(Args::Any(_)) | None => Vec::new(),
+        };
+        each.into_iter().chain(rule.pattern.as_deref()).map(spelling::steps_in).max().unwrap_or(0)
     }
 
     /// True if a rule says who has to allow.

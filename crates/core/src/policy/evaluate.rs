@@ -15,6 +15,7 @@ use crate::{
         needs, obeyed, path, secrets,
         shell::{self, Line, Piece, Wild},
         signature,
+        spelling::{Spelled, Spellings},
         subject::{Reach, Subject},
         table::{Lookup, Table},
         verdict::{Cause, Verdict, Why},
@@ -85,7 +86,8 @@ fn by_itself(layers: &Layers<'_>, subject: &Subject, now: Millis) -> Verdict {
     let line = shell::line_of(subject, layers.surroundings);
     let obeyed = obeyed::of_subject(subject, layers.surroundings.home.as_deref());
     let lists = signature::of_lists(&subject.tool, &subject.named, &subject.arguments, &subject.signature);
-    let judge = Judge { layers, subject, line: line.as_ref(), obeyed, lists, is_of_secret: false };
+    let spellings = Spellings::of(subject, layers.surroundings.home.as_deref());
+    let judge = Judge { layers, subject, line: line.as_ref(), obeyed, lists, spellings, is_of_secret: false };
     let why = |cause| Why { cause, policy: layers.compiled.digest() };
     judge
         .denied(now)
@@ -111,6 +113,8 @@ pub(super) struct Judge<'a> {
     obeyed: Vec<NarrowPath>,
     /// Signatures that lists among the arguments may come to. Rules that deny or ask see them too.
     lists: Vec<String>,
+    /// The other spellings of the paths that such a call names.
+    spellings: Spellings,
     /// Whether the subject is the use of a secret, which only rules that name secrets allow.
     is_of_secret: bool,
 }
@@ -124,7 +128,8 @@ pub(super) enum Outcome {
 impl<'a> Judge<'a> {
     /// About the use of a secret.
     pub(super) fn of_secret(layers: &'a Layers<'a>, subject: &'a Subject) -> Self {
-        Self { layers, subject, line: None, obeyed: Vec::new(), lists: Vec::new(), is_of_secret: true }
+        let (obeyed, lists, spellings) = (Vec::new(), Vec::new(), Spellings::default());
+        Self { layers, subject, line: None, obeyed, lists, spellings, is_of_secret: true }
     }
 
     /// What rules and defaults say of the use of a secret. What nothing is said of is asked.
@@ -227,7 +232,7 @@ impl Judge<'_> {
         let grants = self.layers.grants;
         let realm = self.layers.surroundings.realm.as_deref();
         let exact = grants.exact(self.subject, realm, now);
-        let by_pattern = || grants.by_pattern(self.subject, self.line, &self.narrow(), realm, now);
+        let by_pattern = || grants.by_pattern(self.subject, self.line, &self.narrow(), &self.spellings, realm, now);
         let is_covered = || may_reach.is_none() && self.perhaps_denied().is_none();
         let grant = exact.or_else(|| by_pattern().filter(|_| is_covered()))?;
         Some(Outcome::Allow(Cause::Grant { id: grant.id, by: grant.by.clone() }))
@@ -366,7 +371,7 @@ impl Judge<'_> {
         subject.shell == Shell::Nothing
             && subject.effect == Effect::Reads
             && subject.reach == Reach::Files
-            && subject.paths.iter().all(|path| {
+            && subject.paths.iter().chain(&subject.leads_to).all(|path| {
                 !path.starts_with('~')
                     && path::is_within(&path::resolve("/", &subject.cwd), &path::resolve(&subject.cwd, path))
             })
@@ -378,7 +383,11 @@ impl Judge<'_> {
         let whole = self.subject.signatures().filter_map(|signature| table.first(signature)).min();
         let lists = self.lists.iter().filter_map(|text| table.first_that_may(text));
         let parts = self.line.and_then(|line| line.touched_by(&|text| table.first(text)));
-        whole.into_iter().chain(lists).chain(parts).chain(self.structured(&table, |_| true)).min()
+        let spelled = self.spellings.all().filter_map(|spelled| {
+            let structured = table.first_structured(&self.subject.tool, &spelled.arguments, |_| true);
+            table.first(&spelled.signature).into_iter().chain(structured).min()
+        });
+        whole.into_iter().chain(lists).chain(parts).chain(self.structured(&table, |_| true)).chain(spelled).min()
     }
 
     /// The last of the allow rules that it takes to cover the whole of the subject, or what they leave uncovered.
@@ -388,7 +397,7 @@ impl Judge<'_> {
         let names = |rank: usize| self.layers.compiled.tables().names(rank, &narrow);
         let structured = || self.structured(&table, |rank| self.may_allow(rank) && names(rank));
         if let Some(rank) = self.line.is_none().then(structured).flatten() {
-            return Ok(rank);
+            return self.reached(&table).map(|reached| rank.max(reached)).map_err(Some);
         }
         match self.line {
             Some(line) => {
@@ -402,9 +411,22 @@ impl Judge<'_> {
             None => {
                 let first = |text: &str| self.first_allowing(&table, text, &narrow);
                 let ranks: Option<Vec<usize>> = self.subject.signatures().map(first).collect();
-                ranks.and_then(|ranks| ranks.into_iter().max()).ok_or(None)
+                let rank = ranks.and_then(|ranks| ranks.into_iter().max()).ok_or(None)?;
+                self.reached(&table).map(|reached| rank.max(reached)).map_err(Some)
             }
         }
+    }
+
+    /// The last of the allow rules that it takes to cover the files which paths lead to that are not plain.
+    fn reached(&self, table: &Lookup<'_>) -> Result<usize, String> {
+        let (tables, narrow) = (self.layers.compiled.tables(), self.narrow());
+        self.spellings.covered_by(&|spelled: &Spelled| {
+            let wanted = |rank: usize| {
+                self.may_allow(rank) && tables.names(rank, &narrow) && tables.steps_up(rank) >= spelled.steps_up
+            };
+            let structured = table.first_structured(&self.subject.tool, &spelled.arguments, wanted);
+            table.first_where(&spelled.signature, wanted).into_iter().chain(structured).min()
+        })
     }
 
     /// What a deny rule may turn out to say of a line that goes on with what is only known when it runs, such as `git $X` where

@@ -134,6 +134,7 @@ fn subject(tool: &str, line: &str, shell: Shell) -> Subject {
         cwd: "/home/ana/project".to_owned(),
         session_folder: None,
         is_later: false,
+        leads_to: None,
         paths: Vec::new(),
         shell,
     }

@@ -11,7 +11,15 @@ use uuid::Uuid;
 use crate::{
     digest::Digest,
     id::{PrincipalId, SessionId},
-    policy::{fnmatch::Pattern, narrow::NarrowPath, obeyed, patterns::Patterns, shell, subject::Subject},
+    policy::{
+        fnmatch::Pattern,
+        narrow::NarrowPath,
+        obeyed,
+        patterns::Patterns,
+        shell,
+        spelling::{self, Spellings},
+        subject::Subject,
+    },
     time::Millis,
 };
 
@@ -131,7 +139,8 @@ impl Grants {
         self.exact(subject, realm, now).or_else(|| {
             let line = shell::line_of(subject, &Default::default());
             let obeyed = obeyed::of_subject(subject, None);
-            self.by_pattern(subject, line.as_ref(), &obeyed.iter().collect::<Vec<_>>(), realm, now)
+            let spellings = Spellings::of(subject, None);
+            self.by_pattern(subject, line.as_ref(), &obeyed.iter().collect::<Vec<_>>(), &spellings, realm, now)
         })
     }
 
@@ -176,6 +185,7 @@ impl Grants {
         subject: &Subject,
         line: Option<&shell::Line>,
         narrow: &[&NarrowPath],
+        spellings: &Spellings,
         realm: Option<&str>,
         now: Millis,
     ) -> Option<&Grant> {
@@ -194,6 +204,16 @@ impl Grants {
         let rank = match line {
             Some(line) => line.covered_by(&first, None).ok()?,
             None => {
+                let steps_up = |rank: usize| match at(rank).map(|grant| &grant.covers) {
+                    Some(Covers::Pattern(pattern)) => spelling::steps_in(pattern),
+                    Some(Covers::Exact(_)) | None => 0,
+                };
+                let reached = spellings.covered_by(&|spelled| {
+                    let wanted =
+                        |rank: usize| reaches(rank) && names(rank, narrow) && steps_up(rank) >= spelled.steps_up;
+                    self.patterns.first_where(&spelled.signature, wanted)
+                });
+                reached.ok()?;
                 subject.signatures().map(|text| first(text, narrow)).collect::<Option<Vec<_>>>()?.into_iter().max()?
             }
         };

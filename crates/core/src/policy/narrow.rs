@@ -305,7 +305,7 @@ fn class_end(text: &str) -> Option<usize> {
 }
 
 /// How one gets from the folder `from` to `to`, both absolute.
-fn relative(from: &str, to: &str) -> String {
+pub(crate) fn relative(from: &str, to: &str) -> String {
     fn parts(path: &str) -> Vec<&str> {
         path.split('/').filter(|part| !part.is_empty()).collect()
     }

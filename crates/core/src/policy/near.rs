@@ -16,6 +16,7 @@ use crate::{
         obeyed,
         rules::{Action, Args, Rule},
         shell::{self, Line},
+        spelling::Spellings,
         subject::Subject,
         table,
         verdict::{Named, Verdict},
@@ -108,7 +109,8 @@ impl fmt::Display for Miss {
 pub fn near(compiled: &Compiled, surroundings: &Surroundings, subject: &Subject, verdict: &Verdict) -> Vec<Near> {
     let line = shell::line_of(subject, surroundings);
     let caller = Caller::of(subject, surroundings.door.as_deref());
-    let call = Asked { subject, caller, line: line.as_ref(), home: surroundings.home.as_deref() };
+    let spellings = Spellings::of(subject, surroundings.home.as_deref());
+    let call = Asked { subject, caller, line: line.as_ref(), home: surroundings.home.as_deref(), spellings };
     let decided = verdict.why().cause.rule();
     let others = compiled.tables().entries().iter().filter(|entry| decided != Some((&entry.named, entry.is_default)));
     let mut found: Vec<(usize, Reverse<usize>, Near)> = others.filter_map(|entry| call.near(entry)).collect();
@@ -122,6 +124,7 @@ struct Asked<'a> {
     caller: Caller<'a>,
     line: Option<&'a Line>,
     home: Option<&'a str>,
+    spellings: Spellings,
 }
 
 impl Asked<'_> {
@@ -154,7 +157,8 @@ impl Asked<'_> {
         let first = |text: &str| pattern.matches(text).then_some(0);
         let uncovered = self.subject.signatures().find(|signature| !pattern.matches(signature));
         let touches = self.subject.signatures().any(|signature| pattern.matches(signature))
-            || self.line.is_some_and(|line| line.touched_by(&first).is_some());
+            || self.line.is_some_and(|line| line.touched_by(&first).is_some())
+            || action != Action::Allow && self.spellings.all().any(|spelled| pattern.matches(&spelled.signature));
         let part = match (action, self.line) {
             (Action::Allow, Some(line)) => {
                 let names = |paths: &[&NarrowPath]| paths.iter().all(|path| path.is_named_by(text));
@@ -164,7 +168,8 @@ impl Asked<'_> {
             (Action::Allow, None) => {
                 let obeyed = obeyed::of_subject(self.subject, self.home);
                 let unnamed = || obeyed.iter().find(|path| !path.is_named_by(text)).map(ToString::to_string);
-                uncovered.map(str::to_owned).or_else(unnamed)
+                let leads_elsewhere = || self.spellings.covered_by(&|spelled| first(&spelled.signature)).err();
+                uncovered.map(str::to_owned).or_else(unnamed).or_else(leads_elsewhere)
             }
             (Action::Deny | Action::Ask, _) => None,
         };

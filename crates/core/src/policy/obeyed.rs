@@ -215,6 +215,16 @@ fn may_be(part: &str, wanted: &str) -> bool {
     wanted.starts_with(begin) && wanted.ends_with(end)
 }
 
+/// Whether the argument `name` holds text, not a path.
+fn is_text(name: &str) -> bool {
+    TEXTS.split_ascii_whitespace().any(|text| name.eq_ignore_ascii_case(text))
+}
+
+/// Whether the argument `name` with the value `text` may be a path.
+pub(super) fn may_be_path(name: &str, text: &str) -> bool {
+    !is_text(name) && text.len() <= LONGEST_PATH && !text.contains('\n')
+}
+
 /// Such files that `subject`, which is no line of a shell, may change.
 pub(super) fn of_subject(subject: &Subject, home: Option<&str>) -> Vec<NarrowPath> {
     let tool = subject.tool.rsplit("__").next().unwrap_or(&subject.tool);
@@ -222,11 +232,10 @@ pub(super) fn of_subject(subject: &Subject, home: Option<&str>) -> Vec<NarrowPat
     if subject.effect != Effect::Changes || subject.shell != Shell::Nothing || only_looks {
         return Vec::new();
     }
-    let mut texts: Vec<&str> = subject.paths.iter().map(String::as_str).collect();
+    let mut texts: Vec<&str> = subject.paths.iter().chain(&subject.leads_to).map(String::as_str).collect();
     for (name, value) in &subject.arguments {
-        let is_text = TEXTS.split_ascii_whitespace().any(|text| name.eq_ignore_ascii_case(text));
         match value {
-            _ if is_text => {}
+            _ if is_text(name) => {}
             Value::String(text) => texts.push(text),
             // What lies deeper in a call of our own tools is text of files.
             Value::Array(items) if subject.reach == Reach::Beyond => {

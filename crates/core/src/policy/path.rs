@@ -14,6 +14,30 @@ pub(crate) fn resolve(cwd: &str, path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
+/// `path` without `.`, `..` and doubled slashes as far as its text tells, in the style in which it is written: relative, with a dot before
+/// it, from the root or from a home. Steps up at its beginning stay.
+pub(crate) fn tidied(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        let is_fixed = |last: &&str| *last == ".." || last.starts_with('~') && parts.len() == 1;
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| !is_fixed(last)) => drop(parts.pop()),
+            ".." if parts.is_empty() && path.starts_with('/') => {}
+            _ => parts.push(part),
+        }
+    }
+    let begin = match parts.first() {
+        _ if path.starts_with('/') => "/",
+        Some(first) if path.starts_with("./") && *first != ".." => "./",
+        Some(_) => "",
+        None if path.starts_with("./") => "./",
+        None => ".",
+    };
+    let is_folder = path.ends_with('/') && !parts.is_empty();
+    format!("{begin}{}{}", parts.join("/"), if is_folder { "/" } else { "" })
+}
+
 /// True if `path` is `root` or lies under it. Both are resolved.
 pub(crate) fn is_within(root: &str, path: &str) -> bool {
     root == "/" || path == root || path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'))
@@ -39,7 +63,7 @@ pub(crate) fn is_device(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_device, is_within, resolve};
+    use super::{is_device, is_within, resolve, tidied};
 
     #[test]
     fn a_path_leads_where_its_dots_say() {
@@ -53,6 +77,26 @@ mod tests {
             ("a/../../b", "/b"),
         ] {
             assert_eq!(resolve("/w", path), want, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_tidied_in_its_own_style() {
+        for (path, want) in [
+            ("a", "a"),
+            ("src/../a", "a"),
+            ("src/../../a", "../a"),
+            ("./src//x/../a", "./src/a"),
+            ("./..", ".."),
+            ("src/..", "."),
+            ("/a/../../b", "/b"),
+            ("//a/./b/", "/a/b/"),
+            ("~/x/../y", "~/y"),
+            ("~/../y", "~/../y"),
+            ("../../a", "../../a"),
+            ("/", "/"),
+        ] {
+            assert_eq!(tidied(path), want, "{path}");
         }
     }
 

@@ -62,6 +62,7 @@ impl Subject {
             effect: Effect::Changes,
             reach: Reach::Beyond,
             paths: Vec::new(),
+            leads_to: None,
             shell: Shell::Nothing,
             classes: BTreeSet::new(),
             ..self.clone()

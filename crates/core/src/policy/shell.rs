@@ -34,6 +34,7 @@ mod roundabout;
 mod runners;
 mod sed;
 mod simple;
+mod spelled;
 mod unwrap;
 mod variables;
 mod walk;

@@ -59,6 +59,9 @@ pub struct Subject {
     pub is_later: bool,
     /// Paths that the call names, as they came: absolute or relative to the working folder. Not those inside a shell command, which are found here.
     pub paths: Vec<String>,
+    /// Where the first of these paths leads, absolute, if links in it lead elsewhere than its text says. The working folder counts as its
+    /// text says, whatever links lead there.
+    pub leads_to: Option<String>,
     /// What of it a shell reads.
     pub shell: Shell,
     /// Classes of an unattended contract that the call needs beyond what its tool and command tell: of host tools and host URIs.

@@ -31,6 +31,7 @@ pub(crate) fn subject(tool: &str, arguments: Value) -> Subject {
         cwd: "/home/ana/project".to_owned(),
         session_folder: None,
         is_later: false,
+        leads_to: None,
         paths: Vec::new(),
         shell: Shell::of_own(tool),
         classes: BTreeSet::new(),

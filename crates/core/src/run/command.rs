@@ -55,6 +55,8 @@ pub struct Wanted {
     pub problem: Option<Arc<str>>,
     /// What it would run from disk, as it is now.
     pub pins: Option<Box<crate::call::Pins>>,
+    /// Where the path that it names leads, absolute, if links in it lead elsewhere than its text says.
+    pub leads_to: Option<Arc<str>>,
 }
 
 /// What a model answered.

@@ -104,6 +104,7 @@ pub(crate) fn wanted(tool: &str, path: &str) -> Wanted {
         shell: None,
         problem: None,
         pins: None,
+        leads_to: None,
     }
 }
 

@@ -149,6 +149,7 @@ fn wanted(tool: &str, argument: &str) -> Wanted {
         shell: None,
         problem: None,
         pins: None,
+        leads_to: None,
     }
 }
 

@@ -110,6 +110,7 @@ fn subject(number: usize) -> Subject {
         cwd: String::new(),
         session_folder: None,
         is_later: false,
+        leads_to: None,
         paths: Vec::new(),
         shell: Shell::Nothing,
         classes: BTreeSet::new(),

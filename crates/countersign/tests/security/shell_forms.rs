@@ -49,6 +49,7 @@ pub(crate) fn judge(compiled: &Compiled, command: &str, folder: &Path) -> Verdic
         cwd: folder.display().to_string(),
         session_folder: None,
         is_later: false,
+        leads_to: None,
         paths: Vec::new(),
         shell: Shell::of_own("bash"),
         classes: BTreeSet::new(),

@@ -7,7 +7,7 @@ use countersign_core::{
     tool::{Effect, Lane, Repeat},
 };
 use countersign_models::Part;
-use countersign_tools::{Registry, Route, strip_intent};
+use countersign_tools::{Failure, Registry, Route, leads_to, strip_intent};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -45,10 +45,16 @@ impl Place<'_> {
                 cx.pinned = Some(self.folder.into());
                 cx
             });
-            let looked = tool.look(&call.arguments, cx);
+            let looked = async {
+                let pins = tool.look(&call.arguments, cx).await?;
+                Ok::<_, Failure>((pins, leads_to(&call.arguments, cx).await))
+            };
             tokio::select! {
                 looked = looked => match looked {
-                    Ok(pins) => call.pins = pins.map(Box::new),
+                    Ok((pins, leads_to)) => {
+                        call.pins = pins.map(Box::new);
+                        call.leads_to = leads_to.map(Into::into);
+                    }
                     Err(refused) => call.problem = Some(refused.to_string().into()),
                 },
                 () = cancel.cancelled(), if !is_stopping => call.problem = Some(NOT_LOOKED_AT.into()),
@@ -112,5 +118,6 @@ pub(super) fn want(call: &Part, registry: &Registry, no_tool: impl Fn(&str) -> S
         shell,
         problem: problem.map(Into::into),
         pins: None,
+        leads_to: None,
     })
 }

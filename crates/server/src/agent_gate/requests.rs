@@ -131,6 +131,7 @@ pub(crate) fn subject(tools: &Tools, agent: &str, name: String, args: Map<String
         cwd: String::new(),
         session_folder: None,
         is_later: false,
+        leads_to: None,
         paths: Vec::new(),
     })
 }

@@ -307,6 +307,7 @@ mod tests {
     fn wanted(past: &mut Past, at: u128, argument: &str) {
         let content = call::Content {
             pins: None,
+            leads_to: None,
             tool: "pay".into(),
             tool_call_id: "".into(),
             arguments: [("to".to_owned(), argument.into())].into_iter().collect(),

@@ -180,6 +180,7 @@ fn of_host(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>) ->
 fn content(signature: String, named: &[&str], tool: &str, arguments: &Map<String, Value>) -> call::Content {
     call::Content {
         pins: None,
+        leads_to: None,
         tool: tool.into(),
         tool_call_id: "".into(),
         arguments: arguments.clone(),

@@ -86,6 +86,7 @@ fn is_allowed(line: &str) -> bool {
         cwd: "/home/ana/project".to_owned(),
         session_folder: None,
         is_later: false,
+        leads_to: None,
         paths: Vec::new(),
         shell: Shell::of_own("bash"),
     };

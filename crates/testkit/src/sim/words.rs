@@ -88,6 +88,7 @@ fn wanted(dice: &mut Dice, at: usize) -> Wanted {
         shell: None,
         problem: dice.chance(5).then(|| "no such tool".into()),
         pins: None,
+        leads_to: None,
     }
 }
 

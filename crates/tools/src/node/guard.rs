@@ -191,6 +191,7 @@ fn subject(tool: &str, named: &[&str], arguments: Value, effect: Effect, cwd: St
         cwd,
         session_folder: None,
         is_later: false,
+        leads_to: None,
         paths,
         shell: Shell::of_own(tool),
         classes: std::collections::BTreeSet::new(),

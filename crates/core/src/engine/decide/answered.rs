@@ -81,6 +81,7 @@ pub(super) fn want(call: CallId, run: Option<RunId>, wanted: Wanted) -> (call::E
         problem: wanted.problem,
         request: None,
         pins: wanted.pins,
+        leads_to: wanted.leads_to,
     };
     (event, serde_json::to_string(&content).expect("content is plain data with text keys"))
 }

@@ -57,6 +57,7 @@ pub(super) fn run_own(view: View<'_>, id: &SessionId, own: Own, context: &mut Co
         shell: None,
         problem: None,
         pins: None,
+        leads_to: None,
     };
     let (event, content) = want(call, None, wanted);
     let parsed: call::Content = serde_json::from_str(&content).expect("it was written a line ago");
@@ -99,6 +100,7 @@ pub(super) fn act(view: View<'_>, act: Act, context: &mut Context) -> Result<Dec
         shell: Some(act.shell),
         problem: None,
         pins: None,
+        leads_to: None,
     };
     let (event, content) = want(act.call, None, wanted);
     let parsed: call::Content = serde_json::from_str(&content).expect("it was written a line ago");

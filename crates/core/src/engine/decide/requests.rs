@@ -51,6 +51,7 @@ pub(super) fn request(view: View<'_>, request: Request, context: &mut Context) -
         shell: None,
         problem: None,
         pins: None,
+        leads_to: None,
         request: Some(Box::new(Requested {
             session: generation_session(&request.session, generation),
             principal: request.principal,

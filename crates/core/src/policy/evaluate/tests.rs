@@ -22,6 +22,7 @@ mod indirect;
 mod named;
 mod recorded;
 mod secrets;
+mod spelled;
 
 const NOW: Millis = Millis(1_000);
 

@@ -114,6 +114,8 @@ pub(crate) struct Line {
     pub(super) signs: Signs,
     /// The same as far as its commands show it, however they are spelled.
     pub(super) met: Signs,
+    /// What the forms of its commands come to, in bytes.
+    pub(super) spelled: usize,
     /// The commands' words without quoting and wrappers, joined unambiguously with what stands between them.
     pub(crate) plain: Vec<String>,
 }

@@ -131,9 +131,9 @@ impl<'a> Search<'a> {
         let (working, is_strict) = (self.place.cwd.as_str(), obeys_repository(program));
         let from: Vec<Option<String>> = self.here.likely_dirs().map(|dir| Some(dir.to_owned())).collect();
         let from = if self.here.is_lost() { vec![None] } else { from };
-        let mut folders = if is_strict { went(program, from, words) } else { from };
+        let mut folders = if is_strict { went(program, working, from, words) } else { from };
         if program == "git" {
-            folders.extend(repositories(&folders, words));
+            folders.extend(repositories(working, &folders, words));
         }
         let why = || Narrow::Folder { program: program.to_owned() };
         for folder in folders {
@@ -150,19 +150,28 @@ impl<'a> Search<'a> {
 }
 
 /// The folders of the other repositories that git works in or speaks to, from the folders `from`.
-fn repositories(from: &[Option<String>], words: &[Word]) -> Vec<Option<String>> {
+fn repositories(working: &str, from: &[Option<String>], words: &[Word]) -> Vec<Option<String>> {
     let mut found = Vec::new();
     for text in git::repositories(words) {
         let is_known = !text.contains([UNKNOWN, GLOB]) && !text.starts_with('~');
         let known = from.iter().map(|from| from.as_ref().filter(|_| is_known));
-        found.extend(known.map(|from| from.map(|from| path::resolve(from, &text))));
+        found.extend(known.map(|from| followed(working, from?, &text)));
     }
     found.truncate(MOST);
     found
 }
 
+/// The folder that a program which follows links comes to from the folder `from` by `to`. None where a step up stands behind a name that may
+/// be a link: nobody can tell where that leads. The working folder itself counts as none.
+fn followed(working: &str, from: &str, to: &str) -> Option<String> {
+    let is_up = |part: &str| part == "..";
+    let behind_name = to.split('/').skip_while(|part| is_up(part) || matches!(*part, "" | ".")).any(is_up);
+    let may_be_link = !to.starts_with('/') && from != working && to.split('/').any(is_up);
+    (!behind_name && !may_be_link).then(|| path::resolve(from, to))
+}
+
 /// Where `program`, one of version control, goes from the folders `from` by its own options. None for a folder that nobody can tell.
-fn went(program: &str, from: Vec<Option<String>>, words: &[Word]) -> Vec<Option<String>> {
+fn went(program: &str, working: &str, from: Vec<Option<String>>, words: &[Word]) -> Vec<Option<String>> {
     let values: Vec<&str> = words.iter().map(|word| word.value.as_str()).collect();
     // Behind git's command the letter means something else.
     let (options, end): (&[&str], usize) = match program {
@@ -183,7 +192,7 @@ fn went(program: &str, from: Vec<Option<String>>, words: &[Word]) -> Vec<Option<
         folders = match to.iter().all(is_known) {
             true => {
                 let all = |folder: &Option<String>| {
-                    to.iter().map(|to| folder.as_ref().map(|from| path::resolve(from, to))).collect::<Vec<_>>()
+                    to.iter().map(|to| followed(working, folder.as_ref()?, to)).collect::<Vec<_>>()
                 };
                 folders.iter().flat_map(all).take(MOST).collect()
             }

@@ -10,7 +10,7 @@ use super::{
         base_name, changes_meaning, is_dangerous_in_environment, is_dangerous_variable, is_idle, is_interpreter,
         is_setting, only_reads,
     },
-    protect,
+    protect, spelled,
     wild::Wild,
     word::{GLOB, UNKNOWN, Word},
 };
@@ -18,6 +18,9 @@ use crate::policy::contract::Class;
 
 /// What is said of text of which nobody can tell what it says.
 pub(super) const DISGUISE: &str = "hides what it says in $'…'";
+
+/// The most that the forms of the commands of one line come to, in bytes.
+const MOST_SPELLED: usize = 1 << 22;
 
 /// Whether rules must cover a command, or cover what it wraps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +36,13 @@ pub(super) enum Cover {
 /// Notes in `line` what `argv` with `assignments` is and does.
 pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[Word], argv: &[Word], cover: Cover) {
     let reads = reads(argv);
-    let mut simple = texts(&place.tool, assignments, argv, cover);
+    let mut simple = texts(place, here, assignments, argv, cover);
+    line.spelled += simple.forms.iter().map(String::len).sum::<usize>();
+    if line.spelled > MOST_SPELLED {
+        line.note_opaque("a line with more paths than are looked at");
+        line.note_floor("is too involved to be judged");
+        simple.forms.truncate(1);
+    }
     if simple.is_needed() {
         simple.narrow = narrow::of_command(place, here, assignments, argv, reads);
     }
@@ -168,7 +177,8 @@ fn evaluates(program: &str, arguments: &[&str]) -> bool {
     !only_asks && (first.is_none() || options.into_iter().any(|word| inline(word)))
 }
 
-fn texts(tool: &str, assignments: &[Word], argv: &[Word], cover: Cover) -> Simple {
+fn texts(place: &Place, here: &Here, assignments: &[Word], argv: &[Word], cover: Cover) -> Simple {
+    let tool = place.tool.as_str();
     let join = |words: &[String]| words.join(" ");
     let prefix: Vec<String> = assignments.iter().map(Word::normal).collect();
     let normal: Vec<String> = argv.iter().map(Word::normal).collect();
@@ -178,7 +188,10 @@ fn texts(tool: &str, assignments: &[Word], argv: &[Word], cover: Cover) -> Simpl
     let tested: Vec<Vec<String>> =
         as_test.iter().map(|argv| argv.iter().map(|word| word.plain().to_owned()).collect()).collect();
     let supposed = supposed(argv);
-    for words in [&normal, &plain].into_iter().chain(&tested).chain(&supposed) {
+    let respelled = spelled::others(place, here, argv);
+    let spelled = respelled.iter().map(|argv| argv.iter().map(|word| word.plain().to_owned()).collect());
+    let spelled: Vec<Vec<String>> = spelled.collect();
+    for words in [&normal, &plain].into_iter().chain(&tested).chain(&supposed).chain(&spelled) {
         forms.push(join(&[prefix.as_slice(), words.as_slice()].concat()));
         if !prefix.is_empty() && !argv.is_empty() {
             forms.push(join(words));
@@ -205,8 +218,14 @@ fn texts(tool: &str, assignments: &[Word], argv: &[Word], cover: Cover) -> Simpl
     let mut all = Vec::new();
     if cover == Cover::Needed {
         for argv in std::iter::once(argv).chain(as_test.as_deref()) {
-            all.push(wrap(covers(assignments, argv)));
-            all.extend((own.len() < assignments.len()).then(|| wrap(covers(&own, argv))));
+            // What is reached must be covered as well as what is written.
+            let tidied = spelled::tidied(argv);
+            let all_of = |assignments: &[Word]| {
+                let tidied = tidied.iter().flat_map(|argv| covers(assignments, argv));
+                wrap(covers(assignments, argv).into_iter().chain(tidied).collect())
+            };
+            all.push(all_of(assignments));
+            all.extend((own.len() < assignments.len()).then(|| all_of(&own)));
         }
     }
     let shown = forms.first().cloned();
@@ -214,7 +233,8 @@ fn texts(tool: &str, assignments: &[Word], argv: &[Word], cover: Cover) -> Simpl
     if let Some(at) = shown.and_then(|shown| forms.iter().position(|form| *form == format!("{tool}({shown})"))) {
         forms.swap(0, at);
     }
-    let (begun, wild) = (wrap_open(tool, argv), Wild::forms(tool, argv));
+    let begun = wrap_open(tool, argv);
+    let wild = respelled.iter().map(Vec::as_slice).chain([argv]).flat_map(|argv| Wild::forms(tool, argv)).collect();
     Simple { forms, covers: all, narrow: Vec::new(), begun, wild, sets }
 }
 

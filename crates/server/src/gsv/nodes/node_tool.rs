@@ -96,6 +96,7 @@ pub(crate) fn supposed(name: &str, arguments: &Map<String, Value>) -> Option<cal
         problem: None,
         request: None,
         pins: None,
+        leads_to: None,
     })
 }
 

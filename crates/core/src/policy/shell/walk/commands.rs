@@ -207,6 +207,11 @@ impl Walk<'_> {
                         .is_some_and(|rest| rest.trim_start_matches(['P', 'L', 'e', '@', '-']).is_empty())
             };
             let to = argv[1..].iter().find(|word| !is_option(&word.value));
+            let is_physical = argv[1..].iter().any(|word| is_option(&word.value) && word.value.contains('P'));
+            // Behind a link a step up leads to the folder around what it stands for.
+            if is_physical && to.is_some_and(|to| to.texts().any(|text| self.is_up_behind_name(text))) {
+                return self.here.go(None);
+            }
             match (program, to) {
                 _ if self.sets_folders || self.sets_home => self.here.go(None),
                 (Some("cd"), None) => self.here.go(self.place.home.as_deref()),
@@ -218,6 +223,14 @@ impl Walk<'_> {
                 self.here.lose_list();
             }
         }
+    }
+
+    /// Whether a step up in `text` may stand behind the name of a link, one of the folder that the shell is in among them.
+    fn is_up_behind_name(&self, text: &str) -> bool {
+        let is_at_start = self.here.only() == Some(self.place.cwd.as_str());
+        let mut parts = text.split('/').filter(|part| !matches!(*part, "" | "."));
+        let ups = parts.by_ref().take_while(|part| *part == "..").count();
+        ups > 0 && !is_at_start && !text.starts_with('/') || parts.any(|part| part == "..")
     }
 
     pub(super) fn redirects(&mut self, redirects: Option<&ast::RedirectList>) {

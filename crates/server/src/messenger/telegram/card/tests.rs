@@ -56,6 +56,7 @@ fn asked(tool: &str, signature: &str, arguments: Value, named: Option<&[&str]>) 
         shell: None,
         problem: None,
         pins: None,
+        leads_to: None,
         request: Some(Box::new(call::Requested {
             session: SessionId::new("agent:kitchen#1"),
             principal: PrincipalId::new("kitchen-pi"),
