@@ -109,7 +109,7 @@ pub(super) struct Judge<'a> {
     layers: &'a Layers<'a>,
     subject: &'a Subject,
     line: Option<&'a Line>,
-    /// The files that a call which is no line would change and that other programs obey.
+    /// The files that a call would change and that other programs obey, but for those of a line.
     obeyed: Vec<NarrowPath>,
     /// Signatures that lists among the arguments may come to. Rules that deny or ask see them too.
     lists: Vec<String>,
@@ -275,17 +275,14 @@ impl Judge<'_> {
         }
     }
 
-    /// The paths that a rule has to name for a call that is no line.
+    /// The paths that a rule has to name, beside those of a line.
     fn narrow(&self) -> Vec<&NarrowPath> {
         self.obeyed.iter().collect()
     }
 
     /// What no broad rule covers, for people: a change of a file that other programs obey.
     fn held(&self) -> Option<String> {
-        let narrow = match self.line {
-            Some(line) => line.obeyed(),
-            None => self.obeyed.first(),
-        };
+        let narrow = self.line.and_then(Line::obeyed).or_else(|| self.obeyed.first());
         narrow.map(ToString::to_string)
     }
 
@@ -313,7 +310,7 @@ impl Judge<'_> {
         let tables = self.layers.compiled.tables();
         let (allow, deny, ask) =
             (self.of(&tables.default_allow), self.of(&tables.default_deny), self.of(&tables.default_ask));
-        let everything = allow.everything().filter(|rank| self.may_allow(*rank));
+        let everything = self.everything(&allow);
         let structured = [(self.structured(&deny, |_| true), 1), (self.structured(&ask, |_| true), 2)];
         let mut all_allowed = true;
         let mut strictest: Option<(usize, u8)> = None;
@@ -401,7 +398,7 @@ impl Judge<'_> {
         }
         match self.line {
             Some(line) => {
-                let everything = table.everything().filter(|rank| self.may_allow(*rank));
+                let everything = self.everything(&table);
                 if let Some(rule) = self.perhaps_denied().filter(|_| everything.is_none()) {
                     return Err(Some(rule));
                 }
@@ -409,7 +406,7 @@ impl Judge<'_> {
                 line.covered_by(&first, everything).map_err(Some)
             }
             None => {
-                let first = |text: &str| self.first_allowing(&table, text, &narrow);
+                let first = |text: &str| self.first_allowing(&table, text, &[]);
                 let ranks: Option<Vec<usize>> = self.subject.signatures().map(first).collect();
                 let rank = ranks.and_then(|ranks| ranks.into_iter().max()).ok_or(None)?;
                 self.reached(&table).map(|reached| rank.max(reached)).map_err(Some)
@@ -447,9 +444,16 @@ impl Judge<'_> {
         table.first_structured(&self.subject.tool, &self.subject.arguments, wanted)
     }
 
+    /// The first rule with a bare `*` that allows. None for a change of what other programs obey.
+    fn everything(&self, table: &Lookup<'_>) -> Option<usize> {
+        table.everything().filter(|rank| self.may_allow(*rank) && self.obeyed.is_empty())
+    }
+
+    /// The first rule that matches `text` and allows it, and names `paths` and the files of the call that other programs obey.
     fn first_allowing(&self, table: &Lookup<'_>, text: &str, paths: &[&NarrowPath]) -> Option<usize> {
-        let tables = self.layers.compiled.tables();
-        table.first_where(text, |rank| self.may_allow(rank) && tables.names(rank, paths))
+        let (tables, narrow) = (self.layers.compiled.tables(), self.narrow());
+        let names = |rank: usize| tables.names(rank, paths) && tables.names(rank, &narrow);
+        table.first_where(text, |rank| self.may_allow(rank) && names(rank))
     }
 
     /// Whether a rule that allows and matches was meant for this.

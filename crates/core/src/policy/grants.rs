@@ -199,7 +199,8 @@ impl Grants {
             Some(Covers::Exact(_)) | None => paths.is_empty(),
         };
         let first = |text: &str, paths: &[&NarrowPath]| {
-            self.patterns.first_where(text, |rank| reaches(rank) && (paths.is_empty() || names(rank, paths)))
+            let all = |rank| (paths.is_empty() || names(rank, paths)) && (narrow.is_empty() || names(rank, narrow));
+            self.patterns.first_where(text, |rank| reaches(rank) && all(rank))
         };
         let rank = match line {
             Some(line) => line.covered_by(&first, None).ok()?,
@@ -214,7 +215,7 @@ impl Grants {
                     self.patterns.first_where(&spelled.signature, wanted)
                 });
                 reached.ok()?;
-                subject.signatures().map(|text| first(text, narrow)).collect::<Option<Vec<_>>>()?.into_iter().max()?
+                subject.signatures().map(|text| first(text, &[])).collect::<Option<Vec<_>>>()?.into_iter().max()?
             }
         };
         at(rank)

@@ -297,6 +297,20 @@ pub(crate) fn name_behind(word: &str) -> Option<&str> {
     path.trim_end_matches('/').rsplit(['/', ':']).next().filter(|name| !name.is_empty())
 }
 
+/// `text` with the letters that it spells as bytes in hexadecimal: some programs read them before they name a file.
+pub(crate) fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once('%') {
+        bytes.extend_from_slice(before.as_bytes());
+        let byte = behind.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(byte.unwrap_or(b'%'));
+        rest = if byte.is_some() { &behind[2..] } else { behind };
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// How long a class is in a pattern behind its bracket, with the bracket that ends it.
 fn class_end(text: &str) -> Option<usize> {
     let skipped = text.len() - text.strip_prefix('!').unwrap_or(text).len();

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     policy::{
-        narrow::{Narrow, NarrowPath, Viewpoint},
+        narrow::{Narrow, NarrowPath, Viewpoint, decoded},
         path,
         shell::Wild,
         subject::{Reach, Subject},
@@ -225,23 +225,45 @@ pub(super) fn may_be_path(name: &str, text: &str) -> bool {
     !is_text(name) && text.len() <= LONGEST_PATH && !text.contains('\n')
 }
 
-/// Such files that `subject`, which is no line of a shell, may change.
+/// Adds the texts in `value`, however deep, that are no texts of files by the name that they have. An element has the name of its list.
+fn collect<'a>(name: &str, value: &'a Value, texts: &mut Vec<&'a str>) {
+    match value {
+        Value::String(text) if !is_text(name) => texts.push(text),
+        Value::Array(items) => items.iter().for_each(|item| collect(name, item, texts)),
+        Value::Object(members) => members.iter().for_each(|(name, value)| collect(name, value, texts)),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The paths that a text may name: white space around them, a scheme, and letters that are spelled as bytes do not hide one.
+fn spelled(text: &str) -> Vec<String> {
+    let text = text.trim();
+    let scheme = text.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("file:"));
+    let path = scheme.map_or(text, |scheme| text[scheme.len()..].trim_start_matches("//"));
+    let plain = decoded(path);
+    let plain = Some(plain).filter(|plain| plain != path);
+    // `file:///.git` is no path from the root to whoever cuts the scheme and the slashes off.
+    let cut = scheme.map(|_| plain.as_deref().unwrap_or(path).trim_start_matches('/').to_owned());
+    std::iter::once(path.to_owned()).chain(plain).chain(cut).collect()
+}
+
+/// Such files that `subject` may change, but for those that a line names which a shell reads.
 pub(super) fn of_subject(subject: &Subject, home: Option<&str>) -> Vec<NarrowPath> {
     let tool = subject.tool.rsplit("__").next().unwrap_or(&subject.tool);
     let only_looks = subject.tool.contains("__") && LOOKING.contains(&tool);
-    if subject.effect != Effect::Changes || subject.shell != Shell::Nothing || only_looks {
+    // Of our own shell the line and the folder that it runs in are judged with the line.
+    let is_own_shell = matches!(subject.shell, Shell::Line { .. }) && subject.reach == Reach::Files;
+    if subject.effect != Effect::Changes || only_looks || is_own_shell {
         return Vec::new();
     }
     let mut texts: Vec<&str> = subject.paths.iter().chain(&subject.leads_to).map(String::as_str).collect();
-    for (name, value) in &subject.arguments {
+    let line = subject.line().map(|(argument, _)| argument);
+    for (name, value) in subject.arguments.iter().filter(|(name, _)| Some(name.as_str()) != line) {
         match value {
-            _ if is_text(name) => {}
-            Value::String(text) => texts.push(text),
+            Value::String(text) if !is_text(name) => texts.push(text),
             // What lies deeper in a call of our own tools is text of files.
-            Value::Array(items) if subject.reach == Reach::Beyond => {
-                texts.extend(items.iter().filter_map(Value::as_str))
-            }
-            Value::Array(_) | Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            value if subject.reach == Reach::Beyond => collect(name, value, &mut texts),
+            _ => {}
         }
     }
     if texts.is_empty() {
@@ -251,8 +273,7 @@ pub(super) fn of_subject(subject: &Subject, home: Option<&str>) -> Vec<NarrowPat
     let viewpoint = Viewpoint::new([path::resolve("/", &subject.cwd)], home, &working);
     let mut found: Vec<NarrowPath> = Vec::new();
     for text in texts.into_iter().filter(|text| text.len() <= LONGEST_PATH && !text.contains('\n')) {
-        let text = text.strip_prefix("file://").unwrap_or(text);
-        for path in viewpoint.reached(text) {
+        for path in spelled(text).iter().flat_map(|text| viewpoint.reached(text)) {
             if let Some(obeyed) = part(&working, &path) {
                 let narrow = NarrowPath::new(path, Narrow::Obeyed(obeyed), &viewpoint);
                 if !found.contains(&narrow) {

@@ -12,7 +12,7 @@ use super::{
     word::{GLOB, UNKNOWN, Word},
 };
 use crate::policy::{
-    narrow::{Narrow, NarrowPath, Viewpoint, joined, name_behind, separate_paths},
+    narrow::{Narrow, NarrowPath, Viewpoint, decoded, joined, name_behind, separate_paths},
     obeyed, path,
 };
 
@@ -250,20 +250,6 @@ fn texts(word: &Word) -> Vec<String> {
         std::iter::once(text.clone()).chain(parts).collect::<Vec<_>>()
     };
     own.into_iter().chain(word.perhaps.iter().flat_map(parts)).collect()
-}
-
-/// `text` with the letters that it spells as bytes in hexadecimal: some programs read them before they name a file.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text;
-    while let Some((before, behind)) = rest.split_once('%') {
-        bytes.extend_from_slice(before.as_bytes());
-        let byte = behind.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.unwrap_or(b'%'));
-        rest = if byte.is_some() { &behind[2..] } else { behind };
-    }
-    bytes.extend_from_slice(rest.as_bytes());
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// `text` with those parts that a wildcard may make a way up taken for one.

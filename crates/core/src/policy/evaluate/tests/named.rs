@@ -8,7 +8,7 @@ use crate::{
         Covers, Posture, Reach, Rule, Subject, propose,
         testing::{bash, grant, granted, subject},
     },
-    tool::Effect,
+    tool::{Effect, Machine, Shell},
 };
 
 fn own(tool: &str, arguments: Value) -> Subject {
@@ -115,6 +115,46 @@ fn every_tool_is_held_by_the_paths_among_its_arguments() {
     }
     let reads = Subject { effect: Effect::Reads, ..own("read", json!({"path": ".git/config"})) };
     assert_eq!(word(&World::new(&["allow read(*)"]).judge(&reads)), "allow");
+}
+
+#[test]
+fn a_tool_that_may_be_a_shell_is_held_by_its_paths_as_well() {
+    let machine = Machine::This;
+    let perhaps = |arguments: Value| Subject { shell: Shell::Perhaps { machine }, ..subject("save_file", arguments) };
+    let line = |arguments: Value| Subject {
+        shell: Shell::Line { argument: "command".into(), machine },
+        ..subject("save_file", arguments)
+    };
+    for (rules, call, want) in [
+        (&["allow save_file(*)"][..], perhaps(json!({"command": "create", "path": ".git/hooks/pre-commit"})), "ask"),
+        (&["allow *"], perhaps(json!({"command": "create", "path": ".git/hooks/pre-commit"})), "ask"),
+        (&["allow *"], perhaps(json!({"command": "create; true", "path": ".envrc"})), "ask"),
+        (&["allow save_file(*)"], perhaps(json!({"script": "x", "path": "src/a"})), "allow"),
+        (&["allow save_file(*, .git/hooks/*)"], perhaps(json!({"cmd": "x", "path": ".git/hooks/pre-commit"})), "allow"),
+        (&["allow *"], perhaps(json!({"path": ".zshrc"})), "ask"),
+        (&["allow *"], line(json!({"command": "ls", "path": ".zshrc"})), "ask"),
+        (&["allow *"], line(json!({"command": "ls", "path": "src"})), "allow"),
+    ] {
+        assert_eq!(word(&World::new(rules).judge(&call)), want, "{rules:?} {}", call.signature);
+    }
+}
+
+#[test]
+fn a_path_counts_wherever_it_stands_and_however_it_is_spelled() {
+    for arguments in [
+        json!({"files": [{"path": ".envrc", "content": "x"}]}),
+        json!({"f": {"path": ".git/config"}}),
+        json!({"data": {"deep": [[".git/config"]]}}),
+        json!({"path": " .envrc"}),
+        json!({"path": "file:///%2egit/config"}),
+        json!({"path": "FILE:.git/config"}),
+        json!({"path": "%2Egit/config"}),
+    ] {
+        let call = subject("save_file", arguments.clone());
+        assert_eq!(word(&World::new(&["allow save_file(*)"]).judge(&call)), "ask", "{arguments}");
+    }
+    let texts = json!({"files": [{"path": "a", "content": ".envrc"}], "f": {"new_text": ".git/config"}});
+    assert_eq!(word(&World::new(&["allow save_file(*)"]).judge(&subject("save_file", texts))), "allow");
 }
 
 #[test]
