@@ -22,6 +22,11 @@ pub(crate) fn is_in_names(letter: char) -> bool {
 
 /// The domain whose services reach entities of every domain.
 const EVERY_DOMAIN: &str = "homeassistant";
+/// The domains that have entities of their own, which alone their services reach. Source: the entity platforms of Home Assistant.
+const OF_ENTITIES: &str = "ai_task air_quality alarm_control_panel assist_satellite binary_sensor button calendar camera climate conversation \
+    counter cover date datetime device_tracker event fan geo_location humidifier image image_processing input_boolean input_button \
+    input_datetime input_number input_select input_text lawn_mower light lock media_player notify number remote schedule select sensor \
+    siren stt switch text time timer todo tts update vacuum valve wake_word water_heater weather";
 const ENTITY: &str = "entity_id";
 const DOMAIN: &str = "domain";
 const SERVICE: &str = "service";
@@ -102,6 +107,11 @@ pub(crate) fn possible_calls(subject: &Subject) -> Vec<PossibleCall> {
         found.push(possible(&any, &service, &any_entity, &through));
     } else {
         found.push(possible(&domain, &service, &format!("{domain}.{UNKNOWN}"), &through));
+        // The services of an integration reach whatever entities a device has.
+        if !is_untargeted && !OF_ENTITIES.split_ascii_whitespace().any(|known| known == domain) {
+            found.push(possible(&domain, &service, &any_entity, &through));
+            found.push(possible(&any, &any, &any_entity, &through));
+        }
     }
     found
 }
@@ -236,7 +246,7 @@ fn signature_with(subject: &Subject, domain: &str, service: &str, entity: &str) 
     let mut rest = inside;
     for name in &subject.named {
         let value = match arguments.get(name.as_str()) {
-            Some(Value::Array(items)) => items.first().map(signature::text_of).unwrap_or_default(),
+            Some(Value::Array(items)) if !items.is_empty() => items.first().map(signature::text_of).unwrap_or_default(),
             Some(value) => signature::text_of(value),
             None => String::new(),
         };
@@ -291,6 +301,7 @@ mod tests {
             (json!({"target": {"label_id": ["heating"]}}), vec![(any, "label_id [\"heating\"]")]),
             (json!({"data": {"target": {"floor_id": "ground"}}}), vec![(any, "floor_id ground")]),
             (json!({}), vec![(any, "switch.turn_off without an entity_id")]),
+            (json!({"entity_id": []}), vec![(any, "switch.turn_off without an entity_id")]),
             (
                 json!({"area_id": "", "device_id": null, "label_id": []}),
                 vec![(any, "switch.turn_off without an entity_id")],
@@ -304,6 +315,17 @@ mod tests {
         assert_eq!(all, [(any.to_owned(), "entity_id all".to_owned())]);
         let group = call(json!({"entity_id": ["switch.lamp", "group.cellar"]}));
         assert_eq!(group.last().unwrap(), &(any.to_owned(), "entity_id group.cellar".to_owned()));
+    }
+
+    #[test]
+    fn a_device_of_an_integration_may_have_any_entity() {
+        for selector in ["device_id", "area_id", "floor_id", "label_id"] {
+            let mut arguments = json!({"domain": "zwave_js", "service": "set_value"});
+            arguments[selector] = json!("x");
+            let texts: Vec<String> = calls(arguments).into_iter().map(|(text, _)| text).collect();
+            let want = ["ha(zwave_js.set_value, zwave_js.…)", "ha(zwave_js.set_value, ….…)", "ha(….…, ….…)"];
+            assert_eq!(texts, want, "{selector}");
+        }
     }
 
     #[test]
