@@ -264,15 +264,17 @@ pub(crate) fn separate_paths(word: &str) -> Vec<&str> {
         ["/", "./", ".."].iter().any(|begin| text.starts_with(begin)) || text.starts_with('~') && text.contains('/')
     };
     let is_in_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let ends_path =
+        |c: char| matches!(c, ':' | ',' | '"' | '\'' | '|' | ';' | '[' | ']' | '(' | ')' | '{' | '}' | '<' | '>' | '&');
     let mut found = Vec::new();
     let mut at = 0;
     loop {
         let rest = &word[at..];
-        let path = &rest[..rest.find([':', ',', '"', '\'']).unwrap_or(rest.len())];
+        let path = &rest[..rest.find(ends_path).unwrap_or(rest.len())];
         if is_path(path) {
             found.push(path);
         }
-        let Some(sign) = rest.find(['=', ':', ',', '@', '"', '\'']) else { return found };
+        let Some(sign) = rest.find(|c| ends_path(c) || matches!(c, '=' | '@')) else { return found };
         let (before, behind) = (&word[..at + sign], at + sign + 1);
         let scheme = &before[before.trim_end_matches(is_in_scheme).len()..];
         let address = word[behind..].strip_prefix("//").filter(|_| rest[sign..].starts_with(':'));
