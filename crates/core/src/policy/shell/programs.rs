@@ -224,10 +224,18 @@ pub(super) fn is_setting(assignment: &str) -> bool {
     let name = declared::name(assignment);
     let upper = name.to_ascii_uppercase();
     !name.is_empty()
+        && !is_path_value(assignment)
         && !is_dangerous_in_environment(name)
         && upper.rsplit('_').next() != Some(LAST_WORD)
         && !LEVERS.split_ascii_whitespace().any(|end| upper.ends_with(end))
         && !PROGRAMS.iter().any(|program| upper.starts_with(program))
+}
+
+/// True if the value of an assignment is a path, which the program may run, load or read its settings from. An address is none.
+fn is_path_value(assignment: &str) -> bool {
+    let value = assignment.split_once('=').map_or("", |(_, value)| value);
+    let is_file = value.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("file:"));
+    value.starts_with(['.', '~']) || value.contains('/') && (is_file || !value.contains("://"))
 }
 
 /// The interpreter or wrapper that an allow pattern would grant whole.
