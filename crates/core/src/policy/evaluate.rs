@@ -220,11 +220,19 @@ impl Judge<'_> {
         let tables = self.layers.compiled.tables();
         let denying = [self.of(&tables.deny), self.of(&tables.tighten_deny)];
         let (tool, arguments) = (&self.subject.tool, &self.subject.arguments);
-        indirect::possible_calls(self.subject).into_iter().find_map(|possible| {
+        let by_service = indirect::possible_calls(self.subject).into_iter().find_map(|possible| {
             let met = denying.iter().filter_map(|table| table.first_possible(tool, arguments, &possible));
-            let denial = tables.named(met.min()?);
-            Some(Cause::MayReach { denial, through: possible.through })
-        })
+            Some((met.min()?, possible.through))
+        });
+        // Of a shell line: the words that are only known when it runs.
+        let by_line = || {
+            self.line?.begun().find_map(|begun| {
+                let met = denying.iter().filter_map(|table| table.first_going_on(begun)).min()?;
+                Some((met, format!("{begun}…, which goes on with what is only known when it runs,")))
+            })
+        };
+        let (rank, through) = by_service.or_else(by_line)?;
+        Some(Cause::MayReach { denial: tables.named(rank), through })
     }
 
     /// What a person granted. Where the call may break a denial, only a grant of this very call counts.

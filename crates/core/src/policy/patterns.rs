@@ -73,6 +73,14 @@ impl Patterns {
             || self.by_prefix.iter_prefix(begun.as_bytes()).next().is_some()
     }
 
+    /// The lowest rank among the patterns for which [`Self::may_go_on`] holds.
+    pub(crate) fn first_going_on(&self, begun: &str) -> Option<usize> {
+        let shorter = self.by_prefix.common_prefixes(begun.as_bytes()).filter(|(prefix, _)| names_command(prefix));
+        let longer = self.by_prefix.iter_prefix(begun.as_bytes()).map(|(_, bucket)| bucket);
+        let buckets = shorter.map(|(_, bucket)| bucket).chain(longer);
+        buckets.flat_map(|bucket| &bucket.members).map(|(rank, _)| *rank).min()
+    }
+
     /// Whether one of the patterns that name a command may match `text`, in which `wild` stands for what the names of files make of it.
     pub(crate) fn may_match(&self, text: &str, wild: char, covers: impl Fn(char) -> bool) -> bool {
         let known = text.split(wild).next().unwrap_or_default().as_bytes();

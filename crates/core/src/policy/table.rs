@@ -175,6 +175,11 @@ impl Lookup<'_> {
         self.0.iter().any(|group| group.patterns.may_go_on(begun))
     }
 
+    /// The first rule whose pattern may match a text that begins with `begun`, as far as that is known.
+    pub(crate) fn first_going_on(&self, begun: &str) -> Option<usize> {
+        self.0.iter().filter_map(|group| group.patterns.first_going_on(begun)).min()
+    }
+
     /// Whether the pattern of a rule may match a command with wildcards, once files have given them names.
     pub(crate) fn may_match(&self, wild: &Wild) -> bool {
         let covers = |c: char| c != '/' || wild.crosses;

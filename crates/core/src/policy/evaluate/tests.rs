@@ -20,6 +20,7 @@ mod before;
 mod bound;
 mod indirect;
 mod named;
+mod reached;
 mod recorded;
 mod secrets;
 mod spelled;

@@ -11,13 +11,62 @@ use super::{
 
 /// The texts that a shell among `commands` would read: here-documents, here-strings, and what `echo` and `printf` say into it.
 pub(super) fn texts_for_a_shell(commands: &[ast::Command]) -> Vec<String> {
-    let any_shell =
-        |command: &ast::Command| words(command).iter().any(|word| SHELLS.contains(&base_name(&plain(word))));
+    let any_shell = |command: &ast::Command| reader(&words(command)).is_some();
     if !commands.iter().any(any_shell) {
         return Vec::new();
     }
     let echoed = commands.iter().filter(|_| commands.len() > 1).filter_map(said);
     echoed.chain(commands.iter().flat_map(documents)).filter(|text| !text.is_empty()).collect()
+}
+
+/// Where among `words` a program stands that reads commands of the shell: a shell, or what reads a file in its place.
+fn reader(words: &[String]) -> Option<usize> {
+    let is_source = |word: &String| matches!(plain(word).as_str(), "." | "source");
+    let is_shell = |word: &String| SHELLS.contains(&base_name(&plain(word)));
+    words.first().filter(|word| is_source(word)).map(|_| 0).or_else(|| words.iter().position(is_shell))
+}
+
+/// Whether a shell among `commands` reads commands that are not written out in the line: of a pipe, a process or a text that is expanded.
+pub(super) fn reads_unknown(commands: &[ast::Command]) -> bool {
+    commands.iter().enumerate().any(|(at, command)| {
+        let words = words(command);
+        let Some(from) = reader(&words) else { return false };
+        let rest: Vec<String> = words[from + 1..].iter().map(|word| plain(word)).collect();
+        let substituted = substitutions(command);
+        if rest.is_empty() && !substituted.is_empty() {
+            return !substituted.into_iter().all(is_plainly_said);
+        }
+        let is_input =
+            |word: &String| word.starts_with('-') || word.starts_with("/dev/stdin") || word.starts_with("/dev/fd/");
+        let is_text = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.contains('c');
+        let input = items(command).filter_map(input).next();
+        let is_text_given = matches!(input, Some(ast::IoRedirect::HereDocument(..) | ast::IoRedirect::HereString(..)));
+        let is_fed = is_text_given || input.is_none() && at > 0;
+        is_fed && rest.iter().all(is_input) && !rest.iter().any(is_text) && !is_written_out(commands, at)
+    })
+}
+
+/// The processes whose output a command gets as a file among its words.
+fn substitutions(command: &ast::Command) -> Vec<&ast::SubshellCommand> {
+    let process = |item| match item {
+        &ast::CommandPrefixOrSuffixItem::ProcessSubstitution(ast::ProcessSubstitutionKind::Read, ref process) => {
+            Some(process)
+        }
+        ast::CommandPrefixOrSuffixItem::ProcessSubstitution(..)
+        | ast::CommandPrefixOrSuffixItem::IoRedirect(_)
+        | ast::CommandPrefixOrSuffixItem::Word(_)
+        | ast::CommandPrefixOrSuffixItem::AssignmentWord(..) => None,
+    };
+    items(command).filter_map(process).collect()
+}
+
+fn pipelines(process: &ast::SubshellCommand) -> impl Iterator<Item = &ast::Pipeline> {
+    process.list.0.iter().flat_map(|item| &item.0).map(|(_, pipeline)| pipeline)
+}
+
+/// Whether a process says its words and nothing else.
+fn is_plainly_said(process: &ast::SubshellCommand) -> bool {
+    pipelines(process).all(|pipeline| pipeline.seq.iter().all(is_plain_echo))
 }
 
 /// The texts that a command within another would read, or one that hands its input on: those of a group around a shell, of a process
@@ -36,6 +85,10 @@ pub(super) fn texts_for_another(commands: &[ast::Command]) -> Vec<String> {
             let is_table = words(command).first().is_some_and(|name| base_name(name) == "crontab");
             texts.extend(documents(command).into_iter().map(|text| if is_table { without_times(&text) } else { text }));
             texts.extend(commands.iter().filter(|_| commands.len() > 1).filter_map(said));
+        }
+        if reader(&words(command)).is_some() {
+            let said_there = substitutions(command).into_iter().flat_map(pipelines);
+            texts.extend(said_there.flat_map(|pipeline| &pipeline.seq).filter_map(said));
         }
         for (kind, process) in processes(command) {
             match kind {

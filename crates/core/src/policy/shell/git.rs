@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     options::{has_letter, has_long},
+    programs::base_name,
     word::{FILLED, GLOB, UNKNOWN, Word},
 };
 
@@ -109,6 +110,15 @@ pub(super) fn plain_forms(rest: &[String]) -> Vec<String> {
         (at > 0).then(|| join("git", words)).into_iter().chain(sent).chain(each)
     });
     tails.collect()
+}
+
+/// Whether the words of a command give git an alias, so that nobody can tell what the command of that name runs.
+pub(super) fn alias(argv: &[Word]) -> bool {
+    let is_setting = |word: &Word| {
+        let text = word.value.trim_start_matches("-c").trim_start_matches("--config-env=");
+        text.get(..6).is_some_and(|begin| begin.eq_ignore_ascii_case("alias."))
+    };
+    argv.first().and_then(Word::as_literal).map(base_name) == Some("git") && argv.iter().any(is_setting)
 }
 
 fn join(program: &str, words: &[String]) -> String {

@@ -270,6 +270,9 @@ fn supposed(argv: &[Word]) -> Vec<Vec<String>> {
 
 /// How a command begins, as written and by base name, up to what is only known when the line runs. None where all of it is known.
 fn wrap_open(tool: &str, argv: &[Word]) -> Vec<String> {
+    if argv.iter().all(|word| !word.value.contains(UNKNOWN) || word.settled) {
+        return git::alias(argv).then(|| format!("{tool}(git ")).into_iter().collect();
+    }
     let Some(at) = argv.iter().position(|word| word.value.contains(UNKNOWN)) else { return Vec::new() };
     let mut words: Vec<String> = argv[..at].iter().map(|word| word.plain().to_owned()).collect();
     let last = argv[at].value.split(UNKNOWN).next().unwrap_or_default();
@@ -278,7 +281,14 @@ fn wrap_open(tool: &str, argv: &[Word]) -> Vec<String> {
     if let Some((program, rest)) = words.split_first().filter(|(_, rest)| !rest.is_empty()) {
         begun.push([&[base_name(program).to_owned()], rest].concat().join(" "));
         if base_name(program) == "git" {
-            begun.extend(git::plain_forms(rest));
+            // What is quoted is one word: the command behind the value of an option is known.
+            let whole: Vec<String> = argv[1..].iter().map(|word| word.value.clone()).collect();
+            let forms = if argv[at].splits { git::plain_forms(rest) } else { git::plain_forms(&whole) };
+            let cut = |form: String| form.split_once(UNKNOWN).map(|(begun, _)| begun.to_owned());
+            begun.extend(match argv[at].splits {
+                true => forms,
+                false => forms.into_iter().filter_map(cut).collect(),
+            });
         }
     }
     begun.sort();

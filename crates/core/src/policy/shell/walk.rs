@@ -8,7 +8,7 @@ use super::{
     classes, cut, declared, descriptors, feed, grammar,
     here::Here,
     limits,
-    line::{Line, Place, Start},
+    line::{Line, Place, Simple, Start},
     loops, programs, protect, simple,
     variables::{TooMany, Variables},
     word::{self, GLOB, Known, Word},
@@ -212,6 +212,11 @@ impl<'a> Walk<'a> {
         for text in feed::texts_for_a_shell(&pipeline.seq) {
             self.line.note_opaque("a shell that reads its commands from elsewhere");
             self.aside(&text);
+        }
+        if feed::reads_unknown(&pipeline.seq) {
+            // It may be any command.
+            let begun = vec![format!("{}(", self.place.tool)];
+            self.line.commands.push(Simple { begun, ..Simple::default() });
         }
         for text in feed::texts_for_another(&pipeline.seq) {
             self.suppose(&text);
