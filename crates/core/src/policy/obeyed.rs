@@ -65,7 +65,7 @@ const KINDS: [Kind; 8] = [
             .gsv .cursor .windsurf .codeium .continue .cline .roo .kilocode .kiro .qwen .crush .crush.json crush.json .goose \
             .amp .factory .junie .augment .aider.conf.yml .copilot .hermes .openhands .trae .agents .agent .config/opencode \
             .config/codex .config/goose .config/crush .config/amp mcp.json .cursorrules .windsurfrules .clinerules .roorules \
-            .roomodes .kilocoderules .kilocodemodes .goosehints",
+            .roomodes .kilocoderules .kilocodemodes .goosehints agents.md claude.md gemini.md",
         because: "an agent obeys later",
     },
     Kind {
@@ -102,7 +102,24 @@ const OF_SYSTEM: &str = "/etc/profile /etc/profile.d /etc/bash.bashrc /etc/bashr
     /etc/cron.weekly /etc/cron.monthly /var/spool/cron /etc/systemd /etc/init.d /etc/rc.local /etc/ld.so.preload /etc/sudoers \
     /etc/sudoers.d /etc/pam.d";
 
+/// Folders of the system: whoever may write there changes what it runs or obeys. For files that a tool writes; of the words of a command
+/// nobody can tell which it writes.
+const SYSTEM: &str = "/etc /bin /sbin /lib /lib32 /lib64 /libx32 /usr /boot /opt /var/spool /root /library /system";
+
+/// Folders directly in the home folder in which each program has one of its own.
+const SHARED: [&str; 2] = [".config", ".local"];
+
+/// What lies directly in a hidden folder of an agent.
+const OF_AGENTS: &str =
+    "settings.json settings.local.json mcp.json hooks commands agents rules skills prompts instructions modes plugins";
+
 /// What is said of these.
+const BY_AGENT: &str = "an agent obeys later";
+
+/// What is said of what is hidden at home.
+const BY_PROGRAM: &str = "another program obeys later";
+
+/// What is said of the files of the system.
 const BY_SYSTEM: &str = "the system or a shell runs or obeys later";
 
 /// The arguments that hold text, not a path.
@@ -163,6 +180,29 @@ pub(super) fn part(working: &str, path: &str) -> Option<Obeyed> {
     (0..parts.len()).find_map(|first| of(&parts[first..]))
 }
 
+/// The same of a path that a tool writes: what is hidden at home and everything of the system counts as well.
+pub(super) fn part_of_file(working: &str, home: Option<&str>, path: &str) -> Option<Obeyed> {
+    if let Some(obeyed) = part(working, path) {
+        return Some(obeyed);
+    }
+    let home = home.filter(|home| *home != "/");
+    let is_inside = path::is_within(working, path);
+    if let Some(rest) = home.and_then(|home| path.strip_prefix(home)).filter(|rest| rest.starts_with("/.")) {
+        let from = path.len() - rest.len();
+        let mut ends = rest.match_indices('/').map(|(at, _)| from + at).skip(1).chain([path.len()]);
+        let first = ends.next().unwrap_or(path.len());
+        let to = if SHARED.contains(&&path[from + 1..first]) { ends.next().unwrap_or(first) } else { first };
+        // People may work in a hidden folder.
+        return (!is_inside || Some(working) == home).then_some(Obeyed { from, to, because: BY_PROGRAM });
+    }
+    if is_inside || home.is_some_and(|home| path::is_within(home, path)) {
+        return None;
+    }
+    let lower = path.to_ascii_lowercase();
+    let folder = SYSTEM.split_ascii_whitespace().find(|folder| path::is_within(folder, &lower))?;
+    Some(Obeyed { from: 0, to: folder.len(), because: BY_SYSTEM })
+}
+
 /// Returns why a broad rule does not cover a change of `path`, if it is such a file; follows "which". A relative path counts from the
 /// working folder `working`, which is absolute.
 pub fn obeyed_by(working: &str, path: &str) -> Option<&'static str> {
@@ -193,9 +233,29 @@ fn of(parts: &[(usize, &str)]) -> Option<Obeyed> {
         rest.0.len() <= behind.len()
             && rest.0.iter().zip(behind).all(|(wanted, (_, part))| may_be(&part.to_ascii_lowercase(), wanted))
     };
-    let (rest, because) = rests.into_iter().find(|rest| fits(rest))?;
-    let to = rest.len().checked_sub(1).map_or(at + name.len(), |last| behind[last].0 + behind[last].1.len());
-    Some(Obeyed { from, to, because })
+    if let Some((rest, because)) = rests.into_iter().find(|rest| fits(rest)) {
+        let to = rest.len().checked_sub(1).map_or(at + name.len(), |last| behind[last].0 + behind[last].1.len());
+        return Some(Obeyed { from, to, because });
+    }
+    if let Some(because) = kin(&lower) {
+        return Some(Obeyed { from, to: at + name.len(), because });
+    }
+    let (own_at, own) = behind.first().filter(|_| lower.starts_with('.') && !lower.contains(Wild::SIGN))?;
+    let is_of_agent = OF_AGENTS.split_ascii_whitespace().any(|known| own.eq_ignore_ascii_case(known));
+    is_of_agent.then(|| Obeyed { from, to: own_at + own.len(), because: BY_AGENT })
+}
+
+/// Why a name counts that is one of these with something behind it, or before its last dot: `.envrc.local`, `lefthook-local.yml`.
+fn kin(lower: &str) -> Option<&'static str> {
+    let known = |name: &str| {
+        let mut rests = BY_FIRST.get(name)?.iter();
+        rests.find(|(rest, _)| rest.is_empty()).map(|(_, because)| *because)
+    };
+    let end = lower.rfind('.').filter(|at| *at > 0 && at + 1 < lower.len())?;
+    let longer = lower.match_indices('.').filter(|(at, _)| *at > 0).find_map(|(at, _)| known(&lower[..at]));
+    let with_end = |at: usize| known(&format!("{}{}", &lower[..at], &lower[end..]));
+    let between = || lower[..end].match_indices(['-', '_', '.']).filter(|(at, _)| *at > 1).map(|(at, _)| at);
+    longer.or_else(|| between().find_map(with_end))
 }
 
 /// Whether `file` in `folder` may be a hook of version control. Of two names with wildcards nothing is known.
@@ -270,11 +330,12 @@ pub(super) fn of_subject(subject: &Subject, home: Option<&str>) -> Vec<NarrowPat
         return Vec::new();
     }
     let working = path::resolve("/", subject.session_folder.as_deref().unwrap_or(&subject.cwd));
-    let viewpoint = Viewpoint::new([path::resolve("/", &subject.cwd)], home, &working);
+    let home = home.map(|home| path::resolve("/", home));
+    let viewpoint = Viewpoint::new([path::resolve("/", &subject.cwd)], home.as_deref(), &working);
     let mut found: Vec<NarrowPath> = Vec::new();
     for text in texts.into_iter().filter(|text| text.len() <= LONGEST_PATH && !text.contains('\n')) {
         for path in spelled(text).iter().flat_map(|text| viewpoint.reached(text)) {
-            if let Some(obeyed) = part(&working, &path) {
+            if let Some(obeyed) = part_of_file(&working, home.as_deref(), &path) {
                 let narrow = NarrowPath::new(path, Narrow::Obeyed(obeyed), &viewpoint);
                 if !found.contains(&narrow) {
                     found.push(narrow);
@@ -287,7 +348,7 @@ pub(super) fn of_subject(subject: &Subject, home: Option<&str>) -> Vec<NarrowPat
 
 #[cfg(test)]
 mod tests {
-    use super::part;
+    use super::{part, part_of_file};
     use crate::policy::shell::Wild;
 
     #[test]
@@ -334,6 +395,18 @@ mod tests {
             "/w/mcp.json",
             "/w/.nova/Tasks/x.json",
             "/w/x.sublime-build",
+            "/w/.envrc.local",
+            "/home/ana/.zshrc.local",
+            "/w/Jenkinsfile.prod",
+            "/w/lefthook-local.yml",
+            "/w/azure-pipelines-pr.yml",
+            "/w/AGENTS.md",
+            "/w/sub/CLAUDE.md",
+            "/w/CLAUDE.local.md",
+            "/w/GEMINI.md",
+            "/w/.newagent/settings.json",
+            "/w/.newagent/hooks/x.sh",
+            "/w/.newagent/commands/x.md",
         ] {
             let path = path.replace('*', &Wild::SIGN.to_string());
             assert!(part("/w", &path).is_some(), "{path}");
@@ -352,7 +425,13 @@ mod tests {
             "/w/x.git",
             "/w/git/config",
             "/w/.config/app",
-            "/w/CLAUDE.md",
+            "/w/README.md",
+            "/w/agents.rs",
+            "/w/.newagent/notes.txt",
+            "/w/.env.local",
+            "/w/a-b.yml",
+            "/w/lefthook-local.rs",
+            "/w/settings.json",
             "/w/*",
             "/w/*.yml",
             "/w/package.json",
@@ -361,6 +440,33 @@ mod tests {
             let path = path.replace('*', &Wild::SIGN.to_string());
             assert_eq!(part("/w", &path), None, "{path}");
         }
+    }
+
+    #[test]
+    fn a_file_of_the_system_or_hidden_at_home_counts_where_it_is_written() {
+        let found = |working: &str, path: &str| part_of_file(working, Some("/home/ana"), path);
+        for (path, named) in [
+            ("/etc/passwd", "/etc"),
+            ("/usr/local/bin/x", "/usr"),
+            ("/lib/systemd/system/x.service", "/lib"),
+            ("/boot/x", "/boot"),
+            ("/opt/x", "/opt"),
+            ("/home/ana/.foorc", "/.foorc"),
+            ("/home/ana/.foo/x/y", "/.foo"),
+            ("/home/ana/.config/app/x", "/.config/app"),
+            ("/home/ana/.local/bin/x", "/.local/bin"),
+            ("/home/ana/.config", "/.config"),
+        ] {
+            let obeyed = found("/w", path).unwrap();
+            assert_eq!(&path[obeyed.from..obeyed.to], named, "{path}");
+        }
+        for path in ["/w/a", "/srv/x", "/tmp/x", "/home/ana/x", "/home/ana/x/.foo", "/home/bob/.foorc", "/dev/null"] {
+            assert_eq!(found("/w", path), None, "{path}");
+        }
+        assert_eq!(found("/home/ana/.work/x", "/home/ana/.work/x/a"), None);
+        assert_eq!(found("/usr/src/x", "/usr/src/x/a"), None);
+        assert_eq!(part_of_file("/w", Some("/usr/home/ana"), "/usr/home/ana/a"), None);
+        assert!(found("/home/ana", "/home/ana/.foorc").is_some());
     }
 
     #[test]
