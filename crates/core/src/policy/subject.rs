@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::{
     digest::{Digest, canonical},
     id::{PrincipalId, SessionId},
-    policy::{contract::Class, shell},
+    policy::{contract::Class, narrow, path, shell},
     tool::{Effect, Shell},
 };
 
@@ -76,7 +76,8 @@ impl Subject {
 
     /// The digest that a person's denial is remembered by: the tool and the arguments that its signature names.
     ///
-    /// For a shell command the words count, not how they were quoted, spaced or wrapped.
+    /// For a shell command the words count, not how they were quoted, spaced or wrapped. For a path the file counts, as far as its text
+    /// tells, not how it was spelled.
     pub fn constraint_key(&self) -> Digest {
         let mut named: Map<String, Value> = if self.named.is_empty() {
             self.arguments.clone()
@@ -86,7 +87,23 @@ impl Subject {
         if let Some((argument, line)) = self.line() {
             named.insert(argument.to_owned(), Value::String(shell::plain_form(line)));
         }
+        for value in named.values_mut() {
+            let path = value.as_str().filter(|text| self.paths.iter().any(|path| path == text));
+            if let Some(plain) = path.map(|path| self.plain_path(path)) {
+                *value = Value::String(plain);
+            }
+        }
         keyed(&[&self.tool, &canonical(&Value::Object(named))])
+    }
+
+    /// `path` in the one spelling under which its denial is remembered: from the working folder, or from the root where it leads out of that.
+    fn plain_path(&self, path: &str) -> String {
+        if path.starts_with('~') {
+            return path::tidied(path);
+        }
+        let working = path::resolve("/", &self.cwd);
+        let absolute = path::resolve(&working, path);
+        if path::is_within(&working, &absolute) { narrow::relative(&working, &absolute) } else { absolute }
     }
 
     /// The argument that is a shell line, with the line; none if there is no such argument, or it is no text.
@@ -114,7 +131,10 @@ fn keyed(parts: &[&str]) -> Digest {
 mod tests {
     use serde_json::json;
 
-    use crate::policy::testing::{bash, subject};
+    use crate::policy::{
+        Subject,
+        testing::{bash, subject},
+    };
 
     #[test]
     fn an_exact_digest_tells_every_argument_and_the_folder_apart() {
@@ -143,6 +163,20 @@ mod tests {
         for other in ["rm -r build dist", "rm -r buil", "rm -r build; ls", "rm -r 'buil d'"] {
             assert_ne!(bash(other).constraint_key(), key, "{other}");
         }
+    }
+
+    #[test]
+    fn a_denied_path_keeps_its_key_in_other_spelling() {
+        let key = |path: &str| {
+            let call = Subject { paths: vec![path.to_owned()], ..subject("write", json!({ "path": path })) };
+            call.constraint_key()
+        };
+        let same = [["src/a", "./src/a"], ["src/a", "x/../src//a"], ["src/a", "/home/ana/project/src/a"]];
+        for [one, other] in same.into_iter().chain([["/etc/x", "../../../etc/x"], ["~/a", "~/b/../a"]]) {
+            assert_eq!(key(one), key(other), "{one} {other}");
+        }
+        assert_eq!(key("src/a"), subject("write", json!({"path": "src/a"})).constraint_key());
+        assert_ne!(key("src/a"), key("src/b"));
     }
 
     #[test]
