@@ -447,6 +447,16 @@ const CLASSES: [Class; 29] = [
             ),
             ("tools/src/disk.rs", &["a_link_put_there_after_the_decision_is_not_followed"]),
             ("countersign/tests/node/confined.rs", &["files_stay_in_the_workspace_through_links_too"]),
+            (
+                "core/src/policy/evaluate/tests/spelled.rs",
+                &[
+                    "an_allow_covers_the_file_that_is_reached",
+                    "a_denial_holds_for_the_file_however_it_is_spelled",
+                    "a_link_is_judged_by_where_it_leads",
+                    "a_step_up_behind_a_name_may_lead_out_through_a_link",
+                ],
+            ),
+            ("countersign/tests/security/foreign_folders.rs", &["a_foreign_repository"]),
             ("countersign/tests/gsv/workspace.rs", &["what_leads_out_of_the_folder_is_refused"]),
             (
                 "countersign/tests/it/hostile_files.rs",

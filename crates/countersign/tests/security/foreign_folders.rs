@@ -31,6 +31,7 @@ fn plant(bench: &Bench) {
     let evil = bench.path("bin/evil").display().to_string();
     git(&["-C", &path, "config", "core.fsmonitor", &evil]);
     fs::write(foreign.join("a.txt"), "x\n").unwrap();
+    fs::create_dir(foreign.join("sub")).unwrap();
 }
 
 #[test]
@@ -60,6 +61,9 @@ fn a_foreign_repository() {
         "git -C ../foreign status",
         "git -C .. -C foreign status",
         "git --no-pager -C ../foreign diff",
+        "git -C .way/.. status",
+        "cd -P .way/.. && git status",
+        "cd .way && git -C .. status",
         "X=../foreign; git -C $X status",
         "GIT_DIR=../foreign/.git GIT_WORK_TREE=../foreign git status",
         "git --git-dir=../foreign/.git --work-tree=../foreign status",

@@ -113,6 +113,8 @@ impl Bench {
         let _ = fs::remove_dir_all(&work);
         fs::create_dir(&work).unwrap();
         fs::write(work.join("a.txt"), "evil\n").unwrap();
+        // Leads nowhere, unless a test puts a folder there.
+        std::os::unix::fs::symlink("../foreign/sub", work.join(".way")).unwrap();
         let _ = fs::remove_file(self.path("ran"));
         let bash = self.path("bin/bash");
         let mut command = Command::new(bash);
