@@ -88,6 +88,18 @@ fn base(request: &Request) -> &str {
     request.entry.base_url.trim_end_matches('/')
 }
 
+/// The address of `path` below the base address. A query of the base stays behind the path. A path that begins with the
+/// version with which the base ends has it once.
+fn below(request: &Request, path: &str) -> String {
+    let (base, query) = match request.entry.base_url.split_once('?') {
+        Some((base, query)) => (base, Some(query).filter(|query| !query.is_empty())),
+        None => (request.entry.base_url.as_str(), None),
+    };
+    let base = base.trim_end_matches('/');
+    let base = if path.starts_with("/v1/") { base.strip_suffix("/v1").unwrap_or(base) } else { base };
+    query.map_or_else(|| format!("{base}{path}"), |query| format!("{base}{path}?{query}"))
+}
+
 /// Whether the requests go to `host` or a host below it.
 fn goes_to(request: &Request, host: &str) -> bool {
     reqwest::Url::parse(&request.entry.base_url).ok().is_some_and(|url| {

@@ -6,7 +6,7 @@ use serde_json::{Value, value::RawValue};
 use crate::{
     Failure, Request, ThinkingMode,
     wire::{
-        Prepared, base,
+        Prepared, below,
         conversation::{Block, Ids, Piece, Turn, turns},
         effort, goes_to, write,
     },
@@ -109,9 +109,8 @@ struct OutputConfig {
 ///
 /// An OAuth token (`sk-ant-oat…`) travels as a bearer, any other key as `x-api-key`.
 pub(crate) fn prepare(request: &Request) -> Result<Prepared, Failure> {
-    let base = base(request);
     Ok(Prepared {
-        url: format!("{}/v1/messages", base.strip_suffix("/v1").unwrap_or(base)),
+        url: below(request, "/v1/messages"),
         headers: headers(request),
         body: write(&body(request))?,
     })

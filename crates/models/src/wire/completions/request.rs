@@ -9,7 +9,7 @@ use super::given::{self, Back};
 use crate::{
     Failure, Request,
     wire::{
-        Prepared, base,
+        Prepared, below,
         conversation::{Block, Ids, Piece, Turn, apart, turns},
         effort, goes_to, write,
     },
@@ -166,7 +166,7 @@ struct Function<'a> {
 pub(crate) fn prepare(request: &Request) -> Result<Prepared, Failure> {
     let bearer = |key: &secrecy::SecretString| ("authorization".to_owned(), format!("Bearer {}", key.expose_secret()));
     Ok(Prepared {
-        url: format!("{}/chat/completions", base(request)),
+        url: below(request, "/chat/completions"),
         headers: request.key.iter().map(bearer).collect(),
         body: write(&body(request))?,
     })

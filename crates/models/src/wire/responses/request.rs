@@ -9,7 +9,7 @@ use super::items::members;
 use crate::{
     Failure, Level, Request,
     wire::{
-        Prepared, base,
+        Prepared, below,
         conversation::{Block, Ids, Piece, Turn, apart, turns},
         effort, write,
     },
@@ -105,7 +105,7 @@ struct Tool<'a> {
 pub(crate) fn prepare(request: &Request) -> Result<Prepared, Failure> {
     let bearer = |key: &secrecy::SecretString| ("authorization".to_owned(), format!("Bearer {}", key.expose_secret()));
     Ok(Prepared {
-        url: format!("{}/responses", base(request)),
+        url: below(request, "/responses"),
         headers: request.key.iter().map(bearer).collect(),
         body: write(&body(request))?,
     })

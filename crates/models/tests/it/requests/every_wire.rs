@@ -251,3 +251,28 @@ async fn what_a_provider_gave_goes_to_no_other() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_query_of_the_base_address_stays_behind_the_path() {
+    for (api, base, want) in [
+        (Api::OpenaiCompletions, "/v1?api-version=2024", "/v1/chat/completions?api-version=2024"),
+        (Api::OpenaiCompletions, "/v1/?a=b/&c=d", "/v1/chat/completions?a=b/&c=d"),
+        (Api::OpenaiCompletions, "/v1?", "/v1/chat/completions"),
+        (Api::OpenaiCompletions, "/v1//", "/v1/chat/completions"),
+        (Api::OpenaiResponses, "/v1?api-version=2024", "/v1/responses?api-version=2024"),
+        (Api::AnthropicMessages, "/v1?api-version=2024", "/v1/messages?api-version=2024"),
+        (Api::AnthropicMessages, "?api-version=2024", "/v1/messages?api-version=2024"),
+        (
+            Api::GoogleGenerativeAi,
+            "/v1?api-version=2024",
+            "/v1/models/small-1:streamGenerateContent?api-version=2024&alt=sse",
+        ),
+    ] {
+        let server = Server::start(vec![reply("400 Bad Request", "application/json", r#"{"error":"enough"}"#)]).await;
+        let request = request(entry(api, &format!("{}{base}", server.url)));
+        Providers::default().stream(request).collect::<Vec<_>>().await;
+        let head = server.requests()[0].head.clone();
+        // The server lowers the case of what it reads.
+        assert_eq!(head.split(' ').nth(1), Some(want.to_lowercase().as_str()), "{api}: {base}");
+    }
+}
