@@ -1,10 +1,11 @@
 //! Reads Google's stream. Its end is a `finishReason`, or `[DONE]` where a gateway puts that behind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, de::IgnoredAny};
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value, value::RawValue};
 
+use super::GIVEN;
 use crate::{
     Event, Failure, PartKind, Stop, Usage,
     failure::{Ending, ending, in_stream},
@@ -25,6 +26,8 @@ pub(crate) struct Decoder {
     prose: Option<(bool, usize)>,
     finish: Option<Stop>,
     usage: Option<Usage>,
+    /// The ids of calls that the provider gave.
+    given: BTreeSet<String>,
 }
 
 #[derive(Deserialize)]
@@ -156,6 +159,10 @@ impl Decode for Decoder {
 
     fn end(&mut self) -> Result<(), Failure> {
         let Some(stop) = self.finish else { return Err(unfinished()) };
+        let given: Vec<Value> = std::mem::take(&mut self.given).into_iter().map(Value::from).collect();
+        if !given.is_empty() {
+            self.parts.keep(Map::from_iter([(GIVEN.to_owned(), given.into())]));
+        }
         self.parts.finish(self.usage, stop, None)
     }
 
@@ -189,6 +196,9 @@ impl Decoder {
             self.prose = None;
             self.parts.end_all();
             let (id, name) = (call.id.unwrap_or_default(), call.name.unwrap_or_default());
+            if !id.is_empty() {
+                self.given.insert(id.clone());
+            }
             let index = self.parts.start(PartKind::ToolCall { id, name });
             self.parts.delta(index, call.args.map_or("", RawValue::get));
             self.parts.sign(index, signature);

@@ -4,12 +4,13 @@ use secrecy::ExposeSecret;
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
+use super::GIVEN;
 use crate::{
     Failure, FailureKind, Level, Request, ThinkingMode,
     wire::{
         Prepared, base,
         conversation::{Block, Ids, Piece, Turn, apart, turns},
-        effort, write,
+        effort, kept, write,
     },
 };
 
@@ -64,12 +65,18 @@ struct InlineData<'a> {
 
 #[derive(Serialize)]
 struct FunctionCall<'a> {
+    /// As the provider gave it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
     name: &'a str,
     args: &'a RawValue,
 }
 
 #[derive(Serialize)]
 struct FunctionResponse<'a> {
+    /// That of the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
     name: &'a str,
     response: Outcome,
 }
@@ -173,19 +180,24 @@ fn thinking(request: &Request, level: Level) -> ThinkingConfig {
 fn contents(request: &Request) -> Vec<Content<'_>> {
     let mut contents: Vec<Content<'_>> = Vec::new();
     let mut images = Vec::new();
-    for turn in turns(request, Ids::Words64) {
+    let mut given = Vec::new();
+    for turn in turns(request, Ids::Foreign40) {
         // Images of results come behind all results of their answer.
         if !matches!(turn, Turn::Result { .. }) && !images.is_empty() {
             add(&mut contents, "user", std::mem::take(&mut images));
         }
         let (role, parts) = match turn {
             Turn::User(blocks) | Turn::Developer(blocks) => ("user", blocks.into_iter().map(shown).collect()),
-            Turn::Assistant { pieces, payload: _ } => ("model", answer(request, pieces)),
-            Turn::Result { name, blocks, is_error, .. } => {
+            Turn::Assistant { pieces, payload } => {
+                given = given_ids(payload);
+                ("model", answer(request, pieces, &given))
+            }
+            Turn::Result { id, name, blocks, is_error } => {
                 let (text, more) = apart(&blocks);
                 images.extend(more.into_iter().map(shown));
                 let response = if is_error { Outcome::Error(text) } else { Outcome::Output(text) };
-                let function_response = Some(FunctionResponse { name, response });
+                let function_response =
+                    Some(FunctionResponse { id: Some(id).filter(|id| given.contains(id)), name, response });
                 ("user", vec![Said { function_response, ..Said::default() }])
             }
         };
@@ -205,7 +217,13 @@ fn add<'a>(contents: &mut Vec<Content<'a>>, role: &'static str, parts: Vec<Said<
     }
 }
 
-fn answer<'a>(request: &Request, pieces: Vec<Piece<'a>>) -> Vec<Said<'a>> {
+/// The ids of calls of an answer with this payload that the provider gave.
+fn given_ids(payload: Option<&str>) -> Vec<String> {
+    let given = kept::members(payload).shift_remove(GIVEN);
+    given.and_then(|ids| serde_json::from_value(ids).ok()).unwrap_or_default()
+}
+
+fn answer<'a>(request: &Request, pieces: Vec<Piece<'a>>, given: &[String]) -> Vec<Said<'a>> {
     let mut first = by_level(request);
     pieces
         .into_iter()
@@ -221,12 +239,16 @@ fn answer<'a>(request: &Request, pieces: Vec<Piece<'a>>) -> Vec<Said<'a>> {
                 ..Said::default()
             }),
             Piece::Thinking { signature: None, .. } | Piece::Redacted(_) => None,
-            Piece::Call { name, arguments, signature, .. } => {
+            Piece::Call { id, name, arguments, signature } => {
                 // Only the first call of an answer is signed.
                 let signature = signature.or_else(|| std::mem::take(&mut first).then_some(NO_SIGNATURE));
                 first = false;
                 Some(Said {
-                    function_call: Some(FunctionCall { name, args: arguments }),
+                    function_call: Some(FunctionCall {
+                        id: Some(id).filter(|id| given.contains(id)),
+                        name,
+                        args: arguments,
+                    }),
                     thought_signature: signature,
                     ..Said::default()
                 })
