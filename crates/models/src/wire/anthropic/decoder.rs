@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
+use super::is_given;
 use crate::{
     Event, Failure, FailureKind, PartKind, Stop, Usage,
     failure::{Ending, ending, in_stream},
@@ -209,6 +210,13 @@ impl Decoder {
             self.parts.delta(index, text);
         }
         self.parts.sign(index, block.signature.as_deref().unwrap_or_default());
+        if matches!(self.parts.kind(index), Some(PartKind::Text | PartKind::ToolCall { .. })) {
+            let mut given: Map<String, Value> = read(raw.get())?;
+            given.retain(|name, value| !value.is_null() && is_given(name));
+            if !given.is_empty() {
+                self.parts.sign(index, &Value::from(given).to_string());
+            }
+        }
         if let Some(input) = input {
             let text = serde_json::from_str(input.get()).unwrap_or_else(|_| input.get().to_owned());
             self.whole.insert(index, text);

@@ -1,14 +1,15 @@
 //! Writes requests for Anthropic.
 
 use serde::Serialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value, value::RawValue};
 
+use super::is_given;
 use crate::{
     Failure, Request, ThinkingMode,
     wire::{
         Prepared, below,
         conversation::{Block, Ids, Piece, Turn, turns},
-        effort, goes_to, write,
+        effort, goes_to, kept, write,
     },
 };
 
@@ -50,6 +51,9 @@ struct Content<'a> {
 enum Kind<'a> {
     Text {
         text: &'a str,
+        /// As they came with this text.
+        #[serde(flatten)]
+        given: Map<String, Value>,
     },
     Thinking {
         thinking: &'a str,
@@ -65,6 +69,9 @@ enum Kind<'a> {
         id: String,
         name: &'a str,
         input: &'a RawValue,
+        /// As they came with this call.
+        #[serde(flatten)]
+        given: Map<String, Value>,
     },
     ToolResult {
         tool_use_id: String,
@@ -109,11 +116,7 @@ struct OutputConfig {
 ///
 /// An OAuth token (`sk-ant-oat…`) travels as a bearer, any other key as `x-api-key`.
 pub(crate) fn prepare(request: &Request) -> Result<Prepared, Failure> {
-    Ok(Prepared {
-        url: below(request, "/v1/messages"),
-        headers: headers(request),
-        body: write(&body(request))?,
-    })
+    Ok(Prepared { url: below(request, "/v1/messages"), headers: headers(request), body: write(&body(request))? })
 }
 
 fn headers(request: &Request) -> Vec<(String, String)> {
@@ -207,7 +210,7 @@ fn body(request: &Request) -> Body<'_> {
             .system
             .as_deref()
             .filter(|text| !text.trim().is_empty())
-            .map(|text| [Content { kind: Kind::Text { text }, cache_control: Some(CacheControl {}) }]),
+            .map(|text| [Content { kind: text_of(text), cache_control: Some(CacheControl {}) }]),
         messages,
         tools: request
             .tools
@@ -246,7 +249,7 @@ fn messages(request: &Request) -> Vec<Message<'_>> {
 
 fn block(block: Block<'_>) -> Content<'_> {
     plain(match block {
-        Block::Text(text) => Kind::Text { text },
+        Block::Text(text) => text_of(text),
         Block::Image { mime_type, data } => Kind::Image { source: Source { media_type: mime_type, data } },
     })
 }
@@ -269,12 +272,25 @@ fn takes_unsigned(request: &Request) -> Unsigned {
 fn piece(piece: Piece<'_>, unsigned: Unsigned) -> Option<Content<'_>> {
     Some(plain(match piece {
         Piece::Text { text, .. } if text.trim().is_empty() => return None,
-        Piece::Text { text, .. } => Kind::Text { text },
+        Piece::Text { text, signature } => Kind::Text { text, given: given(signature) },
         Piece::Thinking { signature: Some(""), .. } if matches!(unsigned, Unsigned::Refused) => return None,
         Piece::Thinking { text, signature } => Kind::Thinking { thinking: text, signature: signature? },
         Piece::Redacted(data) => Kind::RedactedThinking { data },
-        Piece::Call { id, name, arguments, .. } => Kind::ToolUse { id, name, input: arguments },
+        Piece::Call { id, name, arguments, signature } => {
+            Kind::ToolUse { id, name, input: arguments, given: given(signature) }
+        }
     }))
+}
+
+fn text_of(text: &str) -> Kind<'_> {
+    Kind::Text { text, given: Map::new() }
+}
+
+/// The members that go back with a block whose part is signed so.
+fn given(signature: Option<&str>) -> Map<String, Value> {
+    let mut members = kept::object(signature);
+    members.retain(|name, _| is_given(name));
+    members
 }
 
 fn plain(kind: Kind<'_>) -> Content<'_> {
