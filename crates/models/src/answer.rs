@@ -511,8 +511,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn every_piece_of_an_answer_breaks_the_silence() {
         let thinking = r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}"#;
-        let seal =
-            r#"{"choices":[{"delta":{"reasoning_details":[{"type":"reasoning.encrypted","data":"x","index":0}]}}]}"#;
+        let seal = r#"{"choices":[{"delta":{"reasoning_details":[{"type":"reasoning.text","text":"x","index":0}]}}]}"#;
         let call = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"ls","arguments":"["}}]}}]}"#;
         for (api, data) in [
             (Api::AnthropicMessages, thinking),

@@ -2,7 +2,10 @@
 //!
 //! It must not know what any of them means: a provider gave them and gets them back.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use super::unplaced::words;
 
 /// Members that are kept.
 #[derive(Debug, Default)]
@@ -15,8 +18,29 @@ impl Kept {
     /// Adds members of one piece of the answer. Null says nothing.
     pub(crate) fn add(&mut self, members: Map<String, Value>) {
         for (name, value) in members {
-            self.size += merge_member(&mut self.members, name, value);
+            self.size += merge_member(Rule::Piece, &mut self.members, name, value);
         }
+    }
+
+    /// Adds a piece of one thing, whose prose goes on even if a piece is the same as what came before.
+    pub(crate) fn go_on(&mut self, members: Map<String, Value>) {
+        for (name, value) in members {
+            if !(LABELS.contains(&name.as_str()) && self.members.contains_key(&name)) {
+                self.size += merge_member(Rule::Item, &mut self.members, name, value);
+            }
+        }
+    }
+
+    /// Adds members of the whole answer, of which pieces may have come before.
+    pub(crate) fn complete(&mut self, members: Map<String, Value>) {
+        for (name, value) in members {
+            self.size += merge_member(Rule::Whole, &mut self.members, name, value);
+        }
+    }
+
+    /// Whether what is kept has ended with a seal.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.members.iter().any(|(name, value)| is_seal(name, value))
     }
 
     /// About how many bytes are kept.
@@ -24,20 +48,56 @@ impl Kept {
         self.size
     }
 
-    /// Takes all of it as the text of a JSON object with one member, `members`. `None` if there is nothing.
-    pub(crate) fn take(&mut self) -> Option<String> {
-        let members = std::mem::take(&mut self.members);
+    /// Takes all of it.
+    pub(crate) fn take(&mut self) -> Map<String, Value> {
         self.size = 0;
-        (!members.is_empty()).then(|| Value::from(Map::from_iter([(MEMBERS.to_owned(), members.into())])).to_string())
+        std::mem::take(&mut self.members)
     }
 
     /// Takes all of it as the text of a JSON object. `None` if there is nothing.
     pub(crate) fn take_object(&mut self) -> Option<String> {
-        let members = std::mem::take(&mut self.members);
-        self.size = 0;
+        let members = self.take();
         (!members.is_empty()).then(|| Value::from(members).to_string())
     }
 }
+
+/// What came for a part of an answer after that part had ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Late {
+    /// The part, if it is a call: its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) call: Option<String>,
+    /// The part, if it is a text: its number among the texts of the answer that are not blank.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) text: Option<usize>,
+    /// Goes back with it.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub(crate) members: Map<String, Value>,
+    /// Goes back in front of it, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) before: Vec<Value>,
+}
+
+/// The payload of an answer: the text of a JSON object. `None` if there is nothing to be in it.
+pub(crate) fn payload(members: Map<String, Value>, late: &[Late]) -> Option<String> {
+    let mut payload = Map::new();
+    if !members.is_empty() {
+        payload.insert(MEMBERS.to_owned(), members.into());
+    }
+    if let Some(late) = serde_json::to_value(late).ok().filter(|_| !late.is_empty()) {
+        payload.insert(LATE.to_owned(), late);
+    }
+    (!payload.is_empty()).then(|| Value::from(payload).to_string())
+}
+
+/// What came late for parts of an answer with this payload.
+pub(crate) fn late(payload: Option<&str>) -> Vec<Late> {
+    let late = object(payload).shift_remove(LATE);
+    late.and_then(|late| serde_json::from_value(late).ok()).unwrap_or_default()
+}
+
+/// The member of a payload that says what came late.
+const LATE: &str = "late";
 
 /// The member of a payload under which the members of an answer are. Payloads of other programs in a session file have
 /// other members.
@@ -71,29 +131,62 @@ fn size(value: &Value) -> usize {
     }
 }
 
-/// Adds another piece of a member. Texts are pieces of one text, unless a text is repeated as it is; objects are merged;
-/// items of lists are pieces of one item if they have the same `index`. Returns by how many bytes it grew.
-fn merge(into: &mut Value, more: Value) -> usize {
+/// Words of names whose members only the provider reads. Each comes whole, as it ends what it seals.
+const SEALED: [&str; 6] = ["signature", "encrypted", "opaque", "redacted", "data", "seal"];
+
+/// Last words of names whose members are prose, which comes in pieces.
+const PROSE: [&str; 9] =
+    ["text", "thinking", "thought", "reasoning", "content", "summary", "transcript", "argument", "delta"];
+
+/// Names what an item is and does not change from piece to piece.
+const LABELS: [&str; 4] = ["index", "type", "id", "format"];
+
+fn is_sealed(name: &str) -> bool {
+    words(name).iter().any(|word| SEALED.contains(&word.as_str()))
+}
+
+fn is_prose(name: &str) -> bool {
+    !is_sealed(name) && words(name).last().is_some_and(|word| PROSE.contains(&word.as_str()))
+}
+
+/// How two texts of one member become one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// Both came in members of the answer: prose is pieces of one text, unless it is repeated as it is.
+    Piece,
+    /// Both came in an item of a list, whose prose goes on even if a piece is the same as what came before.
+    Item,
+    /// The second is of the whole answer: it says all of it, or a part of what is there.
+    Whole,
+}
+
+/// Adds more of a member; only prose grows, of anything else the last value counts. Objects are merged, and so are
+/// items of lists that are pieces of one item. Returns by how many bytes it grew.
+fn merge(rule: Rule, name: &str, into: &mut Value, more: Value) -> usize {
     match (into, more) {
         (_, Value::Null) => 0,
-        (Value::String(text), Value::String(more)) if *text == more => 0,
-        (Value::String(text), Value::String(more)) => {
-            text.push_str(&more);
-            more.len()
-        }
+        (Value::String(text), Value::String(more)) => merge_text(rule, name, text, more),
         (Value::Object(members), Value::Object(more)) => {
-            more.into_iter().map(|(name, value)| merge_member(members, name, value)).sum()
+            more.into_iter().map(|(name, value)| merge_member(rule, members, name, value)).sum()
         }
         (Value::Array(items), Value::Array(more)) => {
-            let add = |item| match items.last_mut().filter(|last| is_continued_by(last, &item)) {
-                Some(last) => continue_item(last, item),
-                None => {
-                    let grown = size(&item);
-                    items.push(item);
-                    grown
-                }
-            };
-            more.into_iter().map(add).sum()
+            let known = items.len();
+            let mut grown = 0;
+            for (at, item) in more.into_iter().enumerate() {
+                let found = match rule {
+                    Rule::Whole => items.iter().take(known).position(|known| is_whole_of(known, &item)),
+                    Rule::Piece | Rule::Item => continued(items, &item, at == 0),
+                };
+                grown += match found {
+                    Some(at) => merge_item(rule, &mut items[at], item),
+                    None => {
+                        let added = size(&item);
+                        items.push(item);
+                        added
+                    }
+                };
+            }
+            grown
         }
         (into, more) => {
             let grown = size(&more).saturating_sub(size(into));
@@ -103,10 +196,22 @@ fn merge(into: &mut Value, more: Value) -> usize {
     }
 }
 
-fn merge_member(members: &mut Map<String, Value>, name: String, value: Value) -> usize {
+fn merge_text(rule: Rule, name: &str, text: &mut String, more: String) -> usize {
+    let before = text.len();
+    match rule {
+        _ if more.is_empty() => {}
+        Rule::Piece if *text == more => {}
+        Rule::Piece | Rule::Item if is_prose(name) => text.push_str(&more),
+        Rule::Whole if is_prose(name) && text.contains(more.trim()) => {}
+        Rule::Piece | Rule::Item | Rule::Whole => *text = more,
+    }
+    text.len().saturating_sub(before)
+}
+
+fn merge_member(rule: Rule, members: &mut Map<String, Value>, name: String, value: Value) -> usize {
     match members.get_mut(&name) {
         _ if value.is_null() => 0,
-        Some(into) => merge(into, value),
+        Some(into) => merge(rule, &name, into, value),
         None => {
             let grown = name.len() + size(&value);
             members.insert(name, value);
@@ -115,32 +220,74 @@ fn merge_member(members: &mut Map<String, Value>, name: String, value: Value) ->
     }
 }
 
-/// Names what an item is and does not change from piece to piece.
-const LABELS: [&str; 4] = ["index", "type", "id", "format"];
-
-/// Adds another piece of an item. Its texts go on even if a piece is the same as what came before. Returns by how many
-/// bytes it grew.
-fn continue_item(item: &mut Value, more: Value) -> usize {
-    let (Value::Object(members), Value::Object(more)) = (item, more) else { return 0 };
-    let add = |(name, value): (String, Value)| match (members.get_mut(&name), value) {
-        (Some(_), _) if LABELS.contains(&name.as_str()) => 0,
-        (Some(Value::String(text)), Value::String(more)) => {
-            text.push_str(&more);
-            more.len()
-        }
-        (_, value) => merge_member(members, name, value),
+/// Adds more of an item. One that comes again with the same seal is repeated whole. Returns by how many bytes it grew.
+fn merge_item(rule: Rule, item: &mut Value, more: Value) -> usize {
+    let again = more.as_object().into_iter().flatten();
+    let is_again = again.clone().any(|(name, value)| is_seal(name, value) && item.get(name) == Some(value));
+    let rule = match rule {
+        Rule::Piece | Rule::Item if !is_again => Rule::Item,
+        Rule::Piece | Rule::Item | Rule::Whole => Rule::Whole,
     };
-    more.into_iter().map(add).sum()
+    let (Value::Object(members), Value::Object(more)) = (item, more) else { return 0 };
+    let is_fixed = |name: &str, members: &Map<String, Value>| {
+        LABELS.contains(&name) && members.get(name).is_some_and(|value| !value.is_null())
+    };
+    let mut grown = 0;
+    for (name, value) in more {
+        if !is_fixed(&name, members) {
+            grown += merge_member(rule, members, name, value);
+        }
+    }
+    grown
 }
 
-/// Whether `next` is another piece of `last`: an object with the same `index`, and no other `type` or `id`.
-fn is_continued_by(last: &Value, next: &Value) -> bool {
-    let index = next.get("index").filter(|index| !index.is_null());
-    let is_other = |name: &str| match (last.get(name), next.get(name)) {
-        (Some(Value::String(last)), Some(Value::String(next))) => last != next,
-        _ => false,
+fn is_seal(name: &str, value: &Value) -> bool {
+    is_sealed(name) && value.as_str().is_some_and(|text| !text.is_empty())
+}
+
+/// The value of a label, unless it is null.
+fn label<'a>(item: &'a Value, name: &str) -> Option<&'a Value> {
+    item.get(name).filter(|value| !value.is_null())
+}
+
+/// Whether a label of one item says that it is not the other.
+fn is_other(last: &Value, next: &Value, name: &str) -> bool {
+    matches!((label(last, name), label(next, name)), (Some(last), Some(next)) if last != next)
+}
+
+/// Which item `next` is another piece of: the one with the same `index`, and no other `type` or `id`. Without an index it
+/// is the last one, as long as that is open: what is sealed has ended. Only the `first` of several that came together can
+/// be a piece of one that came before.
+fn continued(items: &[Value], next: &Value, first: bool) -> Option<usize> {
+    let fits = |item: &Value| item.is_object() && !is_other(item, next, "type") && !is_other(item, next, "id");
+    let index = label(next, "index");
+    if index.is_some() {
+        return items.iter().rposition(|item| label(item, "index") == index && fits(item));
+    }
+    let last = items.len().checked_sub(1).filter(|_| first)?;
+    let item = &items[last];
+    let has = |item: &Value, is: fn(&str, &Value) -> bool| {
+        item.as_object().into_iter().flatten().any(|(name, value)| is(name, value))
     };
-    index.is_some() && last.get("index") == index && !is_other("type") && !is_other("id")
+    let is_open = !has(item, is_seal) && label(item, "index").is_none();
+    let is_piece = |name: &str, value: &Value| value.is_string() && (is_prose(name) || is_sealed(name));
+    let goes_on = is_open && has(next, is_piece) && fits(item);
+    let is_again = item == next && has(item, is_seal);
+    (goes_on || is_again).then_some(last)
+}
+
+/// Whether `whole` is an item of the whole answer of which `item` came before.
+fn is_whole_of(item: &Value, whole: &Value) -> bool {
+    let (Value::Object(members), Value::Object(said)) = (item, whole) else { return item == whole };
+    if LABELS.iter().any(|name| is_other(item, whole, name)) {
+        return false;
+    }
+    let texts =
+        |(name, value): (&String, &Value)| Some((members.get(name)?.as_str()?.to_owned(), value.as_str()?.to_owned()));
+    let same = |(one, other): &(String, String)| one.starts_with(other.as_str()) || other.starts_with(one.as_str());
+    let is_named = ["index", "id"].iter().any(|name| label(item, name).is_some() && label(whole, name).is_some());
+    let mut texts = said.iter().filter(|(name, _)| !LABELS.contains(&name.as_str())).filter_map(texts).peekable();
+    item == whole || is_named || (texts.peek().is_some() && texts.all(|pair| same(&pair)))
 }
 
 #[cfg(test)]
@@ -165,8 +312,22 @@ mod tests {
             ("nothing", vec![json!({})], None),
             ("null", vec![json!({"a": null})], None),
             ("null behind a value", vec![json!({"a": 1}), json!({"a": null})], Some(json!({"a": 1}))),
-            ("texts", vec![json!({"a": "x"}), json!({"a": "y"})], Some(json!({"a": "xy"}))),
-            ("a text again", vec![json!({"a": "x"}), json!({"a": "x"})], Some(json!({"a": "x"}))),
+            ("texts", vec![json!({"a_text": "x"}), json!({"a_text": "y"})], Some(json!({"a_text": "xy"}))),
+            ("a text again", vec![json!({"a_text": "x"}), json!({"a_text": "x"})], Some(json!({"a_text": "x"}))),
+            (
+                "a state",
+                vec![json!({"status": "in_progress"}), json!({"status": "completed"}), json!({"status": ""})],
+                Some(json!({"status": "completed"})),
+            ),
+            (
+                "a seal, which is whole each time",
+                vec![
+                    json!({"reasoning_opaque": "AB"}),
+                    json!({"reasoning_opaque": "AB"}),
+                    json!({"reasoning_opaque": "C"}),
+                ],
+                Some(json!({"reasoning_opaque": "C"})),
+            ),
             ("numbers", vec![json!({"a": 1}), json!({"a": 2})], Some(json!({"a": 2}))),
             ("objects", vec![json!({"a": {"b": "x"}}), json!({"a": {"c": 1}})], Some(json!({"a": {"b": "x", "c": 1}}))),
             (
@@ -185,6 +346,107 @@ mod tests {
             ),
         ] {
             assert_eq!(kept(pieces), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn pieces_of_items_become_the_items() {
+        let thought = |text: &str, seal: Value| json!({"type": "thinking", "thinking": text, "signature": seal});
+        let text = |text: &str| json!({"type": "reasoning.text", "text": text, "format": "f"});
+        let sealed = |data: &str| json!({"type": "reasoning.encrypted", "index": 0, "id": "i", "data": data});
+        let null = || Value::Null;
+        for (case, pieces, want) in [
+            (
+                "without an index, closed by a signature",
+                vec![thought("I ", null()), thought("look", null()), json!({"thinking": "", "signature": "SIG"})],
+                vec![thought("I look", "SIG".into())],
+            ),
+            (
+                "behind a signature",
+                vec![thought("I ", "A".into()), thought("look", null()), thought("", "B".into())],
+                vec![thought("I ", "A".into()), thought("look", "B".into())],
+            ),
+            (
+                "details without an index",
+                vec![text("I "), text("I "), text("look"), json!({"type": "reasoning.text", "signature": "S"})],
+                vec![json!({"type": "reasoning.text", "text": "I I look", "format": "f", "signature": "S"})],
+            ),
+            (
+                "another type",
+                vec![text("I "), json!({"type": "reasoning.summary", "summary": "x"}), text("look")],
+                vec![text("I "), json!({"type": "reasoning.summary", "summary": "x"}), text("look")],
+            ),
+            (
+                "another id",
+                vec![json!({"id": "a", "text": "I "}), json!({"id": "b", "text": "look"})],
+                vec![json!({"id": "a", "text": "I "}), json!({"id": "b", "text": "look"})],
+            ),
+            ("the same again", vec![sealed("E"), sealed("E")], vec![sealed("E")]),
+            (
+                "the same again without an index",
+                vec![
+                    json!({"type": "redacted_thinking", "data": "E"}),
+                    json!({"type": "redacted_thinking", "data": "E"}),
+                ],
+                vec![json!({"type": "redacted_thinking", "data": "E"})],
+            ),
+            (
+                "the same again with a text",
+                vec![
+                    json!({"index": 0, "text": "a", "signature": "S"}),
+                    json!({"index": 0, "text": "a", "signature": "S"}),
+                ],
+                vec![json!({"index": 0, "text": "a", "signature": "S"})],
+            ),
+            (
+                "pieces of two items in turn",
+                vec![
+                    json!({"index": 0, "text": "a"}),
+                    json!({"index": 1, "text": "b"}),
+                    json!({"index": 0, "text": "c"}),
+                ],
+                vec![json!({"index": 0, "text": "ac"}), json!({"index": 1, "text": "b"})],
+            ),
+        ] {
+            let pieces = pieces.into_iter().map(|item| json!({"list": [item]}));
+            assert_eq!(kept(pieces), Some(json!({"list": want})), "{case}");
+        }
+        let both = json!({"list": [{"type": "t", "text": "a"}, {"type": "t", "text": "b"}]});
+        assert_eq!(kept([both.clone()]), Some(both), "items that came together");
+    }
+
+    #[test]
+    fn what_the_whole_answer_says_is_not_said_twice() {
+        let text = || json!({"type": "reasoning.text", "text": "I look", "signature": "S"});
+        let sealed = || json!({"type": "reasoning.encrypted", "data": "E"});
+        for (case, pieces, whole, want) in [
+            ("nothing before", json!({}), json!({"l": [text()]}), json!({"l": [text()]})),
+            (
+                "the same",
+                json!({"l": [text(), sealed()]}),
+                json!({"l": [text(), sealed()]}),
+                json!({"l": [text(), sealed()]}),
+            ),
+            ("more", json!({"l": [text()]}), json!({"l": [sealed()]}), json!({"l": [text(), sealed()]})),
+            (
+                "its end",
+                json!({"l": [{"type": "reasoning.text", "text": "I ", "index": 0}]}),
+                json!({"l": [text()]}),
+                json!({"l": [{"type": "reasoning.text", "text": "I look", "index": 0, "signature": "S"}]}),
+            ),
+            ("a text", json!({"a_text": "I "}), json!({"a_text": "I look"}), json!({"a_text": "I look"})),
+            ("less", json!({"a_text": "I look"}), json!({"a_text": "look"}), json!({"a_text": "I look"})),
+            (
+                "a seal",
+                json!({"reasoning_opaque": "A"}),
+                json!({"reasoning_opaque": "B"}),
+                json!({"reasoning_opaque": "B"}),
+            ),
+        ] {
+            let mut kept = Kept::default();
+            kept.add(pieces.as_object().unwrap().clone());
+            kept.complete(whole.as_object().unwrap().clone());
+            assert_eq!(Value::from(kept.take()), want, "{case}");
         }
     }
 

@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::{is_same_json, kept::Kept};
+use super::{
+    is_same_json,
+    kept::{self, Kept, Late},
+};
 use crate::{Event, Failure, Part, PartKind, Stop, Usage, failure::empty};
 
 /// Events that are ready, and the parts that are still open.
@@ -36,6 +39,8 @@ pub(crate) struct Parts {
     ids: BTreeSet<String>,
     /// What the provider wants back with the whole answer.
     kept: Kept,
+    /// What it wants back with parts that were over.
+    late: Vec<Late>,
     /// Bytes of signatures so far.
     signed: usize,
 }
@@ -191,6 +196,18 @@ impl Parts {
         self.kept.add(members);
     }
 
+    /// Keeps members that came with the whole answer behind its pieces.
+    pub(crate) fn keep_whole(&mut self, members: Map<String, Value>) {
+        self.kept.complete(members);
+    }
+
+    /// Keeps what came for a part that is over, to be sent back with it.
+    pub(crate) fn keep_late(&mut self, late: Late) {
+        if !late.members.is_empty() || !late.before.is_empty() {
+            self.late.push(late);
+        }
+    }
+
     /// How many bytes are held of which no event has told.
     pub(crate) fn held(&self) -> usize {
         let again = self.open.values().filter(|open| open.index.is_none()).chain(&self.held);
@@ -333,7 +350,7 @@ impl Parts {
             Stop::Stop | Stop::ToolUse if self.said => Stop::Stop,
             Stop::Stop | Stop::ToolUse => return Err(empty(word)),
         };
-        self.ready.extend(self.kept.take().map(Event::Payload));
+        self.ready.extend(kept::payload(self.kept.take(), &std::mem::take(&mut self.late)).map(Event::Payload));
         self.ready.push(Event::Stop(stop));
         Ok(())
     }

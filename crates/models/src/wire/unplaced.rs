@@ -123,7 +123,7 @@ fn is_content(name: &str, value: &Value, rule: Rule) -> bool {
 }
 
 /// The words of a name in `snake_case` or `camelCase`, in lower case and without the `s` of a plural.
-fn words(name: &str) -> Vec<String> {
+pub(super) fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
     for c in name.chars() {

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::{
-    frame::{Choice, Chunk, Content, ContentPart, Delta, Function, Thinking, ToolCall, usage},
+    frame::{Choice, Chunk, Content, ContentPart, Delta, Function, ToolCall, usage},
     given,
 };
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     failure::{Ending, ending, in_stream, known_ending},
     wire::{
         Decode, Progress, cut_call, is_same_json,
-        kept::Kept,
+        kept::{Kept, Late},
         misplaced,
         parts::Parts,
         read, unfinished,
@@ -36,13 +36,19 @@ pub(crate) struct Decoder {
     chunks: u64,
     /// All text so far, for servers that repeat it at the end.
     text: String,
+    /// All thinking so far, for the same.
+    thoughts: String,
+    /// The part of the content that is open, if that is a thought.
+    thought: Kept,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Prose {
     Text,
-    /// With the name of the member in which it comes. Empty: in no member of its own.
+    /// With the name of the member in which it comes.
     Thinking(&'static str),
+    /// Thinking that is a part of the content.
+    Part,
 }
 
 /// A call by the wire's index. Servers that give none tell calls apart by their ids.
@@ -50,9 +56,13 @@ struct Call {
     at: Option<u64>,
     id: Option<String>,
     name: String,
+    /// The id with which it is told.
+    told: String,
     part: usize,
     /// What came with it that is not read.
     kept: Kept,
+    /// What its part is signed with.
+    given: Option<String>,
     /// The arguments so far.
     arguments: String,
     /// The number of the chunk that it began in.
@@ -105,6 +115,7 @@ impl Decode for Decoder {
 
     fn end(&mut self) -> Result<(), Failure> {
         if self.finish.is_some() {
+            self.close_prose();
             for at in 0..self.calls.len() {
                 self.close(at);
             }
@@ -130,7 +141,7 @@ impl Decode for Decoder {
     }
 
     fn held(&self) -> usize {
-        self.parts.held() + self.calls.iter().map(|call| call.kept.size()).sum::<usize>()
+        self.parts.held() + self.thought.size() + self.calls.iter().map(|call| call.kept.size()).sum::<usize>()
     }
 }
 
@@ -160,7 +171,7 @@ impl Decoder {
         }
         if let Some(reason) = choice.finish_reason.filter(|reason| !["", "null"].contains(&reason.as_str())) {
             self.finish = Some(reason);
-            self.prose = None;
+            self.close_prose();
             for at in 0..self.calls.len() {
                 self.close(at);
             }
@@ -196,16 +207,29 @@ impl Decoder {
 
     /// Reads a whole answer: all of it if nothing of it came before, else what is missing.
     fn message(&mut self, mut message: Delta, data: &str) -> Result<(), Failure> {
-        if !self.parts.has_answer() {
-            return self.delta(message, data);
-        }
         if let Some(name) = given::content(&message.rest) {
             return Err(unread(name));
         }
-        placed(&given::with_answer(std::mem::take(&mut message.rest)), Rule::Content)?;
+        let thought = given::thought(&mut message.rest);
+        let rest = given::with_answer(std::mem::take(&mut message.rest));
+        placed(&rest, Rule::Content)?;
+        self.parts.keep_whole(rest);
+        if let Some(Content::Parts(parts)) = &mut message.content {
+            let said = self.thoughts.clone();
+            parts.retain(|part| said.is_empty() || part.thought().is_none_or(|thought| !said.contains(thought.trim())));
+        }
+        if !self.parts.has_answer() {
+            self.whole_thought(thought);
+            return self.delta(message, data);
+        }
+        let mut thoughts = Vec::new();
         let mut whole = match message.content.take() {
             Some(Content::Text(text)) => text,
-            Some(Content::Parts(parts)) => parts.iter().filter_map(|part| part.text.as_deref()).collect(),
+            Some(Content::Parts(parts)) => {
+                let whole = parts.iter().filter_map(|part| part.text.as_deref()).collect();
+                thoughts.extend(parts.into_iter().filter(|part| part.thinking.is_some()));
+                whole
+            }
             None => String::new(),
         };
         whole.push_str(message.refusal.as_deref().unwrap_or_default());
@@ -227,62 +251,108 @@ impl Decoder {
             };
             let is_said = |at: &usize| whole.trim().is_empty() || is_same_json(&self.calls[*at].arguments, &whole);
             match open.iter().position(|at| is_there(at) && is_said(at)) {
-                Some(at) => drop(open.remove(at)),
+                Some(at) => {
+                    let at = open.remove(at);
+                    self.keep_with_call(at, call);
+                }
                 None if open.iter().any(is_there) => {
                     return Err(misplaced("the arguments of a call are not what its deltas say"));
                 }
                 None => self.call(call, data)?,
             }
         }
-        Ok(())
+        // Behind the calls, which end where a thought begins.
+        self.whole_thought(thought);
+        self.mixed(&thoughts)
     }
 
-    fn mixed(&mut self, parts: &[ContentPart]) -> Result<(), Failure> {
+    /// Reads the thought of a whole answer, or what is missing of it.
+    fn whole_thought(&mut self, thought: Option<(&'static str, String)>) {
+        let Some((name, whole)) = thought else { return };
+        if !self.thoughts.contains(whole.trim()) {
+            let rest = whole.strip_prefix(self.thoughts.as_str()).unwrap_or(&whole).to_owned();
+            self.say(Prose::Thinking(name), &rest);
+        }
+    }
+
+    /// Keeps what the whole answer says of a call, which may be over.
+    fn keep_with_call(&mut self, at: usize, piece: ToolCall) {
+        let mut rest = piece.rest;
+        rest.insert("function".to_owned(), piece.function.unwrap_or_default().rest.into());
+        let rest = given::with_call(rest);
+        let call = &mut self.calls[at];
+        if self.parts.is_open(call.part) {
+            call.kept.complete(rest);
+        } else if call.given.as_deref() != given::signature_of(rest.clone()).as_deref() {
+            self.parts.keep_late(Late { call: Some(call.told.clone()), members: rest, ..Late::default() });
+        }
+    }
+
+    fn mixed<'a>(&mut self, parts: impl IntoIterator<Item = &'a ContentPart>) -> Result<(), Failure> {
         for part in parts {
             placed(&part.rest, Rule::Content)?;
-            match &part.thinking {
-                Some(Thinking::Text(thought)) => self.say(Prose::Thinking(""), thought),
-                Some(Thinking::Parts(thoughts)) => {
-                    for thought in thoughts {
-                        self.say(Prose::Thinking(""), thought.text.as_deref().unwrap_or_default());
-                    }
-                }
-                None if part.text.is_none() && part.r#type.as_deref() != Some("reference") => {
-                    return Err(unread(&format!("a part of type {:?}", part.r#type.as_deref().unwrap_or_default())));
-                }
-                None => {}
+            if let Some(thought) = part.thought() {
+                self.think(part, &thought);
+            } else if part.text.is_none() && part.r#type.as_deref() != Some("reference") {
+                return Err(unread(&format!("a part of type {:?}", part.r#type.as_deref().unwrap_or_default())));
             }
             self.say(Prose::Text, part.text.as_deref().unwrap_or_default());
         }
         Ok(())
     }
 
+    /// Reads a thought that is a part of the content, or a piece of one. A sealed one has ended.
+    fn think(&mut self, part: &ContentPart, thought: &str) {
+        if self.thought.is_sealed() {
+            self.close_prose();
+        }
+        if let Ok(Value::Object(members)) = serde_json::to_value(part) {
+            let index = self.continue_prose(Prose::Part);
+            self.thought.go_on(members);
+            self.thoughts.push_str(thought);
+            self.parts.delta(index, thought);
+        }
+    }
+
     fn say(&mut self, prose: Prose, text: &str) {
         if text.is_empty() {
             return;
         }
-        if prose == Prose::Text {
-            self.text.push_str(text);
+        match prose {
+            Prose::Text => self.text.push_str(text),
+            Prose::Thinking(_) | Prose::Part => self.thoughts.push_str(text),
         }
-        let index = match self.prose {
-            Some((open, index)) if open == prose => index,
-            Some(_) | None => {
-                for at in 0..self.calls.len() {
-                    self.close(at);
-                }
-                self.parts.end_all();
-                let index = self.parts.start(match prose {
-                    Prose::Text => PartKind::Text,
-                    Prose::Thinking(_) => PartKind::Thinking,
-                });
-                if let Prose::Thinking(name) = prose {
-                    self.parts.sign(index, name);
-                }
-                self.prose = Some((prose, index));
-                index
-            }
-        };
+        let index = self.continue_prose(prose);
         self.parts.delta(index, text);
+    }
+
+    /// The part that such prose goes to: the one that is open, or a new one.
+    fn continue_prose(&mut self, prose: Prose) -> usize {
+        if let Some((_, index)) = self.prose.filter(|(open, _)| *open == prose) {
+            return index;
+        }
+        self.close_prose();
+        for at in 0..self.calls.len() {
+            self.close(at);
+        }
+        self.parts.end_all();
+        let index = self.parts.start(match prose {
+            Prose::Text => PartKind::Text,
+            Prose::Thinking(_) | Prose::Part => PartKind::Thinking,
+        });
+        if let Prose::Thinking(name) = prose {
+            self.parts.sign(index, name);
+        }
+        self.prose = Some((prose, index));
+        index
+    }
+
+    /// Closes what is open of text or thinking. A part of the content is signed with all of it.
+    fn close_prose(&mut self) {
+        if let Some((_, index)) = self.prose.take() {
+            self.parts.sign(index, &self.thought.take_object().unwrap_or_default());
+            self.parts.end(index);
+        }
     }
 
     /// Gives a piece to its call: by index, else by id, else to the last one. A piece with a name begins another call if
@@ -355,7 +425,8 @@ impl Decoder {
     fn close(&mut self, at: usize) {
         let call = &mut self.calls[at];
         if self.parts.is_open(call.part) {
-            self.parts.sign(call.part, &given::signature(&mut call.kept).unwrap_or_default());
+            call.given = given::signature_of(call.kept.take());
+            self.parts.sign(call.part, call.given.as_deref().unwrap_or_default());
             self.parts.end(call.part);
         }
     }
@@ -363,9 +434,7 @@ impl Decoder {
     /// Opens a call and closes what is complete: prose, and calls whose arguments are a whole JSON value. A call that
     /// is not complete stays open beside this one, since some servers mix the pieces of several.
     fn open(&mut self, at: Option<u64>, id: Option<String>, name: String) -> usize {
-        if let Some((_, index)) = self.prose.take() {
-            self.parts.end(index);
-        }
+        self.close_prose();
         for known in 0..self.calls.len() {
             // Without ids to tell them apart another call with the same index ends the one before it.
             let call = &self.calls[known];
@@ -376,8 +445,12 @@ impl Decoder {
         }
         let kind = PartKind::ToolCall { id: id.clone().unwrap_or_default(), name: name.clone() };
         let part = self.parts.start(kind);
-        let (kept, arguments, chunk) = (Kept::default(), String::new(), self.chunks);
-        self.calls.push(Call { at, id, name, part, kept, arguments, chunk });
+        let told = match self.parts.kind(part) {
+            Some(PartKind::ToolCall { id, .. }) => id.clone(),
+            Some(PartKind::Text | PartKind::Thinking | PartKind::Redacted) | None => String::new(),
+        };
+        let (kept, given, arguments, chunk) = (Kept::default(), None, String::new(), self.chunks);
+        self.calls.push(Call { at, id, name, told, part, kept, given, arguments, chunk });
         self.calls.len() - 1
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It must not know the answer that the chunks make.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -55,16 +55,19 @@ pub(super) enum Content {
     Parts(Vec<ContentPart>),
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 pub(super) struct ContentPart {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) r#type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) thinking: Option<Thinking>,
     #[serde(flatten)]
     pub(super) rest: Map<String, Value>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(untagged)]
 pub(super) enum Thinking {
     Text(String),
@@ -101,6 +104,16 @@ pub(super) struct Tokens {
 pub(super) struct PromptDetails {
     pub(super) cached_tokens: Option<u64>,
     pub(super) cache_write_tokens: Option<u64>,
+}
+
+impl ContentPart {
+    /// What it says of the model's thoughts, if it is about those.
+    pub(super) fn thought(&self) -> Option<String> {
+        self.thinking.as_ref().map(|thinking| match thinking {
+            Thinking::Text(text) => text.clone(),
+            Thinking::Parts(parts) => parts.iter().filter_map(|part| part.text.as_deref()).collect(),
+        })
+    }
 }
 
 impl ToolCall {

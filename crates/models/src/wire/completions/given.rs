@@ -3,7 +3,7 @@
 //!
 //! Its forms are those that hosts of omp keep in session files as well:
 //!
-//! - a thought is signed with the name of the member that it came in;
+//! - a thought is signed with the name of the member that it came in, or with all of it if it is a part of the content;
 //! - a call is signed with its `extra_content`, or with all members of it that are not read here;
 //! - what belongs to the whole answer is the [payload](crate::Event::Payload).
 //!
@@ -12,7 +12,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::wire::kept::{self, Kept};
+use crate::wire::kept::{self, Late};
 
 /// Members of a delta that hold what a model thinks, in the order in which they are looked for. Some servers send the
 /// same under two of them.
@@ -113,21 +113,26 @@ pub(super) fn function(call: &mut Map<String, Value>) -> Map<String, Value> {
 }
 
 /// The signature of a call with these members. One that has Google's alone is signed with it as it is.
-pub(super) fn signature(kept: &mut Kept) -> Option<String> {
-    let text = kept.take_object()?;
-    let members = kept::object(Some(&text));
+pub(super) fn signature_of(members: Map<String, Value>) -> Option<String> {
     match members.get(EXTRA) {
         Some(extra @ Value::Object(inner)) if members.len() == 1 && inner.contains_key("google") => {
             Some(extra.to_string())
         }
-        Some(_) | None => Some(text),
+        Some(_) | None => (!members.is_empty()).then(|| Value::from(members).to_string()),
     }
+}
+
+/// The part of the content that a thought is signed with, if it is one: Mistral's.
+pub(super) fn content_part(signature: Option<&str>) -> Option<Value> {
+    let part = kept::object(signature);
+    part.contains_key("thinking").then(|| part.into())
 }
 
 /// What goes back with a message beside what is written from its parts.
 #[derive(Default)]
 pub(super) struct Back {
     members: Map<String, Value>,
+    late: Vec<Late>,
 }
 
 impl Back {
@@ -135,7 +140,7 @@ impl Back {
     pub(super) fn new(payload: Option<&str>) -> Self {
         let mut members = kept::members(payload);
         members.retain(|name, _| !WRITTEN.contains(&name.as_str()));
-        Self { members }
+        Self { members, late: kept::late(payload) }
     }
 
     /// Adds a thought, under the name of the member that it came in.
@@ -150,9 +155,18 @@ impl Back {
         }
     }
 
+    /// The members of the call with this id, that is signed so, and those that came late for it.
+    pub(super) fn call(&mut self, id: &str, signature: Option<&str>) -> Map<String, Value> {
+        let mut members = self.call_signed(signature);
+        for late in self.late.iter_mut().filter(|late| late.call.as_deref() == Some(id)) {
+            members.extend(with_call(std::mem::take(&mut late.members)));
+        }
+        members
+    }
+
     /// The members of a call that is signed so. Sealed reasoning of other programs is kept with a call there, and goes
     /// back with the message.
-    pub(super) fn call(&mut self, signature: Option<&str>) -> Map<String, Value> {
+    fn call_signed(&mut self, signature: Option<&str>) -> Map<String, Value> {
         let members = kept::object(signature);
         if members.contains_key("google") {
             return Map::from_iter([(EXTRA.to_owned(), members.into())]);

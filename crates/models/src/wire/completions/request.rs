@@ -2,7 +2,7 @@
 
 use secrecy::ExposeSecret;
 use serde::Serialize;
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
 
 use super::given::{self, Back};
 
@@ -104,7 +104,7 @@ enum Message<'a> {
     },
     Assistant {
         /// Null if there are calls only.
-        content: Option<String>,
+        content: Option<Answer>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall<'a>>,
         /// As they came from this provider.
@@ -115,6 +115,14 @@ enum Message<'a> {
         tool_call_id: String,
         content: String,
     },
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Answer {
+    Text(String),
+    /// Of a provider that thinks in parts of the content.
+    Parts(Vec<Value>),
 }
 
 #[derive(Serialize)]
@@ -257,20 +265,32 @@ fn contents<'a>(blocks: &[Block<'a>]) -> Vec<Content<'a>> {
 fn assistant<'a>(pieces: Vec<Piece<'a>>, payload: Option<&str>, owed: Option<&'static str>) -> Message<'a> {
     let mut back = Back::new(payload);
     let mut content = String::new();
+    let mut parts = Vec::new();
     let mut tool_calls = Vec::new();
+    let is_mixed = pieces
+        .iter()
+        .any(|piece| matches!(piece, Piece::Thinking { signature, .. } if given::content_part(*signature).is_some()));
     for piece in pieces {
         match piece {
+            Piece::Text { text, .. } if is_mixed => parts.push(json!({"type": "text", "text": text})),
             Piece::Text { text, .. } => content.push_str(text),
-            Piece::Thinking { text, signature } => back.thought(text, signature),
+            Piece::Thinking { text, signature } => match given::content_part(signature) {
+                Some(part) => parts.push(part),
+                None => back.thought(text, signature),
+            },
             Piece::Redacted(_) => {}
             Piece::Call { id, name, arguments, signature } => {
                 let arguments: &RawValue = arguments;
-                let mut given = back.call(signature);
+                let mut given = back.call(&id, signature);
                 let function = Called { name, arguments: arguments.get(), given: given::function(&mut given) };
                 tool_calls.push(ToolCall { id, function, given });
             }
         }
     }
     let given = back.end(tool_calls.len(), owed);
-    Message::Assistant { content: (!content.is_empty()).then_some(content), tool_calls, given }
+    let content = match is_mixed {
+        true => Some(Answer::Parts(parts)),
+        false => (!content.is_empty()).then_some(Answer::Text(content)),
+    };
+    Message::Assistant { content, tool_calls, given }
 }
