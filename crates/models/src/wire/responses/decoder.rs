@@ -92,6 +92,13 @@ pub(super) struct Content {
     rest: Map<String, Value>,
 }
 
+impl Item {
+    /// Whether its reasoning came with what only the provider can read.
+    pub(super) fn is_sealed(&self) -> bool {
+        self.encrypted_content.as_ref().is_some_and(|sealed| !sealed.is_empty())
+    }
+}
+
 impl Content {
     fn is_thinking(&self) -> bool {
         matches!(self.r#type.as_deref(), Some("reasoning_text" | "summary_text"))
@@ -149,7 +156,7 @@ impl Decode for Decoder {
             }
             "response.output_item.added" => {
                 if let Some(raw) = frame.item {
-                    self.items.start(frame.output_index, &read(raw.get())?)?;
+                    self.items.start(frame.output_index, &read(raw.get())?, raw)?;
                 }
             }
             "response.output_text.delta" | "response.refusal.delta" => {

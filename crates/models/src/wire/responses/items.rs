@@ -9,7 +9,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::decoder::{Content, Item};
 use crate::{
-    Event, Failure, PartKind, Stop, Usage,
+    Event, Failure, PartKind,
     wire::{
         is_same_json, misplaced,
         parts::Parts,
@@ -18,6 +18,8 @@ use crate::{
         unread,
     },
 };
+
+mod output;
 
 /// Where an event says that it belongs: the index and the id of its item.
 type Place<'a> = (Option<u64>, Option<&'a str>);
@@ -63,6 +65,14 @@ struct Known {
     part: usize,
     /// The tool of a call.
     name: String,
+    /// The id with which a call is told.
+    told: String,
+    /// Reasoning as it began, if it was sealed then.
+    begun: Option<String>,
+    /// Whether the part is signed with sealed reasoning.
+    is_sealed: bool,
+    /// What the part is signed with.
+    signed: Option<String>,
     /// What was said of it so far: the arguments, or texts by their index.
     said: BTreeMap<u64, String>,
     /// Whether the server said that it is done.
@@ -95,7 +105,7 @@ impl Items {
     }
 
     /// Begins an item.
-    pub(super) fn start(&mut self, at: Option<u64>, item: &Item) -> Result<usize, Failure> {
+    pub(super) fn start(&mut self, at: Option<u64>, item: &Item, raw: &RawValue) -> Result<usize, Failure> {
         let kind = match item.r#type.as_str() {
             "message" => Kind::Text,
             "reasoning" => Kind::Thinking,
@@ -109,15 +119,14 @@ impl Items {
             return Ok(again);
         }
         // Another item with the same number ends the one before it.
-        for known in self.items.iter().filter(|known| at.is_some() && known.at == at) {
-            self.parts.end(known.part);
-        }
+        self.end_where(|known| at.is_some() && known.at == at);
         let call = || {
             let id = [&item.call_id, &item.id].into_iter().flatten().find(|id| !id.is_empty());
             (id.cloned().unwrap_or_default(), item.name.clone().unwrap_or_default())
         };
         let begun = self.open(kind, at, item.id.clone(), call);
         self.items[begun].call_id = item.call_id.clone().filter(|id| kind == Kind::Call && !id.is_empty());
+        self.items[begun].begun = Some(raw.get().to_owned()).filter(|_| kind == Kind::Thinking && item.is_sealed());
         Ok(begun)
     }
 
@@ -129,9 +138,7 @@ impl Items {
         call: impl FnOnce() -> (String, String),
     ) -> usize {
         // An item that nothing names ends with the next one.
-        for known in self.items.iter().filter(|known| known.at.is_none() && known.id.is_none()) {
-            self.parts.end(known.part);
-        }
+        self.end_where(|known| known.at.is_none() && known.id.is_none());
         let mut name = String::new();
         let part = self.parts.start(match kind {
             Kind::Text => PartKind::Text,
@@ -142,10 +149,49 @@ impl Items {
                 PartKind::ToolCall { id, name: called }
             }
         });
+        let told = match self.parts.kind(part) {
+            Some(PartKind::ToolCall { id, .. }) => id.clone(),
+            Some(PartKind::Text | PartKind::Thinking | PartKind::Redacted) | None => String::new(),
+        };
         let id = id.filter(|id| !id.is_empty());
-        let said = BTreeMap::new();
-        self.items.push(Known { kind, at, id, call_id: None, part, name, said, is_done: false, is_matched: false });
+        self.items.push(Known {
+            kind,
+            at,
+            id,
+            call_id: None,
+            part,
+            name,
+            told,
+            begun: None,
+            is_sealed: false,
+            signed: None,
+            said: BTreeMap::new(),
+            is_done: false,
+            is_matched: false,
+        });
         self.items.len() - 1
+    }
+
+    /// Ends the items that fit. Reasoning that was sealed when it began is signed as it began.
+    fn end_where(&mut self, fits: impl Fn(&Known) -> bool) {
+        for at in 0..self.items.len() {
+            if fits(&self.items[at]) {
+                if let Some(begun) = self.items[at].begun.take() {
+                    self.sign(at, &begun, true);
+                }
+                self.parts.end(self.items[at].part);
+            }
+        }
+    }
+
+    /// Signs the part of an item, unless that is over or signed.
+    fn sign(&mut self, at: usize, signature: &str, is_sealed: bool) {
+        let known = &mut self.items[at];
+        if self.parts.is_open(known.part) && !self.parts.is_signed(known.part) && !signature.is_empty() {
+            self.parts.sign(known.part, signature);
+            known.signed = Some(signature.to_owned());
+            known.is_sealed = is_sealed;
+        }
     }
 
     /// The item of this kind at that place: by its id, else by its number, else the last one that is open. Some servers
@@ -273,10 +319,12 @@ impl Items {
         let known = kind.and_then(|kind| self.find(kind, (at, item.id.as_deref())).or_else(|| self.nameless(kind)));
         let known = match known {
             Some(known) => known,
-            None => self.start(at, &item)?,
+            None => self.start(at, &item, raw)?,
         };
         self.items[known].is_done = true;
-        self.complete(known, &item, raw)
+        self.complete(known, &item, &self.with_seal(known, &item, raw))?;
+        self.parts.end(self.items[known].part);
+        Ok(())
     }
 
     /// An item that came without a number and an id, and that is not done yet. Its part may be over: the next item ended it.
@@ -285,18 +333,33 @@ impl Items {
         self.items.iter().position(is_it)
     }
 
-    fn complete(&mut self, at: usize, item: &Item, raw: &RawValue) -> Result<(), Failure> {
+    /// The item as it is at its end, with the seal that it may have had at its beginning only.
+    fn with_seal(&self, at: usize, item: &Item, raw: &RawValue) -> String {
+        let begun = self.items[at].begun.as_deref().filter(|_| !item.is_sealed());
+        let members = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap_or_default();
+        match begun.and_then(|begun| members(begun).shift_remove("encrypted_content")) {
+            Some(seal) => {
+                let mut whole = members(raw.get());
+                whole.insert("encrypted_content".to_owned(), seal);
+                Value::from(whole).to_string()
+            }
+            None => raw.get().to_owned(),
+        }
+    }
+
+    /// Fills up an item with what is missing of it, and signs it with `whole`, which is all of it.
+    fn complete(&mut self, at: usize, item: &Item, whole: &str) -> Result<(), Failure> {
         placed(self.items[at].kind, item)?;
         let part = self.items[at].part;
         match self.items[at].kind {
             Kind::Thinking => {
                 let summary = texts(&item.summary);
-                let whole = if summary.is_empty() { texts(&item.content) } else { summary };
-                self.parts.complete(part, &whole);
+                let text = if summary.is_empty() { texts(&item.content) } else { summary };
+                self.parts.complete(part, &text);
                 // The whole item is what goes back. Without its content it is known to a server that stores it only.
-                let has_content = item.content.as_ref().is_some_and(|content| !content.is_empty());
-                if (item.encrypted_content.is_some() || has_content) && !self.parts.is_signed(part) {
-                    self.parts.sign(part, raw.get());
+                let is_sealed = item.is_sealed() || self.items[at].begun.is_some();
+                if is_sealed || has_content(item) {
+                    self.sign(at, whole, is_sealed);
                 }
             }
             Kind::Call if item.name.as_ref().is_some_and(|name| !name.is_empty() && *name != self.items[at].name) => {
@@ -320,41 +383,15 @@ impl Items {
                 }
             }
         }
-        if self.items[at].kind != Kind::Thinking && !self.parts.is_signed(part) {
-            self.parts.sign(part, &signature(item).unwrap_or_default());
+        if self.items[at].kind != Kind::Thinking {
+            self.sign(at, &signature(item).unwrap_or_default(), false);
         }
-        self.parts.end(part);
         Ok(())
     }
+}
 
-    /// Ends the answer, compared with its whole `output` where the server says that.
-    pub(super) fn finish(&mut self, output: &[&RawValue], usage: Option<Usage>, stop: Stop) -> Result<(), Failure> {
-        for raw in output {
-            let item: Item = read(raw.get())?;
-            let known = kind_of(&item).and_then(|kind| self.unmatched(kind, &item));
-            let known = match known {
-                Some(known) => known,
-                None => self.start(None, &item)?,
-            };
-            self.items[known].is_matched = true;
-            self.complete(known, &item, raw)?;
-        }
-        if let Some(orphan) = self.orphans.values().find(|orphan| !orphan.trim().is_empty()) {
-            return Err(misplaced(&format!("arguments of a call that never came: {orphan}")));
-        }
-        self.parts.finish(usage, stop, None)
-    }
-
-    /// The item that one of the whole output is: by its id, else by that of its call, else the first of its kind that is
-    /// none yet.
-    fn unmatched(&self, kind: Kind, item: &Item) -> Option<usize> {
-        let by = |fits: &dyn Fn(&Known) -> bool| {
-            self.items.iter().position(|known| known.kind == kind && !known.is_matched && fits(known))
-        };
-        by(&|known| known.id.is_some() && known.id == item.id)
-            .or_else(|| by(&|known| known.call_id.is_some() && known.call_id == item.call_id))
-            .or_else(|| by(&|_| true))
-    }
+fn has_content(item: &Item) -> bool {
+    item.content.as_ref().is_some_and(|content| !content.is_empty())
 }
 
 fn kind_of(item: &Item) -> Option<Kind> {
@@ -400,7 +437,11 @@ fn signature(item: &Item) -> Option<String> {
 
 /// The members that go back with an item whose part is signed so.
 pub(super) fn members(signature: Option<&str>) -> Map<String, Value> {
-    let mut members = crate::wire::kept::object(signature);
+    unwritten(crate::wire::kept::object(signature))
+}
+
+/// Those of the members of an item that are not written from its part.
+pub(super) fn unwritten(mut members: Map<String, Value>) -> Map<String, Value> {
     members.retain(|name, _| name != "v" && !WRITTEN.contains(&name.as_str()));
     members
 }

@@ -4,14 +4,16 @@ use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
-use super::items::members;
+use super::items::{members, unwritten};
 
 use crate::{
     Failure, Level, Request,
     wire::{
         Prepared, below,
         conversation::{Block, Ids, Piece, Turn, apart, turns},
-        effort, write,
+        effort,
+        kept::{self, Late},
+        write,
     },
 };
 
@@ -55,6 +57,8 @@ enum Item<'a> {
     Output(Output<'a>),
     /// As it came.
     Reasoning(&'a RawValue),
+    /// As it came, behind what it led to.
+    Late(Value),
 }
 
 #[derive(Serialize)]
@@ -140,9 +144,9 @@ fn input(request: &Request) -> Vec<Item<'_>> {
     let mut items = Vec::new();
     for turn in turns(request, Ids::Foreign40) {
         match turn {
-            Turn::User(blocks) => items.push(message("user", contents(&blocks), None)),
-            Turn::Developer(blocks) => items.push(message("developer", contents(&blocks), None)),
-            Turn::Assistant { pieces, payload: _ } => assistant(&mut items, pieces),
+            Turn::User(blocks) => items.push(message("user", contents(&blocks))),
+            Turn::Developer(blocks) => items.push(message("developer", contents(&blocks))),
+            Turn::Assistant { pieces, payload } => assistant(&mut items, pieces, kept::late(payload)),
             Turn::Result { id, blocks, .. } => {
                 let (text, images) = apart(&blocks);
                 let output = if images.is_empty() { Outcome::Text(text) } else { Outcome::Contents(contents(&blocks)) };
@@ -153,29 +157,57 @@ fn input(request: &Request) -> Vec<Item<'_>> {
     items
 }
 
-/// Reasoning goes back only in front of what it led to: OpenAI refuses it alone.
-fn assistant<'a>(items: &mut Vec<Item<'a>>, pieces: Vec<Piece<'a>>) {
+/// Reasoning goes back only in front of what it led to: OpenAI refuses it alone. What came late stands in for what came of
+/// the same item before.
+fn assistant<'a>(items: &mut Vec<Item<'a>>, pieces: Vec<Piece<'a>>, mut late: Vec<Late>) {
+    let id = |item: &Value| item.get("id").and_then(Value::as_str).map(str::to_owned);
+    let replaced: Vec<String> = late.iter().flat_map(|late| &late.before).filter_map(id).collect();
+    let is_replaced = |raw: &&RawValue| {
+        let item: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+        id(&item).is_some_and(|id| replaced.contains(&id))
+    };
+    let mut take = |is_it: &dyn Fn(&Late) -> bool| {
+        let at = late.iter().position(is_it);
+        at.map(|at| late.remove(at)).unwrap_or_default()
+    };
     let mut thoughts = Vec::new();
+    let mut texts = 0;
     for piece in pieces {
         match piece {
-            Piece::Thinking { signature, .. } => thoughts.extend(signature.and_then(reasoning).map(Item::Reasoning)),
+            Piece::Thinking { signature, .. } => {
+                let thought = signature.and_then(reasoning).filter(|raw| !is_replaced(raw));
+                thoughts.extend(thought.map(Item::Reasoning));
+            }
             Piece::Redacted(_) => {}
             Piece::Text { text, .. } if text.trim().is_empty() => {}
             Piece::Text { text, signature } => {
+                let late = take(&|late| late.text == Some(texts));
+                texts += 1;
                 items.append(&mut thoughts);
-                items.push(message("assistant", vec![Content::OutputText { text }], signature));
+                items.extend(late.before.into_iter().map(Item::Late));
+                let given = with_late(signature, late.members);
+                items.push(Item::Message { role: "assistant", content: vec![Content::OutputText { text }], given });
             }
             Piece::Call { id, name, arguments, signature } => {
+                let late = take(&|late| late.call.as_ref() == Some(&id));
                 items.append(&mut thoughts);
-                let given = members(signature);
+                items.extend(late.before.into_iter().map(Item::Late));
+                let given = with_late(signature, late.members);
                 items.push(Item::Call(Call { call_id: id, name, arguments: arguments.get(), given }));
             }
         }
     }
 }
 
-fn message<'a>(role: &'static str, content: Vec<Content<'a>>, signature: Option<&str>) -> Item<'a> {
-    Item::Message { role, content, given: members(signature) }
+/// The members that go back with a part: those that it is signed with, and those that came late.
+fn with_late(signature: Option<&str>, late: Map<String, Value>) -> Map<String, Value> {
+    let mut given = members(signature);
+    given.extend(unwritten(late));
+    given
+}
+
+fn message<'a>(role: &'static str, content: Vec<Content<'a>>) -> Item<'a> {
+    Item::Message { role, content, given: Map::new() }
 }
 
 /// The reasoning item that signed a thought, if it is one.
