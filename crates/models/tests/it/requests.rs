@@ -3,6 +3,7 @@
 mod anthropic;
 mod completions;
 mod every_wire;
+mod given_back;
 mod google;
 mod responses;
 
