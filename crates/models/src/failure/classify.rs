@@ -3,6 +3,7 @@
 //! It must not know a wire: the same words mean the same on all of them. Source: docs/protocol/omp.md, Configuration
 //! (retries and overflow).
 
+use super::ending::is_withheld;
 use crate::FailureKind;
 
 const OVERFLOW: [&str; 15] = [
@@ -40,12 +41,50 @@ const KEY: [&str; 7] = [
 ];
 const FAULT: [&str; 6] =
     ["server_error", "server error", "api_error", "internal error", "internal_error", "provider returned error"];
-const INVALID: [&str; 4] = ["invalid_request", "invalid_argument", "not_found", "invalid_prompt"];
+/// Words of names of errors that come again whenever the same is asked.
+const INVALID: [&str; 7] =
+    ["invalid", "not_found", "unsupported", "not_supported", "too_large", "too_small", "missing"];
+/// The same in messages, which say more and other things.
+const IMPOSSIBLE: [&str; 13] = [
+    "invalid_request",
+    "invalid_argument",
+    "invalid_prompt",
+    "not_found",
+    "not found",
+    "does not exist",
+    "not supported",
+    "unsupported",
+    "no such model",
+    "unknown model",
+    "invalid request",
+    "invalid argument",
+    "invalid model",
+];
+/// Words of messages that tell of what a gateway met on its way.
+const ON_THE_WAY: [&str; 5] = ["upstream", "bad gateway", "timeout", "timed out", "host not found"];
+/// Words of messages of a provider that held the answer back.
+const HELD_BACK: [&str; 9] = [
+    "content_filter",
+    "content filter",
+    "content policy",
+    "content_policy",
+    "content management policy",
+    "usage polic",
+    "moderation",
+    "flagged",
+    "safety system",
+];
+
+/// Whether a provider says that it held the answer back, in its names of the error or in its message.
+pub(super) fn held_back(message: &str, names: &str) -> bool {
+    let message = message.to_lowercase();
+    names.split_whitespace().any(is_withheld) || HELD_BACK.iter().any(|word| message.contains(word))
+}
 
 /// Reads the kind from the status, if there is one, and from the words: the message and the provider's names of the
 /// error.
-pub(super) fn kind(status: Option<u16>, words: &str) -> FailureKind {
-    let words = words.to_lowercase();
+pub(super) fn kind(status: Option<u16>, message: &str, names: &str) -> FailureKind {
+    let words = format!("{message} {names}").to_lowercase();
     let has = |any: &[&str]| any.iter().any(|word| words.contains(word));
     // Some providers say of a quota that is filled again where its bills are paid.
     let of_account = || match () {
@@ -54,11 +93,15 @@ pub(super) fn kind(status: Option<u16>, words: &str) -> FailureKind {
         () if has(&[QUOTA]) => Some(FailureKind::Usage),
         () => None,
     };
+    let is_named = |any: &[&str]| any.iter().any(|word| names.to_lowercase().contains(word));
+    let held_back = || held_back(message, names);
     match status {
         Some(401) => FailureKind::Auth,
         Some(402) => FailureKind::Unpaid,
         Some(413) => FailureKind::Overflow,
         Some(429) => of_account().unwrap_or(FailureKind::RateLimit),
+        // Whatever the status, a name that says so is no failure of the provider.
+        Some(500..) if names.split_whitespace().any(is_withheld) => FailureKind::Refused,
         Some(503 | 529) => FailureKind::Overloaded,
         Some(500..) if has(&CAPACITY) => FailureKind::Overloaded,
         Some(500..) if has(&OVERFLOW) => FailureKind::Overflow,
@@ -68,12 +111,15 @@ pub(super) fn kind(status: Option<u16>, words: &str) -> FailureKind {
         Some(400) if words.trim().is_empty() => FailureKind::Overflow,
         Some(_) | None if let Some(kind) = of_account() => kind,
         Some(_) | None if has(&["resource exhausted", "resource_exhausted"]) => FailureKind::RateLimit,
+        Some(_) | None if held_back() => FailureKind::Refused,
         Some(403) => FailureKind::Auth,
         Some(_) | None if has(&KEY) => FailureKind::Auth,
         Some(_) => FailureKind::Refused,
         None if has(&CAPACITY) => FailureKind::Overloaded,
         None if has(&FAULT) => FailureKind::Server,
-        None if has(&INVALID) => FailureKind::Refused,
+        None if is_named(&INVALID) => FailureKind::Refused,
+        None if has(&ON_THE_WAY) => FailureKind::Server,
+        None if has(&IMPOSSIBLE) => FailureKind::Refused,
         None => FailureKind::Server,
     }
 }
@@ -138,7 +184,34 @@ mod tests {
             ("invalid in the stream", None, "invalid_request_error bad", FailureKind::Refused),
             ("redirect", Some(302), "", FailureKind::Refused),
         ] {
-            assert_eq!(kind(status, words), want, "{case}");
+            assert_eq!(kind(status, words, words), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn what_comes_again_is_refused_by_its_kind() {
+        let refused = FailureKind::Refused;
+        for (status, message, names, want) in [
+            (None, "", "content_filter", refused),
+            (None, "no", "content_policy_violation", refused),
+            (None, "no", "cyber_policy_violation", refused),
+            (None, "no", "ResponsibleAIPolicyViolation", refused),
+            (None, "no", "SAFETY", refused),
+            (None, "Your input was flagged by our moderation", "", refused),
+            (Some(500), "no", "content_filter", refused),
+            (Some(403), "Forbidden", "flagged_input", refused),
+            (Some(403), "Forbidden", "", FailureKind::Auth),
+            (None, "model not found", "", refused),
+            (None, "The model x does not exist", "", refused),
+            (None, "no", "invalid_image", refused),
+            (None, "no", "image_too_large", refused),
+            (None, "no", "unsupported_parameter", refused),
+            (None, "upstream host not found", "", FailureKind::Server),
+            (None, "invalid response", "", FailureKind::Server),
+            (None, "The server had an error", "server_error", FailureKind::Server),
+            (None, "language model crashed", "", FailureKind::Server),
+        ] {
+            assert_eq!(kind(status, message, names), want, "{status:?} {message} {names}");
         }
     }
 }

@@ -90,6 +90,18 @@ const FAILED: [&str; 10] = [
     "insufficient_system_resource",
 ];
 
+/// Whether a provider's name of an error says that it held the answer back: a reason for such an end, or a name of the same
+/// kind.
+pub(super) fn is_withheld(name: &str) -> bool {
+    const KIND: [&str; 6] =
+        ["content_filter", "content_policy", "policy_violation", "policyviolation", "moderation", "guardrail"];
+    let name = name.to_lowercase();
+    WITHHELD.contains(&name.as_str()) || KIND.iter().any(|word| name.contains(word)) || name == "flagged_input"
+}
+
+/// How the message of a failure begins whose cause is that the provider held the answer back.
+pub(super) const HELD_BACK: &str = "the provider withheld the answer";
+
 /// Reads the reason that a provider gives for the end of an answer. `detail` is its own word or sentence about it. A word
 /// that is not known is no success.
 pub(crate) fn ending(reason: &str, detail: Option<&str>) -> Ending {
@@ -111,7 +123,7 @@ pub(crate) fn known_ending(reason: &str, detail: Option<&str>) -> Option<Ending>
     } else if is_one_of(&LENGTH) {
         Ending::Stopped(Stop::Length)
     } else if is_one_of(&WITHHELD) {
-        failed(FailureKind::Refused, format!("the provider withheld the answer: {said}"))
+        failed(FailureKind::Refused, format!("{HELD_BACK}: {said}"))
     } else if reason.eq_ignore_ascii_case("missing_thought_signature") {
         failed(FailureKind::Refused, format!("the provider refused the conversation: {said}"))
     } else if is_one_of(&BROKE_OFF) {

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::{
     Failure, FailureKind,
-    classify::{kind, label},
+    classify::{held_back, kind, label},
+    ending::{self, is_withheld},
     excerpt, hint,
 };
 
@@ -18,17 +19,17 @@ pub(crate) fn with_status(status: u16, body: &str, wait: Option<Duration>) -> Fa
     let redirected = (300..400).contains(&status);
     let message = match &said {
         _ if redirected => "redirected to another address, which is not followed".to_owned(),
-        Some(said) => said.message.clone(),
+        Some(said) => said.told(),
         None if body.trim().is_empty() => "no body".to_owned(),
         None => excerpt(body),
     };
-    let words = match &said {
-        Some(said) => format!("{} {}", said.message, said.names),
-        None => body.to_owned(),
+    let (words, names) = match &said {
+        Some(said) => (said.message.as_str(), said.names.as_str()),
+        None => (body, ""),
     };
     // The later one: an earlier attempt would run into the other limit.
     let wait = wait.max(said.and_then(|said| said.wait)).or_else(|| hint::in_text(&message));
-    let kind = if redirected { FailureKind::Refused } else { in_time(kind(Some(status), &words), wait) };
+    let kind = if redirected { FailureKind::Refused } else { in_time(kind(Some(status), words, names), wait) };
     let message = format!("{status} {}", labelled(kind, &message));
     finish(kind, message, Some(status), wait)
 }
@@ -38,8 +39,8 @@ pub(crate) fn in_stream(body: &str) -> Failure {
     match Said::read(body) {
         Some(said) => {
             let wait = said.wait.or_else(|| hint::in_text(&said.message));
-            let kind = in_time(kind(said.status, &format!("{} {}", said.message, said.names)), wait);
-            finish(kind, labelled(kind, &said.message), None, wait)
+            let kind = in_time(kind(said.status, &said.message, &said.names), wait);
+            finish(kind, labelled(kind, &said.told()), None, wait)
         }
         None => {
             let message = labelled(FailureKind::Server, &excerpt(body));
@@ -93,6 +94,17 @@ struct Said {
 }
 
 impl Said {
+    /// The message, with the provider's name of the error where that says that it held the answer back.
+    fn told(&self) -> String {
+        if !held_back(&self.message, &self.names) || self.message.starts_with(ending::HELD_BACK) {
+            return self.message.clone();
+        }
+        let name = self.names.split_whitespace().find(|name| is_withheld(name));
+        let name = name.filter(|name| *name != "flagged_input" && !self.message.contains(*name));
+        let name = name.map(|name| format!("{name}: ")).unwrap_or_default();
+        format!("{}: {name}{}", ending::HELD_BACK, self.message)
+    }
+
     /// Reads `{"error": {"message", "type", "code", "status", "details"}}`, `{"error": "…"}`, `{"message"}`,
     /// `{"detail"}`, also as the first of a list. `None` for anything else.
     fn read(body: &str) -> Option<Self> {
@@ -111,11 +123,16 @@ impl Said {
                     None => message,
                 })
                 .or_else(|| {
-                    fields.get("code").or_else(|| fields.get("type")).and_then(Value::as_str).map(str::to_owned)
+                    ["code", "type", "status"].iter().find_map(|name| fields.get(*name)?.as_str()).map(str::to_owned)
                 })?,
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => return None,
         };
-        let names: Vec<_> = ["type", "code", "status"].iter().filter_map(|name| error.get(*name)?.as_str()).collect();
+        let mut names: Vec<_> =
+            ["type", "code", "status"].iter().filter_map(|name| error.get(*name)?.as_str()).collect();
+        // OpenRouter says in metadata what its moderation met.
+        if error.get("metadata").and_then(|more| more.get("flagged_input")).is_some() {
+            names.push("flagged_input");
+        }
         let wait = hint::in_body(whole, SystemTime::now());
         let status = ["code", "status"].iter().find_map(|name| u16::try_from(error.get(*name)?.as_u64()?).ok());
         let status = status.filter(|status| (400..600).contains(status));
@@ -147,6 +164,18 @@ mod tests {
             ("html", 502, "<html>\n<h1>Bad</h1>", (FailureKind::Server, "502 server error: <html>\\u{a}<h1>Bad</h1>")),
             ("empty", 503, "", (FailureKind::Overloaded, "503 overloaded: no body")),
             ("no error", 418, "{}", (FailureKind::Refused, "418 {}")),
+            (
+                "moderation",
+                403,
+                r#"{"error":{"code":403,"message":"Forbidden","metadata":{"reasons":["violence"],"flagged_input":"x"}}}"#,
+                (FailureKind::Refused, "403 the provider withheld the answer: Forbidden"),
+            ),
+            (
+                "policy",
+                400,
+                r#"{"error":{"code":"content_policy_violation","message":"no"}}"#,
+                (FailureKind::Refused, "400 the provider withheld the answer: content_policy_violation: no"),
+            ),
             ("redirect", 307, "", (FailureKind::Refused, "307 redirected to another address, which is not followed")),
         ] {
             let failure = with_status(status, body, None);
@@ -168,6 +197,26 @@ mod tests {
         ] {
             let body = format!(r#"{{"error":{{"code":{code},"message":"no"}}}}"#);
             assert_eq!(in_stream(&body).kind, want, "{code}");
+        }
+    }
+
+    #[test]
+    fn an_error_in_a_stream_that_comes_again_is_told_in_the_providers_word() {
+        for (body, want) in [
+            (r#"{"error":{"code":"content_filter"}}"#, "the provider withheld the answer: content_filter"),
+            (
+                r#"{"error":{"type":"content_policy_violation","code":400}}"#,
+                "the provider withheld the answer: content_policy_violation",
+            ),
+            (r#"{"error":"model not found"}"#, "model not found"),
+            (
+                r#"{"code":"cyber_policy_violation","message":"no"}"#,
+                "the provider withheld the answer: cyber_policy_violation: no",
+            ),
+            (r#"{"type":"error","code":"invalid_image","message":"no image"}"#, "no image"),
+        ] {
+            let failure = in_stream(body);
+            assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Refused, want), "{body}");
         }
     }
 
