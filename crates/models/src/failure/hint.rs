@@ -4,7 +4,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use chrono::DateTime;
+use chrono::{DateTime, FixedOffset, NaiveDateTime, NaiveTime};
+use chrono_tz::Tz;
 use serde_json::Value;
 
 /// The longest wait that a limit may need, a month; a hint above it is a mistake.
@@ -19,6 +20,29 @@ pub(crate) fn in_headers<'a>(header: impl Fn(&str) -> Option<&'a str>, now: Syst
         .into_iter()
         .find_map(|(name, unit)| header(name).and_then(|value| span_in_text(value, unit, now)))
         .and_then(wait)
+        .or_else(|| of_limits(header, now))
+}
+
+/// Reads when the limits are reset of which nothing is left. They come with every answer, so one of which something is
+/// left is not the one that was met. The longest wait counts.
+fn of_limits<'a>(header: impl Fn(&str) -> Option<&'a str>, now: SystemTime) -> Option<Duration> {
+    const RESETS: [&str; 9] = [
+        "anthropic-ratelimit-unified-reset",
+        "anthropic-ratelimit-requests-reset",
+        "anthropic-ratelimit-tokens-reset",
+        "anthropic-ratelimit-input-tokens-reset",
+        "anthropic-ratelimit-output-tokens-reset",
+        "x-ratelimit-reset-requests",
+        "x-ratelimit-reset-tokens",
+        "ratelimit-reset",
+        "x-rate-limit-reset",
+    ];
+    let is_met = |name: &str| {
+        let left = header(&name.replace("reset", "remaining")).and_then(number).is_none_or(|left| left <= 0.0);
+        left && header(&name.replace("reset", "status")).is_none_or(|status| !status.starts_with("allowed"))
+    };
+    let resets = RESETS.into_iter().filter(|name| is_met(name)).filter_map(|name| header(name));
+    resets.filter_map(|value| span_in_text(value, 1.0, now).and_then(wait)).max()
 }
 
 /// Reads the members of an error's body whose names speak of a reset or of the next attempt, such as
@@ -98,6 +122,77 @@ pub(crate) fn in_text(text: &str) -> Option<Duration> {
     None
 }
 
+/// Reads the moment that a provider puts into words, such as "will reset at 2026-11-27T18:18:38Z" and "resets 3pm
+/// (Europe/Berlin)".
+///
+/// A time without a zone is of no certain moment: providers write it in their own zone, which nothing tells.
+pub(crate) fn moment_in_text(text: &str, now: SystemTime) -> Option<Duration> {
+    let lower = text.to_ascii_lowercase();
+    for words in ["reset at ", "resets at ", "reset on ", "resets on ", "resets ", "try again at ", "retry at "] {
+        let Some(at) = lower.find(words) else { continue };
+        let rest = text[at + words.len()..].trim_start_matches([' ', ':', '"', '\'']);
+        if let Some(seconds) = moment(rest, now) {
+            return wait(seconds);
+        }
+    }
+    None
+}
+
+/// Seconds until the moment that a text begins with.
+fn moment(text: &str, now: SystemTime) -> Option<f64> {
+    let until = |date: DateTime<FixedOffset>| date.timestamp_millis() as f64 * MILLIS - since_1970(now);
+    let mut words = text.split_whitespace();
+    let first = words.next()?.trim_end_matches(['.', ',', ';', ')', '"', '\'']);
+    if let Ok(date) = DateTime::parse_from_rfc3339(first) {
+        return Some(until(date));
+    }
+    if let Some(number) = number(first).filter(|number| *number > INSTANT) {
+        return Some(from_now(number, 1.0, now));
+    }
+    let zone = |word: &str| word.trim_matches(['(', ')', '.', ',', ';', '"', '\'']).to_owned();
+    if let Some(time) = time_of_day(first) {
+        let zone: Tz = zone(words.next()?).parse().ok()?;
+        return next_time(time, zone, now);
+    }
+    let (second, third) = (words.next()?, zone(words.next()?));
+    let local = NaiveDateTime::parse_from_str(&format!("{first} {second}"), "%Y-%m-%d %H:%M:%S").ok()?;
+    match third.as_str() {
+        "Z" => Some(until(local.and_utc().fixed_offset())),
+        offset if offset.starts_with(['+', '-']) => {
+            let date = DateTime::parse_from_str(&format!("{first} {second} {offset}"), "%Y-%m-%d %H:%M:%S %z");
+            date.ok().map(until)
+        }
+        name => Some(until(local.and_local_timezone(name.parse::<Tz>().ok()?).earliest()?.fixed_offset())),
+    }
+}
+
+/// Reads a time such as `3pm`, `3:30pm` and `15:30`.
+fn time_of_day(word: &str) -> Option<NaiveTime> {
+    let word = word.to_ascii_lowercase();
+    let half = word.strip_suffix("am").map(|time| (time, 0)).or_else(|| word.strip_suffix("pm").map(|time| (time, 12)));
+    // A bare number is an amount of something.
+    let (time, minutes) = match half {
+        Some((time, _)) => time.split_once(':').unwrap_or((time, "0")),
+        None => word.split_once(':')?,
+    };
+    let hour: u32 = time.parse().ok()?;
+    let hour = match half {
+        Some((_, after)) if (1..=12).contains(&hour) => hour % 12 + after,
+        Some(_) => return None,
+        None => hour,
+    };
+    NaiveTime::from_hms_opt(hour, minutes.parse().ok()?, 0)
+}
+
+/// Seconds until it is that time in `zone` next.
+fn next_time(time: NaiveTime, zone: Tz, now: SystemTime) -> Option<f64> {
+    let seconds = i64::try_from(now.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs()).ok()?;
+    let here = DateTime::from_timestamp(seconds, 0)?.with_timezone(&zone);
+    let days = [here.date_naive(), here.date_naive().succ_opt()?];
+    let moments = days.into_iter().filter_map(|day| day.and_time(time).and_local_timezone(zone).earliest());
+    moments.map(|moment| moment.timestamp() as f64 - since_1970(now)).find(|wait| *wait > 0.0)
+}
+
 fn number(text: &str) -> Option<f64> {
     text.trim().parse::<f64>().ok().filter(|number| number.is_finite())
 }
@@ -152,6 +247,39 @@ mod tests {
             ("reset at a date", vec![("x-ratelimit-reset", "2027-01-15T08:00:12.5Z")], Some(12_500)),
             ("longer than a month", vec![("retry-after", "9e8")], None),
             ("nothing", vec![], None),
+            ("anthropic's subscription", vec![("anthropic-ratelimit-unified-reset", "1800000012")], Some(12_000)),
+            (
+                "anthropic's subscription, of which something is left",
+                vec![
+                    ("anthropic-ratelimit-unified-reset", "1800000012"),
+                    ("anthropic-ratelimit-unified-status", "allowed"),
+                ],
+                None,
+            ),
+            (
+                "anthropic's requests",
+                vec![("anthropic-ratelimit-requests-reset", "2027-01-15T08:00:12Z")],
+                Some(12_000),
+            ),
+            ("anthropic's tokens", vec![("anthropic-ratelimit-tokens-reset", "2027-01-15T08:00:12Z")], Some(12_000)),
+            ("openai's requests", vec![("x-ratelimit-reset-requests", "1h0m0s")], Some(3_600_000)),
+            (
+                "the limit of which nothing is left",
+                vec![
+                    ("x-ratelimit-reset-requests", "12s"),
+                    ("x-ratelimit-remaining-requests", "0"),
+                    ("x-ratelimit-reset-tokens", "6m0s"),
+                    ("x-ratelimit-remaining-tokens", "149984"),
+                ],
+                Some(12_000),
+            ),
+            (
+                "the longest",
+                vec![("x-ratelimit-reset-requests", "1s"), ("x-ratelimit-reset-tokens", "6m0s")],
+                Some(360_000),
+            ),
+            ("the standard's", vec![("ratelimit-reset", "50")], Some(50_000)),
+            ("what is asked for counts first", vec![("retry-after", "7"), ("ratelimit-reset", "50")], Some(7_000)),
         ] {
             let header = |name: &str| headers.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
             assert_eq!(in_headers(header, now), want.map(Duration::from_millis), "{case}");
@@ -180,6 +308,33 @@ mod tests {
         ] {
             let read = serde_json::from_str(body).unwrap();
             assert_eq!(in_body(&read, now), want.map(Duration::from_millis), "{body}");
+        }
+    }
+
+    #[test]
+    fn words_say_until_when_to_wait() {
+        // Friday, 8:00 in UTC and 9:00 in Berlin.
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        for (text, want) in [
+            ("Your limit will reset at 2027-01-15T08:18:38Z", Some(1_118)),
+            ("Your limit will reset at 2027-01-15T09:18:38+01:00.", Some(1_118)),
+            ("Your limit will reset at 2027-01-15 08:18:38 UTC.", Some(1_118)),
+            ("Your limit will reset at 2027-01-15 16:18:38 +0800", Some(1_118)),
+            ("Your limit will reset at 2027-01-15 16:18:38 (Asia/Shanghai)", Some(1_118)),
+            // Nobody knows whose time that is.
+            ("Usage limit reached for 5 hour. Your limit will reset at 2027-01-15 18:18:38", None),
+            ("resets 3pm (Europe/Berlin)", Some(6 * 3600)),
+            ("limit reached, resets 9:30am (Europe/Berlin).", Some(1_800)),
+            ("resets 8am (Europe/Berlin)", Some(23 * 3600)),
+            ("resets 12am (Europe/Berlin)", Some(15 * 3600)),
+            ("resets 3pm", None),
+            ("resets 15:00 (Nowhere/Else)", None),
+            ("resets at 1800000012", Some(12)),
+            ("resets in 5 minutes", None),
+            ("resets now", None),
+            ("nothing", None),
+        ] {
+            assert_eq!(moment_in_text(text, now), want.map(Duration::from_secs), "{text}");
         }
     }
 

@@ -28,7 +28,7 @@ pub(crate) fn with_status(status: u16, body: &str, wait: Option<Duration>) -> Fa
         None => (body, ""),
     };
     // The later one: an earlier attempt would run into the other limit.
-    let wait = wait.max(said.and_then(|said| said.wait)).or_else(|| hint::in_text(&message));
+    let wait = wait.max(said.and_then(|said| said.wait)).or_else(|| wait_in(&message));
     let kind = if redirected { FailureKind::Refused } else { in_time(kind(Some(status), words, names), wait) };
     let message = format!("{status} {}", labelled(kind, &message));
     finish(kind, message, Some(status), wait)
@@ -38,13 +38,13 @@ pub(crate) fn with_status(status: u16, body: &str, wait: Option<Duration>) -> Fa
 pub(crate) fn in_stream(body: &str) -> Failure {
     match Said::read(body) {
         Some(said) => {
-            let wait = said.wait.or_else(|| hint::in_text(&said.message));
+            let wait = said.wait.or_else(|| wait_in(&said.message));
             let kind = in_time(kind(said.status, &said.message, &said.names), wait);
             finish(kind, labelled(kind, &said.told()), None, wait)
         }
         None => {
             let message = labelled(FailureKind::Server, &excerpt(body));
-            let wait = hint::in_text(&message);
+            let wait = wait_in(&message);
             finish(FailureKind::Server, message, None, wait)
         }
     }
@@ -78,6 +78,11 @@ fn labelled(kind: FailureKind, message: &str) -> String {
 /// unpaid.
 fn in_time(kind: FailureKind, wait: Option<Duration>) -> FailureKind {
     if kind == FailureKind::Unpaid && wait.is_some() { FailureKind::Usage } else { kind }
+}
+
+/// The wait that words ask for: a length, or a moment with its zone.
+fn wait_in(words: &str) -> Option<Duration> {
+    hint::in_text(words).or_else(|| hint::moment_in_text(words, SystemTime::now()))
 }
 
 fn finish(kind: FailureKind, message: String, status: Option<u16>, wait: Option<Duration>) -> Failure {
