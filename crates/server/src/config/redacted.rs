@@ -193,8 +193,8 @@ fn without_user(url: &str) -> String {
     }
 }
 
-/// A parameter of a query. Its value is shown where it is an argument's place, a plain word or a short number under a name that no
-/// credential has: what else it may be is not known here.
+/// A parameter of a query. Its value is shown where it is an argument's place, a plain word, a date, a version, a language
+/// or a short number under a name that no credential has: what else it may be is not known here.
 fn parameter(item: &str) -> String {
     /// What names of credentials have in them.
     const NAMES: [&str; 10] = ["key", "token", "secret", "pass", "pwd", "auth", "sig", "cred", "session", "code"];
@@ -204,7 +204,7 @@ fn parameter(item: &str) -> String {
         let is_place = text.starts_with('{') && text.ends_with('}') && !text[1..].contains('{');
         let is_word = text.chars().all(|letter| letter.is_ascii_lowercase() || matches!(letter, '_' | '.'));
         let is_number = text.len() <= 6 && text.chars().all(|digit| digit.is_ascii_digit());
-        is_place || is_word || is_number
+        is_place || is_word || is_number || is_in_parts(text)
     };
     match value {
         None if is_known(name) => name.to_owned(),
@@ -213,6 +213,38 @@ fn parameter(item: &str) -> String {
         Some("") => item.to_owned(),
         Some(_) => format!("{name}={HIDDEN}"),
     }
+}
+
+/// Whether a text is made of short parts: a number or a date as `1.5` and `2024-10-21`, a version as
+/// `2024-10-21-preview`, a moment as `2026-01-01T10:30:00Z`, or two words as `de-DE`. What is longer, or mixes letters and
+/// digits in one part, may be a credential.
+fn is_in_parts(text: &str) -> bool {
+    /// As long as a moment to the second.
+    const LONGEST: usize = 20;
+    /// As many digits as a date has.
+    const DATE: usize = 8;
+    let is_number = |part: &&str| (1..=4).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_lower = |part: &str| part.bytes().all(|byte| byte.is_ascii_lowercase());
+    let is_upper = |part: &str| part.len() <= 3 && part.bytes().all(|byte| byte.is_ascii_uppercase());
+    let is_word = |part: &str| (1..=8).contains(&part.len()) && (is_lower(part) || is_upper(part));
+    if text.len() > LONGEST {
+        return false;
+    }
+    let text = text.strip_prefix('-').unwrap_or(text);
+    if let Some((date, time)) = text.split_once('T') {
+        let (mut date, mut time) = (date.split('-'), time.trim_end_matches('Z').split([':', '.']));
+        return date.all(|part| is_number(&part)) && time.all(|part| is_number(&part));
+    }
+    let parts: Vec<&str> = text.split(['-', '.', ':']).collect();
+    let (numbers, words): (Vec<&str>, Vec<&str>) = parts.iter().partition(|part| is_number(part));
+    let digits: usize = numbers.iter().map(|part| part.len()).sum();
+    parts.len() > 1
+        && match words.as_slice() {
+            [] => digits <= DATE,
+            [word] => digits <= DATE && is_lower(word) && is_word(word) && parts.last() == Some(word),
+            [one, other] => digits == 0 && is_word(one) && is_word(other),
+            _ => false,
+        }
 }
 
 #[cfg(test)]
@@ -228,6 +260,17 @@ mod tests {
             ("/api?access_token={token}", "/api?access_token=***"),
             ("/api?u=hunter2&v=AbCd&w=1234567", "/api?u=***&v=***&w=***"),
             ("/api?Zm9vYmFy1", "/api?***"),
+            ("/api?api-version=2024-10-21&lang=de-DE", "/api?api-version=2024-10-21&lang=de-DE"),
+            ("/api?start=2026-01-01&x=1.5&y=-1.5", "/api?start=2026-01-01&x=1.5&y=-1.5"),
+            (
+                "/api?start=2026-01-01T10:30:00Z&v=2024-10-21-preview",
+                "/api?start=2026-01-01T10:30:00Z&v=2024-10-21-preview",
+            ),
+            ("/api?key=2024-10-21&token=de-DE", "/api?key=***&token=***"),
+            ("/api?u=1234-5678-9012-3456", "/api?u=***"),
+            ("/api?u=a1b2-c3d4&v=aB.cD&w=eyJh.eyJz.AbCd", "/api?u=***&v=***&w=***"),
+            ("/api?u=12345.67890&v=correct-horse-battery&w=ABC-DEF-GHI&x=AB-1234", "/api?u=***&v=***&w=***&x=***"),
+            ("/api?u=eyJhbGciT&v=T&w=1T2", "/api?u=***&v=***&w=1T2"),
             ("/api?sig=", "/api?sig="),
             ("http://u:p@h/x?q=a.b", "http://***@h/x?q=a.b"),
             ("http://u:p@h", "http://***@h"),
