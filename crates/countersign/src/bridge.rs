@@ -35,7 +35,7 @@ pub(crate) fn listen(flags: Flags, path: PathBuf, program: PathBuf) -> anyhow::R
     served(async {
         let socket = Socket::open(path, nix::unistd::geteuid().as_raw())?;
         let (output, frames) = mpsc::channel(FRAMES);
-        let door = omp::open(flags, omp::Program { path: program }, output, stdio::notice).await?;
+        let door = Box::pin(omp::open(flags, omp::Program { path: program }, output, stdio::notice)).await?;
         socket.run(door, frames, stdio::asked_to_end()).await?;
         Ok(())
     })

@@ -21,7 +21,7 @@ fn model(id: &str) -> ModelRef {
 
 /// The provider of a run asks to wait for so many seconds.
 fn fails(stage: &mut Stage, after: u64) -> Told {
-    let (run, epoch) = (stage.run(), stage.engine.state().run(stage.run()).unwrap().epoch());
+    let (run, epoch) = (stage.run(), stage.engine.state().run(stage.run()).expect("the stage has it").epoch());
     let answer = run::Answer {
         said: text(1),
         stop: StopReason::Error,
@@ -48,7 +48,7 @@ fn waiting(after: u64) -> Stage {
 }
 
 fn shown(stage: &Stage) -> (String, Vec<String>) {
-    match &**stage.engine.admitted().gate(stage.gate()).unwrap() {
+    match &**stage.engine.admitted().gate(stage.gate()).expect("the stage has it") {
         Content::Question { question, choices, .. } => {
             (question.clone(), choices.iter().map(|choice| choice.label.clone()).collect())
         }
@@ -183,7 +183,7 @@ fn the_question_goes_with_its_wait() {
     let mut stage = waiting(900);
     let withdraw = gate::Command::Withdraw { gate: stage.gate(), by: PrincipalId::new("host") };
     assert_eq!(stage.tell(Command::Gate(withdraw)).0, [withdrawn]);
-    assert!(matches!(stage.engine.state().run(stage.run()).unwrap().phase(), Phase::Backoff { .. }));
+    assert!(matches!(stage.engine.state().run(stage.run()).expect("the stage has it").phase(), Phase::Backoff { .. }));
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn goes_on(stage: &mut Stage, label: &str) -> bool {
         say(stage, label);
         return true;
     }
-    match stage.engine.state().run(run).unwrap().phase() {
+    match stage.engine.state().run(run).expect("the stage has it").phase() {
         Phase::Backoff { until } => {
             stage.now = *until;
             stage.tell(Command::Tick);
@@ -256,7 +256,8 @@ fn what_was_said_of_a_wait_is_there_for_the_next_process() {
         stage.now = stage.now + seconds(800);
         stage.engine.evict(stage.now, None);
         stage.restart(open(), Resume::Wait);
-        let phase = stage.here().run().map(|run| stage.engine.state().run(run).unwrap().phase().clone());
+        let phase =
+            stage.here().run().map(|run| stage.engine.state().run(run).expect("the stage has it").phase().clone());
         match label {
             END => assert_eq!(phase, Some(Phase::Backoff { until: Millis(901_000) })),
             "Stop" => assert_eq!(phase, None),

@@ -229,7 +229,7 @@ async fn serve(stream: UnixStream, hall: &Arc<Hall>, levels: &Levels, caller: &C
             }
             Ok(Request::Attach(handover)) => {
                 let _open = ATTACHED.held();
-                let line = attach::serve(Arc::clone(hall), *handover, reading, writing);
+                let line = Box::pin(attach::serve(Arc::clone(hall), *handover, reading, writing));
                 // It ends with the gateway, which waits for it.
                 return hall.open.track_future(line).await;
             }

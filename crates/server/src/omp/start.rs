@@ -12,7 +12,7 @@ use countersign_core::session::{Retry, Settings};
 use countersign_protocol::gjc::registry::{SessionRecord, Transport};
 use countersign_runtime::{
     Clock, SilentRetries,
-    models::{Api, Entry, Model, Providers, catalogue, demo},
+    models::{Api, Model, Providers, catalogue, demo},
     tools::{self, EditMode, Registry, Roots, Sandbox},
 };
 use parking_lot::Mutex;
@@ -24,7 +24,7 @@ use super::{
     door::{Door, Output},
     feed::{Feed, FromClients, Input},
     flags::Flags,
-    held, models,
+    held,
     opening::open_seat,
     rights, rules,
     seat::SeatError,

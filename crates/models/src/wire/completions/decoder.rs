@@ -505,13 +505,16 @@ mod tests {
         calls.into_iter().map(|(_, call)| call).collect()
     }
 
+    /// A case, its pieces, and the calls that they make: names with arguments.
+    type Row = (&'static str, &'static [&'static [Piece]], &'static [(&'static str, &'static str)]);
+
     #[test]
     fn calls_without_ids_of_one_index_are_told_apart_and_a_name_that_is_said_again_begins_none() {
         const ARGUMENTS: &str = r#"{"p":1}"#;
         for index in [Some(0), None] {
             let named = |name, arguments| (index, "", name, arguments);
             let more = |arguments| (index, "", "", arguments);
-            let rows: [(&str, &[&[Piece]], &[(&str, &str)]); 15] = [
+            let rows: [Row; 15] = [
                 ("one chunk, no arguments", &[&[named("ls", ""), named("ls", "")]], &[("ls", "{}"), ("ls", "{}")]),
                 ("one chunk, {}", &[&[named("ls", "{}"), named("ls", "{}")]], &[("ls", "{}"), ("ls", "{}")]),
                 ("one chunk, mixed", &[&[named("ls", ""), named("ls", "{}")]], &[("ls", "{}"), ("ls", "{}")]),

@@ -160,6 +160,11 @@ mod tests {
         format!(r#"{{"type":"label","id":"{id}","parentId":{parent},"timestamp":"","targetId":"x"}}"#)
     }
 
+    /// A case, the entries with their parents, the parents that they get, and how many circles are cut.
+    type Row = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str], usize);
+    /// The parent of the entry at a place.
+    type ParentOf = Box<dyn Fn(usize) -> String>;
+
     #[test]
     fn an_entry_whose_parent_is_not_there_hangs_on_the_one_before_it() {
         let lines = [entry("a", ""), entry("b", "a"), entry("c", "b"), entry("d", "c"), entry("e", "d")];
@@ -215,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_circle_of_parents_is_cut_at_its_earliest_entry() {
-        let rows: [(&str, &[(&str, &str)], &[&str], usize); 9] = [
+        let rows: [Row; 9] = [
             ("none", &[("a", ""), ("b", "a"), ("c", "b")], &["", "a", "b"], 0),
             ("its own parent", &[("a", ""), ("b", "b"), ("c", "b")], &["", "a", "b"], 1),
             ("the first is its own parent", &[("a", "a"), ("b", "a")], &["", "a"], 1),
@@ -241,7 +246,7 @@ mod tests {
     fn what_it_takes_grows_with_the_file_and_not_with_its_square() {
         let any = Entry::parse(&entry("a", "")).unwrap();
         for count in [10_usize, 1000, 100_000] {
-            let shapes: [(&str, Box<dyn Fn(usize) -> String>); 6] = [
+            let shapes: [(&str, ParentOf); 6] = [
                 ("in a row", Box::new(|at| at.checked_sub(1).map_or_else(|| "gone".to_owned(), |at| at.to_string()))),
                 ("in a row, backwards", Box::new(move |at| (at + 1).to_string())),
                 ("one circle", Box::new(move |at| ((at + 1) % count).to_string())),
