@@ -243,6 +243,7 @@ impl Tool for Bash {
             }
             let timeout =
                 arguments.timeout.map_or(cx.bash_timeout, |seconds| Duration::from_secs(seconds.clamp(1, 3600)));
+            let timeout = timeout.min(cx.bash_longest);
             let (env, uses_secrets) = variables(arguments.env, &cx.secrets)?;
             let job = Job {
                 command: arguments.command,

@@ -142,6 +142,8 @@ pub struct Context {
     pub secrets: Secrets,
     /// How long a command may take where nothing is said.
     pub bash_timeout: Duration,
+    /// The longest that a command of the agent may take, whatever it asks for.
+    pub bash_longest: Duration,
     /// Stops the call.
     pub cancel: CancellationToken,
     /// Stops the commands of a run as well, for whoever made the surroundings.
@@ -174,6 +176,7 @@ impl Context {
             artifacts: None,
             secrets: Secrets::default(),
             bash_timeout: crate::bash::TIMEOUT,
+            bash_longest: Duration::MAX,
             cancel: CancellationToken::new(),
             halt: CancellationToken::new(),
             updates: Updates::default(),

@@ -409,6 +409,16 @@ async fn a_command_without_a_time_out_has_that_of_the_settings() {
     assert!(!execute("true", &case.cx).await.unwrap().timed_out);
 }
 
+#[tokio::test]
+async fn no_command_of_the_agent_takes_longer_than_the_longest() {
+    let mut case = Case::new();
+    case.cx.bash_longest = Duration::from_millis(100);
+    for arguments in [json!({"command": "sleep 1000"}), json!({"command": "sleep 1000", "timeout": 60})] {
+        let got = case.run(&Bash::default(), arguments).await;
+        assert!(text(&got).contains("Command timed out after 0.1 seconds"), "{got:?}");
+    }
+}
+
 /// Where the next test, started by itself as the gateway that it kills, works.
 const FOLDER: &str = "COUNTERSIGN_TEST_GATEWAY";
 
