@@ -8,8 +8,8 @@ use chrono::{DateTime, FixedOffset, NaiveDateTime, NaiveTime};
 use chrono_tz::Tz;
 use serde_json::Value;
 
-/// The longest wait that a limit may need, a month; a hint above it is a mistake.
-const LONGEST: f64 = 31.0 * 86_400.0;
+/// The longest wait that a limit may need, a year; a hint above it is a mistake.
+const LONGEST: f64 = 366.0 * 86_400.0;
 /// Numbers of seconds above this are instants since 1970.
 const INSTANT: f64 = 1_000_000_000.0;
 
@@ -245,7 +245,8 @@ mod tests {
             ("a week", vec![("retry-after", "604800")], Some(604_800_000)),
             ("reset in amounts", vec![("x-ratelimit-reset", "6m0s")], Some(360_000)),
             ("reset at a date", vec![("x-ratelimit-reset", "2027-01-15T08:00:12.5Z")], Some(12_500)),
-            ("longer than a month", vec![("retry-after", "9e8")], None),
+            ("longer than a month", vec![("retry-after", "3024000")], Some(3_024_000_000)),
+            ("longer than a year", vec![("retry-after", "9e8")], None),
             ("nothing", vec![], None),
             ("anthropic's subscription", vec![("anthropic-ratelimit-unified-reset", "1800000012")], Some(12_000)),
             (
