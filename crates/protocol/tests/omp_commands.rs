@@ -113,7 +113,16 @@ fn every_command_of_later_versions_and_of_pi_is_read() {
         assert!(line.contains(&format!(r#""type":"{}""#, command.name())), "{line} is named {}", command.name());
         assert_eq!(parse(line), Ok(Incoming::Command { id: None, command }), "{line}");
     }
-    for name in ["queue_message", "set_queue_mode", "reset", "get_entries", "get_tree"] {
+    for name in [
+        "queue_message",
+        "set_queue_mode",
+        "reset",
+        "get_entries",
+        "get_tree",
+        "open_session",
+        "set_event_filter",
+        "clear_queue",
+    ] {
         let parsed = parse(&format!(r#"{{"id":"a","type":"{name}"}}"#));
         let Ok(Incoming::Command { id: Some(_), command: Command::NotServed { name: named, reason } }) = parsed else {
             panic!("{name}")

@@ -12,7 +12,13 @@ const SHARED_WITH_GJC: [&str; 6] =
     ["set_todos", "set_host_tools", "set_host_uri_schemes", "handoff", "get_login_providers", "login"];
 
 /// Commands of released clients that are not served, each with what to send instead.
-const REFUSED: [(&str, &str); 5] = [
+const REFUSED: [(&str, &str); 8] = [
+    ("open_session", "sessions are not opened beside each other: use switch_session with the path of its file"),
+    (
+        "set_event_filter",
+        "events are not filtered: every event is sent, and a client passes over those it does not need",
+    ),
+    ("clear_queue", "queued messages are not taken back, by abort either: new_session begins without them"),
     ("queue_message", "this command of early versions of pi is not served: use steer or follow_up"),
     (
         "set_queue_mode",
