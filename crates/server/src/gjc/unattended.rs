@@ -8,7 +8,10 @@ mod carrying;
 mod preamble;
 pub(crate) mod terms;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use countersign_core::{
     engine::{Command as EngineCommand, Recorded, Refusal, Reply},
@@ -87,10 +90,26 @@ fn of(door: &mut Door) -> Option<&mut Unattended> {
 
 const NAME: &str = "negotiate_unattended";
 
+/// How deep a declaration nests: its budget has members.
+const DEEPEST: usize = 3;
+
+/// A declaration in which a number beyond a double's range is null: it is no finite limit.
+fn finite(json: &Json, depth: usize) -> Value {
+    if let Ok(value) = json.read() {
+        return value;
+    }
+    let Some(depth) = depth.checked_sub(1) else { return Value::Null };
+    if let Ok(members) = json.read::<BTreeMap<String, Json>>() {
+        return members.into_iter().map(|(name, member)| (name, finite(&member, depth))).collect();
+    }
+    let items = json.read::<Vec<Json>>().unwrap_or_default();
+    if items.is_empty() { Value::Null } else { items.iter().map(|item| finite(item, depth)).collect() }
+}
+
 /// Enters unattended mode, or declares once more.
 pub(super) async fn negotiate(door: &mut Door, id: Option<Id>, declaration: Option<Json>) {
     let metering = metering(door).await;
-    let declaration = declaration.and_then(|declaration| declaration.read::<Value>().ok());
+    let declaration = declaration.map(|declaration| finite(&declaration, DEEPEST));
     let declaration = match Declaration::check(declaration.as_ref(), metering) {
         Ok(declaration) => declaration,
         Err(wrong) => return door.write(&Response::typed_failure(id, NAME, &wrong)),
@@ -413,5 +432,30 @@ fn ended(door: &mut Door, (breach, place): (Breach, Place), session: Option<&Ses
     door.write(&Response::typed_failure(id.clone(), command, &error));
     if let Some(unattended) = of(door).filter(|_| is_early) {
         unattended.failed = Some((id, command));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_protocol::gjc::unattended::{Metering, RefusalCode};
+    use countersign_protocol::{Json, gjc::unattended::Declaration};
+    use serde_json::value::RawValue;
+
+    use super::{DEEPEST, finite};
+
+    #[test]
+    fn a_limit_that_no_number_holds_is_an_incomplete_budget() {
+        for limit in ["1e400", "-1e400"] {
+            let text = format!(
+                "{{\"actor\":\"a\",\"scopes\":[\"prompt\"],\"action_allowlist\":[\"command.prompt\"],\"budget\":{{\"max_tokens\":{limit},\
+                 \"max_tool_calls\":1,\"max_wall_time_ms\":1,\"max_cost_usd\":1}}}}"
+            );
+            let json = Json::from(RawValue::from_string(text).unwrap());
+            let refused = Declaration::check(Some(&finite(&json, DEEPEST)), Metering::Told).unwrap_err();
+            assert_eq!(
+                (refused.code, refused.message.as_str()),
+                (RefusalCode::IncompleteBudget, "budget.max_tokens must be a positive finite number")
+            );
+        }
     }
 }
