@@ -170,6 +170,21 @@ fn a_host_starts_a_session_in_a_stage_by_a_command_or_an_option() {
 }
 
 #[test]
+fn a_file_of_the_project_takes_the_place_of_a_stage_however_it_is_started() {
+    for (flags, message) in [(&[][..], "/skill:ralplan Add a login."), (&["--stage", "ralplan"], "Add a login.")] {
+        let place = Place::new();
+        std::fs::create_dir_all(place.work.join(".gjc/commands")).unwrap();
+        place.put(".gjc/commands/skill:ralplan.md", "Plan as we do: $ARGUMENTS");
+        place.provider.script([say("one")]);
+        let mut host = start(&place, flags);
+        turn(&mut host, message);
+        let said = place.provider.last().text();
+        assert!(said.contains("Plan as we do: Add a login.") && !said.contains("# Stage: "), "{flags:?}: {said}");
+        host.close_cleanly();
+    }
+}
+
+#[test]
 fn a_gate_that_nobody_answered_is_unknown() {
     let place = Place::new();
     place.provider.script([plan("p"), plan("q"), say("done")]);

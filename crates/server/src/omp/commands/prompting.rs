@@ -175,9 +175,11 @@ async fn queue(
 
 /// What a text stands for: a file's content, if it names one as `/name`, or the stage of a workflow.
 async fn meant(text: String, door: &mut Door) -> String {
-    if let Some(stage) = door.dialect.opening_stage().filter(|_| !text.starts_with('/')) {
-        return stage.message(&text);
-    }
+    // The first message of a stage is what a person would have written: a file may take the place of the texts.
+    let text = match door.dialect.opening_stage().filter(|_| !text.starts_with('/')) {
+        Some(stage) => format!("/skill:{} {text}", stage.name()),
+        None => text,
+    };
     if !text.starts_with('/') {
         return text;
     }
