@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     host::{Host, soon},
     place::Place,
-    provider::{Part, Reply, call, say},
+    provider::{Part, Reply, bash, call, say},
     speaking::{event, start, turn},
 };
 
@@ -135,6 +135,29 @@ fn a_question_and_a_plan_are_dialogs_and_their_answers_are_in_the_file() {
         "635e071647243e3738dc796bfc85d0d595ed9caa14e3c75a3d01cbc81cf620cb"
     );
     host.close_cleanly();
+}
+
+#[test]
+fn a_run_whose_approved_call_was_cut_off_stands_and_the_host_is_told() {
+    let place = Place::asking();
+    let command = "echo ran >> count; sh -c 'echo $$ > pid; exec sleep 300'";
+    place.provider.script([Reply::new(vec![bash("k9", command)])]);
+    let mut host = start(&place, &UI);
+    let from = host.prompt("hi");
+    let dialog = host.dialog(from);
+    host.reply(&dialog, json!({ "value": "Allow once" }));
+    place.wait_for("pid");
+    host.kill();
+    let mut again = start(&place, &[&UI[..], &["--continue"]].concat());
+    let told = again.wait(0, "a notice", |frame| frame["method"] == "notify");
+    assert!(told["message"].as_str().unwrap().contains("the run stands"), "{told}");
+    assert_eq!((place.provider.count(), &again.state()["isStreaming"]), (1, &json!(false)));
+    place.provider.script([say("done")]);
+    let from = again.prompt("go on");
+    event(&again, from, "agent_end");
+    assert!(place.provider.last().result("k9").unwrap().contains("Outcome unknown"));
+    assert_eq!(place.get("count").unwrap(), "ran\n");
+    again.close_cleanly();
 }
 
 #[test]

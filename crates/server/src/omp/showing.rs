@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use super::{
     dialogs::{self, Draft, Shown, Step},
     door::{Door, Then},
-    teller::Left,
+    teller::{Left, stands},
 };
 use crate::{
     gjc::{permission, workflow},
@@ -26,6 +26,10 @@ use crate::{
 
 /// How long the log has before an answer that it did not take is asked for again.
 const BEFORE_AGAIN: Duration = Duration::from_secs(1);
+
+/// Told where the last process ended while a run worked, and nothing goes on by itself.
+const STANDS: &str = "The last process ended while a run worked, and the run stands: the next prompt goes on with it. What \
+                      its last calls came to is in the conversation.";
 
 /// A gate that waits, its content, and what is around it.
 type Waiting = (Gate, Content, Around);
@@ -73,15 +77,24 @@ impl Door {
         let Some(seat) = &self.seat else { return };
         let id = seat.id.clone();
         let read = seat.requests.read(move |engine| {
-            let left = Left::of(engine, &id)?;
+            let Some(left) = Left::of(engine, &id) else { return Err(stands(engine, &id)) };
             let gates = engine.state().pending_gates().filter(|gate| gate.session() == Some(&id));
             let gates: Vec<_> = gates.filter_map(|gate| waiting(engine, gate.id())).collect();
-            Some((left, gates))
+            Ok((left, gates))
         });
         let Some((found, position)) = read.await else { return };
         // What was released until then is in what was read.
         self.pass_over(position).await;
-        let Some((left, gates)) = found else { return };
+        let (left, gates) = match found {
+            Ok(found) => found,
+            Err(stands) => {
+                // Hosts of omp expect nothing before their first prompt.
+                if stands && self.dialect.is_gjc() {
+                    self.notify(STANDS.to_owned(), NotifyType::Warning);
+                }
+                return;
+            }
+        };
         let contents = match &self.seat {
             Some(seat) => seat.handle.contents().get(&left.contents()).await,
             None => return,
