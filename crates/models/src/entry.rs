@@ -105,6 +105,9 @@ pub enum Level {
 }
 
 impl Level {
+    /// All of them, from the least.
+    pub const ALL: [Self; 6] = [Self::Off, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::Xhigh];
+
     /// The name in settings and on the wire of the doors.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -119,9 +122,7 @@ impl Level {
 
     /// Reads a name.
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Off, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::Xhigh]
-            .into_iter()
-            .find(|level| level.as_str() == name)
+        Self::ALL.into_iter().find(|level| level.as_str() == name)
     }
 }
 

@@ -26,6 +26,7 @@ mod opening;
 mod outbox;
 mod rights;
 pub(crate) mod rules;
+mod scoping;
 mod seat;
 mod session_settings;
 mod shelf;

@@ -41,7 +41,7 @@ fn of_limits<'a>(header: impl Fn(&str) -> Option<&'a str>, now: SystemTime) -> O
         let left = header(&name.replace("reset", "remaining")).and_then(number).is_none_or(|left| left <= 0.0);
         left && header(&name.replace("reset", "status")).is_none_or(|status| !status.starts_with("allowed"))
     };
-    let resets = RESETS.into_iter().filter(|name| is_met(name)).filter_map(|name| header(name));
+    let resets = RESETS.into_iter().filter(|name| is_met(name)).filter_map(&header);
     resets.filter_map(|value| span_in_text(value, 1.0, now).and_then(wait)).max()
 }
 

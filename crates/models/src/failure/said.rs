@@ -28,7 +28,7 @@ pub(crate) fn with_status(status: u16, body: &str, wait: Option<Duration>) -> Fa
         None => (body, ""),
     };
     // The later one: an earlier attempt would run into the other limit.
-    let wait = wait.max(said.and_then(|said| said.wait)).or_else(|| wait_in(&message));
+    let wait = wait.max(said.as_ref().and_then(|said| said.wait)).or_else(|| wait_in(&message));
     let kind = if redirected { FailureKind::Refused } else { in_time(kind(Some(status), words, names), wait) };
     let message = format!("{status} {}", labelled(kind, &message));
     finish(kind, message, Some(status), wait)

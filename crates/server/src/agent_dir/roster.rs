@@ -8,7 +8,7 @@ use std::{cell::OnceCell, collections::BTreeSet};
 
 use countersign_runtime::models::entry::{Entry, Level};
 
-use super::{Keys, ModelsFile, keys::Credential, models_file::Provider};
+use super::{Keys, ModelsFile, Restrictions, keys::Credential, models_file::Provider};
 
 mod pattern;
 
@@ -48,6 +48,9 @@ pub enum ChooseError {
     /// No provider has such a name, or none of its models is known.
     #[error("Model not found: there is no provider {0:?} with models")]
     Provider(String),
+    /// Settings take its models away.
+    #[error("the provider {0:?} is switched off by disabledProviders or enabledProviders of config.yml")]
+    Disabled(String),
     /// There is not a single model whose provider has a key.
     #[error(
         "no usable model: set a provider's key in the environment ({} and so on), add a provider to models.yml in the agent directory (~/.omp/agent or ~/.gjc/agent, if no variable names another), or try --provider demo",
@@ -75,12 +78,22 @@ pub struct Roster {
     keys: Keys,
     builtin: fn() -> &'static [Entry],
     merged: OnceCell<Vec<Entry>>,
+    restrictions: Option<Restrictions>,
 }
 
 impl Roster {
     /// Puts the models of `file` over those that `builtin` lists.
     pub const fn new(file: ModelsFile, keys: Keys, builtin: fn() -> &'static [Entry]) -> Self {
-        Self { file, keys, builtin, merged: OnceCell::new() }
+        Self { file, keys, builtin, merged: OnceCell::new(), restrictions: None }
+    }
+
+    /// Leaves the models of providers that `restrictions` permit.
+    pub(crate) fn permitted(self, restrictions: Restrictions) -> Self {
+        Self { restrictions: Some(restrictions), ..self }
+    }
+
+    fn permits(&self, provider: &str) -> bool {
+        self.restrictions.as_ref().is_none_or(|restrictions| restrictions.permits(provider))
     }
 
     /// What is wrong with `models.yml`, one line each.
@@ -184,6 +197,10 @@ impl Roster {
     /// [`ChooseError::Unknown`] and [`ChooseError::Provider`] if the command line names what there is not; [`ChooseError::None`]
     /// if there is none to use.
     pub fn initial(&self, wish: Wish<'_>) -> Result<Choice, ChooseError> {
+        let before = wish.model.and_then(|model| model.split_once('/')).map(|(provider, _)| provider);
+        if let Some(provider) = wish.provider.or(before).filter(|provider| !self.permits(provider)) {
+            return Err(ChooseError::Disabled(provider.to_owned()));
+        }
         if let Some(model) = wish.model {
             return self.find(wish.provider, model);
         }
@@ -220,7 +237,8 @@ impl Roster {
     }
 
     fn own(&self) -> impl Iterator<Item = &Entry> {
-        self.file.providers.values().flat_map(|provider| &provider.models)
+        let models = self.file.providers.values().flat_map(|provider| &provider.models);
+        models.filter(|entry| self.permits(&entry.provider))
     }
 
     /// Whether a built-in model could be usable.
@@ -239,7 +257,7 @@ impl Roster {
             let own = all.len();
             for entry in (self.builtin)() {
                 let replaced = all[..own].iter().any(|mine| mine.provider == entry.provider && mine.id == entry.id);
-                if !replaced {
+                if !replaced && self.permits(&entry.provider) {
                     all.push(changed(entry, self.file.providers.get(&entry.provider)));
                 }
             }

@@ -35,14 +35,12 @@ pub struct Settings {
     pub thinking_level: Level,
     /// `modelRoles` by role; the role `default` is the model that was chosen last, `defaultModel` the older key for it.
     pub model_roles: BTreeMap<String, String>,
-    /// `enabledModels`: patterns of the models that are cycled through; empty means all.
+    /// `enabledModels` of the last file that has it: patterns of the models that are cycled through; absent means all.
     pub enabled_models: Vec<String>,
     /// `edit.mode`.
     pub edit_mode: EditMode,
     /// `todo.reminders`.
     pub todo_reminders: TodoReminders,
-    /// `images.blockImages` of any file: no model is ever sent one.
-    pub block_images: bool,
     /// Rights that settings of the originals take away.
     pub restrictions: Restrictions,
     /// `providers.streamIdleTimeoutSeconds`: how long a provider may send nothing of an answer; zero there is no limit.
@@ -196,7 +194,6 @@ impl Default for Settings {
             enabled_models: Vec::new(),
             edit_mode: EditMode::Replace,
             todo_reminders: TodoReminders { enabled: true, max: 3 },
-            block_images: false,
             restrictions: Restrictions::default(),
             silence: Duration::from_secs(120),
             ours: Ours {
@@ -226,6 +223,12 @@ pub enum LoadError {
     /// A file that the host names is not there.
     #[error("--config {path}: there is no such file", path = .0.display())]
     Absent(PathBuf),
+    /// A file that the host names cannot be used.
+    #[error("--config {0}")]
+    Named(ReadError),
+    /// A setting would restrict, and does not here.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// Whose file it is.
@@ -259,7 +262,8 @@ impl Settings {
             if owner == Owner::Host && !file.exists() {
                 return Err(LoadError::Absent(file));
             }
-            let node = Node::read(&file)?;
+            let node = Node::read(&file);
+            let node = if owner == Owner::Host { node.map_err(LoadError::Named)? } else { node? };
             settings.take(&Place::root(&file, node.as_ref()), owner)?;
         }
         Ok(settings)
@@ -275,7 +279,7 @@ impl Settings {
         self.model_roles.get("default").map(String::as_str)
     }
 
-    fn take(&mut self, root: &Place<'_>, owner: Owner) -> Result<(), WrongType> {
+    fn take(&mut self, root: &Place<'_>, owner: Owner) -> Result<(), LoadError> {
         let retry = root.at("retry")?;
         put(&mut self.retry.enabled, retry.at("enabled")?.flag()?);
         put(&mut self.retry.max_retries, small(&retry.at("maxRetries")?)?);
@@ -300,12 +304,12 @@ impl Settings {
             Some(_) => self.edit_mode = EditMode::Replace,
         }
         self.todo_reminders.take(&root.at("todo")?.at("reminders")?)?;
-        self.block_images |= root.at("images")?.at("blockImages")?.flag()? == Some(true);
         self.restrictions.take(root)?;
         match owner {
-            Owner::User => self.ours.take(root),
-            Owner::Project | Owner::Host => Ok(()),
+            Owner::User => self.ours.take(root)?,
+            Owner::Project | Owner::Host => {}
         }
+        Ok(())
     }
 
     fn take_models(&mut self, root: &Place<'_>) -> Result<(), WrongType> {
@@ -319,7 +323,12 @@ impl Settings {
         }
         if let Some(patterns) = root.at("enabledModels")?.items()? {
             let patterns: Result<Vec<_>, _> = patterns.iter().map(Place::text).collect();
-            self.enabled_models = patterns?.into_iter().flatten().map(str::to_owned).collect();
+            let patterns: Vec<String> = patterns?.into_iter().flatten().map(str::to_owned).collect();
+            if patterns.iter().all(|pattern| pattern.trim().is_empty()) {
+                return Err(root.at("enabledModels")?.wrong("a list with at least one pattern of models"));
+            }
+            let before = std::mem::replace(&mut self.enabled_models, patterns);
+            self.restrictions.scopes.extend(Some(before).filter(|before| !before.is_empty()));
         }
         Ok(())
     }
@@ -490,7 +499,7 @@ countersign:
         want.enabled_models = vec!["local/*".to_owned(), "claude".to_owned()];
         want.edit_mode = EditMode::Hashline;
         want.todo_reminders = super::TodoReminders { enabled: false, max: 9 };
-        want.block_images = true;
+        want.restrictions.blocks_images = true;
         want.ours.approval_timeout = Duration::from_secs(30);
         want.ours.clarify_timeout = Duration::from_secs(40);
         want.ours.retry_ask_after = Duration::from_secs(45);
@@ -521,6 +530,17 @@ countersign:
         want.todo_reminders.enabled = false;
         want.thinking_level = Level::Xhigh;
         assert_eq!(load(user, project), Ok(want));
+    }
+
+    #[test]
+    fn no_file_widens_the_models_of_another() {
+        let both = load("enabledModels: [a, b]", "enabledModels: [b]").unwrap();
+        assert_eq!((both.enabled_models, both.restrictions.scopes.len()), (vec!["b".to_owned()], 1));
+        for list in ["[]", "['']"] {
+            let want = "expected a list with at least one pattern of models, found a list";
+            let problem = load(&format!("enabledModels: {list}"), "").unwrap_err();
+            assert_eq!(problem, format!("~/.omp/agent/config.yml:1: enabledModels: {want}"));
+        }
     }
 
     #[test]

@@ -207,7 +207,7 @@ impl From<of_adapter::RulesError> for RulesError {
                 let fault = Fault::Io("it is not there".to_owned());
                 Self::Form(Errors(vec![Problem { file: path, line: 0, key: String::new(), fault }]))
             }
-            of_adapter::RulesError::Form(errors) => Self::Form(errors),
+            of_adapter::RulesError::Named(errors) | of_adapter::RulesError::Form(errors) => Self::Form(errors),
             of_adapter::RulesError::Compile(errors) => Self::Compile(errors),
         }
     }

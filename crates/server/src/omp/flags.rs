@@ -43,7 +43,7 @@ pub struct Flags {
     pub tools: Option<Vec<String>>,
     /// `--no-tools`, or `--no-builtin-tools`: tools of the host are its own affair.
     pub no_tools: bool,
-    /// `--exclude-tools a,b`, of every time that it is given.
+    /// `--exclude-tools a,b`, of every time that it is given: names or patterns, of tools of the host too.
     pub excluded_tools: BTreeSet<String>,
     /// `--approval-mode`, or `--yolo`.
     pub approval: Option<ApprovalMode>,
@@ -205,34 +205,38 @@ pub fn parse_for(product: Product, arguments: impl IntoIterator<Item = String>) 
     let mut flags = Flags { product, ..Flags::default() };
     let mut arguments = arguments.into_iter().peekable();
     while let Some(argument) = arguments.next() {
-        let (name, inline) = match argument.split_once('=') {
+        let (name, mut inline) = match argument.split_once('=') {
             Some((name, value)) if name.starts_with("--") => (name.to_owned(), Some(value.to_owned())),
             _ => (argument, None),
         };
         let is_bare = inline.is_none() && arguments.peek().is_none_or(|next| next.starts_with('-'));
-        let mut value = || inline.clone().or_else(|| arguments.next()).ok_or_else(|| format!("{name} needs a value"));
+        let mut value = || inline.take().or_else(|| arguments.next()).ok_or_else(|| format!("{name} needs a value"));
         match name.as_str() {
             "--mode" => flags.mode = Some(value()?),
             "--provider" => flags.provider = Some(value()?),
             "--model" => flags.model = Some(value()?),
-            "--models" => flags.models = list(&value()?),
+            "--models" => flags.models = restricting::patterns(&name, &value()?)?,
             "--api-key" => flags.api_key = Some(value()?),
-            "--thinking" => flags.thinking = Some(value()?),
-            "--session-dir" => flags.session_dir = Some(value()?.into()),
+            "--thinking" => flags.thinking = Some(restricting::level(value()?)?),
+            "--session-dir" => flags.session_dir = Some(restricting::folder(&name, value()?)?),
             "--no-session" => flags.no_session = true,
             "--continue" | "-c" => flags.continues = true,
             // Without a session: the newest one.
             "--resume" | "-r" | "--session" if product == Product::Gjc && is_bare => flags.continues = true,
             "--resume" | "-r" | "--session" => flags.resume = Some(value()?),
             "--fork" => flags.fork = Some(value()?),
-            "--tools" | "-t" => once("--tools", &mut flags.tools, listed(&name, &value()?)?)?,
+            "--tools" | "-t" => {
+                once("--tools", &mut flags.tools, listed(&name, &value()?)?, |names| names.join(","))?;
+            }
             "--no-tools" | "-nt" | "--no-builtin-tools" | "-nbt" => flags.no_tools = true,
-            "--exclude-tools" | "-xt" => flags.excluded_tools.extend(listed(&name, &value()?)?),
+            "--exclude-tools" | "-xt" => flags.excluded_tools.extend(restricting::excluded(&name, &value()?)?),
             "--approval-mode" => {
                 let mode = restricting::mode(&value().unwrap_or_default())?;
-                once("--approval-mode", &mut flags.approval, mode)?;
+                once("--approval-mode", &mut flags.approval, mode, |mode| mode.name().to_owned())?;
             }
-            "--yolo" | "--auto-approve" => once("--approval-mode", &mut flags.approval, ApprovalMode::Yolo)?,
+            "--yolo" | "--auto-approve" => {
+                once("--approval-mode", &mut flags.approval, ApprovalMode::Yolo, |mode| mode.name().to_owned())?;
+            }
             "--config" => flags.configs.push(restricting::file(&name, value()?)?),
             // Files of a project are read in any case.
             "--approve" | "-a" => {}
@@ -240,13 +244,16 @@ pub fn parse_for(product: Product, arguments: impl IntoIterator<Item = String>) 
             "--no-prompt-templates" | "-np" => flags.no_templates = true,
             "--system-prompt" => flags.system_prompt = Some(value()?),
             "--append-system-prompt" => flags.append_system_prompt = Some(value()?),
-            "--permissions" => once(&name, &mut flags.permissions, restricting::file(&name, value()?)?)?,
+            "--permissions" => {
+                let file = restricting::file(&name, value()?)?;
+                once("--permissions", &mut flags.permissions, file, |file| file.display().to_string())?;
+            }
             "--attach" => {
                 flags.attach = true;
-                flags.attach_to = inline.clone().map(PathBuf::from);
+                flags.attach_to = inline.take().map(PathBuf::from);
             }
             "--allow-home" => flags.allow_home = true,
-            "--cwd" => flags.cwd = Some(value()?.into()),
+            "--cwd" => flags.cwd = Some(restricting::folder(&name, value()?)?),
             "--listen" if product == Product::Gjc => flags.listen = Some(value()?.into()),
             "--insecure" if product == Product::Gjc => flags.insecure = true,
             "--stage" if product == Product::Gjc => {
@@ -258,20 +265,26 @@ pub fn parse_for(product: Product, arguments: impl IntoIterator<Item = String>) 
                 let file = value()?;
                 flags.not_run.push(format!("{name} {file}"));
             }
-            ignored if IGNORED.contains(&ignored) => {}
+            ignored if IGNORED.contains(&ignored) => drop(inline.take()),
             ignored if IGNORED_WITH_VALUE.contains(&ignored) => drop(value()?),
             told if TOLD_WITH_VALUE.contains(&told) => {
                 value()?;
-                flags.unknown.push(name);
+                flags.unknown.push(told.to_owned());
             }
             "--help" | "-h" => flags.help = true,
             "--version" | "-v" => flags.version = true,
             other if other.starts_with('@') => flags.files.push(other.to_owned()),
             other => match refused(other) {
                 Some(problem) => return Err(problem),
-                None if other.starts_with('-') => flags.unknown.push(other.to_owned()),
+                None if other.starts_with('-') => {
+                    inline = None;
+                    flags.unknown.push(other.to_owned());
+                }
                 None => {}
             },
+        }
+        if let Some(value) = inline {
+            return Err(format!("{name} takes no value, found {value:?}: leave the flag out to switch it off"));
         }
     }
     Ok(flags)
@@ -339,6 +352,7 @@ mod tests {
         }
         let modes = "expected one of always-ask, write, yolo";
         let names = "expected names of tools with commas between, such as read,grep; --no-tools gives none";
+        let patterns = "expected patterns of models with commas between, such as claude-*";
         for (line, want) in [
             ("--approval-mode", format!("--approval-mode \"\": {modes}")),
             ("--approval-mode=", format!("--approval-mode \"\": {modes}")),
@@ -346,23 +360,58 @@ mod tests {
             ("--approval-mode --no-session", format!("--approval-mode \"--no-session\": {modes}")),
             (
                 "--approval-mode write --yolo",
-                "--approval-mode is given twice, as Write and as Yolo: expected one value".to_owned(),
+                "--approval-mode is given twice, as write and as yolo: expected one value".to_owned(),
             ),
             ("--tools=", format!("--tools \"\": {names}")),
             ("--tools ,", format!("--tools \",\": {names}")),
             ("--exclude-tools=", format!("--exclude-tools \"\": {names}")),
-            (
-                "--tools read --tools bash",
-                "--tools is given twice, as [\"read\"] and as [\"bash\"]: expected one value".to_owned(),
-            ),
+            ("--tools read --tools bash", "--tools is given twice, as read and as bash: expected one value".to_owned()),
             ("--config=", "--config \"\": expected the name of a file".to_owned()),
             ("--permissions=", "--permissions \"\": expected the name of a file".to_owned()),
+            (
+                "--permissions a --permissions b",
+                "--permissions is given twice, as a and as b: expected one value".to_owned(),
+            ),
+            ("--session-dir=", "--session-dir \"\": expected the name of a folder".to_owned()),
+            ("--cwd=", "--cwd \"\": expected the name of a folder".to_owned()),
+            ("--models=", format!("--models \"\": {patterns}")),
+            ("--models ,", format!("--models \",\": {patterns}")),
+            (
+                "--thinking bogus",
+                "--thinking \"bogus\": expected one of off, minimal, low, medium, high, xhigh".to_owned(),
+            ),
         ] {
             assert_eq!(read(line), Err(want), "{line}");
         }
         for line in ["--max-time 5m", "--profile work", "--no-approve", "-na"] {
             let name = line.split(' ').next().unwrap_or(line);
             assert!(read(line).is_err_and(|problem| problem.starts_with(&format!("{name}: "))), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_switch_takes_no_value() {
+        for flag in [
+            "--yolo",
+            "--auto-approve",
+            "--no-tools",
+            "--no-builtin-tools",
+            "--no-session",
+            "--no-context-files",
+            "--no-prompt-templates",
+            "--continue",
+            "--approve",
+            "--allow-home",
+            "--no-merge-deltas",
+            "--help",
+        ] {
+            for value in ["false", "true", "0", ""] {
+                let want = format!("{flag} takes no value, found {value:?}: leave the flag out to switch it off");
+                assert_eq!(read(&format!("{flag}={value}")), Err(want), "{flag}={value}");
+            }
+        }
+        for line in ["--attach=/x", "--no-title=1", "--what=1", "--model=m", "--name=n"] {
+            assert!(read(line).is_ok(), "{line}");
         }
     }
 
@@ -377,6 +426,11 @@ mod tests {
             ("--no-builtin-tool", "--no-builtin-tools"),
             ("--exclude-tool", "--exclude-tools"),
             ("--confg", "--config"),
+            ("--no-sesion", "--no-session"),
+            ("--noapprove", "--no-approve"),
+            ("--moddels", "--models"),
+            ("--max-tme", "--max-time"),
+            ("--profil", "--profile"),
         ] {
             let name = slip.split('=').next().unwrap_or(slip);
             let want = format!("{name} is not a flag of this door; did you mean {meant}?");

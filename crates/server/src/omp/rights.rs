@@ -5,7 +5,10 @@ use countersign_core::policy::ApprovalMode;
 use countersign_runtime::tools::Registry;
 
 use super::flags::Flags;
-use crate::agent_dir::{AgentDir, Environment, Product, Settings};
+use crate::agent_dir::{
+    AgentDir, Environment, Product, Settings,
+    restrictions::{is_named, near},
+};
 
 /// Tells what restricts in an original and is not enforced here.
 pub(super) fn tell(folder: &AgentDir, environment: &Environment, settings: &Settings, notice: &impl Fn(&str)) {
@@ -35,21 +38,41 @@ pub(super) fn approval(flags: &Flags, settings: &Settings, notice: &impl Fn(&str
 }
 
 /// Returns the tools that flags and settings leave.
-pub(super) fn tools(flags: &Flags, settings: &Settings, whole: &Registry, notice: &impl Fn(&str)) -> Registry {
+///
+/// # Errors
+/// A name of `--exclude-tools` that no tool has and that is a slip in one.
+pub(super) fn tools(
+    flags: &Flags,
+    settings: &Settings,
+    whole: &Registry,
+    notice: &impl Fn(&str),
+) -> Result<Registry, String> {
     let names: Vec<String> = whole.specs().map(|spec| spec.name.clone()).collect();
-    let withheld = &settings.restrictions.withheld;
-    // Hosts of gjc pass what they like, and expect silence.
-    let unknown = flags.tools.iter().flatten().filter(|name| !names.contains(name) && flags.product == Product::Omp);
-    for name in unknown {
+    let is_unknown = |pattern: &&String| !names.iter().any(|name| is_named(pattern, name));
+    // Hosts of gjc name the tools of the original, and expect silence.
+    let listed = flags.tools.iter().flatten().filter(|_| flags.product == Product::Omp);
+    for name in listed.filter(is_unknown) {
         notice(&format!("--tools: there is no tool {name:?} here; the tools are {}", names.join(", ")));
     }
+    for name in flags.excluded_tools.iter().filter(is_unknown) {
+        let all = names.join(", ");
+        if let Some(meant) = near(name, &names) {
+            return Err(format!(
+                "--exclude-tools: there is no tool {name:?}; did you mean {meant}? The tools are {all}"
+            ));
+        }
+        notice(&format!(
+            "--exclude-tools: no tool here fits {name:?}, and it holds for those of the host only; the tools are {all}"
+        ));
+    }
+    let withheld = &settings.restrictions.withheld;
     let is_left = |name: &&str| {
         !flags.no_tools
-            && flags.tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| tool == name))
-            && !flags.excluded_tools.contains(*name)
+            && flags.tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| is_named(tool, name)))
+            && !flags.excluded_tools.iter().any(|excluded| is_named(excluded, name))
             && !withheld.contains(*name)
     };
-    whole.only(&names.iter().map(String::as_str).filter(is_left).collect::<Vec<_>>())
+    Ok(whole.only(&names.iter().map(String::as_str).filter(is_left).collect::<Vec<_>>()))
 }
 
 #[cfg(test)]
@@ -107,13 +130,36 @@ mod tests {
             (&["--tools", "read,bash", "--exclude-tools", "bash"], "", &["read"]),
             (&["--tools", "read,bash"], "bash", &["read"]),
             (&["--tools", "nothing"], "", &[]),
+            (&["--tools", "Read,B*,todo"], "", &["read", "bash", "todo_write"]),
+            (&["--tools", "read,bash,glob", "--exclude-tools", "B*,gl*"], "", &["read"]),
+            (&["--exclude-tools", "*"], "", &[]),
         ] {
             let flags = flags::parse(flags.iter().map(|flag| (*flag).to_owned())).unwrap();
             let mut settings = Settings::default();
             settings.restrictions.withheld = [withheld.to_owned()].into();
-            let left = tools(&flags, &settings, &Registry::standard(), &|_: &str| {});
+            let left = tools(&flags, &settings, &Registry::standard(), &|_: &str| {}).unwrap();
             let names: Vec<&str> = left.specs().map(|spec| spec.name.as_str()).collect();
             assert_eq!(names, want, "{flags:?} {withheld}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_tool_has_is_told_or_a_slip() {
+        let told = RefCell::new(Vec::new());
+        let of = |product, list: &str| {
+            let flags = ["--exclude-tools", list].map(str::to_owned);
+            let flags = flags::parse_for(product, flags).unwrap();
+            let notice = |line: &str| told.borrow_mut().push(line.to_owned());
+            tools(&flags, &Settings::default(), &Registry::standard(), &notice).map(|_| ())
+        };
+        for product in [Product::Omp, Product::Gjc] {
+            let problem = of(product, "bsah").unwrap_err();
+            assert!(problem.starts_with("--exclude-tools: there is no tool \"bsah\"; did you mean bash?"), "{problem}");
+            for unknown in ["shell", "lsp", "x*"] {
+                of(product, unknown).unwrap();
+                let line = told.take().remove(0);
+                assert!(line.starts_with(&format!("--exclude-tools: no tool here fits {unknown:?}")), "{line}");
+            }
         }
     }
 }

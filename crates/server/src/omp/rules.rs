@@ -21,8 +21,11 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RulesError {
     /// The file that was named is not there.
-    #[error("{path}: there is no such file", path = .0.display())]
+    #[error("--permissions {path}: there is no such file", path = .0.display())]
     Absent(PathBuf),
+    /// The file that was named cannot be read.
+    #[error("--permissions {0}")]
+    Named(Errors),
     /// A file cannot be read or is not what a file of rules is.
     #[error(transparent)]
     Form(#[from] Errors),
@@ -75,7 +78,8 @@ pub(crate) fn files(folder: &AgentDir, cwd: &Path, named: Option<&Path>) -> Resu
     let project = cwd.join(PROJECT);
     let mut files = Vec::new();
     for (path, layer, must) in [(&main, Layer::Main, named.is_some()), (&project, Layer::Tighten, false)] {
-        match RuleFile::read(path, layer)? {
+        let read = RuleFile::read(path, layer);
+        match if must { read.map_err(RulesError::Named)? } else { read? } {
             Some(file) => files.push(file),
             None if must => return Err(RulesError::Absent(path.clone())),
             None => {}

@@ -12,7 +12,7 @@ use countersign_core::session::{Retry, Settings};
 use countersign_protocol::gjc::registry::{SessionRecord, Transport};
 use countersign_runtime::{
     Clock, SilentRetries,
-    models::{Api, Model, Providers, catalogue, demo},
+    models::{Model, Providers, catalogue},
     tools::{self, EditMode, Registry, Roots, Sandbox},
 };
 use parking_lot::Mutex;
@@ -27,6 +27,7 @@ use super::{
     held,
     opening::open_seat,
     rights, rules,
+    scoping::{initial, scope},
     seat::SeatError,
     session_settings,
     shelf::{Abroad, Shelf},
@@ -34,11 +35,7 @@ use super::{
     workshop::Common,
 };
 use crate::{
-    agent_dir::{
-        self, AgentDir, Choice, Environment, Keys, ModelsFile, Product, Roster,
-        keys::variables,
-        roster::{ChooseError, Wish},
-    },
+    agent_dir::{self, AgentDir, Environment, Keys, ModelsFile, Product, Roster, keys::variables},
     config::RuleFile,
     gjc::{BRIDGE_TOKEN, Lent, Manner, Past, Registry as Registered, Surface},
     paths,
@@ -255,8 +252,7 @@ pub(super) async fn open_in(
         return Err(StartError::new(format!("{file}: files cannot be given on the command line in rpc mode")));
     }
     flags.not_run.iter().for_each(|name| notice(&format!("{name}: JavaScript extensions and hooks are not run")));
-    // Hosts of gjc pass what they like, and expect silence.
-    for unknown in flags.unknown.iter().filter(|_| flags.product == Product::Omp) {
+    for unknown in &flags.unknown {
         notice(&format!("{unknown} is not a flag of this door and was ignored"));
     }
     let Process { cwd, temporary, variables } = process;
@@ -300,11 +296,12 @@ pub(super) async fn open_in(
         notice(warning);
     }
     let manner = asking::manner(&flags, &environment);
-    let mut roster = Roster::new(ModelsFile::load(&folder), Keys::new(environment), catalogue::builtin);
+    let mut roster = Roster::new(ModelsFile::load(&folder), Keys::new(environment), catalogue::builtin)
+        .permitted(settings.restrictions.clone());
     for problem in roster.problems() {
         notice(problem);
     }
-    let scoped = scope(&flags, &settings, &roster, &notice);
+    let scoped = scope(&flags, &settings, &mut roster, &notice).map_err(StartError::new)?;
     let choice = initial(&flags, &settings, &mut roster, &scoped).map_err(StartError::new)?;
 
     let of_gateway = abroad.iter().flat_map(|abroad| &abroad.hall.around.protected).map(PathBuf::from);
@@ -312,7 +309,7 @@ pub(super) async fn open_in(
     let denied: Vec<PathBuf> = denied.into_iter().chain(of_gateway).collect();
     let sandbox = held::sandbox(&settings.ours.sandbox, &folder, &cwd, &denied);
     let kit = Kit { launcher, sandbox, clock, models, variables, denied, manner };
-    let common = Arc::new(common(&flags, &settings, folder, roster, kit, &notice));
+    let common = Arc::new(common(&flags, &settings, folder, roster, kit, &notice)?);
     // A file may bring tasks to a model that has no tool for them; a host of gjc keeps the list itself.
     let can_tick = flags.product == Product::Gjc || common.registry.specs().any(|spec| spec.name == "todo_write");
     let sessions = flags.session_dir.as_ref().map_or_else(
@@ -372,44 +369,6 @@ pub(super) async fn open_in(
     Ok(OpenDoor { door, model, past })
 }
 
-fn scope(flags: &Flags, settings: &agent_dir::Settings, roster: &Roster, notice: &impl Fn(&str)) -> Vec<Choice> {
-    let named = if flags.models.is_empty() { &settings.enabled_models } else { &flags.models };
-    let patterns: Vec<&str> = named.iter().map(String::as_str).collect();
-    let (scoped, unmatched) = roster.scope(&patterns);
-    for pattern in unmatched {
-        notice(&format!("no usable model fits {pattern}"));
-    }
-    scoped
-}
-
-/// The model to begin with. A key from the command line is for its provider.
-fn initial(
-    flags: &Flags,
-    settings: &agent_dir::Settings,
-    roster: &mut Roster,
-    scoped: &[Choice],
-) -> Result<Choice, ChooseError> {
-    let is_demo = flags.provider.as_deref() == Some(demo::PROVIDER)
-        || flags.model.as_deref().is_some_and(|model| model.split('/').next() == Some(demo::PROVIDER));
-    if is_demo {
-        return Ok(Choice { entry: demo::entry(), level: None });
-    }
-    let wish = Wish {
-        provider: flags.provider.as_deref(),
-        model: flags.model.as_deref(),
-        scoped,
-        saved: settings.default_model(),
-    };
-    let choice = roster.initial(wish)?;
-    if let Some(key) = &flags.api_key {
-        roster.give_key(&choice.entry.provider, secrecy::SecretString::from(key.clone()));
-    }
-    if roster.credential(&choice.entry.provider).is_none() && choice.entry.api != Api::Demo {
-        return Err(ChooseError::None);
-    }
-    Ok(choice)
-}
-
 /// What sessions work with and the flags do not say.
 struct Kit {
     launcher: tools::exec::Launcher,
@@ -429,23 +388,23 @@ fn common(
     roster: Roster,
     kit: Kit,
     notice: &impl Fn(&str),
-) -> Common {
+) -> Result<Common, StartError> {
     let mode = EditMode::from(settings.edit_mode);
     let secrets = folder.secrets();
     let registry = match flags.product {
         Product::Omp => Registry::with_edit(mode),
         Product::Gjc => Registry::with_edit(mode).with_workflow(),
     };
-    let registry = rights::tools(flags, settings, &registry, notice);
+    let registry = rights::tools(flags, settings, &registry, notice).map_err(StartError::new)?;
     let withheld = variables().chain([BRIDGE_TOKEN]).map(str::to_owned);
     let withheld: BTreeSet<String> = withheld.chain(roster.key_variables()).collect();
     let registry = Arc::new(registry.with_bash(&kit.sandbox, secrets.clone()));
-    Common {
+    Ok(Common {
         product: flags.product,
         manner: kit.manner,
         roster: Mutex::new(roster),
         models: kit.models,
-        lent: Arc::new(Lent::new(Arc::clone(&registry))),
+        lent: Arc::new(Lent::new(Arc::clone(&registry)).without(flags.excluded_tools.clone())),
         registry,
         environment: tools::Environment::inherit_from(kit.variables, move |name| withheld.contains(name)),
         roots: Roots::whole(kit.denied),
@@ -458,10 +417,11 @@ fn common(
         reads_templates: !flags.no_templates,
         clock: kit.clock,
         bash_timeout: settings.ours.bash_timeout,
+        bash_longest: settings.restrictions.longest,
         edit_mode: mode,
-        block_images: settings.block_images,
+        block_images: settings.restrictions.blocks_images,
         silence: settings.silence,
         silent_retries: SilentRetries { max: settings.retry.silent, ..SilentRetries::default() },
         folder,
-    }
+    })
 }

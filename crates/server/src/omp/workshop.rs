@@ -10,7 +10,7 @@ use countersign_core::{
 };
 use countersign_runtime::{
     Chosen, Clock, Host, Peers, SilentRetries, Summaries,
-    models::{Api, Entry, Event, Failure, FailureKind, Modality, Model, Request, demo},
+    models::{self, Api, Entry, Event, Failure, FailureKind, Modality, Model, Part, Request, demo},
     reference,
     tools::{self, Context, EditMode, Environment, Registry, Roots, Sandbox, Secrets, Shells, Todos},
 };
@@ -51,6 +51,8 @@ pub(crate) struct Common {
     pub(crate) reads_templates: bool,
     pub(crate) clock: Clock,
     pub(crate) bash_timeout: Duration,
+    /// The longest that a command of the agent may take.
+    pub(crate) bash_longest: Option<Duration>,
     /// The form of `edit`, by which `read` marks lines.
     pub(crate) edit_mode: EditMode,
     /// Whether images stay here, whatever a model takes.
@@ -135,10 +137,33 @@ impl From<settings::EditMode> for EditMode {
 struct Braked {
     inner: Arc<dyn Model>,
     brake: CancellationToken,
+    /// Whether a setting keeps images from it.
+    blocks_images: bool,
+}
+
+/// Sent in place of an image where a setting keeps it.
+const BLOCKED_IMAGE: &str = "(an image was here; the setting images.blockImages keeps images from models)";
+
+/// Puts words in place of the images of a conversation.
+fn without_images(messages: &mut [models::Message]) {
+    for message in messages {
+        use models::Message::{Developer, ToolResult, User};
+        let (User(parts) | Developer(parts) | ToolResult { parts, .. }) = message else {
+            continue;
+        };
+        for part in parts {
+            if matches!(part, Part::Image { .. }) {
+                *part = Part::Text { text: BLOCKED_IMAGE.to_owned(), signature: None };
+            }
+        }
+    }
 }
 
 impl Model for Braked {
-    fn stream(&self, request: Request) -> BoxStream<'static, Result<Event, Failure>> {
+    fn stream(&self, mut request: Request) -> BoxStream<'static, Result<Event, Failure>> {
+        if self.blocks_images {
+            without_images(&mut request.messages);
+        }
         let brake = self.brake.clone();
         let answer = self.inner.stream(request).take_until(brake.clone().cancelled_owned());
         // A failure that is not repeated ends the run, whenever it can be recorded.
@@ -156,10 +181,12 @@ impl Host for Workshop {
             .entry(&model.provider, &model.id)
             .ok_or_else(|| format!("Model not found: {}/{}", model.provider, model.id))?;
         if self.common.block_images {
-            // What takes no images is sent a word in their place.
+            // Tools need not read images that are not sent.
             entry.input.retain(|taken| *taken != Modality::Image);
         }
-        let braked = |inner| Arc::new(Braked { inner, brake: self.brake.lock().clone() });
+        let braked = |inner| {
+            Arc::new(Braked { inner, brake: self.brake.lock().clone(), blocks_images: self.common.block_images })
+        };
         if entry.api == Api::Demo {
             return Ok(Chosen { entry: Arc::new(entry), key: None, model: braked(Arc::new(demo::Demo)) });
         }
@@ -220,6 +247,7 @@ impl Host for Workshop {
         context.secrets = self.common.secrets.clone();
         context.artifacts.clone_from(&self.artifacts);
         context.bash_timeout = self.common.bash_timeout;
+        context.bash_longest = self.common.bash_longest.unwrap_or(context.bash_longest);
         context.edit_mode = self.common.edit_mode;
         context.halt = self.brake.lock().clone();
         context

@@ -506,7 +506,7 @@ mod tests {
     }
 
     /// A case, its pieces, and the calls that they make: names with arguments.
-    type Row = (&'static str, &'static [&'static [Piece]], &'static [(&'static str, &'static str)]);
+    type Row<'a> = (&'a str, &'a [&'a [Piece]], &'a [(&'a str, &'a str)]);
 
     #[test]
     fn calls_without_ids_of_one_index_are_told_apart_and_a_name_that_is_said_again_begins_none() {
@@ -514,7 +514,7 @@ mod tests {
         for index in [Some(0), None] {
             let named = |name, arguments| (index, "", name, arguments);
             let more = |arguments| (index, "", "", arguments);
-            let rows: [Row; 15] = [
+            let rows: [Row<'_>; 15] = [
                 ("one chunk, no arguments", &[&[named("ls", ""), named("ls", "")]], &[("ls", "{}"), ("ls", "{}")]),
                 ("one chunk, {}", &[&[named("ls", "{}"), named("ls", "{}")]], &[("ls", "{}"), ("ls", "{}")]),
                 ("one chunk, mixed", &[&[named("ls", ""), named("ls", "{}")]], &[("ls", "{}"), ("ls", "{}")]),

@@ -299,7 +299,7 @@ async fn responses_send_sealed_reasoning_back_wherever_it_came() {
             .filter(|item| item["type"] != "function_call_output")
             .collect();
         let name = |item: &&Value| {
-            (item["type"] == "reasoning").then(|| (*item).clone()).unwrap_or_else(|| item["call_id"].clone())
+            if item["type"] == "reasoning" { (*item).clone() } else { item["call_id"].clone() }
         };
         // Results stand behind their calls, so what stands between them is compared alone.
         assert_eq!(sent.iter().map(name).collect::<Vec<_>>(), want.iter().map(name).collect::<Vec<_>>(), "{case}");

@@ -3,7 +3,7 @@ use std::{path::Path, sync::LazyLock};
 use countersign_runtime::models::entry::{Api, Entry, Level, Modality, Price};
 
 use super::{Choice, ChooseError, Roster, Wish};
-use crate::agent_dir::{Environment, Keys, ModelsFile, models_file::ModelsFile as File};
+use crate::agent_dir::{Environment, Keys, ModelsFile, Restrictions, models_file::ModelsFile as File};
 use crate::yaml::{Node, Place};
 
 static BUILTIN: LazyLock<Vec<Entry>> = LazyLock::new(|| {
@@ -194,4 +194,21 @@ fn what_is_missing_is_told_as_it_was_written() {
     for word in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "models.yml", "--provider demo"] {
         assert!(told.contains(word), "{told}");
     }
+}
+
+#[test]
+fn models_of_a_provider_that_is_switched_off_cannot_be_had() {
+    let node = Node::parse("disabledProviders: [LOCAL]").unwrap();
+    let mut restrictions = Restrictions::default();
+    restrictions.take(&Place::root(Path::new("config.yml"), node.as_ref())).unwrap();
+    let roster = roster(&[]).permitted(restrictions);
+    assert!(roster.available().iter().all(|entry| entry.provider != "local"));
+    assert!(roster.exact("local", "small-1").is_none() && roster.exact("openai", "gpt-5").is_some());
+    assert_eq!(roster.scope(&["small-1"]), (Vec::new(), vec!["small-1"]));
+    let wish = |provider, model| roster.initial(Wish { provider, model, ..Wish::default() }).map(|_| ());
+    for (provider, model) in [(Some("local"), None), (None, Some("local/small-1")), (Some("local"), Some("small-1"))] {
+        assert_eq!(wish(provider, model), Err(ChooseError::Disabled("local".to_owned())));
+    }
+    assert!(wish(None, Some("small-1")).is_err());
+    assert_eq!(wish(Some("openai"), None), Ok(()));
 }

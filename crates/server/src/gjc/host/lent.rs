@@ -6,7 +6,10 @@
 mod addressed;
 mod host_tool;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use countersign_core::id::{PeerId, SessionId};
 use countersign_protocol::gjc::{
@@ -24,9 +27,13 @@ pub(super) use addressed::unknown;
 use addressed::Addressed;
 use host_tool::Lend;
 
+use crate::agent_dir::restrictions::is_named;
+
 /// What the hosts of one process lend. It outlives sessions, as the process does.
 pub(crate) struct Lent {
     own: Arc<Registry>,
+    /// Names and patterns of tools that no run has, those of hosts included.
+    excluded: BTreeSet<String>,
     peers: Peers,
     state: Mutex<State>,
 }
@@ -56,7 +63,12 @@ pub(super) fn uris_of(session: &SessionId) -> PeerId {
 impl Lent {
     /// Nothing yet, beside the tools that are the agent's own.
     pub(crate) fn new(own: Arc<Registry>) -> Self {
-        Self { own, peers: Peers::default(), state: Mutex::default() }
+        Self { own, excluded: BTreeSet::new(), peers: Peers::default(), state: Mutex::default() }
+    }
+
+    /// Leaves out the tools of hosts that `excluded` names, in small letters.
+    pub(crate) fn without(self, excluded: BTreeSet<String>) -> Self {
+        Self { excluded, ..self }
     }
 
     /// The lines over which hosts are given work.
@@ -78,7 +90,8 @@ impl Lent {
     fn make(&self, state: &State, session: &SessionId) -> Registry {
         let (tools, uris) = (tools_of(session), uris_of(session));
         let own = self.own.tools().map(|tool| Addressed::around(tool, &state.schemes, &uris));
-        let active = state.tools.iter().filter(|(_, is_active)| *is_active);
+        let is_excluded = |name: &str| self.excluded.iter().any(|pattern| is_named(pattern, name));
+        let active = state.tools.iter().filter(|(tool, is_active)| *is_active && !is_excluded(&tool.name));
         let of_host = active.map(|(tool, _)| Arc::new(Lend::new(tool, tools.clone())) as Arc<dyn Tool>);
         Registry::of(own.chain(of_host).collect())
     }
@@ -190,6 +203,14 @@ mod tests {
         assert_eq!((of_host(&lent), lent.has_tool("hidden")), (vec!["shown".to_owned()], true));
         tools(&lent, &[tool("shown", true), tool("hidden", false), tool("new", false)]).unwrap();
         assert_eq!(of_host(&lent), ["shown", "new"]);
+    }
+
+    #[test]
+    fn a_tool_of_the_host_whose_name_is_excluded_is_not_shown() {
+        let lent = lent().without(["deploy", "x_*"].map(str::to_owned).into());
+        let names = ["Deploy", "x_1", "deploys"];
+        tools(&lent, &names.map(|name| tool(name, false))).unwrap();
+        assert_eq!(of_host(&lent), ["deploys"]);
     }
 
     #[test]

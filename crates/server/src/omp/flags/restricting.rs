@@ -1,20 +1,26 @@
 //! Flags that take rights away, of the originals and by their names of any other program: each is enforced, or the start is refused.
 //! Source: docs/protocol/omp.md, Fields that restrict.
 
-use std::{fmt::Debug, path::PathBuf};
+use std::path::PathBuf;
 
 use countersign_core::policy::ApprovalMode;
+use countersign_runtime::models::entry::Level;
 
 use crate::{agent_dir::restrictions, slips};
 
 /// Flags that restrict, and how many slips away from one a flag still counts as meant for it.
-const RESTRICTING: [(&str, usize); 9] = [
+const RESTRICTING: [(&str, usize); 14] = [
     ("--permissions", 2),
     ("--approval-mode", 2),
     ("--no-builtin-tools", 2),
     ("--exclude-tools", 2),
     ("--no-context-files", 2),
     ("--no-prompt-templates", 2),
+    ("--no-session", 2),
+    ("--no-approve", 2),
+    ("--max-time", 1),
+    ("--profile", 1),
+    ("--models", 1),
     ("--no-tools", 1),
     ("--tools", 1),
     ("--config", 1),
@@ -126,10 +132,15 @@ pub(super) fn mode(value: &str) -> Result<ApprovalMode, String> {
     ApprovalMode::named(value).ok_or_else(|| format!("--approval-mode {value:?}: expected one of {accepted}"))
 }
 
-/// Reads names with commas between, as tools are called here.
+/// Reads names or patterns of tools with commas between, as tools are called here.
 pub(super) fn listed(flag: &str, value: &str) -> Result<Vec<String>, String> {
-    let names = super::list(value).into_iter().map(|name| restrictions::name_of(&name.to_lowercase()).to_owned());
-    let names: Vec<String> = names.collect();
+    let names = excluded(flag, value)?;
+    Ok(names.iter().map(|name| restrictions::name_of(name).to_owned()).collect())
+}
+
+/// Reads names or patterns of tools with commas between, in small letters: a host may call its tools as an original does.
+pub(super) fn excluded(flag: &str, value: &str) -> Result<Vec<String>, String> {
+    let names: Vec<String> = super::list(value).into_iter().map(|name| name.to_lowercase()).collect();
     if names.is_empty() {
         return Err(format!(
             "{flag} {value:?}: expected names of tools with commas between, such as read,grep; --no-tools gives none"
@@ -138,16 +149,51 @@ pub(super) fn listed(flag: &str, value: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Reads the name of a file.
-pub(super) fn file(flag: &str, value: String) -> Result<PathBuf, String> {
-    if value.is_empty() { Err(format!("{flag} \"\": expected the name of a file")) } else { Ok(value.into()) }
+/// Reads patterns of models with commas between.
+pub(super) fn patterns(flag: &str, value: &str) -> Result<Vec<String>, String> {
+    let patterns = super::list(value);
+    if patterns.is_empty() {
+        return Err(format!("{flag} {value:?}: expected patterns of models with commas between, such as claude-*"));
+    }
+    Ok(patterns)
 }
 
-/// Sets what may be given once. The same value again changes nothing.
-pub(super) fn once<T: PartialEq + Debug>(flag: &str, place: &mut Option<T>, value: T) -> Result<(), String> {
+/// Reads the value of `--thinking`. Newer versions know `max`.
+pub(super) fn level(value: String) -> Result<String, String> {
+    if Level::parse(&value).is_some() {
+        return Ok(value);
+    }
+    if value == "max" {
+        return Ok(Level::Xhigh.as_str().to_owned());
+    }
+    let accepted = Level::ALL.map(Level::as_str).join(", ");
+    Err(format!("--thinking {value:?}: expected one of {accepted}"))
+}
+
+/// Reads the name of a file.
+pub(super) fn file(flag: &str, value: String) -> Result<PathBuf, String> {
+    path(flag, value, "file")
+}
+
+/// Reads the name of a folder.
+pub(super) fn folder(flag: &str, value: String) -> Result<PathBuf, String> {
+    path(flag, value, "folder")
+}
+
+fn path(flag: &str, value: String, kind: &str) -> Result<PathBuf, String> {
+    if value.is_empty() { Err(format!("{flag} \"\": expected the name of a {kind}")) } else { Ok(value.into()) }
+}
+
+/// Sets what may be given once. The same value again changes nothing; `word` is how a value is written.
+pub(super) fn once<T: PartialEq>(
+    flag: &str,
+    place: &mut Option<T>,
+    value: T,
+    word: impl Fn(&T) -> String,
+) -> Result<(), String> {
     match place {
         Some(before) if *before != value => {
-            Err(format!("{flag} is given twice, as {before:?} and as {value:?}: expected one value"))
+            Err(format!("{flag} is given twice, as {} and as {}: expected one value", word(before), word(&value)))
         }
         _ => {
             *place = Some(value);
