@@ -26,7 +26,7 @@ pub(super) fn sets(place: &At<'_>) -> Sets {
 
 /// The steps of the rule at `place`; none where it says nothing of them.
 pub(super) fn steps(place: &At<'_>, sets: &Sets) -> Vec<Step> {
-    if KEYS.iter().all(|key| place.at(key).has_no_value()) {
+    if KEYS.iter().all(|key| !place.has(key) || place.at(key).has_no_value()) {
         return Vec::new();
     }
     let mut steps = vec![Step {

@@ -176,17 +176,16 @@ impl<'a> At<'a> {
 
     /// True if a mapping is here. Anything else that is here is refused, and so is every key but the `known`.
     pub(super) fn mapping(&self, known: &'static [&'static str]) -> bool {
-        match self.members() {
-            Some(members) => {
-                for (key, place) in members {
-                    if !known.contains(&key) {
-                        place.refuse(Fault::UnknownKey(known));
-                    }
-                }
-                true
-            }
-            None => false,
+        let Some(Form::Map(members)) = self.form() else { return self.members().is_some() };
+        for (key, value) in members.iter().filter(|(key, _)| !known.contains(&key.as_str())) {
+            self.under(key, Some(value)).refuse(Fault::UnknownKey(known));
         }
+        true
+    }
+
+    /// True if a mapping is here that has this key, whatever stands behind it.
+    pub(super) fn has(&self, key: &str) -> bool {
+        matches!(self.form(), Some(Form::Map(members)) if members.iter().any(|(name, _)| name == key))
     }
 
     /// All values of a mapping in the order of the file; a key with nothing behind it is as good as absent, as a section is of which

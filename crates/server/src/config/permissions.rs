@@ -147,7 +147,7 @@ fn rule(place: &At<'_>, sets: &approvals::Sets) -> Option<Rule> {
         (true, false) | (false, true) => {}
     }
     let action = action(&place.at("action"), "Invalid permission action");
-    if is_named(place, "args") && place.at("args").is_absent() {
+    if place.has("args") && place.at("args").is_absent() {
         place.at("args").missing();
     }
     let rule = Rule {
@@ -181,7 +181,7 @@ fn args(place: &At<'_>) -> Option<Args> {
 
 /// What a rule is bound to. The key without a value would bind it to nothing, and what was to be narrow would be wide.
 fn bound(place: &At<'_>, key: &str) -> Option<String> {
-    if is_named(place, key) { place.at(key).needed_text() } else { None }
+    if place.has(key) { place.at(key).needed_text() } else { None }
 }
 
 /// A text that is not empty where its key is there: an empty one matches nothing, and its author meant something.
@@ -191,11 +191,6 @@ fn named_text(place: &At<'_>) -> Option<String> {
         place.missing();
     }
     text
-}
-
-/// True if the key stands there, whatever its value.
-fn is_named(place: &At<'_>, key: &str) -> bool {
-    place.members().is_some_and(|members| members.iter().any(|(name, _)| *name == key))
 }
 
 /// One of the three actions, and what agentpass says to any other.
