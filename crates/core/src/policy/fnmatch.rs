@@ -1,16 +1,16 @@
 //! Matches text against patterns exactly as Python's `fnmatch.fnmatchcase` does on POSIX. Knows nothing of rules.
 
-use std::{fmt::Write as _, ops::RangeInclusive};
+use std::{collections::BTreeSet, fmt::Write as _, ops::RangeInclusive, str::Chars};
 
 /// One pattern, read once.
 ///
 /// `*` is any run, `?` one code point, `[…]` a class that `!` negates; nothing escapes. Source: Python's `fnmatch.fnmatchcase`, which agent-gate's rules are matched with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pattern {
     parts: Vec<Part>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Part {
     Literal(char),
     One,
@@ -58,6 +58,20 @@ impl Pattern {
         self.parts.iter().map_while(|part| if let Part::Literal(c) = part { Some(*c) } else { None }).collect()
     }
 
+    /// The literal texts between wildcards. Whatever matches holds each of them.
+    pub(crate) fn pieces(&self) -> BTreeSet<String> {
+        let (mut pieces, mut piece) = (BTreeSet::new(), String::new());
+        for part in &self.parts {
+            match part.only() {
+                Some(c) => piece.push(c),
+                None => drop(pieces.insert(std::mem::take(&mut piece))),
+            }
+        }
+        pieces.insert(piece);
+        pieces.remove("");
+        pieces
+    }
+
     /// True for `*` alone.
     pub(crate) fn is_everything(&self) -> bool {
         matches!(self.parts[..], [Part::Run])
@@ -65,24 +79,25 @@ impl Pattern {
 
     /// True if the whole of `text` matches, in time linear in it for every run of the pattern.
     pub(crate) fn matches(&self, text: &str) -> bool {
-        let text: Vec<char> = text.chars().collect();
-        let (mut part, mut at) = (0, 0);
-        let mut retry: Option<(usize, usize)> = None;
-        while at < text.len() {
+        let (mut part, mut rest) = (0, text.chars());
+        let mut retry: Option<(usize, Chars<'_>)> = None;
+        loop {
+            let mut behind = rest.clone();
+            let Some(c) = behind.next() else { break };
             match self.parts.get(part) {
                 Some(Part::Run) => {
-                    retry = Some((part + 1, at));
+                    retry = Some((part + 1, rest.clone()));
                     part += 1;
                 }
-                Some(one) if one.covers(text[at]) => {
+                Some(one) if one.covers(c) => {
                     part += 1;
-                    at += 1;
+                    rest = behind;
                 }
-                Some(_) | None => match retry {
+                Some(_) | None => match &mut retry {
                     Some((after, from)) => {
-                        retry = Some((after, from + 1));
-                        part = after;
-                        at = from + 1;
+                        from.next();
+                        part = *after;
+                        rest = from.clone();
                     }
                     None => return false,
                 },
@@ -171,6 +186,18 @@ impl Pattern {
 }
 
 impl Part {
+    /// The one character that this covers, if it covers no other.
+    fn only(&self) -> Option<char> {
+        match self {
+            Self::Literal(c) => Some(*c),
+            Self::Class { negated: false, ranges } => match &ranges[..] {
+                [range] if range.start() == range.end() => Some(*range.start()),
+                _ => None,
+            },
+            Self::One | Self::Run | Self::Class { negated: true, .. } => None,
+        }
+    }
+
     fn covers(&self, c: char) -> bool {
         match self {
             Self::Literal(literal) => *literal == c,

@@ -1,30 +1,21 @@
 //! A set of patterns that finds the first that matches without trying them all. Knows nothing of what they decide.
 
+mod bucket;
+
 use patricia_tree::PatriciaMap;
-use regex::{RegexSet, RegexSetBuilder};
 
+use self::bucket::{Bucket, Member};
 use crate::policy::fnmatch::Pattern;
-
-/// From how many patterns with one prefix on a compiled set is worth its memory.
-const CROWD: usize = 16;
-
-/// How much memory one compiled set may take, for its program and for its states.
-const SET_BYTES: usize = 1 << 28;
 
 /// Patterns by their literal prefix, each with the rank that its owner gave it.
 ///
-/// A look-up walks the text once, whatever prefixes there are, and then tries only patterns whose prefix is there.
+/// A look-up walks the text once, whatever prefixes there are. Of the patterns whose prefix is there it tries those of which
+/// another text, as rare a one as there is, stands in the text too.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Patterns {
     by_prefix: PatriciaMap<Bucket>,
     /// The lowest rank of a bare `*`.
     everything: Option<usize>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Bucket {
-    members: Vec<(usize, Pattern)>,
-    set: Option<RegexSet>,
 }
 
 impl Patterns {
@@ -38,17 +29,13 @@ impl Patterns {
             self.by_prefix.insert(&prefix, Bucket::default());
         }
         if let Some(bucket) = self.by_prefix.get_mut(&prefix) {
-            bucket.set = None;
-            bucket.members.push((rank, pattern));
+            bucket.insert(rank, pattern);
         }
     }
 
-    /// Compiles the crowded buckets. What is too large to compile is scanned.
+    /// Compiles the crowded buckets.
     pub(crate) fn compile(&mut self) {
-        for (_, bucket) in self.by_prefix.iter_mut().filter(|(_, bucket)| bucket.members.len() >= CROWD) {
-            let sources = bucket.members.iter().map(|(_, pattern)| pattern.to_regex());
-            bucket.set = RegexSetBuilder::new(sources).size_limit(SET_BYTES).dfa_size_limit(SET_BYTES).build().ok();
-        }
+        self.by_prefix.values_mut().for_each(Bucket::compile);
     }
 
     /// The lowest rank among the patterns that match `text`.
@@ -87,7 +74,7 @@ impl Patterns {
         let shorter = self.by_prefix.common_prefixes(known).filter(|(prefix, _)| names_command(prefix));
         let longer = self.by_prefix.iter_prefix(known).map(|(_, bucket)| bucket);
         let mut members = shorter.map(|(_, bucket)| bucket).chain(longer).flat_map(|bucket| &bucket.members);
-        members.any(|(_, pattern)| pattern.may_match(text, wild, &covers))
+        members.any(|member| member.pattern.may_match(text, wild, &covers))
     }
 
     /// The lowest rank among the patterns that may match `text`, in which `unknown` stands for any run of letters that `covers` accepts.
@@ -100,31 +87,47 @@ impl Patterns {
         let shorter = self.by_prefix.common_prefixes(known).map(|(_, bucket)| bucket);
         let longer = self.by_prefix.iter_prefix(known).map(|(_, bucket)| bucket);
         let members = shorter.chain(longer).flat_map(|bucket| &bucket.members);
-        members.fold(None, |first, (rank, pattern)| {
-            let is_before = first.is_none_or(|first| *rank < first);
-            if is_before && pattern.may_match(text, unknown, &covers) { Some(*rank) } else { first }
+        members.fold(None, |first, Member { pattern, ranks }| {
+            let is_before = first.is_none_or(|first| ranks[0] < first);
+            if is_before && pattern.may_match(text, unknown, &covers) { Some(ranks[0]) } else { first }
         })
     }
 
     /// The ranks of all patterns that match `text`, in no order.
     pub(crate) fn matching(&self, text: &str) -> impl Iterator<Item = usize> {
-        self.by_prefix.common_prefixes(text.as_bytes()).flat_map(move |(_, bucket)| bucket.matching(text))
+        self.matching_counted(text, &mut 0)
+    }
+
+    /// The same. `steps` grows by how many patterns were tried.
+    pub(crate) fn matching_counted(&self, text: &str, steps: &mut usize) -> impl Iterator<Item = usize> + use<> {
+        let buckets = self.by_prefix.common_prefixes(text.as_bytes());
+        let found: Vec<usize> =
+            buckets.flat_map(|(_, bucket)| bucket.matching(text, steps)).flat_map(|one| &one.ranks).copied().collect();
+        found.into_iter()
+    }
+
+    /// The lowest rank that `wanted` accepts among the patterns that match `text`. `steps` grows by how many patterns and ranks
+    /// were looked at.
+    pub(crate) fn first_counted(&self, text: &str, steps: &mut usize, wanted: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut first: Option<usize> = None;
+        for (_, bucket) in self.by_prefix.common_prefixes(text.as_bytes()) {
+            *steps += 1;
+            for member in bucket.matching(text, steps) {
+                for rank in member.ranks.iter().take_while(|rank| first.is_none_or(|first| **rank < first)) {
+                    *steps += 1;
+                    if wanted(*rank) {
+                        first = Some(*rank);
+                        break;
+                    }
+                }
+            }
+        }
+        first
     }
 }
 
 fn names_command(prefix: &[u8]) -> bool {
     prefix.contains(&b'(') && prefix.contains(&b' ')
-}
-
-impl Bucket {
-    fn matching(&self, text: &str) -> Vec<usize> {
-        match &self.set {
-            // Telling that none matches is far cheaper than telling which do.
-            Some(set) if !set.is_match(text) => Vec::new(),
-            Some(set) => set.matches(text).iter().map(|at| self.members[at].0).collect(),
-            None => self.members.iter().filter(|(_, pattern)| pattern.matches(text)).map(|(rank, _)| *rank).collect(),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -196,5 +199,24 @@ mod tests {
             assert_eq!(scanned.first(text), compiled.first(text), "{text}");
         }
         assert_eq!(compiled.first("_x17_b"), Some(1));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn an_index_hides_no_match(
+            patterns in proptest::collection::vec(r"[ab.é*?\[\]!-]{0,7}", 16..80),
+            text in r"[ab.é]{0,8}",
+        ) {
+            let mut scanned = Patterns::default();
+            for (rank, pattern) in patterns.iter().enumerate() {
+                scanned.insert(rank, Pattern::new(&format!("*{pattern}")));
+            }
+            let mut indexed = scanned.clone();
+            indexed.compile();
+            let all = |patterns: &Patterns| patterns.matching(&text).collect::<std::collections::BTreeSet<_>>();
+            proptest::prop_assert_eq!(all(&scanned), all(&indexed));
+            proptest::prop_assert_eq!(scanned.first(&text), indexed.first(&text));
+            proptest::prop_assert_eq!(scanned.first(&text), indexed.first_counted(&text, &mut 0, |_| true));
+        }
     }
 }

@@ -1,0 +1,177 @@
+//! Patterns that begin alike, by the texts inside of them. Knows nothing of what they decide.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap},
+};
+
+use patricia_tree::PatriciaMap;
+use regex::{RegexSet, RegexSetBuilder};
+
+use crate::policy::fnmatch::Pattern;
+
+/// From how many patterns on an index is worth its memory.
+const CROWD: usize = 16;
+
+/// How many texts of a pattern an index uses, one after the other.
+const DEPTH: usize = 3;
+
+/// How much memory one compiled set may take, for its program and for its states.
+const SET_BYTES: usize = 1 << 28;
+
+/// A pattern, and the ranks of all that have it.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) pattern: Pattern,
+    /// Never empty, lowest first.
+    pub(super) ranks: Vec<usize>,
+}
+
+/// Patterns with one prefix.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bucket {
+    pub(super) members: Vec<Member>,
+    index: Option<Index>,
+}
+
+/// Members, by their places, and how those are found that may match a text.
+#[derive(Clone, Debug)]
+enum Index {
+    Few(Vec<usize>),
+    Set { members: Vec<usize>, set: RegexSet },
+    Pieces(Box<Pieces>),
+}
+
+/// Members by one of the texts that everything holds which they match.
+#[derive(Clone, Debug)]
+struct Pieces {
+    by_piece: PatriciaMap<usize>,
+    /// The bytes that pieces begin with.
+    begins: [bool; 256],
+    parts: Vec<Index>,
+    /// Those without a piece that tells them from others.
+    rest: Index,
+}
+
+impl Bucket {
+    /// Adds a pattern, which is scanned until the next [`Self::compile`].
+    pub(super) fn insert(&mut self, rank: usize, pattern: Pattern) {
+        self.index = None;
+        self.members.push(Member { pattern, ranks: vec![rank] });
+    }
+
+    /// Builds the index of a crowded bucket.
+    pub(super) fn compile(&mut self) {
+        if self.members.len() < CROWD {
+            return;
+        }
+        self.merge();
+        let pieces: Vec<BTreeSet<String>> = self.members.iter().map(|member| member.pattern.pieces()).collect();
+        self.index = Some(self.index((0..self.members.len()).collect(), &pieces, DEPTH));
+    }
+
+    /// Makes one member of all with the same pattern.
+    fn merge(&mut self) {
+        let mut known: HashMap<Pattern, usize> = HashMap::new();
+        let mut merged: Vec<Member> = Vec::new();
+        for Member { pattern, mut ranks } in self.members.drain(..) {
+            match known.get(&pattern) {
+                Some(at) => merged[*at].ranks.append(&mut ranks),
+                None => {
+                    known.insert(pattern.clone(), merged.len());
+                    merged.push(Member { pattern, ranks });
+                }
+            }
+        }
+        merged.iter_mut().for_each(|member| member.ranks.sort_unstable());
+        self.members = merged;
+    }
+
+    fn index(&self, members: Vec<usize>, pieces: &[BTreeSet<String>], depth: usize) -> Index {
+        if members.len() < CROWD {
+            return Index::Few(members);
+        }
+        if depth == 0 {
+            return self.set(members);
+        }
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for piece in members.iter().flat_map(|at| &pieces[*at]) {
+            *counts.entry(piece).or_default() += 1;
+        }
+        let (mut groups, mut rest): (BTreeMap<&str, Vec<usize>>, _) = (BTreeMap::new(), Vec::new());
+        for at in &members {
+            // The rarer a text, the fewer are tried where it is found.
+            let rare = pieces[*at].iter().map(|piece| (counts[piece.as_str()], Reverse(piece.len()), piece.as_str()));
+            match rare.min().filter(|(count, ..)| *count < members.len()) {
+                Some((_, _, piece)) => groups.entry(piece).or_default().push(*at),
+                None => rest.push(*at),
+            }
+        }
+        if groups.is_empty() {
+            return self.set(members);
+        }
+        let (mut by_piece, mut begins, mut parts) = (PatriciaMap::new(), [false; 256], Vec::new());
+        for (piece, group) in groups {
+            piece.bytes().take(1).for_each(|byte| begins[usize::from(byte)] = true);
+            by_piece.insert(piece, parts.len());
+            parts.push(self.index(group, pieces, depth - 1));
+        }
+        let rest = self.index(rest, pieces, 0);
+        Index::Pieces(Box::new(Pieces { by_piece, begins, parts, rest }))
+    }
+
+    /// What is too large to compile is scanned.
+    fn set(&self, members: Vec<usize>) -> Index {
+        let sources = members.iter().map(|at| self.members[*at].pattern.to_regex());
+        match RegexSetBuilder::new(sources).size_limit(SET_BYTES).dfa_size_limit(SET_BYTES).build() {
+            Ok(set) => Index::Set { members, set },
+            Err(_) => Index::Few(members),
+        }
+    }
+
+    /// The members that match `text`, in no order. `steps` grows by how many were tried.
+    pub(super) fn matching(&self, text: &str, steps: &mut usize) -> Vec<&Member> {
+        match &self.index {
+            Some(index) => {
+                let mut found = Vec::new();
+                self.search(index, text, &mut found, steps);
+                found
+            }
+            None => {
+                *steps += self.members.len();
+                self.members.iter().filter(|member| member.pattern.matches(text)).collect()
+            }
+        }
+    }
+
+    fn search<'a>(&'a self, index: &Index, text: &str, found: &mut Vec<&'a Member>, steps: &mut usize) {
+        match index {
+            Index::Few(members) => {
+                *steps += members.len();
+                found.extend(members.iter().map(|at| &self.members[*at]).filter(|one| one.pattern.matches(text)));
+            }
+            Index::Set { members, set } => {
+                *steps += members.len();
+                // Telling that none matches is far cheaper than telling which do.
+                if set.is_match(text) {
+                    found.extend(set.matches(text).iter().map(|at| &self.members[members[at]]));
+                }
+            }
+            Index::Pieces(pieces) => {
+                for part in pieces.parts_in(text) {
+                    self.search(&pieces.parts[part], text, found, steps);
+                }
+                self.search(&pieces.rest, text, found, steps);
+            }
+        }
+    }
+}
+
+impl Pieces {
+    /// The parts whose piece stands somewhere in `text`.
+    fn parts_in(&self, text: &str) -> BTreeSet<usize> {
+        let bytes = text.as_bytes();
+        let starts = bytes.iter().enumerate().filter(|(_, byte)| self.begins[usize::from(**byte)]);
+        starts.flat_map(|(at, _)| self.by_piece.common_prefixes(&bytes[at..]).map(|(_, part)| *part)).collect()
+    }
+}
