@@ -10,6 +10,7 @@ mod compile;
 mod constraints;
 mod contract;
 mod demand;
+mod effort;
 mod evaluate;
 mod floor;
 mod fnmatch;
@@ -44,12 +45,14 @@ pub use self::{
     compile::{CompileError, Compiled, Listed, Slip, Warning, compile},
     constraints::{Constraint, Constraints, DENIAL_LASTS},
     contract::{Class, Contract, Lack, Scope as ContractScope, only_reads},
+    effort::Effort,
     evaluate::{Layers, Posture, Surroundings, evaluate},
     fnmatch::matches,
     fuzz::fuzz,
     grants::{Covers, Door, Grant, GrantId, Grants, Scope},
     near::{Miss, Near, near},
     obeyed::obeyed_by,
+    precedence::{Precedence, Unchecked},
     propose::{Proposal, propose},
     rules::{Action, Any, Args, Layer, Matcher, NoMatcher, Operator, Origin, Rule, Rules, Source},
     shell::{Classes, files},

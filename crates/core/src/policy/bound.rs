@@ -56,6 +56,12 @@ impl Side {
         }
     }
 
+    /// Returns the one id that `pattern` matches on this side. `None` if it holds a wildcard.
+    pub fn only(self, pattern: &str) -> Option<&str> {
+        let id = if is_whole(self, pattern) { &pattern[AGENT.len()..] } else { pattern };
+        Some(id).filter(|id| !id.contains(['*', '?', '[']))
+    }
+
     /// True if `pattern` matches what is called `id` on this side.
     pub fn matches(self, pattern: &str, id: &str) -> bool {
         if is_whole(self, pattern) {
@@ -166,13 +172,19 @@ impl<T> Bound<T> {
 
     /// The values whose bounds `caller` meets.
     pub(crate) fn met_by(&self, caller: Caller<'_>) -> Vec<&T> {
+        self.met_by_counted(caller, &mut 0)
+    }
+
+    /// The same. `steps` grows by how many patterns, ranks and combinations were looked at.
+    pub(crate) fn met_by_counted(&self, caller: Caller<'_>, steps: &mut usize) -> Vec<&T> {
         if self.sides.iter().all(|names| names.numbers.is_empty()) {
             return self.groups.values().collect();
         }
-        let mut met = Side::ALL.iter().zip(&self.sides).map(|(side, names)| names.met_by(caller, *side));
+        let mut met = Side::ALL.iter().zip(&self.sides).map(|(side, names)| names.met_by(caller, *side, steps));
         let [Some(principals), Some(doors), Some(targets)] = [met.next(), met.next(), met.next()] else {
             return Vec::new();
         };
+        *steps += (principals.len() * doors.len() * targets.len()).min(self.groups.len());
         if principals.len() * doors.len() * targets.len() > self.groups.len() {
             let meets = |key: &[Option<usize>; 3]| {
                 principals.contains(&key[0]) && doors.contains(&key[1]) && targets.contains(&key[2])
@@ -202,10 +214,13 @@ impl Names {
     }
 
     /// Unbound, and every pattern that `caller` matches.
-    fn met_by(&self, caller: Caller<'_>, side: Side) -> BTreeSet<Option<usize>> {
-        let shown = caller.shown(side).into_iter().flat_map(|text| self.patterns.matching(text));
-        let whole = self.whole.matching(caller.principal);
-        std::iter::once(None).chain(shown.chain(whole).map(Some)).collect()
+    fn met_by(&self, caller: Caller<'_>, side: Side, steps: &mut usize) -> BTreeSet<Option<usize>> {
+        let mut met = BTreeSet::from([None]);
+        if let Some(text) = caller.shown(side) {
+            met.extend(self.patterns.matching_counted(text, steps).map(Some));
+        }
+        met.extend(self.whole.matching_counted(caller.principal, steps).map(Some));
+        met
     }
 }
 

@@ -6,15 +6,58 @@
 use crate::policy::{
     bound::{Caller, Side},
     compile::{Compiled, Listed},
+    effort::Effort,
     fnmatch::matches,
     rules::{Action, Rule},
     table::Table,
 };
 
+/// A look through many rules for those that others decide before.
+///
+/// The steps that it takes grow with the number of rules and not with its square. Where patterns meet so many others that this
+/// is not enough, it looks at no more of them.
+#[derive(Clone, Debug)]
+pub struct Precedence<'a> {
+    compiled: &'a Compiled,
+    effort: Effort,
+}
+
+/// The steps that a look through all rules may take were taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many patterns meet each other")]
+pub struct Unchecked;
+
+impl<'a> Precedence<'a> {
+    /// Returns the same as [`Compiled::preceding`].
+    ///
+    /// # Errors
+    /// [`Unchecked`] if that would take too long.
+    pub fn of(&mut self, rule: &Rule, counts: impl Fn(&Listed<'a>) -> bool) -> Result<Option<Listed<'a>>, Unchecked> {
+        if self.effort.is_spent() {
+            return Err(Unchecked);
+        }
+        Ok(self.compiled.preceding_counted(rule, counts, &mut self.effort.taken))
+    }
+}
+
 impl Compiled {
+    /// Begins a look through all rules.
+    pub fn precedence(&self) -> Precedence<'_> {
+        Precedence { compiled: self, effort: Effort::of_rules(self.rules().count()) }
+    }
+
     /// Returns the first rule that decides before `rule` about every call that `rule` fits, as far as their texts show it.
     /// Rules that `counts` refuses, defaults and rules on arguments are never that rule.
     pub fn preceding<'a>(&'a self, rule: &Rule, counts: impl Fn(&Listed<'a>) -> bool) -> Option<Listed<'a>> {
+        self.preceding_counted(rule, counts, &mut 0)
+    }
+
+    fn preceding_counted<'a>(
+        &'a self,
+        rule: &Rule,
+        counts: impl Fn(&Listed<'a>) -> bool,
+        steps: &mut usize,
+    ) -> Option<Listed<'a>> {
         let pattern = rule.pattern.as_deref()?;
         let tables = self.tables();
         let before: &[&Table] = match rule.action {
@@ -23,19 +66,12 @@ impl Compiled {
             Action::Ask => &[&tables.deny, &tables.allow],
         };
         let caller = Caller::bound_by(rule);
-        let first = |table: &&Table| {
-            let lookup = table.of(caller);
-            let mut next = lookup.first(pattern);
-            while let Some(rank) = next {
-                let listed = self.listed(rank);
-                if counts(&listed) && covers(listed.rule, rule) {
-                    return Some(rank);
-                }
-                next = lookup.first_where(pattern, |other| other > rank);
-            }
-            None
+        let wanted = |rank: usize| {
+            let listed = self.listed(rank);
+            counts(&listed) && covers(listed.rule, rule)
         };
-        before.iter().filter_map(first).min().map(|rank| self.listed(rank))
+        let first = before.iter().filter_map(|table| table.first_counted(caller, pattern, steps, wanted));
+        first.min().map(|rank| self.listed(rank))
     }
 }
 
@@ -62,7 +98,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::pattern_covers;
-    use crate::policy::{Layer, Rules, Source, compile};
+    use crate::policy::{Action, Compiled, Effort, Layer, Rule, Rules, Source, compile};
 
     #[test]
     fn a_pattern_covers_another_only_where_that_is_plain() {
@@ -133,8 +169,95 @@ mod tests {
         compiled.preceding(rule, |_| true).is_some()
     }
 
-    fn compiled(rules: &Value) -> crate::policy::Compiled {
+    fn compiled(rules: &Value) -> Compiled {
         let rules: Rules = serde_json::from_value(json!({ "rules": rules })).unwrap();
         compile(vec![Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules }]).unwrap()
+    }
+
+    /// Layouts of files, each a rule by its number.
+    const LAYOUTS: [fn(usize) -> String; 12] = [
+        |at| format!("bash(tool{at} *)"),
+        |at| format!("call(*, light.l{at})"),
+        |at| format!("*{at}"),
+        |at| format!("*{at}*"),
+        |at| format!("?x{at}y*"),
+        |at| format!("bash(* --x{at} *)"),
+        |at| format!("bash(*{} *{}*)", at % 100, at / 100),
+        |at| format!("b[a-z]sh([abc]?{at}*[!x]*)"),
+        |at| format!("bash(* [t]ool-{at} ?)"),
+        |_| "bash(*)".to_owned(),
+        |at| format!("t{}(*)", at % 7),
+        |at| format!("*é{at}日*"),
+    ];
+
+    fn file(count: usize, rule: impl Fn(usize) -> Rule) -> Compiled {
+        let rules = Rules { rules: (0..count).map(rule).collect(), ..Rules::default() };
+        compile(vec![Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules }]).unwrap()
+    }
+
+    fn action(at: usize) -> Action {
+        [Action::Deny, Action::Allow, Action::Ask][at % 3]
+    }
+
+    #[test]
+    fn steps_for_a_rule_do_not_grow_with_the_number_of_rules() {
+        for count in [10, 1_000, 10_000] {
+            for (number, pattern) in LAYOUTS.iter().enumerate() {
+                let compiled = file(count, |at| Rule::new(pattern(at), action(at)));
+                let steps = steps(&compiled).expect("all are looked at");
+                assert!(steps <= 64 * count, "{steps} steps for {count} of layout {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn steps_for_a_rule_that_is_bound_do_not_grow_with_the_number_of_rules() {
+        type Bind = fn(&mut Rule, usize);
+        let layouts: [Bind; 5] = [
+            |rule, at| rule.principal = Some(format!("agent-{at}")),
+            |rule, at| rule.principal = Some(format!("agent:*-{at}")),
+            |rule, at| rule.principal = Some(format!("*a{at}?*")),
+            |rule, at| rule.door = Some(format!("*-{at}")),
+            |rule, at| rule.target = Some(format!("?{at}*")),
+        ];
+        for count in [10, 1_000, 10_000] {
+            for (number, bind) in layouts.iter().enumerate() {
+                let compiled = file(count, |at| {
+                    let mut rule = Rule::new("pay(*)", action(at));
+                    bind(&mut rule, at);
+                    rule
+                });
+                let steps = steps(&compiled).expect("all are looked at");
+                assert!(steps <= 64 * count, "{steps} steps for {count} of layout {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn where_all_patterns_may_meet_the_steps_are_bounded() {
+        let pattern = |at: usize| {
+            let class = |at: usize| {
+                let (from, to) = (char::from(b"abcdefghij"[at % 10]), char::from(b"klmnopqrst"[at % 10]));
+                format!("[{from}-{to}]")
+            };
+            format!("*{}?{}*{}{}?", class(at), class(at / 10), class(at / 100), class(at / 1_000))
+        };
+        for (count, is_whole) in [(10, true), (300, true), (3_000, false)] {
+            let compiled = file(count, |at| Rule::new(pattern(at), action(at)));
+            let mut all = compiled.precedence();
+            let left = compiled.rules().filter(|listed| all.of(listed.rule, |_| true).is_err()).count();
+            assert_eq!(left == 0, is_whole, "{count}");
+            let Effort { most, taken } = all.effort;
+            assert!(taken <= most + count, "{taken} steps for {count}");
+        }
+    }
+
+    /// How many steps it takes to look all rules up; none if not all were.
+    fn steps(compiled: &Compiled) -> Option<usize> {
+        let mut all = compiled.precedence();
+        for listed in compiled.rules() {
+            all.of(listed.rule, |_| true).ok()?;
+        }
+        Some(all.effort.taken)
     }
 }

@@ -89,6 +89,26 @@ impl Table {
     }
 }
 
+impl Table {
+    /// The first rule whose pattern matches `text`, whose bounds `caller` meets and that `wanted` accepts. `steps` grows by how many
+    /// patterns, ranks and bounds were looked at.
+    pub(crate) fn first_counted(
+        &self,
+        caller: Caller<'_>,
+        text: &str,
+        steps: &mut usize,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let mut first: Option<usize> = None;
+        for group in self.0.met_by_counted(caller, steps) {
+            let is_before = |rank: usize| first.is_none_or(|first| rank < first);
+            let found = group.patterns.first_counted(text, steps, |rank| is_before(rank) && wanted(rank));
+            first = found.or(first);
+        }
+        first
+    }
+}
+
 impl Group {
     fn of_tool(&mut self, tool: &str) -> &mut OfTool {
         let at = match self.tools.get(tool) {

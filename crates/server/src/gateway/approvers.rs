@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_core::{
     gate::Step,
-    policy::{self, Action, Rule, Side, Source},
+    policy::{self, Action, Effort, Rule, Side, Source},
 };
 
+use super::rules::unchecked;
 use crate::config::{Accounts, Person};
 
 /// Somebody whom a rule names and nobody knows.
@@ -48,7 +49,8 @@ pub(super) fn nobodies(source: &Source, people: &[Person]) -> Vec<Nobody> {
         let names: BTreeSet<&String> = rule.steps.iter().flat_map(|step| step.from.iter().flatten()).collect();
         names.into_iter().map(move |name| Nobody { file: source.name.clone(), line: rule.line, name: name.clone() })
     });
-    named.filter(|nobody| !people.iter().any(|person| person.id == nobody.name)).collect()
+    let known: BTreeSet<&str> = people.iter().map(|person| person.id.as_str()).collect();
+    named.filter(|nobody| !known.contains(nobody.name.as_str())).collect()
 }
 
 /// Every step that nobody could satisfy. `accounts` are those from which answers come; where they are not known, everybody
@@ -74,13 +76,22 @@ pub(super) fn too_few(source: &Source, people: &[Person], accounts: Option<&Acco
 
 /// Says of every rule that names who has to allow that another one, which names nobody, goes before it where both match.
 pub(super) fn outranked(source: &Source) -> Vec<String> {
+    with_effort(source, &mut Effort::of_rules(source.rules.rules.len()))
+}
+
+fn with_effort(source: &Source, effort: &mut Effort) -> Vec<String> {
     let first = |rule: &Rule| rule.steps.first().filter(|_| rule.action == Action::Ask).cloned();
     let asking: Vec<(&Rule, Step)> = source.rules.rules.iter().filter_map(|rule| Some((rule, first(rule)?))).collect();
     let (naming, open): (Vec<_>, Vec<_>) = asking.into_iter().partition(|(_, step)| step.from.is_some());
-    let open = ByPrefix::of(&open);
-    let mut told = Vec::new();
+    let open = Open::of(&open);
+    let (mut told, mut left) = (Vec::new(), 0);
     for (rule, step) in &naming {
-        let before = open.first(rule, |other, before| before.approvals > step.approvals && overlap(rule, other));
+        if effort.is_spent() {
+            left += 1;
+            continue;
+        }
+        let before =
+            open.first(rule, effort, |other, before| before.approvals > step.approvals && overlap(rule, other));
         if let Some((other, before)) = before {
             let (file, line, by, count) = (&source.name, rule.line, other.line, before.approvals);
             told.push(format!(
@@ -89,29 +100,73 @@ pub(super) fn outranked(source: &Source) -> Vec<String> {
             ));
         }
     }
+    told.extend(unchecked(&source.name, left, "others that ask more people before them"));
     told
 }
 
+/// Rules by the one principal that they are bound to, if it is one.
+struct Open<'a>(BTreeMap<Option<&'a str>, ByPrefix<'a>>);
+
 /// Rules by the text with which everything begins that they match: only those whose texts begin alike can overlap.
+#[derive(Default)]
 struct ByPrefix<'a>(BTreeMap<&'a str, Vec<(usize, &'a Rule, &'a Step)>>);
 
-impl<'a> ByPrefix<'a> {
+/// The one principal that a rule is bound to.
+fn only_principal(rule: &Rule) -> Option<&str> {
+    Side::Principal.of(rule).and_then(|pattern| Side::Principal.only(pattern))
+}
+
+impl<'a> Open<'a> {
     fn of(rules: &'a [(&'a Rule, Step)]) -> Self {
-        let mut by_prefix: BTreeMap<&str, Vec<(usize, &Rule, &Step)>> = BTreeMap::new();
+        let mut all: BTreeMap<Option<&str>, ByPrefix<'_>> = BTreeMap::new();
         for (at, (rule, step)) in rules.iter().enumerate() {
+            let by_prefix = &mut all.entry(only_principal(rule)).or_default().0;
             by_prefix.entry(prefix(rule)).or_default().push((at, rule, step));
         }
-        Self(by_prefix)
+        Self(all)
     }
 
-    /// The first rule in the order of the file that may begin as `rule` does and that `wanted` accepts.
-    fn first(&self, rule: &Rule, wanted: impl Fn(&Rule, &Step) -> bool) -> Option<(&'a Rule, &'a Step)> {
+    /// The first rule in the order of the file that may match where `rule` does and that `wanted` accepts.
+    fn first(
+        &self,
+        rule: &Rule,
+        effort: &mut Effort,
+        wanted: impl Fn(&Rule, &Step) -> bool,
+    ) -> Option<(&'a Rule, &'a Step)> {
+        let found = match only_principal(rule) {
+            Some(one) => [None, Some(one)].iter().filter_map(|key| self.0.get(key)).collect::<Vec<_>>(),
+            None => self.0.values().collect(),
+        };
+        let found = found.into_iter().filter_map(|by_prefix| by_prefix.first(rule, effort, &wanted));
+        found.min_by_key(|(at, ..)| *at).map(|(_, rule, step)| (rule, step))
+    }
+}
+
+impl<'a> ByPrefix<'a> {
+    /// The first rule, with its place, that may begin as `rule` does and that `wanted` accepts.
+    fn first(
+        &self,
+        rule: &Rule,
+        effort: &mut Effort,
+        wanted: impl Fn(&Rule, &Step) -> bool,
+    ) -> Option<(usize, &'a Rule, &'a Step)> {
         let prefix = prefix(rule);
         let ends = (0..prefix.len()).filter(|at| prefix.is_char_boundary(*at));
         let shorter = ends.filter_map(|end| self.0.get(&prefix[..end]));
         let longer = self.0.range(prefix..).take_while(|(other, _)| other.starts_with(prefix)).map(|(_, rules)| rules);
-        let found = shorter.chain(longer).filter_map(|rules| rules.iter().find(|(_, rule, step)| wanted(rule, step)));
-        found.min_by_key(|(at, ..)| *at).map(|(_, rule, step)| (*rule, *step))
+        let mut first: Option<(usize, &Rule, &Step)> = None;
+        effort.take(1);
+        for rules in shorter.chain(longer) {
+            effort.take(1);
+            for (at, other, step) in rules.iter().take_while(|(at, ..)| first.is_none_or(|(first, ..)| *at < first)) {
+                effort.take(1);
+                if wanted(other, step) {
+                    first = Some((*at, other, step));
+                    break;
+                }
+            }
+        }
+        first
     }
 }
 
@@ -161,10 +216,10 @@ fn may_meet(one: &str, other: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::policy::{Layer, Rules, Source};
+    use countersign_core::policy::{Effort, Layer, Rules, Source};
     use serde_json::{Value, json};
 
-    use super::{outranked, too_few};
+    use super::{outranked, too_few, with_effort};
     use crate::config::{Accounts, Person};
 
     fn source(rules: Value) -> Source {
@@ -207,6 +262,33 @@ mod tests {
             let got = too_few(&rules, people, accounts.as_ref());
             let got: Vec<(usize, u32, usize)> = got.iter().map(|few| (few.step, few.needed, few.there)).collect();
             assert_eq!(got, want, "{steps:?} {users:?}");
+        }
+    }
+
+    #[test]
+    fn rules_that_name_people_are_held_against_few_others() {
+        // What begins with a wildcard may meet all others: those that are too many are not checked, and that is told.
+        for (layout, is_whole) in [
+            (&(|at| (format!("pay(acme{at}, *)"), format!("agent-{at}"))) as &dyn Fn(usize) -> (String, String), true),
+            (&|at| ("pay(*)".to_owned(), format!("agent-{at}")), true),
+            (&|at| (format!("pay(*, acme{at})"), "*".to_owned()), false),
+            (&|at| (format!("*{at}"), format!("*-{at}")), false),
+        ] {
+            for count in [10, 4_000] {
+                let rules = (0..count).map(|at| {
+                    let (pattern, principal) = layout(at);
+                    // The first of two rules names somebody, and the second asks no more people.
+                    let step = match at % 2 {
+                        0 => json!({ "approvals": 3, "from": ["ana", "ben", "cleo"] }),
+                        _ => json!({ "approvals": 2 }),
+                    };
+                    json!({ "pattern": pattern, "principal": principal, "action": "ask", "steps": [step] })
+                });
+                let mut effort = Effort::of_rules(count);
+                let told = with_effort(&source(rules.collect()), &mut effort);
+                assert_eq!(told.is_empty(), is_whole || count == 10, "{:?} {count}: {told:?}", layout(7));
+                assert!(effort.taken() <= 64 * count + 250_000 + 3 * count, "{:?} {count}", layout(7));
+            }
         }
     }
 

@@ -2,17 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use countersign_core::policy::{Compiled, Rule};
+use countersign_core::policy::{self, Compiled, Rule};
+
+use super::rules::unchecked;
 
 /// Names, for every rule that decides nothing, the rule that goes before it. Rules of the lines `idle` match nothing themselves.
-pub(super) fn all(compiled: &Compiled, idle: &BTreeSet<u32>) -> Vec<String> {
-    let listed = compiled.rules().filter(|listed| !listed.is_default);
-    let told = listed.filter_map(|listed| {
-        let before = outranked(listed.rule, compiled, idle)?;
-        let (origin, pattern) = (&listed.named.origin, &listed.named.pattern);
-        Some(format!("{origin}: {pattern} decides nothing: {before} goes before it wherever it fits"))
-    });
-    told.collect()
+pub(super) fn all(name: &str, compiled: &Compiled, idle: &BTreeSet<u32>) -> Vec<String> {
+    let (mut precedence, mut told, mut left) = (compiled.precedence(), Vec::new(), 0);
+    for listed in compiled.rules().filter(|listed| !listed.is_default) {
+        match precedence.of(listed.rule, |before| !idle.contains(&before.named.origin.line)) {
+            Ok(Some(before)) => {
+                let (origin, pattern) = (&listed.named.origin, &listed.named.pattern);
+                let before = format!("{} ({})", before.named.pattern, before.named.origin);
+                told.push(format!("{origin}: {pattern} decides nothing: {before} goes before it wherever it fits"));
+            }
+            Ok(None) => {}
+            Err(policy::Unchecked) => left += 1,
+        }
+    }
+    told.extend(unchecked(name, left, "others that decide before them"));
+    told
 }
 
 /// Returns the pattern and place of a rule that decides before `rule` about whatever `rule` fits, as far as their texts show.

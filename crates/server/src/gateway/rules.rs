@@ -8,7 +8,7 @@ use std::{
 
 use countersign_core::{
     engine::Rules,
-    policy::{self, CompileError, Layer, Posture, Side, Source, Surroundings, Warning, signature},
+    policy::{self, CompileError, Effort, Layer, Posture, Side, Source, Surroundings, Warning, signature},
 };
 
 pub use super::approvers::{Nobody, TooFew};
@@ -204,10 +204,10 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
     let tools: Vec<strangers::Known<'_>> =
         own.iter().map(strangers::Known::own).chain(gsv::native_known()).chain(services(&household.tools)).collect();
     let mut told = strangers(&source, &tools, if household.tools.is_empty() { Named::Some } else { Named::All });
-    let unmet = unmet(&source, household);
-    told.extend(unmet.iter().map(|(_, told)| told.clone()));
+    let Unmet { unmet, told: left } = unmet(&source, household);
+    told.extend(unmet.iter().map(|(_, told)| told.clone()).chain(left));
     told.append(&mut approvers::outranked(&source));
-    let count = source.rules.rules.len() + source.rules.defaults.len();
+    let (count, name) = (count(&source), source.name.clone());
     let compiled = policy::compile(vec![source]).map_err(RulesError::Compile)?;
     let never = compiled.warnings().iter().filter_map(|warning| match warning {
         Warning::NeverMatches { origin, .. } => Some((origin.line, warning.to_string())),
@@ -218,7 +218,7 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
     });
     let idle: Vec<(u32, String)> = never.chain(unmet).collect();
     let lines: BTreeSet<u32> = idle.iter().map(|(line, _)| *line).collect();
-    told.append(&mut super::outranked::all(&compiled, &lines));
+    told.append(&mut super::outranked::all(&name, &compiled, &lines));
     let warnings = compiled.warnings().iter().map(ToString::to_string).chain(told).collect();
     Ok(Loaded { rules: rules_of(compiled, household), cases, count, warnings, idle })
 }
@@ -297,8 +297,16 @@ fn own_files(log: &Path) -> Vec<PathBuf> {
     beside.into_iter().chain([log.with_extension("ballast")]).chain(own.map(|name| folder.join(name))).collect()
 }
 
+/// Rules that are bound to something which is not there.
+struct Unmet {
+    /// A line about each, with the line where it stands.
+    unmet: Vec<(u32, String)>,
+    /// How many rules were not checked, if any.
+    told: Option<String>,
+}
+
 /// Says of every rule that is bound to something which is not there. Nothing is said where it is not known what is there.
-fn unmet(source: &Source, household: &Household) -> Vec<(u32, String)> {
+fn unmet(source: &Source, household: &Household) -> Unmet {
     let mut services: Vec<&str> = household.tools.values().map(|tool| &*tool.service).collect();
     services.sort_unstable();
     services.dedup();
@@ -308,16 +316,28 @@ fn unmet(source: &Source, household: &Household) -> Vec<(u32, String)> {
         Side::Door => &adapter::OF_GATEWAY,
         Side::Target => &services[..],
     };
+    let by_name = Side::ALL.map(|side| there(side).iter().copied().collect::<BTreeSet<&str>>());
     // Many rules are bound to few, and a pattern is held against all that are there.
-    let mut is_met: BTreeMap<(usize, &str), bool> = BTreeMap::new();
-    let mut unmet = Vec::new();
+    let mut known: BTreeMap<(usize, &str), bool> = BTreeMap::new();
+    let (mut unmet, mut effort, mut left) = (Vec::new(), Effort::of_rules(count(source)), 0);
     for rule in source.rules.defaults.iter().chain(&source.rules.rules) {
         for (number, side) in Side::ALL.into_iter().enumerate() {
             let Some(pattern) = side.of(rule).filter(|_| !there(side).is_empty()) else { continue };
-            let is_met = is_met
-                .entry((number, pattern))
-                .or_insert_with(|| there(side).iter().any(|id| side.matches(pattern, id)));
-            if !*is_met {
+            let is_met = match (known.get(&(number, pattern)), side.only(pattern)) {
+                (Some(is_met), _) => *is_met,
+                (None, Some(id)) => by_name[number].contains(id),
+                (None, None) if effort.is_spent() => {
+                    left += 1;
+                    continue;
+                }
+                (None, None) => {
+                    let is_met = there(side).iter().any(|id| side.matches(pattern, id));
+                    effort.take(there(side).len());
+                    known.insert((number, pattern), is_met);
+                    is_met
+                }
+            };
+            if !is_met {
                 let (file, line, there) = (&source.name, rule.line, listed(there(side)));
                 let of_stdio = adapter::STDIO.map(Product::name);
                 let elsewhere = of_stdio.into_iter().find(|name| side == Side::Door && side.matches(pattern, name));
@@ -334,7 +354,20 @@ fn unmet(source: &Source, household: &Household) -> Vec<(u32, String)> {
             }
         }
     }
-    unmet
+    let told = unchecked(&source.name, left, "what they are bound to");
+    Unmet { unmet, told }
+}
+
+fn count(source: &Source) -> usize {
+    source.rules.rules.len() + source.rules.defaults.len()
+}
+
+/// A line that says that a check, for `what`, was not made for some rules, if there are any.
+pub(super) fn unchecked(file: &str, rules: usize, what: &str) -> Option<String> {
+    (rules > 0).then(|| {
+        let rules = if rules == 1 { "1 rule was".to_owned() } else { format!("{rules} rules were") };
+        format!("{file}: {rules} not checked for {what}: too many patterns may meet each other")
+    })
 }
 
 /// The first of `names`, and how many more there are.
@@ -350,9 +383,9 @@ fn listed(names: &[&str]) -> String {
 mod tests {
     use std::{collections::BTreeMap, sync::Arc};
 
-    use countersign_core::policy::arguments::Declared;
+    use countersign_core::policy::{Action, Rule, arguments::Declared};
 
-    use super::{Household, Known, Surroundings, Undeclared, load};
+    use super::{Household, Known, Layer, Source, Surroundings, Undeclared, load, policy, unmet};
     use crate::{
         agent_gate::Tool,
         config::{self, Person},
@@ -478,6 +511,25 @@ mod tests {
             ],
             "`agent*` is about agents whose ids begin so, and goes before nothing about `kitchen-pi`"
         );
+    }
+
+    #[test]
+    fn of_many_rules_and_agents_those_are_compared_that_may_meet() {
+        let agents: Vec<String> = (0..2_000).map(|at| format!("agent-{at}")).collect();
+        let household = Household { agents, ..unknown() };
+        for (name, is_met, is_whole) in [
+            ((|at| format!("agent-{at}")) as fn(usize) -> String, true, true),
+            (|at| format!("agent:agent-{at}"), true, true),
+            (|at| format!("agent-{}", at + 2_000), false, true),
+            (|at| format!("*x{at}"), false, false),
+        ] {
+            let rule = |at| Rule { principal: Some(name(at)), ..Rule::new("*", Action::Ask) };
+            let rules = policy::Rules { rules: (0..2_000).map(rule).collect(), ..policy::Rules::default() };
+            let found = unmet(&Source { name: "p".to_owned(), layer: Layer::Main, rules }, &household);
+            assert_eq!((found.unmet.is_empty(), found.told.is_none()), (is_met, is_whole), "{}", name(0));
+            let told = "p: 1811 rules were not checked for what they are bound to: ";
+            assert!(found.told.as_ref().is_none_or(|line| line.starts_with(told)), "{:?}", found.told);
+        }
     }
 
     #[test]
