@@ -90,8 +90,9 @@ fn told(rule: &Rule, tools: &BTreeMap<&str, Known<'_>>, nearest: &Nearest<'_>, n
     if tool.contains(['*', '?', '[']) {
         return Vec::new();
     }
+    let none = format!("there is no tool \"{tool}\" here");
     if let Some(meant) = nearest.meant(tool) {
-        return vec![format!("there is no tool \"{tool}\" here, so this rule does not cover \"{meant}\"")];
+        return vec![format!("{none}, so this rule does not cover \"{meant}\"")];
     }
     if named == Named::Some || tool.contains("__") || tool == SECRET {
         return Vec::new();
@@ -104,21 +105,36 @@ fn told(rule: &Rule, tools: &BTreeMap<&str, Known<'_>>, nearest: &Nearest<'_>, n
     vec![format!("no tool is called \"{tool}\"; the tools are {names}, and those of nodes, NODE__TOOL")]
 }
 
-/// The names of tools by their length, so that a rule is compared only with names that may be one slip away.
-struct Nearest<'a>(BTreeMap<usize, Vec<&'a str>>);
+/// The names of tools by themselves and by what is left of them without one letter: two names that are one slip apart share one of
+/// those, so that a rule is compared only with names that may be meant.
+struct Nearest<'a>(BTreeMap<String, Vec<(usize, &'a str)>>);
 
 impl<'a> Nearest<'a> {
     fn of(names: impl Iterator<Item = &'a str>) -> Self {
-        let mut by_length: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
-        names.for_each(|name| by_length.entry(name.to_lowercase().chars().count()).or_default().push(name));
-        Self(by_length)
+        let mut all: BTreeMap<String, Vec<(usize, &str)>> = BTreeMap::new();
+        for (at, name) in names.enumerate() {
+            for form in forms(name) {
+                all.entry(form).or_default().push((at, name));
+            }
+        }
+        Self(all)
+    }
+
+    /// Names that may be at most one slip away from `tool`, in the order in which they were given.
+    fn candidates(&self, tool: &str) -> BTreeSet<(usize, &'a str)> {
+        forms(tool).iter().filter_map(|form| self.0.get(form)).flatten().copied().collect()
     }
 
     fn meant(&self, tool: &str) -> Option<&'a str> {
-        let length = tool.to_lowercase().chars().count();
-        let near = self.0.range(length.saturating_sub(1)..=length + 1).flat_map(|(_, names)| names.iter().copied());
-        slips::meant(tool, near, 1)
+        slips::meant(tool, self.candidates(tool).into_iter().map(|(_, name)| name), 1)
     }
+}
+
+/// A name in small letters, and what is left of it without each of its letters.
+fn forms(name: &str) -> BTreeSet<String> {
+    let name = name.to_lowercase();
+    let without = name.char_indices().map(|(at, c)| format!("{}{}", &name[..at], &name[at + c.len_utf8()..]));
+    without.chain([name.clone()]).collect()
 }
 
 /// The same of the arguments of a rule about `tool`.
@@ -132,8 +148,7 @@ fn arguments(rule: &Rule, tool: &Known<'_>) -> Vec<String> {
             return None;
         }
         let meant = slips::meant(name, tool.takes.iter().copied(), 1).filter(|meant| meant.chars().count() >= SHORTEST);
-        let (takes, tool) = (tool.takes.join(", "), (tool.name, tool.others));
-        match (tool, meant) {
+        match ((tool.name, tool.others), meant) {
             ((_, Others::Any), _) | ((_, Others::Perhaps), None) => None,
             ((tool, Others::Perhaps), Some(meant)) => {
                 Some(format!("\"{tool}\" is not known to take an argument \"{name}\"; did you mean \"{meant}\"?"))
@@ -141,11 +156,37 @@ fn arguments(rule: &Rule, tool: &Known<'_>) -> Vec<String> {
             ((tool, Others::No), Some(meant)) => {
                 Some(format!("\"{tool}\" takes no argument \"{name}\"; did you mean \"{meant}\"?"))
             }
-            ((tool, Others::No), None) if takes.is_empty() => {
-                Some(format!("\"{tool}\" takes no arguments, so none is \"{name}\""))
+            ((own, Others::No), None) if tool.takes.is_empty() => {
+                Some(format!("\"{own}\" takes no arguments, so none is \"{name}\""))
             }
-            ((tool, Others::No), None) => Some(format!("\"{tool}\" takes no argument \"{name}\"; it takes {takes}")),
+            ((own, Others::No), None) => {
+                let takes = tool.takes.join(", ");
+                Some(format!("\"{own}\" takes no argument \"{name}\"; it takes {takes}"))
+            }
         }
     };
     each.keys().filter_map(told).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Nearest;
+
+    #[test]
+    fn among_ten_thousand_tools_few_are_compared_with_a_name() {
+        for count in [10_usize, 1_000, 10_000] {
+            let names: Vec<String> = (0..count).map(|at| format!("tool_{at:05}_of_many")).collect();
+            let nearest = Nearest::of(names.iter().map(String::as_str));
+            for (tool, want) in [
+                ("tool_0000_of_many", Some("tool_00000_of_many")),
+                ("Tool_00003_of_mnay", Some("tool_00003_of_many")),
+                ("tool_00003_of_meny", Some("tool_00003_of_many")),
+                ("ttool_00003_of_many", Some("tool_00003_of_many")),
+                ("tool_x0003_of_meny", None),
+            ] {
+                assert_eq!(nearest.meant(tool), want, "{tool} among {count}");
+                assert!(nearest.candidates(tool).len() <= 64, "{tool} among {count}");
+            }
+        }
+    }
 }
