@@ -50,6 +50,7 @@ pub use self::{
     fnmatch::matches,
     fuzz::fuzz,
     grants::{Covers, Door, Grant, GrantId, Grants, Scope},
+    lint::Oddity,
     near::{Miss, Near, near},
     obeyed::obeyed_by,
     precedence::{Precedence, Unchecked},

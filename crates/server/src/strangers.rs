@@ -43,6 +43,9 @@ const SECRET: &str = "secret";
 /// The most names of tools that are told where none is meant.
 const MOST_TOLD: usize = 30;
 
+/// The tool that runs commands.
+const SHELL: &str = "bash";
+
 /// The shortest name that one with another letter is probably meant for.
 const SHORTEST: usize = 4;
 
@@ -94,6 +97,14 @@ fn told(rule: &Rule, tools: &BTreeMap<&str, Known<'_>>, nearest: &Nearest<'_>, n
     if let Some(meant) = nearest.meant(tool) {
         return vec![format!("{none}, so this rule does not cover \"{meant}\"")];
     }
+    if is_shell(tool) && tools.contains_key(SHELL) {
+        let inside = rule.pattern.as_deref().and_then(|pattern| pattern.split_once('('));
+        let proposed = inside.map_or_else(|| format!("{SHELL}*"), |(_, inside)| format!("{SHELL}({inside}"));
+        return vec![format!("{none}, and commands are run by \"{SHELL}\"; write \"{proposed}\"")];
+    }
+    if is_family(tool) && rule.pattern.as_ref().is_none_or(|pattern| !pattern.contains('(')) {
+        return vec![format!("{none}; write \"{tool}__*\" for the tools whose names begin so")];
+    }
     if named == Named::Some || tool.contains("__") || tool == SECRET {
         return Vec::new();
     }
@@ -103,6 +114,31 @@ fn told(rule: &Rule, tools: &BTreeMap<&str, Known<'_>>, nearest: &Nearest<'_>, n
     names.extend(more.as_deref());
     let names = names.join(", ");
     vec![format!("no tool is called \"{tool}\"; the tools are {names}, and those of nodes, NODE__TOOL")]
+}
+
+/// Whether a tool is by its name one that runs commands: of its words one says so.
+fn is_shell(tool: &str) -> bool {
+    let mut words: Vec<String> = Vec::new();
+    let mut before = '_';
+    for c in tool.chars() {
+        // What stands before two of them is a machine, whose tools nobody told of; a command has blanks.
+        let is_of_machine = c == '_' && before == '_' && !words.is_empty();
+        if is_of_machine || c.is_whitespace() {
+            return false;
+        }
+        match (c.is_alphanumeric(), c.is_uppercase() && !before.is_uppercase() || !before.is_alphanumeric()) {
+            (false, _) => {}
+            (true, true) => words.push(c.to_lowercase().collect()),
+            (true, false) => words.iter_mut().next_back().into_iter().for_each(|word| word.extend(c.to_lowercase())),
+        }
+        before = c;
+    }
+    words.iter().any(|word| ["shell", "terminal", "command", "cmd"].contains(&word.as_str()))
+}
+
+/// Whether a name is what those of the tools of one MCP server begin with, as most agents call them.
+fn is_family(tool: &str) -> bool {
+    tool.strip_prefix("mcp__").is_some_and(|server| !server.is_empty() && !server.contains("__"))
 }
 
 /// The names of tools by themselves and by what is left of them without one letter: two names that are one slip apart share one of
@@ -170,7 +206,44 @@ fn arguments(rule: &Rule, tool: &Known<'_>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::Nearest;
+    use std::collections::BTreeMap;
+
+    use countersign_core::policy::{Action, Rule};
+
+    use super::{Known, Nearest, Others, told};
+
+    #[test]
+    fn the_name_that_another_agent_has_for_a_tool_is_told() {
+        let bash = Known { name: "bash", takes: vec!["command"], others: Others::No };
+        let command = Known { name: "run_command", ..bash.clone() };
+        let names: BTreeMap<&str, Known<'_>> = [bash, command].map(|tool| (tool.name, tool)).into();
+        let nearest = Nearest::of(names.keys().copied());
+        let shell = |tool: &str, proposed: &str| {
+            vec![format!("there is no tool \"{tool}\" here, and commands are run by \"bash\"; write \"{proposed}\"")]
+        };
+        for (pattern, want) in [
+            ("Shell(git *)", shell("Shell", "bash(git *)")),
+            ("run_shell_command(git)", shell("run_shell_command", "bash(git)")),
+            ("RunTerminalCmd(ls *)", shell("RunTerminalCmd", "bash(ls *)")),
+            ("local_shell", shell("local_shell", "bash*")),
+            (
+                "mcp__github",
+                vec![
+                    "there is no tool \"mcp__github\" here; write \"mcp__github__*\" for the tools whose names begin so"
+                        .to_owned(),
+                ],
+            ),
+            ("run_command(x)", vec![]),
+            ("mac__Shell(git *)", vec![]),
+            ("mcp__github__*", vec![]),
+            ("mcp__github__search(x)", vec![]),
+            ("ha_call_service(light.turn_on, *)", vec![]),
+            ("unheard_of(x)", vec![]),
+            ("nutshells(x)", vec![]),
+        ] {
+            assert_eq!(told(&Rule::new(pattern, Action::Deny), &names, &nearest), want, "{pattern}");
+        }
+    }
 
     #[test]
     fn among_ten_thousand_tools_few_are_compared_with_a_name() {

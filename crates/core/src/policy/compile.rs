@@ -9,7 +9,7 @@ use crate::{
     gate::{OnExpiry, Step},
     policy::{
         bound::Side,
-        lint,
+        lint::{self, Oddity},
         narrow::NarrowPath,
         rules::{Action, Args, Layer, Matcher, Origin, Rule, Source},
         secrets, shell, spelling,
@@ -92,6 +92,15 @@ pub enum Warning {
         /// The pattern that was probably meant.
         proposed: String,
     },
+    /// The pattern holds something that means something else to its author.
+    Odd {
+        /// Where.
+        origin: Origin,
+        /// The pattern.
+        pattern: String,
+        /// What it is.
+        oddity: Oddity,
+    },
     /// A text of the rule holds a character that nobody sees.
     HiddenCharacter {
         /// Where.
@@ -136,13 +145,17 @@ impl fmt::Display for Warning {
                 write!(f, "{origin}: \"{pattern}\" matches nothing: {slip}")
             }
             Self::ForeignForm { origin, pattern, begins, proposed } => {
-                let more = if proposed.ends_with("*)") { " with any arguments" } else { "" };
+                let more = match (proposed.ends_with("*)"), proposed.contains('(')) {
+                    (true, _) => "command with any arguments",
+                    (false, true) => "command",
+                    (false, false) => "tool with any arguments",
+                };
                 write!(
                     f,
-                    "{origin}: \"{pattern}\" matches only what begins with \"{begins}\"; write \"{proposed}\" for the \
-                     command{more}"
+                    "{origin}: \"{pattern}\" matches only what begins with \"{begins}\"; write \"{proposed}\" for the {more}"
                 )
             }
+            Self::Odd { origin, pattern, oddity } => write!(f, "{origin}: \"{pattern}\" {oddity}"),
             Self::HiddenCharacter { origin, key, letter } => {
                 let code = u32::from(*letter);
                 write!(

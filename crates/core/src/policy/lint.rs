@@ -1,8 +1,8 @@
 //! Looks for rules whose text says something else than their author reads. It must not decide whether a rule is taken.
 
-use std::sync::LazyLock;
+use std::{fmt, sync::LazyLock};
 
-use regex::Regex;
+use regex::{Captures, Regex};
 
 use crate::policy::{
     bound::Side,
@@ -18,6 +18,63 @@ static HIDDEN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u{2800}]|[\p{Zs}--\x20]").expect("a constant class")
 });
 
+/// Texts that have a meaning in regular expressions and hardly stand in a command or a path.
+static REGEX: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^\^|\$$|\([^()\s|]+(?:\|[^()\s|]+)+\)|\\[sdwSDW][+{]|\.\+|\]\+").expect("a constant expression")
+});
+
+/// A dash other than the hyphen where a word begins, as word processors put it before the name of an option.
+static DASH: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?<before>^|[\s(])(?<dash>[\p{Pd}\u{2212}--\-][\p{Pd}\-]?)(?<name>\pL+)")
+        .expect("a constant expression")
+});
+
+/// Something in a pattern that means something else to its author.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Oddity {
+    /// What has a meaning in regular expressions.
+    Regex(String),
+    /// Quotes around all arguments.
+    Quoted {
+        /// The pattern without them.
+        proposed: String,
+    },
+    /// Blanks around all arguments.
+    Blank {
+        /// The pattern without them.
+        proposed: String,
+    },
+    /// A dash that is no hyphen.
+    Dash {
+        /// The dash.
+        letter: char,
+        /// The pattern with a hyphen.
+        proposed: String,
+    },
+}
+
+impl fmt::Display for Oddity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Regex(sign) => write!(
+                f,
+                "holds \"{sign}\", and a pattern is no regular expression: \"*\" stands for any text, \"?\" for one \
+                 character, \"[ab]\" for one of several, all else for itself; write a rule for each alternative"
+            ),
+            Self::Quoted { proposed } => {
+                write!(f, "matches only arguments that are in quotes themselves; write \"{proposed}\"")
+            }
+            Self::Blank { proposed } => {
+                write!(f, "matches only arguments that begin or end with a blank themselves; write \"{proposed}\"")
+            }
+            Self::Dash { letter, proposed } => {
+                let code = u32::from(*letter);
+                write!(f, "holds the dash U+{code:04X}, which begins no option; write \"{proposed}\"")
+            }
+        }
+    }
+}
+
 /// Returns what the author of `rule` probably does not see in its text.
 pub(crate) fn warnings(rule: &Rule, origin: &Origin) -> Vec<Warning> {
     let foreign = rule.pattern.as_deref().and_then(|pattern| foreign_form(pattern, origin));
@@ -27,7 +84,40 @@ pub(crate) fn warnings(rule: &Rule, origin: &Origin) -> Vec<Warning> {
         let letter = may_hide.then(|| HIDDEN.find(&text))??.as_str().chars().next()?;
         Some(Warning::HiddenCharacter { origin: origin.clone(), key, letter })
     });
-    foreign.into_iter().chain(hidden).collect()
+    let odd = rule.pattern.as_deref().map(oddities).unwrap_or_default().into_iter().map(|oddity| Warning::Odd {
+        origin: origin.clone(),
+        pattern: rule.pattern.clone().unwrap_or_default(),
+        oddity,
+    });
+    foreign.into_iter().chain(odd).chain(hidden).collect()
+}
+
+/// What in a pattern means something else to its author, whatever tool it is about.
+fn oddities(pattern: &str) -> Vec<Oddity> {
+    let mut found = Vec::new();
+    let inside = pattern.split_once('(').and_then(|(_, inside)| inside.strip_suffix(')'));
+    let with = |inside: &str| format!("{}({inside})", pattern.split('(').next().unwrap_or_default());
+    let sign = inside.and_then(|inside| REGEX.find(inside)).or_else(|| REGEX.find(pattern));
+    found.extend(sign.map(|sign| Oddity::Regex(sign.as_str().to_owned())));
+    if let Some(inside) = inside {
+        let plain = inside.trim_matches(' ');
+        if plain != inside && !plain.is_empty() {
+            found.push(Oddity::Blank { proposed: with(plain) });
+        }
+        let quoted = ['"', '\'', '`'].into_iter().find_map(|quote| {
+            plain.strip_prefix(quote)?.strip_suffix(quote).filter(|inner| !inner.is_empty() && !inner.contains(quote))
+        });
+        found.extend(quoted.map(|inner| Oddity::Quoted { proposed: with(inner) }));
+    }
+    let dash = if pattern.is_ascii() { None } else { DASH.captures(pattern) };
+    if let Some(letter) = dash.and_then(|found| found["dash"].chars().next()) {
+        let proposed = DASH.replace_all(pattern, |found: &Captures<'_>| {
+            let hyphens = if found["name"].chars().count() == 1 { "-" } else { "--" };
+            format!("{}{hyphens}{}", &found["before"], &found["name"])
+        });
+        found.push(Oddity::Dash { letter, proposed: proposed.into_owned() });
+    }
+    found
 }
 
 /// A pattern as other agents write it: `Bash(git *)` with their name of the shell, `Bash(git:*)` for git with any arguments, `bash:git *`,
@@ -40,6 +130,23 @@ fn foreign_form(pattern: &str, origin: &Origin) -> Option<Warning> {
         proposed: format!("{SHELL}({inside})"),
     };
     let begins = |text: &str| text.split(['*', '?', '[']).next().unwrap_or_default().to_owned();
+    // Commands by what they begin with, and every call of a tool.
+    let begun = pattern.strip_suffix(":*").filter(|begun| !begun.is_empty() && !begun.contains(['(', '*', '?', '[']));
+    if let Some(begun) = begun {
+        let of_shell = begun.split_once(':').filter(|(tool, _)| tool.eq_ignore_ascii_case(SHELL));
+        let inside = match of_shell {
+            Some((_, command)) => format!("{} *", command.trim()),
+            None if begun.eq_ignore_ascii_case(SHELL) => "*".to_owned(),
+            None => format!("{begun} *"),
+        };
+        return Some(warning(&format!("{begun}:"), &inside));
+    }
+    if let Some(tool) = pattern.strip_suffix("(:*)").filter(|tool| !tool.is_empty() && !tool.contains(['*', '?', '[']))
+    {
+        let proposed = if tool.eq_ignore_ascii_case(SHELL) { format!("{SHELL}(*)") } else { format!("{tool}*") };
+        let (origin, pattern) = (origin.clone(), pattern.to_owned());
+        return Some(Warning::ForeignForm { origin, pattern, begins: format!("{tool}(:"), proposed });
+    }
     match pattern.split_once('(') {
         Some((tool, inside)) if tool.eq_ignore_ascii_case(SHELL) => match inside.strip_suffix(":*)") {
             Some(command) => Some(warning(&format!("{tool}({command}:"), &format!("{command} *"))),
@@ -106,6 +213,14 @@ mod tests {
             )]
         };
         for (pattern, want) in [
+            ("Bash:*", told("Bash:", "Bash:*", "bash(*)")),
+            ("git:*", told("git:", "git:*", "bash(git *)")),
+            ("npm run test:*", told("npm run test:", "npm run test:*", "bash(npm run test *)")),
+            ("bash(:*)", told("bash(:", "bash(:*)", "bash(*)")),
+            (
+                "write(:*)",
+                vec!["p:1: \"write(:*)\" matches only what begins with \"write(:\"; write \"write*\" for the tool with any arguments".to_owned()],
+            ),
             ("bash(git:*)", told("bash(git:", "bash(git:*)", "bash(git *)")),
             ("Bash(npm run test:*)", told("Bash(npm run test:", "Bash(npm run test:*)", "bash(npm run test *)")),
             ("git push*", told("git push", "git push*", "bash(git push*)")),
@@ -127,6 +242,47 @@ mod tests {
             ("ha_call_service(light.turn_on, *)", vec![]),
             ("* push*", vec![]),
             ("read", vec![]),
+        ] {
+            assert_eq!(lines(json!({"pattern": pattern, "action": "deny"})), want, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn what_means_something_else_in_a_pattern_is_told() {
+        let regex = |pattern: &str, sign: &str| {
+            vec![format!(
+                "p:1: \"{pattern}\" holds \"{sign}\", and a pattern is no regular expression: \"*\" stands for any text, \"?\" for \
+                 one character, \"[ab]\" for one of several, all else for itself; write a rule for each alternative"
+            )]
+        };
+        let told = |pattern: &str, what: &str, proposed: &str| {
+            vec![format!("p:1: \"{pattern}\" {what}; write \"{proposed}\"")]
+        };
+        let quotes = "matches only arguments that are in quotes themselves";
+        let blanks = "matches only arguments that begin or end with a blank themselves";
+        let dash = |code: &str| format!("holds the dash U+{code}, which begins no option");
+        for (pattern, want) in [
+            ("bash(^git .*)", regex("bash(^git .*)", "^")),
+            ("bash(git (status|log))", regex("bash(git (status|log))", "(status|log)")),
+            ("read(*.pem$)", regex("read(*.pem$)", "$")),
+            ("bash(git .+)", regex("bash(git .+)", ".+")),
+            (r"bash(git\s+push)", regex(r"bash(git\s+push)", r"\s+")),
+            ("^bash(git*", regex("^bash(git*", "^")),
+            ("bash(\"git status\")", told("bash(\"git status\")", quotes, "bash(git status)")),
+            ("read('x*')", told("read('x*')", quotes, "read(x*)")),
+            ("bash( git *)", told("bash( git *)", blanks, "bash(git *)")),
+            ("read(x )", told("read(x )", blanks, "read(x)")),
+            ("bash(git –force)", told("bash(git –force)", &dash("2013"), "bash(git --force)")),
+            ("bash(git —force −f *)", told("bash(git —force −f *)", &dash("2014"), "bash(git --force -f *)")),
+            ("bash(ls .*)", vec![]),
+            ("read(*/.*)", vec![]),
+            ("bash(a | b)", vec![]),
+            ("bash(\"a b\" \"c\")", vec![]),
+            ("bash(echo $HOME *)", vec![]),
+            (r"read(C:\src\*)", vec![]),
+            ("t(größer – kleiner, 2020–2024)", vec![]),
+            ("bash(git push --force *)", vec![]),
+            ("bash([!a]*)", vec![]),
         ] {
             assert_eq!(lines(json!({"pattern": pattern, "action": "deny"})), want, "{pattern}");
         }

@@ -214,6 +214,7 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
         Warning::AllowIgnored(_)
         | Warning::MissesBareCalls { .. }
         | Warning::ForeignForm { .. }
+        | Warning::Odd { .. }
         | Warning::HiddenCharacter { .. } => None,
     });
     let idle: Vec<(u32, String)> = never.chain(unmet).collect();
