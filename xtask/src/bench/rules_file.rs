@@ -31,8 +31,9 @@ pub(crate) fn measure(binary: &Path) -> anyhow::Result<FileToDecision> {
 type Layout = fn(usize) -> String;
 
 /// Commands allowed and denied by turns; tools each with an argument; one pattern for each of many agents; calls that several
-/// people have to allow beside some that named people have to.
-const LAYOUTS: [Layout; 4] = [
+/// people have to allow beside some that named people have to; then patterns that begin alike or with a wildcard, told apart by
+/// their ends, by what is in them or by nothing; and values of one argument.
+const LAYOUTS: [Layout; 12] = [
     |at| format!("{{ pattern: \"bash(tool{at} *)\", action: {} }}", if at % 2 == 0 { "allow" } else { "deny" }),
     |at| format!("{{ tool: svc_{at}, args: {{ to: \"acme{at}*\" }}, action: ask }}"),
     |at| {
@@ -43,7 +44,28 @@ const LAYOUTS: [Layout; 4] = [
         let who = if at % 2 == 0 { "approvals: 2" } else { "from: ana" };
         format!("{{ pattern: \"pay(acme{at}, *)\", action: ask, {who} }}")
     },
+    |at| third(&format!("ha_call_service(*, light.l{at})"), at),
+    |at| third(&format!("*{at}*"), at),
+    |at| third(&format!("*{at}"), at),
+    |at| third(&format!("bash(* --x{at} *)"), at),
+    |at| third(&format!("b[a-z]sh([abc]?{at}*[!x]*)"), at),
+    |at| third(&format!("bash(*{} *{}*)", at % 100, at / 100), at),
+    |at| {
+        let who = if at % 2 == 0 { "approvals: 2" } else { "from: ana" };
+        format!("{{ pattern: \"*acme{at}*\", principal: \"*-{at}\", action: ask, {who} }}")
+    },
+    |at| {
+        format!(
+            "{{ tool: svc, args: {{ a: {{ is: v{at} }} }}, action: {} }}",
+            if at.is_multiple_of(3) { "deny" } else { "allow" }
+        )
+    },
 ];
+
+/// A rule with this pattern; every third denies.
+fn third(pattern: &str, at: usize) -> String {
+    format!("{{ pattern: \"{pattern}\", action: {} }}", if at.is_multiple_of(3) { "deny" } else { "allow" })
+}
 
 fn of(binary: &Path, layout: Layout, rules: usize) -> anyhow::Result<f64> {
     let scratch = Scratch::new("rules")?;
