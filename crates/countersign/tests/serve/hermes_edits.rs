@@ -108,6 +108,26 @@ fn a_conversation_is_cut_copied_and_cleared_where_a_client_counts() {
 }
 
 #[test]
+fn what_is_cut_keeps_the_results_of_calls_that_ran() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let write = |id: &str| call(id, "write", &json!({ "path": format!("{id}.txt"), "content": "written" }));
+    for keep in [2, 3, 4] {
+        let session = http.session();
+        talk.provider.script([Reply::new(vec![write("c1"), write("c2")]), say("both written")]);
+        http.turn(&http.say(&session, "write both")).ended();
+        let cut = done(&http, "/api/session/truncate", json!({ "session_id": session, "keep_count": keep }));
+        assert_eq!(roles(&cut["session"]), ["user", "assistant", "tool", "tool"], "{keep}");
+        talk.provider.script([say("next")]);
+        http.turn(&http.say(&session, "go on")).ended();
+        let heard = talk.provider.last();
+        let results = ["c1", "c2"].map(|id| heard.result(id).unwrap());
+        assert!(results.iter().all(|result| result.starts_with("Successfully wrote")), "{keep}: {results:?}");
+        assert!(!heard.text().contains("both written"), "{keep}");
+    }
+}
+
+#[test]
 fn an_answer_is_asked_for_again_in_its_place() {
     let talk = Talk::new();
     let (_gateway, http) = talk.start();

@@ -54,11 +54,24 @@ impl Chats {
         Ok(Some(Undo { text, messages }))
     }
 
-    /// Has the conversation end at an entry; before the first where there is none.
+    /// Has the conversation end at an entry and the results of its calls; before the first where there is none.
     ///
     /// # Errors
     /// [`ChatError::Busy`] while something works in the session; otherwise [`ChatError`].
     pub(crate) async fn end_at(&self, session: &SessionId, leaf: Option<EntryId>) -> Result<(), ChatError> {
+        let leaf = match leaf {
+            None => None,
+            Some(last) => {
+                let wanted = last.clone();
+                let look = move |session: &session::Session| {
+                    let path: Vec<session::Entry> = session.path().into_iter().cloned().collect();
+                    let end = end_of(&path, &wanted).checked_sub(1)?;
+                    path.get(end).map(|entry| entry.id.clone())
+                };
+                // An entry that is not on the path is refused by the engine.
+                Some(self.ours(session, look).await?.unwrap_or(last))
+            }
+        };
         self.change(session, session::Command::Move { leaf }).await
     }
 
