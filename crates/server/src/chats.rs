@@ -150,6 +150,8 @@ impl Chats {
             sums: Sums::BeforeRuns,
             ..Settings::default()
         };
+        // The client was given its id: it has to be there after a crash.
+        self.handle.record_all();
         let source = self.handle.source(Lane::Request);
         for attempt in 0.. {
             let id = match &wish.key {

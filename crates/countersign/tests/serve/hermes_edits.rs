@@ -210,10 +210,24 @@ fn a_session_that_is_deleted_at_work_stops_and_waits_for_nobody() {
 }
 
 #[test]
+fn a_session_and_its_draft_outlive_a_crash_before_the_first_message() {
+    let talk = Talk::new();
+    let (gateway, http) = talk.start();
+    let session = http.session();
+    done(&http, "/api/session/draft", json!({ "session_id": session, "text": "half a thought" }));
+    gateway.kill();
+    let (_gateway, http) = talk.start();
+    assert_eq!(load(&http, &session)["composer_draft"]["text"], "half a thought");
+    assert_eq!(row(&http, &session), None, "nothing was said in it");
+    talk.provider.script([say("heard")]);
+    http.turn(&http.say(&session, "a whole thought")).ended();
+    assert_eq!(texts(&load(&http, &session)), ["a whole thought", "heard"]);
+}
+
+#[test]
 fn settings_drafts_and_the_reasoning_effort_are_kept() {
     let talk = Talk::new();
     let (gateway, http) = talk.start();
-    // A session in which nothing was said is not kept.
     let session = told(&talk, &http, &["first"]);
     let set = done(&http, "/api/settings", json!({ "send_key": "ctrl+enter", "show_cli_sessions": true }));
     assert_eq!((&set["send_key"], &set["show_cli_sessions"]), (&json!("ctrl+enter"), &json!(false)));

@@ -72,6 +72,12 @@ impl Handle {
         self.inbox.source(lane)
     }
 
+    /// Has the log made with the next fact, whatever that is: a client that opens a session finds it again after a crash. Without
+    /// this, the facts that every process records at its start wait in memory until one of another kind comes.
+    pub fn record_all(&self) {
+        self.inbox.record_all();
+    }
+
     /// Follows what is released from now on.
     pub async fn subscribe(&self) -> Option<Subscriber> {
         let ring = Arc::clone(&self.ring);

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use countersign_core::{
@@ -108,9 +111,21 @@ impl Queues {
 pub(crate) struct Inbox {
     queues: Mutex<Queues>,
     arrived: Notify,
+    /// Whether every fact is worth a log.
+    records_all: AtomicBool,
 }
 
 impl Inbox {
+    /// Has every fact recorded that follows from what is put in from now on.
+    pub(crate) fn record_all(&self) {
+        self.records_all.store(true, Ordering::Release);
+    }
+
+    /// Whether every fact is worth a log.
+    pub(crate) fn records_all(&self) -> bool {
+        self.records_all.load(Ordering::Acquire)
+    }
+
     /// A new source. It is gone when it and what it had waiting are gone.
     pub(crate) fn source(self: &Arc<Self>, lane: Lane) -> Source {
         let mut queues = self.queues.lock();

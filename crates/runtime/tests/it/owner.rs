@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use countersign_core::{
-    engine::{Command, Reply as Outcome, Resume},
+    engine::{Command, Engine, Reply as Outcome, Resume},
     gate::{self, Scope},
     id::EntryId,
     policy::Posture,
@@ -86,6 +86,24 @@ async fn an_owner_that_is_held_works_only_when_told_and_its_subscriber_misses_no
     assert_eq!(model.requests().len(), 1);
     held.close().await;
     first.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_without_a_message_is_in_the_log_where_all_is_recorded() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), Scripted::new([]));
+    for records_all in [false, true] {
+        let log = MemoryLog::new();
+        let first = open(log.clone(), &model, Posture::Gateway, Resume::Go).await;
+        if records_all {
+            first.record_all();
+        }
+        begin(&first, folder.path()).await;
+        let second = open(log.restart(), &model, Posture::Gateway, Resume::Go).await;
+        let look = |engine: &Engine| engine.state().session(&name()).is_some();
+        assert_eq!(second.source(Lane::Request).read(look).await.unwrap().0, records_all);
+        second.close().await;
+        first.close().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -32,7 +32,9 @@ impl Owner {
         if recorded.is_empty() {
             return Ok(());
         }
-        let is_worth = self.durable > Lsn(0) || recorded.iter().any(|recorded| recorded.fact.is_worth_a_file());
+        let is_worth = self.durable > Lsn(0)
+            || self.inbox.records_all()
+            || recorded.iter().any(|recorded| recorded.fact.is_worth_a_file());
         if !is_worth {
             self.deferred.extend(recorded);
             self.engine.committed(self.engine.state().head());
