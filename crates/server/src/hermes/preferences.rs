@@ -185,17 +185,24 @@ fn told(door: &Door) -> Value {
 }
 
 async fn set(State(door): State<Arc<Door>>, body: Body) -> Outcome {
-    let mut wanted = Vec::new();
+    let (mut wanted, mut fixed) = (Vec::new(), Vec::new());
     for (name, value) in &body.0 {
         match known::read(name, value) {
             Ok(Some(value)) => wanted.push((name.clone(), value)),
-            Ok(None) => {}
+            // The front end sends its whole form, so this is no error.
+            Ok(None) => fixed.push((name, value)),
             Err(why) => return Err(Rejection::bad(why)),
         }
     }
     let change = move |held: &mut PreferenceFile| held.settings.extend(wanted);
     door.preferences.change(change).await.map_err(|error| unwritten(&error))?;
-    Ok(reply::ok(&told(&door)))
+    let mut told = told(&door);
+    let not_changed = fixed.into_iter().filter(|(name, value)| told.get(name.as_str()) != Some(value));
+    let not_changed: Vec<&String> = not_changed.map(|(name, _)| name).collect();
+    if !not_changed.is_empty() {
+        told["not_changed"] = json!(not_changed);
+    }
+    Ok(reply::ok(&told))
 }
 
 async fn reasoning(State(door): State<Arc<Door>>, asked: Params) -> Response {
