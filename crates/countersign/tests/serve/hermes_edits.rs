@@ -229,7 +229,8 @@ fn settings_drafts_and_the_reasoning_effort_are_kept() {
     let talk = Talk::new();
     let (gateway, http) = talk.start();
     let session = told(&talk, &http, &["first"]);
-    let set = done(&http, "/api/settings", json!({ "send_key": "ctrl+enter", "show_cli_sessions": true }));
+    let set =
+        done(&http, "/api/settings", json!({ "send_key": "ctrl+enter", "show_cli_sessions": true, "tts_rate": 1 }));
     assert_eq!((&set["send_key"], &set["show_cli_sessions"]), (&json!("ctrl+enter"), &json!(false)));
     assert_eq!(set["not_changed"], json!(["show_cli_sessions"]), "it would show what is not here");
     done(&http, "/api/session/draft", json!({ "session_id": session, "text": "half a thought ", "files": [] }));

@@ -197,12 +197,17 @@ async fn set(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let change = move |held: &mut PreferenceFile| held.settings.extend(wanted);
     door.preferences.change(change).await.map_err(|error| unwritten(&error))?;
     let mut told = told(&door);
-    let not_changed = fixed.into_iter().filter(|(name, value)| told.get(name.as_str()) != Some(value));
+    let not_changed = fixed.into_iter().filter(|(name, value)| !is_same(&told[name.as_str()], value));
     let not_changed: Vec<&String> = not_changed.map(|(name, _)| name).collect();
     if !not_changed.is_empty() {
         told["not_changed"] = json!(not_changed);
     }
     Ok(reply::ok(&told))
+}
+
+/// Whether two values are the same to a client that writes `1.0` as `1`.
+fn is_same(one: &Value, other: &Value) -> bool {
+    one == other || one.as_f64().is_some_and(|_| one.as_f64() == other.as_f64())
 }
 
 async fn reasoning(State(door): State<Arc<Door>>, asked: Params) -> Response {
