@@ -71,8 +71,27 @@ fn what_cannot_be_asked_for_is_told_in_the_words_of_the_protocol() {
             "/api/chat/start",
             json!({ "session_id": session, "message": "x", "model": "none" }),
             400,
-            "Unknown model: none",
+            "model must be one of local/small, demo/scripted-1, not none",
         ),
+        ("/api/chat/start", json!({ "session_id": session, "message": 1 }), 400, "message must be a text"),
+        ("/api/chat/start", json!({ "session_id": session, "message": "x", "model": 1 }), 400, "model must be a text"),
+        (
+            "/api/chat/start",
+            json!({ "session_id": session, "message": "x", "attachments": "a" }),
+            400,
+            "attachments must be a list",
+        ),
+        ("/api/chat/steer", json!({ "session_id": session, "text": 5 }), 400, "text must be a text"),
+        ("/api/session/new", json!({ "workspace": 1 }), 400, "workspace must be a text"),
+        ("/api/session/new", json!({ "model": 1 }), 400, "model must be a text"),
+        (
+            "/api/session/new",
+            json!({ "model_provider": "bogus" }),
+            400,
+            "model_provider must be one of local, demo, not bogus",
+        ),
+        ("/api/session/rename", json!({ "session_id": session, "title": 5 }), 400, "title must be a text"),
+        ("/api/session/rename", json!({ "session_id": session, "title": " " }), 400, "title is required"),
         (
             "/api/chat/start",
             json!({ "session_id": "agent:default", "message": "x" }),
@@ -96,6 +115,10 @@ fn what_cannot_be_asked_for_is_told_in_the_words_of_the_protocol() {
     for (path, status, error) in [
         ("/api/session", 400, "session_id is required"),
         ("/api/session?session_id=000000000000", 404, "Session not found"),
+        ("/api/session?session_id=0&msg_limit=x", 400, "msg_limit must be a whole number from 0 on"),
+        ("/api/session?session_id=0&msg_before=x", 400, "msg_before must be a whole number from 0 on"),
+        ("/api/session?session_id=0&messages=x", 400, "messages must be 0 or 1, not x"),
+        ("/api/session/stream?session_id=0&known_count=x", 400, "known_count must be a whole number from 0 on"),
         ("/api/session/status?session_id=000000000000", 404, "Session not found"),
         ("/api/chat/stream", 404, "stream not found"),
         ("/api/chat/stream?stream_id=7", 404, "stream not found"),
@@ -106,6 +129,26 @@ fn what_cannot_be_asked_for_is_told_in_the_words_of_the_protocol() {
         assert_eq!((reply.status, reply.json()["error"].as_str()), (status, Some(error)), "{path}");
     }
     assert_eq!(talk.provider.count(), 0, "no model was asked");
+}
+
+#[test]
+fn fields_that_clients_leave_unset_are_null_or_empty() {
+    let talk = Talk::new();
+    let (_gateway, http) = talk.start();
+    let body = json!({ "workspace": null, "model": null, "model_provider": null, "profile": null, "project_id": null });
+    let reply = http.post("/api/session/new", &body);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let session = reply.json()["session"]["session_id"].clone();
+    talk.provider.script([say("heard")]);
+    let body = json!({
+        "session_id": session, "message": "x", "model": "", "model_provider": null, "regenerate": null, "attachments": null,
+    });
+    let reply = http.post("/api/chat/start", &body);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert_eq!(text(&http.turn(reply.json()["stream_id"].as_str().unwrap()).ended()), "heard");
+    // A provider that does not have the model is one from before.
+    let body = json!({ "session_id": session, "model": "small", "model_provider": "demo" });
+    assert_eq!(http.post("/api/session/update", &body).json()["session"]["model_provider"], "local");
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn what_is_cut_keeps_the_results_of_calls_that_ran() {
         http.turn(&http.say(&session, "go on")).ended();
         let heard = talk.provider.last();
         let results = ["c1", "c2"].map(|id| heard.result(id).unwrap());
-        assert!(results.iter().all(|result| result.starts_with("Successfully wrote")), "{keep}: {results:?}");
+        assert!(results.iter().all(|result| result.ends_with("wrote 7 bytes")), "{keep}: {results:?}");
         assert!(!heard.text().contains("both written"), "{keep}");
     }
 }
@@ -290,7 +290,19 @@ fn what_is_wrong_is_told_with_the_name_of_its_field() {
         ),
         ("/api/session/branch", json!({ "session_id": nobody }), 404, "Session not found"),
         ("/api/session/branch", json!({ "session_id": session, "title": [] }), 400, "title must be a text"),
-        ("/api/session/update", json!({ "session_id": session, "model": "none" }), 400, "Unknown model: none"),
+        (
+            "/api/session/update",
+            json!({ "session_id": session, "model": "none" }),
+            400,
+            "model must be one of local/small, demo/scripted-1, not none",
+        ),
+        ("/api/session/pin", json!({ "session_id": session, "pinned": null }), 400, "pinned must be true or false"),
+        (
+            "/api/session/archive",
+            json!({ "session_id": session, "archived": null }),
+            400,
+            "archived must be true or false",
+        ),
         ("/api/session/update", json!({ "session_id": session, "model": 7 }), 400, "model must be a text"),
         (
             "/api/session/update",
@@ -308,6 +320,7 @@ fn what_is_wrong_is_told_with_the_name_of_its_field() {
         ("/api/session/draft", json!({ "session_id": session, "text": 7 }), 400, "text must be a text"),
         ("/api/session/draft", json!({ "session_id": session, "files": "a" }), 400, "files must be a list"),
         ("/api/settings", json!({ "rtl": "yes" }), 400, "rtl must be true or false"),
+        ("/api/settings", json!({ "theme": "bogus" }), 400, "theme must be one of dark, light, system"),
         ("/api/settings", json!({ "colour": "red" }), 400, "unknown setting: colour"),
         (
             "/api/reasoning",

@@ -122,9 +122,15 @@ fn an_answer_counts_for_what_it_names_and_for_nothing_else() {
         assert_eq!(refused, error(&format!("Invalid choice: {told}")));
     }
     // Names that name nothing of this session.
-    for named in [json!("no-such-id"), json!("gate_00000000000000000000000000000000"), json!(7), json!({})] {
+    let typed = || error("approval_id must be a text");
+    for (named, want) in [
+        (json!("no-such-id"), kept("once")),
+        (json!("gate_00000000000000000000000000000000"), kept("once")),
+        (json!(7), typed()),
+        (json!({}), typed()),
+    ] {
         let told = answer(json!({ "session_id": AGENT, "choice": "once", "approval_id": named }));
-        assert_eq!(told, kept("once"), "{named}");
+        assert_eq!(told, want, "{named}");
     }
     assert_eq!(respond(&gateway, "agent:kitchen", "once", Some(&a)), cleared("once"));
     assert_eq!(names(&gateway), [&a, &b, &c, &d].map(Clone::clone));
@@ -312,8 +318,22 @@ fn a_session_that_is_let_through_waits_for_nobody_but_rules_still_deny() {
         assert_eq!(told, (400, json!({ "error": "session_id is required" })));
     }
     assert_eq!(is_on(), false);
+    for enabled in [json!(null), json!("yes"), json!(1), json!([true])] {
+        let told = turn(json!({ "session_id": AGENT, "enabled": enabled }));
+        assert_eq!(told, (400, json!({ "error": "enabled must be true or false" })));
+    }
     let a = raise(&gateway, &mut agent, 1, "door-a");
     raise(&gateway, &mut agent, 2, "door-b");
+    for (field, value, error) in [
+        ("yolo", json!("yes"), "yolo must be true or false"),
+        ("approval_id", json!(5), "approval_id must be a text"),
+        ("approval_id", json!([a]), "approval_id must be a text"),
+        ("session_id", json!(5), "session_id must be a text"),
+    ] {
+        let mut body = json!({ "session_id": AGENT, "choice": "once", "approval_id": a });
+        body[field] = value;
+        assert_eq!(post(&gateway, "/api/approval/respond", body), (400, json!({ "error": error })));
+    }
     let mut stream = Stream::of(&gateway, "approval", AGENT);
     assert_eq!(turn(json!({ "session_id": AGENT })), (200, json!({ "ok": true, "yolo_enabled": true })));
     assert_eq!(is_on(), true);

@@ -9,10 +9,11 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use countersign_core::{engine::Reply, id::SessionId, session::WhenBusy};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
-    Door, fields,
+    Door,
+    fields::{self, Rejection},
     journal::{Cursor, Journal, run_of, stream_id},
     preferences, problem,
     transcript::{self, Messages},
@@ -27,6 +28,7 @@ const MOST_ATTACHMENTS: usize = 20;
 
 /// What a query says.
 type Asked = Query<BTreeMap<String, String>>;
+type Outcome = Result<Response, Rejection>;
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
     Routes::new(&door.site.auth)
@@ -38,12 +40,7 @@ pub(super) fn routes(door: &Arc<Door>) -> Router {
         .with_state(Arc::clone(door))
 }
 
-/// The reply to something that could not be said.
-pub(super) fn refused(error: &ChatError) -> Response {
-    problem(status_of(error), error.to_string())
-}
-
-/// The status of that reply.
+/// The status of the reply to something that could not be said.
 pub(super) const fn status_of(error: &ChatError) -> StatusCode {
     match error {
         ChatError::Unknown => StatusCode::NOT_FOUND,
@@ -54,88 +51,74 @@ pub(super) const fn status_of(error: &ChatError) -> StatusCode {
     }
 }
 
-async fn start(State(door): State<Arc<Door>>, body: Body) -> Response {
-    let Some(session) = body.text("session_id") else {
-        return problem(StatusCode::BAD_REQUEST, "Missing required field(s): session_id");
+async fn start(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+    let Some(session) = fields::text(&body, "session_id")?.map(SessionId::new) else {
+        return Err(Rejection::bad("Missing required field(s): session_id"));
     };
-    let session = SessionId::new(session);
-    let again = match fields::flag(&body, "regenerate", false) {
-        Ok(again) => again,
-        Err(rejection) => return rejection.into_response(),
-    };
-    if again {
+    if fields::flag(&body, "regenerate", false)? {
         return regenerate(&door, &session, &body).await;
     }
-    let text = body.0.get("message").and_then(Value::as_str).unwrap_or_default();
-    if text.trim().is_empty() {
-        return problem(StatusCode::BAD_REQUEST, "message is required");
+    let text = fields::exact(&body, "message")?.unwrap_or_default();
+    // A message that is refused changes nothing.
+    sayable(text, "message")?;
+    let attached = fields::list(&body, "attachments")?;
+    if attached.len() > MOST_ATTACHMENTS {
+        return Err(Rejection::bad(format!("at most {MOST_ATTACHMENTS} attachments are taken")));
     }
-    if let Some(attached) = body.0.get("attachments").and_then(Value::as_array).filter(|attached| !attached.is_empty())
-    {
-        let why = if attached.len() > MOST_ATTACHMENTS {
-            format!("at most {MOST_ATTACHMENTS} attachments are taken")
-        } else {
-            "attachments are not taken by this gateway: name files of the workspace in the message".to_owned()
-        };
-        return problem(StatusCode::BAD_REQUEST, why);
+    if !attached.is_empty() {
+        let why = "attachments are not taken by this gateway: name files of the workspace in the message";
+        return Err(Rejection::bad(why));
     }
     let chats = &door.site.chats;
-    // A message that is refused changes nothing.
-    if let Err(error) = sayable(text, "message") {
-        return refused(&error);
-    }
+    let model = fields::model(&body, chats.models());
     // Nobody else's message may be taken on between the model of this one and itself.
     let _turn = door.starts.turn(&session).await;
-    if let Some(model) = body.text("model") {
-        let wanted = chats.model(body.text("model_provider"), model).or_else(|_| chats.model(None, model));
+    if !matches!(model, Ok(None)) {
         // A message that is refused must not change the model of the turn that works.
-        let set = match (wanted, chats.at_rest(&session).await) {
-            (Ok(model), Ok(())) => chats.use_model(&session, model).await,
-            (Err(error), Ok(())) | (_, Err(error)) => Err(error),
-        };
-        match set {
-            Ok(()) => {}
-            Err(ChatError::Busy) => return busy(&door, &session).await,
-            Err(error) => return refused(&error),
+        match chats.at_rest(&session).await {
+            Err(ChatError::Busy) => return Ok(busy(&door, &session).await),
+            rest => rest?,
+        }
+    }
+    if let Some(model) = model? {
+        match chats.use_model(&session, model).await {
+            Err(ChatError::Busy) => return Ok(busy(&door, &session).await),
+            set => set?,
         }
     }
     prompt(&door, &session, text).await
 }
 
 /// Begins a turn, with the reasoning effort that is set.
-async fn prompt(door: &Door, session: &SessionId, text: &str) -> Response {
+async fn prompt(door: &Door, session: &SessionId, text: &str) -> Outcome {
     let chats = &door.site.chats;
     // A message that is refused must not change how the turn that works thinks.
-    if chats.at_rest(session).await.is_ok()
-        && let Err(rejection) = preferences::apply_effort(door, session).await
-    {
-        return rejection.into_response();
+    if chats.at_rest(session).await.is_ok() {
+        preferences::apply_effort(door, session).await?;
     }
     match chats.prompt(session, text, WhenBusy::Refuse).await {
         Ok(outcome) => {
             door.preferences.forget_draft(session).await;
-            started(door, session, outcome).await
+            Ok(started(door, session, outcome).await)
         }
-        Err(ChatError::Busy) => busy(door, session).await,
-        Err(error) => refused(&error),
+        Err(ChatError::Busy) => Ok(busy(door, session).await),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// Asks the model again what it was asked last, in the place of its answer.
-async fn regenerate(door: &Door, session: &SessionId, body: &Body) -> Response {
+async fn regenerate(door: &Door, session: &SessionId, body: &Body) -> Outcome {
     let stale = |why: &str| {
         let told = json!({ "error": why, "code": "stale_regeneration_revision" });
-        reply::json(StatusCode::CONFLICT, &told)
+        Ok(reply::json(StatusCode::CONFLICT, &told))
     };
-    let Some(revision) = body.text("regeneration_revision") else {
-        return problem(StatusCode::BAD_REQUEST, "regeneration_revision is required");
-    };
+    let revision = fields::required(body, "regeneration_revision")?;
     let _turn = door.starts.turn(session).await;
     let Some(known) = transcript::session(&door.site.handle, session, Messages::Without).await else {
-        return refused(&ChatError::Unknown);
+        return Err(Rejection::no_session());
     };
     if known.is_streaming {
-        return busy(door, session).await;
+        return Ok(busy(door, session).await);
     }
     if known.regeneration_revision.as_deref() != Some(revision) {
         return stale("The conversation has changed since; load it again");
@@ -143,8 +126,8 @@ async fn regenerate(door: &Door, session: &SessionId, body: &Body) -> Response {
     match door.site.chats.undo(session).await {
         Ok(Some(back)) if !back.text.trim().is_empty() => prompt(door, session, &back.text).await,
         Ok(_) => stale("There is no message that could be asked again"),
-        Err(ChatError::Busy) => busy(door, session).await,
-        Err(error) => refused(&error),
+        Err(ChatError::Busy) => Ok(busy(door, session).await),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -254,22 +237,16 @@ async fn cancel(State(door): State<Arc<Door>>, asked: Asked) -> Response {
     };
     match door.site.chats.stop_run(&journal.session, journal.run).await {
         Ok(cancelled) => told(cancelled),
-        Err(error) => refused(&error),
+        Err(error) => Rejection::from(error).into_response(),
     }
 }
 
-async fn steer(State(door): State<Arc<Door>>, body: Body) -> Response {
-    let Some(session) = body.text("session_id") else {
-        return problem(StatusCode::BAD_REQUEST, "session_id is required");
-    };
-    let Some(text) = body.text("text") else {
-        return problem(StatusCode::BAD_REQUEST, "text is required");
-    };
-    match door.site.chats.steer(&SessionId::new(session), text, None).await {
-        Ok(Some(run)) => reply::ok(&json!({ "accepted": true, "stream_id": stream_id(run) })),
-        Ok(None) => reply::ok(&json!({ "accepted": false, "fallback": "not_running" })),
-        Err(error) => refused(&error),
-    }
+async fn steer(State(door): State<Arc<Door>>, body: Body) -> Outcome {
+    let (session, text) = (fields::session(&body)?, fields::required(&body, "text")?);
+    Ok(match door.site.chats.steer(&session, text, None).await? {
+        Some(run) => reply::ok(&json!({ "accepted": true, "stream_id": stream_id(run) })),
+        None => reply::ok(&json!({ "accepted": false, "fallback": "not_running" })),
+    })
 }
 
 #[cfg(test)]

@@ -222,17 +222,9 @@ async fn name_again(State(door): State<Arc<Door>>, body: Body) -> Outcome {
 
 async fn update(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
-    let (workspace, model) = (fields::text(&body, "workspace")?, fields::text(&body, "model")?);
-    let provider = fields::text(&body, "model_provider")?;
     let chats = &door.site.chats;
     // What is refused changes nothing, so the model is looked up before the folder is changed.
-    let model = match model {
-        Some(model) => {
-            let found = chats.model(provider, model).or_else(|_| chats.model(None, model));
-            Some(found?)
-        }
-        None => None,
-    };
+    let (workspace, model) = (fields::text(&body, "workspace")?, fields::model(&body, chats.models())?);
     if let Some(workspace) = workspace {
         chats.relocate(&id, workspace).await?;
     }
@@ -244,6 +236,7 @@ async fn update(State(door): State<Arc<Door>>, body: Body) -> Outcome {
 
 async fn pin(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
+    fields::not_null(&body, "pinned")?;
     let pinned = fields::flag(&body, "pinned", true)?;
     if pinned {
         let most = door.preferences.most_pinned();
@@ -259,6 +252,7 @@ async fn pin(State(door): State<Arc<Door>>, body: Body) -> Outcome {
 
 async fn archive(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
+    fields::not_null(&body, "archived")?;
     let archived = fields::flag(&body, "archived", true)?;
     listed(&door, &id, |listing| listing.archived = archived).await
 }

@@ -95,11 +95,7 @@ async fn page(door: &Door, id: &SessionId, session: &hermes::Session) -> Option<
 
 async fn search(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
     let wanted = asked.get("q").map(|text| text.trim().to_lowercase()).unwrap_or_default();
-    let in_messages = match asked.get("content").map(String::as_str) {
-        None | Some("1" | "true") => true,
-        Some("0" | "false") => false,
-        Some(other) => return Err(Rejection::bad(format!("content must be 0 or 1, not {other}"))),
-    };
+    let in_messages = fields::flag_in(&asked, "content", true)?;
     let depth = match asked.get("depth").map(|depth| depth.parse::<usize>()) {
         None => DEPTH,
         Some(Ok(depth)) => depth,

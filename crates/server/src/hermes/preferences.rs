@@ -296,14 +296,8 @@ async fn draft(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
 async fn write_draft(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
     // Not trimmed: somebody writes on.
-    let text = match body.0.get("text") {
-        None | Some(Value::Null) => None,
-        Some(Value::String(text)) => Some(text.chars().take(LONGEST_DRAFT).collect::<String>()),
-        Some(_) => return Err(Rejection::bad("text must be a text")),
-    };
-    if !matches!(body.0.get("files"), None | Some(Value::Null | Value::Array(_))) {
-        return Err(Rejection::bad("files must be a list"));
-    }
+    let text = fields::exact(&body, "text")?.map(|text| text.chars().take(LONGEST_DRAFT).collect::<String>());
+    fields::list(&body, "files")?;
     door.site.chats.thinking(&id).await?;
     if let Some(text) = text {
         let of = id.clone();

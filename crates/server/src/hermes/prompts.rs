@@ -43,7 +43,7 @@ use self::{
 
 use crate::{
     site::Site,
-    web::{Body, Caller, Problem, Routes, sse},
+    web::{Caller, Problem, Routes, sse},
 };
 
 /// How many changes of the list one who reads slowly may be behind.
@@ -309,20 +309,6 @@ fn parameter(uri: &Uri, name: &str) -> Option<String> {
 /// The session that an address names.
 fn session_in(uri: &Uri) -> Option<SessionId> {
     parameter(uri, "session_id").map(SessionId::new)
-}
-
-/// The session that a body names.
-fn session_of(body: &Body) -> Option<SessionId> {
-    body.text("session_id").map(SessionId::new)
-}
-
-/// The name that a body has under `name`. One that is no text names nothing that there is, and is not the same as none.
-fn name_of(body: &Body, name: &str) -> Option<String> {
-    match body.0.get(name)? {
-        serde_json::Value::Null => None,
-        serde_json::Value::String(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
-        other => Some(other.to_string()),
-    }
 }
 
 fn without_session(uri: &Uri) -> Response {

@@ -72,7 +72,10 @@ fn a_question_is_shown_and_what_is_said_reaches_the_model() {
             (400, json!({ "error": "response is required" })),
         ),
         (json!({ "session_id": session, "clarify_id": "000000000000", "response": "x" }), stale.clone()),
-        (json!({ "session_id": session, "clarify_id": 5, "response": "x" }), stale.clone()),
+        (
+            json!({ "session_id": session, "clarify_id": 5, "response": "x" }),
+            (400, json!({ "error": "clarify_id must be a text" })),
+        ),
         (json!({ "session_id": "another", "clarify_id": first, "response": "x" }), stale.clone()),
         (json!({ "session_id": "another", "response": "x" }), stale.clone()),
     ] {

@@ -35,7 +35,7 @@ const ON: ValueKind = Fixed(|| Value::Bool(true));
 /// All of them.
 const TABLE: &[(&str, ValueKind)] = &[
     ("send_key", Word(&["enter", "ctrl+enter", "shift+enter"])),
-    ("theme", Text("dark", 40)),
+    ("theme", Word(&["dark", "light", "system"])),
     ("skin", Text("default", 80)),
     ("font_size", Word(&["default", "small", "large", "xlarge"])),
     ("language", Text("en", 35)),
@@ -227,6 +227,8 @@ mod tests {
             ("send_key", json!("ctrl+enter"), Ok(Some(json!("ctrl+enter")))),
             ("send_key", json!("tab"), Err("send_key must be one of enter, ctrl+enter, shift+enter")),
             ("send_key", json!(""), Err("send_key must be one of enter, ctrl+enter, shift+enter")),
+            ("theme", json!("system"), Ok(Some(json!("system")))),
+            ("theme", json!("bogus"), Err("theme must be one of dark, light, system")),
             ("rtl", json!(true), Ok(Some(json!(true)))),
             ("rtl", json!("true"), Err("rtl must be true or false")),
             ("rtl", json!(null), Err("rtl must be true or false")),

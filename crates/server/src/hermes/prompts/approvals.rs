@@ -6,7 +6,7 @@ use axum::{
     Extension,
     extract::State,
     http::{StatusCode, Uri},
-    response::Response,
+    response::{IntoResponse as _, Response},
 };
 use countersign_core::{
     engine::{Refusal, Reply},
@@ -16,7 +16,13 @@ use countersign_core::{
 use countersign_runtime::Refused;
 use serde_json::{Value, json};
 
-use super::{Closed, Found, Prompts, card, nameless::Post, queue::Line, streams};
+use super::{
+    super::fields::{self, Rejection},
+    Closed, Found, Prompts, card,
+    nameless::Post,
+    queue::Line,
+    streams,
+};
 use crate::web::{BadBody, Body, Caller, ONCE_ONLY, Problem, Via, access, reply};
 
 /// What a person can choose.
@@ -82,6 +88,25 @@ impl Told {
     }
 }
 
+/// What an answer has beside its choice.
+struct Fields {
+    session: SessionId,
+    /// The approval that it names.
+    named: Option<String>,
+    /// Whether it lets the session through.
+    lets_through: bool,
+}
+
+impl Fields {
+    fn of(body: &Body) -> Result<Self, Rejection> {
+        Ok(Self {
+            session: fields::session(body)?,
+            named: fields::text(body, "approval_id")?.map(str::to_owned),
+            lets_through: fields::switch(body, "yolo")?.unwrap_or_default(),
+        })
+    }
+}
+
 pub(super) async fn pending(
     State(prompts): State<Arc<Prompts>>,
     Extension(caller): Extension<Caller>,
@@ -105,7 +130,10 @@ pub(super) async fn respond(
     body: Result<Body, BadBody>,
 ) -> Result<Response, BadBody> {
     let body = body?;
-    let Some(session) = super::session_of(&body) else { return Ok(super::without_session(&uri)) };
+    let Fields { session, named, lets_through } = match Fields::of(&body) {
+        Ok(fields) => fields,
+        Err(rejection) => return Ok(rejection.into_response()),
+    };
     let choice = match Choice::of(&body) {
         Ok(choice) => choice,
         Err(word) => {
@@ -117,13 +145,12 @@ pub(super) async fn respond(
         let told = json!({ "ok": false, "choice": choice.word(), "error": ONCE_ONLY });
         return Ok(reply::json(StatusCode::FORBIDDEN, &told));
     }
-    if body.is_set("yolo") && matches!(caller.via, Via::Token { .. }) {
+    if lets_through && matches!(caller.via, Via::Token { .. }) {
         // It would go on allowing after the token was taken away.
         let problem =
             Problem::new(StatusCode::FORBIDDEN, "Letting a session through is for people: a token is not enough");
         return Ok(problem.reply(uri.path()));
     }
-    let named = super::name_of(&body, "approval_id");
     let told = match named {
         Some(named) => decide(&prompts, &session, Some(&named), choice, &caller).await,
         None => decide_once(&prompts, &session, choice, &caller, &body).await,
@@ -132,7 +159,7 @@ pub(super) async fn respond(
         Ok(told) => told,
         Err(closed) => return Ok(Problem::from(closed).reply(uri.path())),
     };
-    if body.is_set("yolo") {
+    if lets_through {
         let mut is_on = prompts.is_covered(&session);
         // Whoever denies lets nothing through, and neither does who comes behind a denial or names nothing that there was.
         if !is_on && told.is_allowed && choice != Choice::Deny {

@@ -6,7 +6,7 @@ use axum::{
     Extension,
     extract::State,
     http::{StatusCode, Uri},
-    response::Response,
+    response::{IntoResponse as _, Response},
 };
 use countersign_core::{
     digest::Digest,
@@ -17,7 +17,13 @@ use countersign_core::{
 use countersign_runtime::Refused;
 use serde_json::{Value, json};
 
-use super::{Closed, Found, Prompts, nameless::Post, queue::Line, streams};
+use super::{
+    super::fields::{self, Rejection},
+    Closed, Found, Prompts,
+    nameless::Post,
+    queue::Line,
+    streams,
+};
 use crate::{
     chats::sayable,
     view::{Lines, escape},
@@ -52,14 +58,16 @@ pub(super) async fn respond(
     body: Result<Body, BadBody>,
 ) -> Result<Response, BadBody> {
     let body = body?;
-    let Some(session) = super::session_of(&body) else { return Ok(super::without_session(&uri)) };
+    let (session, named) = match fields_of(&body) {
+        Ok(fields) => fields,
+        Err(rejection) => return Ok(rejection.into_response()),
+    };
     let Some(said) = said(&body) else {
         return Ok(Problem::new(StatusCode::BAD_REQUEST, "response is required").reply(uri.path()));
     };
     if let Err(why) = sayable(&said, "response") {
         return Ok(Problem::new(StatusCode::BAD_REQUEST, why.to_string()).reply(uri.path()));
     }
-    let named = super::name_of(&body, "clarify_id");
     let told = match named {
         Some(named) => answer(&prompts, &session, Some(&named), &said, &caller).await,
         None => {
@@ -75,6 +83,11 @@ pub(super) async fn respond(
         Ok(Err(Unsaid { status, told })) => reply::json(status, &told),
         Err(closed) => Problem::from(closed).reply(uri.path()),
     })
+}
+
+/// The session of an answer, and the question that it names.
+fn fields_of(body: &Body) -> Result<(SessionId, Option<String>), Rejection> {
+    Ok((fields::session(body)?, fields::text(body, "clarify_id")?.map(str::to_owned)))
 }
 
 /// Why something was not said, as it is told.

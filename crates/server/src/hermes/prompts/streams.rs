@@ -89,7 +89,14 @@ impl Listening {
 /// The stream of a session: what waits in it, and what happens in it.
 pub(super) async fn of_session(State(prompts): State<Arc<Prompts>>, uri: Uri) -> Response {
     let Some(session) = super::session_in(&uri) else { return super::without_session(&uri) };
-    let known = super::parameter(&uri, "known_count").and_then(|count| count.parse::<usize>().ok());
+    let known = match super::parameter(&uri, "known_count").map(|count| count.parse::<usize>()) {
+        None => None,
+        Some(Ok(count)) => Some(count),
+        Some(Err(_)) => {
+            let why = "known_count must be a whole number from 0 on";
+            return Problem::new(StatusCode::BAD_REQUEST, why).reply(uri.path());
+        }
+    };
     let listening = match listen(&prompts, &session, known).await {
         Ok(listening) => listening,
         Err(closed) => return Problem::from(closed).reply(uri.path()),

@@ -9,7 +9,7 @@ use axum::{
     Extension,
     extract::State,
     http::{StatusCode, Uri},
-    response::Response,
+    response::{IntoResponse as _, Response},
 };
 use countersign_core::{
     engine::{Command, Engine, Scope as At},
@@ -17,9 +17,12 @@ use countersign_core::{
     id::{GateId, PrincipalId, SessionId},
 };
 use countersign_runtime::{Lane, Refused};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Prompts, card};
+use super::{
+    super::fields::{self, Rejection},
+    Prompts, card,
+};
 use crate::{
     chats::ChatError,
     web::{BadBody, Body, Caller, Problem, reply},
@@ -51,17 +54,9 @@ pub(super) async fn turn(
     body: Result<Body, BadBody>,
 ) -> Result<Response, BadBody> {
     let body = body?;
-    let Some(session) = super::session_of(&body) else { return Ok(super::without_session(&uri)) };
-    let is_on = match body.0.get("enabled") {
-        None | Some(Value::Bool(true)) => true,
-        Some(Value::Bool(false)) => false,
-        // A form has texts only.
-        Some(Value::String(text)) if matches!(text.as_str(), "false" | "off" | "0") => false,
-        Some(_) if body.is_set("enabled") => true,
-        Some(_) => {
-            let problem = Problem::new(StatusCode::BAD_REQUEST, "enabled is true or false");
-            return Ok(problem.reply(uri.path()));
-        }
+    let (session, is_on) = match fields_of(&body) {
+        Ok(fields) => fields,
+        Err(rejection) => return Ok(rejection.into_response()),
     };
     if is_on && !prompts.knows(&session).await {
         return Ok(Problem::new(StatusCode::NOT_FOUND, ChatError::Unknown.to_string()).reply(uri.path()));
@@ -72,6 +67,12 @@ pub(super) async fn turn(
         return Ok(Problem::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string()).reply(uri.path()));
     }
     Ok(reply::ok(&json!({ "ok": true, "yolo_enabled": is_on })))
+}
+
+/// The session, and whether it is to be let through.
+fn fields_of(body: &Body) -> Result<(SessionId, bool), Rejection> {
+    fields::not_null(body, "enabled")?;
+    Ok((fields::session(body)?, fields::switch(body, "enabled")?.unwrap_or(true)))
 }
 
 impl Prompts {
