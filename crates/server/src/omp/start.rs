@@ -252,7 +252,8 @@ pub(super) async fn open_in(
         return Err(StartError::new(format!("{file}: files cannot be given on the command line in rpc mode")));
     }
     flags.not_run.iter().for_each(|name| notice(&format!("{name}: JavaScript extensions and hooks are not run")));
-    for unknown in &flags.unknown {
+    // Hosts of gjc pass what they like, and expect silence.
+    for unknown in flags.unknown.iter().filter(|_| flags.product == Product::Omp) {
         notice(&format!("{unknown} is not a flag of this door and was ignored"));
     }
     let Process { cwd, temporary, variables } = process;
