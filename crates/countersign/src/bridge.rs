@@ -36,7 +36,7 @@ pub(crate) fn listen(flags: Flags, path: PathBuf, program: PathBuf) -> anyhow::R
         let socket = Socket::open(path, nix::unistd::geteuid().as_raw())?;
         let (output, frames) = mpsc::channel(FRAMES);
         let door = Box::pin(omp::open(flags, omp::Program { path: program }, output, stdio::notice)).await?;
-        socket.run(door, frames, stdio::asked_to_end()).await?;
+        Box::pin(socket.run(door, frames, stdio::asked_to_end())).await?;
         Ok(())
     })
 }

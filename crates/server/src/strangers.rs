@@ -210,7 +210,7 @@ mod tests {
 
     use countersign_core::policy::{Action, Rule};
 
-    use super::{Known, Nearest, Others, told};
+    use super::{Known, Named, Nearest, Others, told};
 
     #[test]
     fn the_name_that_another_agent_has_for_a_tool_is_told() {
@@ -241,7 +241,7 @@ mod tests {
             ("unheard_of(x)", vec![]),
             ("nutshells(x)", vec![]),
         ] {
-            assert_eq!(told(&Rule::new(pattern, Action::Deny), &names, &nearest), want, "{pattern}");
+            assert_eq!(told(&Rule::new(pattern, Action::Deny), &names, &nearest, Named::Some), want, "{pattern}");
         }
     }
 

@@ -65,7 +65,7 @@ impl Patterns {
         let shorter = self.by_prefix.common_prefixes(begun.as_bytes()).filter(|(prefix, _)| names_command(prefix));
         let longer = self.by_prefix.iter_prefix(begun.as_bytes()).map(|(_, bucket)| bucket);
         let buckets = shorter.map(|(_, bucket)| bucket).chain(longer);
-        buckets.flat_map(|bucket| &bucket.members).map(|(rank, _)| *rank).min()
+        buckets.flat_map(|bucket| &bucket.members).map(|member| member.ranks[0]).min()
     }
 
     /// Whether one of the patterns that name a command may match `text`, in which `wild` stands for what the names of files make of it.
