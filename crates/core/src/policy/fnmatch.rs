@@ -1,21 +1,22 @@
 //! Matches text against patterns exactly as Python's `fnmatch.fnmatchcase` does on POSIX. Knows nothing of rules.
 
-use std::{collections::BTreeSet, fmt::Write as _, ops::RangeInclusive, str::Chars};
+use std::{collections::BTreeSet, fmt::Write as _, str::Chars};
 
 /// One pattern, read once.
 ///
 /// `*` is any run, `?` one code point, `[…]` a class that `!` negates; nothing escapes. Source: Python's `fnmatch.fnmatchcase`, which agent-gate's rules are matched with.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pattern {
     parts: Vec<Part>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Literal(char),
     One,
     Run,
-    Class { negated: bool, ranges: Vec<RangeInclusive<char>> },
+    /// Each range by its first and its last letter.
+    Class { negated: bool, ranges: Vec<(char, char)> },
 }
 
 /// True if `pattern` matches the whole of `text`, as the patterns of rules do.
@@ -191,7 +192,7 @@ impl Part {
         match self {
             Self::Literal(c) => Some(*c),
             Self::Class { negated: false, ranges } => match &ranges[..] {
-                [range] if range.start() == range.end() => Some(*range.start()),
+                [(first, last)] if first == last => Some(*first),
                 _ => None,
             },
             Self::One | Self::Run | Self::Class { negated: true, .. } => None,
@@ -203,7 +204,7 @@ impl Part {
             Self::Literal(literal) => *literal == c,
             Self::One => true,
             Self::Run => false,
-            Self::Class { negated, ranges } => ranges.iter().any(|range| range.contains(&c)) != *negated,
+            Self::Class { negated, ranges } => ranges.iter().any(|(first, last)| (*first..=*last).contains(&c)) != *negated,
         }
     }
 }
@@ -221,26 +222,26 @@ fn class(chars: &[char], start: usize) -> Option<(Part, usize)> {
         // A hyphen between two members makes a range; CPython looks for the next hyphen two places on from a range's end.
         if at + 2 < members.len() && members[at + 1] == '-' {
             if members[at] <= members[at + 2] {
-                ranges.push(members[at]..=members[at + 2]);
+                ranges.push((members[at], members[at + 2]));
             }
             at += 3;
         } else {
-            ranges.push(members[at]..=members[at]);
+            ranges.push((members[at], members[at]));
             at += 1;
         }
     }
     Some((Part::Class { negated, ranges }, end + 1))
 }
 
-fn write_class(text: &mut String, negated: bool, ranges: &[RangeInclusive<char>]) {
+fn write_class(text: &mut String, negated: bool, ranges: &[(char, char)]) {
     match (negated, ranges.is_empty()) {
         (false, true) => text.push_str(r"[^\s\S]"),
         (true, true) => text.push('.'),
         (_, false) => {
             text.push_str(if negated { "[^" } else { "[" });
-            for range in ranges {
+            for (first, last) in ranges {
                 // Writing to a string cannot fail.
-                let _ = write!(text, r"\x{{{:x}}}-\x{{{:x}}}", u32::from(*range.start()), u32::from(*range.end()));
+                let _ = write!(text, r"\x{{{:x}}}-\x{{{:x}}}", u32::from(*first), u32::from(*last));
             }
             text.push(']');
         }

@@ -21,6 +21,9 @@ const STATUSES: [(&str, u16); 14] = [
     ("INSUFFICIENT_STORAGE", 507),
 ];
 
+/// What makes an error of a text alone, with its status.
+const MADE: [(&str, u16); 3] = [("Failure::bad(", 400), ("Rejection::bad(", 400), ("::missing(", 404)];
+
 /// The texts of the constants of a source, by name.
 pub(super) fn constants(source: &str) -> BTreeMap<String, String> {
     let named = |behind: &str| {
@@ -56,9 +59,11 @@ pub(super) fn of(source: &str, constants: &BTreeMap<String, String>) -> Vec<(u16
         let rest = rest.strip_prefix(',').or_else(|| rest.strip_prefix(" => Some(").map(|_| &rest[4..]))?;
         Some((status, text(rest)?))
     };
-    let bad = |behind: &str| Some((400, text(behind)?));
     let named = source.split("StatusCode::").skip(1).filter_map(told);
-    named.chain(source.split("Failure::bad(").skip(1).filter_map(bad)).collect()
+    let made = MADE.into_iter().flat_map(|(how, status)| {
+        source.split(how).skip(1).filter_map(move |behind| Some((status, text(behind)?)))
+    });
+    named.chain(made).collect()
 }
 
 /// A text as it is without the line breaks of its source, and without the one that it ends with.
@@ -81,9 +86,9 @@ mod tests {
     #[test]
     fn a_text_may_have_a_name_or_stand_behind_an_arrow_or_be_known_as_bad() {
         let source = "pub(crate) const LATE: &str =\n    \"too late \\\n        for this\";
-            Failure::new(StatusCode::GONE, peer::LATE); Failure::bad(\"lasts is a number\"); Failure::bad(told);
+            Failure::new(StatusCode::GONE, peer::LATE); Failure::bad(\"lasts is a number\"); Failure::bad(told); Self::missing(\"gone\");
             StatusCode::NOT_FOUND => Some(format!(\"nothing at {path}\")), StatusCode::OK => Some(1), refused(StatusCode::GONE, OTHER)";
-        let want = [(410, "too late for this"), (404, "nothing at …"), (400, "lasts is a number")];
+        let want = [(410, "too late for this"), (404, "nothing at …"), (400, "lasts is a number"), (404, "gone")];
         assert_eq!(of(source, &constants(source)), want.map(|(status, text)| (status, text.to_owned())));
     }
 }

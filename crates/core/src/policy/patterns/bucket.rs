@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
 };
 
 use patricia_tree::PatriciaMap;
@@ -72,7 +72,7 @@ impl Bucket {
 
     /// Makes one member of all with the same pattern.
     fn merge(&mut self) {
-        let mut known: HashMap<Pattern, usize> = HashMap::new();
+        let mut known: BTreeMap<Pattern, usize> = BTreeMap::new();
         let mut merged: Vec<Member> = Vec::new();
         for Member { pattern, mut ranks } in self.members.drain(..) {
             match known.get(&pattern) {
