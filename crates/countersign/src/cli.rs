@@ -499,6 +499,52 @@ mod tests {
         }
     }
 
+    /// Every command with its arguments and flags: what each takes, and which values it accepts.
+    fn surface(path: &str, command: &clap::Command, lines: &mut Vec<String>) {
+        for argument in command.get_arguments() {
+            let mut line = path.to_owned();
+            match (argument.get_long(), argument.get_short()) {
+                (Some(long), Some(short)) => line.push_str(&format!(" -{short} --{long}")),
+                (Some(long), None) => line.push_str(&format!(" --{long}")),
+                (None, Some(short)) => line.push_str(&format!(" -{short}")),
+                (None, None) => line.push_str(&format!(" [{}]", argument.get_id())),
+            }
+            let values = argument.get_possible_values();
+            if argument.get_action().takes_values() {
+                let names: Vec<_> = values.iter().map(clap::builder::PossibleValue::get_name).collect();
+                line.push_str(if names.is_empty() { " VALUE" } else { " " });
+                line.push_str(&names.join("|"));
+            }
+            for (is_so, word) in [(argument.is_required_set(), "needed"), (argument.is_hide_set(), "hidden")] {
+                if is_so {
+                    line.push_str(&format!(" ({word})"));
+                }
+            }
+            lines.push(line);
+        }
+        for subcommand in command.get_subcommands() {
+            let path = format!("{path} {}", subcommand.get_name());
+            lines.push(if subcommand.is_hide_set() { format!("{path} (hidden)") } else { path.clone() });
+            surface(&path, subcommand, lines);
+        }
+    }
+
+    /// People have commands and flags in scripts and units.
+    #[test]
+    fn commands_and_flags_keep_their_names() {
+        let mut lines = Vec::new();
+        surface("countersign", &Cli::command(), &mut lines);
+        let listed = flags::LISTED.iter().map(|listed| format!("countersign omp|gjc --{}", listed.name));
+        lines.extend(listed);
+        let text = lines.join("\n") + "\n";
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cli/surface.txt");
+            std::fs::write(file, &text).unwrap();
+            return;
+        }
+        assert_eq!(include_str!("cli/surface.txt"), text, "UPDATE_GOLDEN=1 writes it");
+    }
+
     #[test]
     fn the_command_line_makes_sense() {
         Cli::command().debug_assert();

@@ -31,6 +31,7 @@ mod sign_offs;
 mod snapshot_form;
 mod stage;
 mod states;
+mod stored_facts;
 mod unattended;
 mod waiting_kills;
 mod waits;

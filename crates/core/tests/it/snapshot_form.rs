@@ -30,7 +30,7 @@ fn asking_settings() -> Settings {
 }
 
 /// A little of everything that a session may hold.
-fn histories() -> [Stage; 8] {
+pub(crate) fn histories() -> [Stage; 8] {
     let mut gated = thinking(asking());
     gated.fail(RETRYABLE);
     gated.now = gated.engine.state().next_deadline().expect("it waits");

@@ -231,6 +231,11 @@ impl Stage {
         self.log.iter().filter(is_result).map(text_of).collect()
     }
 
+    /// Each fact as the log keeps it: its kind, the version of its form, and its members as JSON.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = (&'static str, u16, String)> + '_ {
+        self.log.iter().map(|recorded| recorded.fact.event.encode())
+    }
+
     /// What the same process makes of the log without its last facts, which were not recorded.
     pub(crate) fn lose(&mut self, facts: usize) {
         self.log.truncate(self.log.len() - facts);

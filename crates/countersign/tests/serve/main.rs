@@ -29,6 +29,7 @@ mod hermes_prompts;
 mod host;
 mod http;
 mod interface;
+mod kept_names;
 mod many;
 mod mishaps;
 mod not_roots;
