@@ -16,7 +16,10 @@ enum Part {
     One,
     Run,
     /// Each range by its first and its last letter.
-    Class { negated: bool, ranges: Vec<(char, char)> },
+    Class {
+        negated: bool,
+        ranges: Vec<(char, char)>,
+    },
 }
 
 /// True if `pattern` matches the whole of `text`, as the patterns of rules do.
@@ -204,7 +207,9 @@ impl Part {
             Self::Literal(literal) => *literal == c,
             Self::One => true,
             Self::Run => false,
-            Self::Class { negated, ranges } => ranges.iter().any(|(first, last)| (*first..=*last).contains(&c)) != *negated,
+            Self::Class { negated, ranges } => {
+                ranges.iter().any(|(first, last)| (*first..=*last).contains(&c)) != *negated
+            }
         }
     }
 }

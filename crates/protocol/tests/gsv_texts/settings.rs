@@ -106,12 +106,16 @@ fn settings_take_what_they_can_be_and_say_what_that_is() {
         (
             "skills.entries.tea.requires",
             json!({"bins": "kettle"}),
-            Some("Invalid value for skills.entries.tea.requires.bins: an array of strings that are not empty is wanted"),
+            Some(
+                "Invalid value for skills.entries.tea.requires.bins: an array of strings that are not empty is wanted",
+            ),
         ),
         (
             "skills.entries.tea.requires",
             json!({"bins": [1]}),
-            Some("Invalid value for skills.entries.tea.requires.bins: an array of strings that are not empty is wanted"),
+            Some(
+                "Invalid value for skills.entries.tea.requires.bins: an array of strings that are not empty is wanted",
+            ),
         ),
         (
             "skills.entries.tea.requires",

@@ -60,9 +60,9 @@ pub(super) fn of(source: &str, constants: &BTreeMap<String, String>) -> Vec<(u16
         Some((status, text(rest)?))
     };
     let named = source.split("StatusCode::").skip(1).filter_map(told);
-    let made = MADE.into_iter().flat_map(|(how, status)| {
-        source.split(how).skip(1).filter_map(move |behind| Some((status, text(behind)?)))
-    });
+    let made = MADE
+        .into_iter()
+        .flat_map(|(how, status)| source.split(how).skip(1).filter_map(move |behind| Some((status, text(behind)?))));
     named.chain(made).collect()
 }
 
