@@ -88,7 +88,10 @@ fn told(rule: &Rule, tools: &BTreeMap<&str, Known<'_>>, nearest: &Nearest<'_>, n
     let Some(tool) = rule.tool.clone().or_else(|| rule.pattern.as_ref().map(of_pattern)) else { return Vec::new() };
     let tool = tool.as_str();
     if let Some(known) = tools.get(tool) {
-        return arguments(rule, known);
+        let is_bare = rule.pattern.as_deref().is_some_and(|pattern| pattern.trim() == tool);
+        let bare = (is_bare && !known.takes.is_empty())
+            .then(|| format!("\"{tool}\" alone covers no call with arguments; write \"{tool}*\" for every call"));
+        return bare.into_iter().chain(arguments(rule, known)).collect();
     }
     if tool.contains(['*', '?', '[']) {
         return Vec::new();
@@ -234,6 +237,7 @@ mod tests {
                 ],
             ),
             ("run_command(x)", vec![]),
+            ("bash", vec!["\"bash\" alone covers no call with arguments; write \"bash*\" for every call".to_owned()]),
             ("mac__Shell(git *)", vec![]),
             ("mcp__github__*", vec![]),
             ("mcp__github__search(x)", vec![]),

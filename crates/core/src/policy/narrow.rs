@@ -264,17 +264,18 @@ pub(crate) fn separate_paths(word: &str) -> Vec<&str> {
         ["/", "./", ".."].iter().any(|begin| text.starts_with(begin)) || text.starts_with('~') && text.contains('/')
     };
     let is_in_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
-    let ends_path =
-        |c: char| matches!(c, ':' | ',' | '"' | '\'' | '|' | ';' | '[' | ']' | '(' | ')' | '{' | '}' | '<' | '>' | '&');
     let mut found = Vec::new();
     let mut at = 0;
     loop {
         let rest = &word[at..];
-        let path = &rest[..rest.find(ends_path).unwrap_or(rest.len())];
+        let signs = || rest.char_indices();
+        let end = signs().map(|(sign, _)| sign).find(|sign| separates(word, at + sign));
+        let path = &rest[..end.unwrap_or(rest.len())];
         if is_path(path) {
             found.push(path);
         }
-        let Some(sign) = rest.find(|c| ends_path(c) || matches!(c, '=' | '@')) else { return found };
+        let sign = signs().find(|(sign, c)| separates(word, at + sign) || matches!(c, '=' | '@'));
+        let Some((sign, _)) = sign else { return found };
         let (before, behind) = (&word[..at + sign], at + sign + 1);
         let scheme = &before[before.trim_end_matches(is_in_scheme).len()..];
         let address = word[behind..].strip_prefix("//").filter(|_| rest[sign..].starts_with(':'));
@@ -286,6 +287,23 @@ pub(crate) fn separate_paths(word: &str) -> Vec<&str> {
             Some(_) if scheme.len() == before.len() => return found,
             Some(host) => behind + 2 + host.find([',', '"', '\'']).unwrap_or(host.len()),
         };
+    }
+}
+
+/// Whether the sign at `at` stands between two values of `word`. A bracket in the middle of a name belongs to the name, as in
+/// `app/[id]/page.tsx` and `feat(/api)`, and so does the end of a group of alternatives, as in `{src,test}/*`. What ends options, as in
+/// `[f=mp4]/x`, stands between.
+fn separates(word: &str, at: usize) -> bool {
+    let is_of_name = |c: char| c.is_alphanumeric() || "/._-~".contains(c);
+    let begins_apart = |at: usize| !word[..at].chars().next_back().is_some_and(is_of_name);
+    match word[at..].chars().next() {
+        Some(':' | ',' | '"' | '\'' | '|' | ';' | '<' | '>' | '&') => true,
+        Some('[' | '(' | '{') => begins_apart(at),
+        Some(']' | ')' | '}') => {
+            let open = word[..at].rfind(['[', '(', '{']);
+            open.is_none_or(|open| begins_apart(open) && word[open..at].contains('='))
+        }
+        Some(_) | None => false,
     }
 }
 
@@ -335,11 +353,31 @@ pub(crate) fn relative(from: &str, to: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Narrow, NarrowPath, Viewpoint};
+    use super::{Narrow, NarrowPath, Viewpoint, separate_paths};
     use crate::policy::obeyed;
 
     fn viewpoint() -> Viewpoint {
         Viewpoint::new(["/w".to_owned(), "/w/sub".to_owned()], Some("/home/ana"), "/w")
+    }
+
+    #[test]
+    fn a_bracket_within_a_name_belongs_to_it_and_one_of_options_stands_between_values() {
+        for (word, want) in [
+            ("[f=mp4]/x/b|c", &["/x/b"][..]),
+            ("tee:[f=mp4]/x", &["/x"]),
+            ("a|/x", &["/x"]),
+            ("{/x,a}", &["/x"]),
+            ("of=/x", &["/x"]),
+            ("src/app/[id]/page.tsx", &[]),
+            ("app/[locale]/(shop)/page.tsx", &[]),
+            ("./app/[id]/page.tsx", &["./app/[id]/page.tsx"]),
+            ("/x/[id]/y", &["/x/[id]/y"]),
+            ("{src,test}/**/*.ts", &[]),
+            ("TestX/(a|b)/c", &[]),
+            ("feat(/api):", &[]),
+        ] {
+            assert_eq!(separate_paths(word), want, "{word}");
+        }
     }
 
     #[test]
