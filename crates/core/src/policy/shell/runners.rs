@@ -2,7 +2,11 @@
 //!
 //! It must not decide what is covered: a rule on `npx eslint` covers that line, and one that denies `eslint` denies it.
 
-use super::{git, programs::base_name, word::Word};
+use super::{
+    git,
+    programs::base_name,
+    word::{UNKNOWN, Word},
+};
 
 /// What a command hands on, as far as its words tell.
 #[derive(Debug, Default, PartialEq)]
@@ -52,6 +56,13 @@ const RUNNERS_BY_WORD: [(&str, &[&str]); 22] = [
     ("micromamba", &["run"]),
 ];
 
+/// Those of all these that have one more word before the program that they run, such as a user or a file.
+const OPERAND_FIRST: &str = "pipx coresched gosu su-exec runcon faketime setlock envdir envuidgid setuidgid s6-setuidgid argv0 dotenv \
+    cmake ip rustup mise hatch";
+
+/// Options of these that have no value.
+const FLAGS: &str = "-- -y --yes --no --no-install -q --quiet --silent --offline --verbose --no-sync --frozen --locked";
+
 /// The most words that are looked at for the one that is run.
 const MOST_TAILS: usize = 3;
 
@@ -69,7 +80,8 @@ pub(super) fn handed_on(argv: &[Word]) -> HandedOn {
         let at = arguments.iter().position(|word| option(&word.value));
         at.and_then(|at| arguments.get(at + 1..)).unwrap_or_default()
     };
-    let commands = |words: &[Word]| HandedOn { commands: tails(words), texts: Vec::new() };
+    let operands = usize::from(listed(OPERAND_FIRST, program));
+    let commands = |words: &[Word]| HandedOn { commands: tails(words, operands), texts: Vec::new() };
     let text = |words: &[Word]| HandedOn {
         commands: Vec::new(),
         texts: words.iter().take(1).map(Word::approximate).collect(),
@@ -123,13 +135,21 @@ fn started(arguments: &[Word]) -> HandedOn {
 /// The same of commands that get words from elsewhere behind their own.
 fn lengthened(words: &[Word]) -> HandedOn {
     let longer = |words: Vec<Word>| [words.as_slice(), &[Word::unknown()]].concat();
-    HandedOn { commands: tails(words).into_iter().map(longer).collect(), texts: Vec::new() }
+    HandedOn { commands: tails(words, 0).into_iter().map(longer).collect(), texts: Vec::new() }
 }
 
-/// The first words that may be a program, each with what stands behind it.
-fn tails(words: &[Word]) -> Vec<Vec<Word>> {
-    let starts = (0..words.len()).filter(|at| !words[*at].value.starts_with('-'));
-    starts.take(MOST_TAILS).map(|at| words[at..].to_vec()).collect()
+/// The first words that may be a program, each with what stands behind it. `operands` is the number of words before the program, but for
+/// options and their values. An unknown word behind the program is none.
+fn tails(words: &[Word], operands: usize) -> Vec<Vec<Word>> {
+    let is_option = |word: &Word| word.value.starts_with('-');
+    let may_be_value = |at: usize| {
+        let before = at.checked_sub(1).map(|before| &words[before]);
+        before.is_some_and(|before| is_option(before) && !listed(FLAGS, &before.value) && !before.value.contains('='))
+    };
+    let is_known = |at: &usize| words[*at].as_literal().is_some() && !may_be_value(*at) && !is_option(&words[*at]);
+    let program = (0..words.len()).filter(is_known).nth(operands).unwrap_or(words.len());
+    let starts = |at: &usize| !is_option(&words[*at]) && (*at <= program || !words[*at].value.starts_with(UNKNOWN));
+    (0..words.len()).filter(starts).take(MOST_TAILS).map(|at| words[at..].to_vec()).collect()
 }
 
 fn by_git(arguments: &[Word]) -> HandedOn {
@@ -145,9 +165,9 @@ fn by_git(arguments: &[Word]) -> HandedOn {
             Some("submodule" | "submodule--helper") => {
                 let words = behind(&["foreach"]);
                 found.texts.extend(words.iter().map(Word::approximate));
-                found.commands.extend(tails(words));
+                found.commands.extend(tails(words, 0));
             }
-            Some("bisect") => found.commands.extend(tails(behind(&["run"]))),
+            Some("bisect") => found.commands.extend(tails(behind(&["run"]), 0)),
             Some("rebase") => {
                 found.texts.extend(behind(&["-x", "--exec"]).iter().take(1).map(Word::approximate));
                 found.texts.extend(values.iter().filter_map(|text| text.strip_prefix("--exec=")).map(str::to_owned));

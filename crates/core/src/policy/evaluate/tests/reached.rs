@@ -43,3 +43,56 @@ fn a_line_that_may_come_to_what_is_denied_asks_whatever_allows_it() {
         }
     }
 }
+
+fn judge_each(rules: &[&str], lines: &[(&str, &str)]) {
+    let wrong: Vec<String> = lines
+        .iter()
+        .filter_map(|(line, want)| {
+            let verdict = World::new(rules).judge(&bash(line));
+            (word(&verdict) != *want).then(|| format!("{want}: {line}: {verdict}"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+const NO_PUSH: [&str; 2] = ["deny bash(git push*)", "allow *"];
+
+#[test]
+fn what_follows_a_program_that_runs_another_is_no_program() {
+    judge_each(
+        &NO_PUSH,
+        &[
+            ("git diff --name-only | xargs npx eslint", "allow"),
+            ("git diff --name-only | xargs npx -y prettier --write", "allow"),
+            ("npx eslint \"$F\"", "allow"),
+            ("npx --yes tsx $F", "allow"),
+            ("npx -p typescript tsc $F", "allow"),
+            ("uv run pytest $T", "allow"),
+            ("bundle exec rspec $T", "allow"),
+            ("poetry run pytest \"$T\"", "allow"),
+            ("pnpm exec vitest $T", "allow"),
+            ("ls | xargs uv run black", "allow"),
+            ("rustup run nightly cargo $T", "allow"),
+            ("docker run -v $(pwd):/src image make", "allow"),
+            ("docker run --rm -v \"$D\":/src -w /src image make", "allow"),
+            ("docker run -p $PORT:80 image", "allow"),
+            ("podman run -v \"$(git rev-parse --show-toplevel)\":/w image make test", "allow"),
+            ("ls | xargs npx", "ask"),
+            ("npx $T", "ask"),
+            ("npx -y $T", "ask"),
+            ("npx -p git $T", "ask"),
+            ("uv run $T", "ask"),
+            ("rustup run nightly $T", "ask"),
+            ("gosu ana $T", "ask"),
+            ("npx git $T", "ask"),
+            ("ls | xargs npx git", "ask"),
+            ("npx git push $T", "deny"),
+            ("sudo $T", "ask"),
+            ("sudo -n $T", "ask"),
+            ("docker run image $T", "ask"),
+            ("docker run -v $(pwd):/src image git push", "deny"),
+            ("docker run -v $(pwd):/src image git $T", "ask"),
+            ("ssh host \"$T\"", "ask"),
+        ],
+    );
+}
