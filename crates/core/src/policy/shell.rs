@@ -35,6 +35,7 @@ mod runners;
 mod sed;
 mod simple;
 mod spelled;
+mod told;
 mod unwrap;
 mod variables;
 mod walk;

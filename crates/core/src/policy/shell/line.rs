@@ -132,6 +132,8 @@ pub(crate) struct Simple {
     pub(crate) narrow: Vec<NarrowPath>,
     /// How its forms begin, up to what is only known when the line runs.
     pub(crate) begun: Vec<String>,
+    /// True if the line tells all that it goes on with: other commands of the line are that.
+    pub(crate) is_told: bool,
     /// Its forms with wildcards, where there are any.
     pub(crate) wild: Vec<Wild>,
     /// The variables of the shell that it sets, where it does nothing else and none of them is a lever.
@@ -186,7 +188,7 @@ impl Line {
 
     /// How commands begin that go on with what is only known when the line runs.
     pub(crate) fn begun(&self) -> impl Iterator<Item = &str> {
-        self.commands.iter().flat_map(|command| &command.begun).map(String::as_str)
+        self.commands.iter().filter(|command| !command.is_told).flat_map(|command| &command.begun).map(String::as_str)
     }
 
     /// The forms with wildcards.

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     line::Place,
     programs::is_dangerous_variable,
+    told::Told,
     word::{self, FILLED, GLOB, Known, UNKNOWN, Word},
 };
 use crate::secret;
@@ -44,11 +45,13 @@ pub(super) struct Variables {
     /// True if a line before may have set whatever this one does not set.
     before: bool,
     tried: usize,
+    /// The values that the line tells.
+    pub(super) told: Told,
 }
 
 impl PartialEq for Variables {
     fn eq(&self, other: &Self) -> bool {
-        self.values == other.values && self.endless == other.endless && self.any == other.any
+        self.values == other.values && self.endless == other.endless && self.any == other.any && self.told == other.told
     }
 }
 
@@ -87,8 +90,11 @@ impl Variables {
         self.insert(name, FILLED);
     }
 
-    /// Takes note that the line may set any variable.
-    pub(super) const fn lose(&mut self) {
+    /// Takes note that the line may set any variable. `is_told` says that the words which may name it are known and judged, too.
+    pub(super) const fn lose(&mut self, is_told: bool) {
+        if !is_told {
+            self.told.lose();
+        }
         self.any = true;
     }
 
