@@ -15,6 +15,30 @@ use crate::{
     },
 };
 
+/// The arguments of a call, some of them in other words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arguments<'a> {
+    pub(crate) own: &'a Map<String, Value>,
+    /// What stands in the place of arguments of the same name.
+    pub(crate) others: Option<&'a Map<String, Value>>,
+}
+
+impl<'a> Arguments<'a> {
+    pub(crate) fn get(self, name: &str) -> Option<&'a Value> {
+        self.others.and_then(|others| others.get(name)).or_else(|| self.own.get(name))
+    }
+
+    fn values(self) -> impl Iterator<Item = &'a Value> {
+        self.own.keys().filter_map(move |name| self.get(name))
+    }
+}
+
+impl<'a> From<&'a Map<String, Value>> for Arguments<'a> {
+    fn from(own: &'a Map<String, Value>) -> Self {
+        Self { own, others: None }
+    }
+}
+
 /// How many of the values that a path leads to must be as demanded: those of a list count one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quantity {
@@ -64,8 +88,8 @@ impl Demand {
     }
 
     /// True if `arguments` are as demanded.
-    pub(crate) fn holds(&self, arguments: &Map<String, Value>, quantity: Quantity) -> bool {
-        quantity.of(&values(arguments, &self.path, quantity), |value| self.test.holds(*value, quantity))
+    pub(crate) fn holds<'a>(&self, arguments: impl Into<Arguments<'a>>, quantity: Quantity) -> bool {
+        quantity.of(&values(arguments.into(), &self.path, quantity), |value| self.test.holds(*value, quantity))
     }
 
     /// True if `text` at this path could be as demanded, whatever [`UNKNOWN`] in it stands for.
@@ -113,7 +137,7 @@ fn plain_number(text: &str) -> Option<f64> {
 }
 
 /// The texts that patterns of demands see at `path`: of every value and of the items of lists, in each of their forms.
-pub(crate) fn texts(arguments: &Map<String, Value>, path: &[String]) -> Vec<String> {
+pub(crate) fn texts<'a>(arguments: impl Into<Arguments<'a>>, path: &[String]) -> Vec<String> {
     fn add(value: &Value, texts: &mut Vec<String>) {
         texts.extend(forms(value));
         if let Value::Array(items) = value {
@@ -128,10 +152,11 @@ pub(crate) fn texts(arguments: &Map<String, Value>, path: &[String]) -> Vec<Stri
 /// What stands at `path`, `None` for each place at which it ends before. Never empty. Where all values count, a name that is
 /// asked of a list is also absent: who reads a list there may not be who reads its items.
 pub(crate) fn values<'a>(
-    members: &'a Map<String, Value>,
+    members: impl Into<Arguments<'a>>,
     path: &[String],
     quantity: Quantity,
 ) -> Vec<Option<&'a Value>> {
+    let members = members.into();
     let mut found = Vec::new();
     for names in 1..=path.len() {
         if let Some(member) = members.get(&path[..names].join(".")) {

@@ -114,7 +114,7 @@ pub(super) struct Judge<'a> {
     /// Signatures that lists among the arguments may come to. Rules that deny or ask see them too.
     lists: Vec<String>,
     /// The other spellings of the paths that such a call names.
-    spellings: Spellings,
+    spellings: Spellings<'a>,
     /// Whether the subject is the use of a secret, which only rules that name secrets allow.
     is_of_secret: bool,
 }
@@ -388,10 +388,7 @@ impl Judge<'_> {
         let whole = self.subject.signatures().filter_map(|signature| table.first(signature)).min();
         let lists = self.lists.iter().filter_map(|text| table.first_that_may(text));
         let parts = self.line.and_then(|line| line.touched_by(&|text| table.first(text)));
-        let spelled = self.spellings.all().filter_map(|spelled| {
-            let structured = table.first_structured(&self.subject.tool, &spelled.arguments, |_| true);
-            table.first(&spelled.signature).into_iter().chain(structured).min()
-        });
+        let spelled = self.spellings.first_in(&table);
         whole.into_iter().chain(lists).chain(parts).chain(self.structured(&table, |_| true)).chain(spelled).min()
     }
 
@@ -429,8 +426,7 @@ impl Judge<'_> {
             let wanted = |rank: usize| {
                 self.may_allow(rank) && tables.names(rank, &narrow) && tables.steps_up(rank) >= spelled.steps_up
             };
-            let structured = table.first_structured(&self.subject.tool, &spelled.arguments, wanted);
-            table.first_where(&spelled.signature, wanted).into_iter().chain(structured).min()
+            self.spellings.first_for(table, spelled, wanted)
         })
     }
 

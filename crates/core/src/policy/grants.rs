@@ -185,7 +185,7 @@ impl Grants {
         subject: &Subject,
         line: Option<&shell::Line>,
         narrow: &[&NarrowPath],
-        spellings: &Spellings,
+        spellings: &Spellings<'_>,
         realm: Option<&str>,
         now: Millis,
     ) -> Option<&Grant> {

@@ -124,7 +124,7 @@ struct Asked<'a> {
     caller: Caller<'a>,
     line: Option<&'a Line>,
     home: Option<&'a str>,
-    spellings: Spellings,
+    spellings: Spellings<'a>,
 }
 
 impl Asked<'_> {

@@ -53,6 +53,12 @@ impl Patterns {
         self.everything
     }
 
+    /// Whether one of the patterns may match a text which begins with `begun`, as far as its literal prefix says.
+    pub(crate) fn may_begin(&self, begun: &str) -> bool {
+        self.by_prefix.common_prefixes(begun.as_bytes()).next().is_some()
+            || self.by_prefix.iter_prefix(begun.as_bytes()).next().is_some()
+    }
+
     /// Whether one of the patterns may match a text which begins with `begun`. Of those that say less than it a pattern counts only
     /// if it names a command and goes on.
     pub(crate) fn may_go_on(&self, begun: &str) -> bool {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::policy::{
     bound::{Bound, Caller},
-    demand::{self, Demand, Quantity},
+    demand::{self, Arguments, Demand, Quantity},
     fnmatch::Pattern,
     indirect::{PossibleCall, UNKNOWN, is_in_names},
     patterns::Patterns,
@@ -142,7 +142,8 @@ impl OfTool {
     }
 
     /// The rules to try: every one that `arguments` meet is among them.
-    fn candidates(&self, arguments: &Map<String, Value>) -> BTreeSet<usize> {
+    fn candidates<'a>(&self, arguments: impl Into<Arguments<'a>>) -> BTreeSet<usize> {
+        let arguments = arguments.into();
         let mut found: BTreeSet<usize> = self.others.iter().copied().collect();
         for (path, patterns) in &self.by_value {
             found.extend(demand::texts(arguments, path).iter().flat_map(|text| patterns.matching(text)));
@@ -166,10 +167,10 @@ impl OfTool {
     }
 
     /// The ranks of the rules that `arguments` meet.
-    fn met_by(&self, arguments: &Map<String, Value>) -> impl Iterator<Item = usize> {
+    fn met_by(&self, arguments: Arguments<'_>) -> impl Iterator<Item = usize> {
         let rules = self.candidates(arguments).into_iter().map(|at| &self.rules[at]);
         rules
-            .filter(|rule| rule.demands.iter().all(|demand| demand.holds(arguments, rule.quantity)))
+            .filter(move |rule| rule.demands.iter().all(|demand| demand.holds(arguments, rule.quantity)))
             .map(|rule| rule.rank)
     }
 }
@@ -188,6 +189,13 @@ impl Lookup<'_> {
     /// The first rule that `wanted` accepts and whose pattern matches `text`.
     pub(crate) fn first_where(&self, text: &str, wanted: impl Fn(usize) -> bool) -> Option<usize> {
         self.0.iter().filter_map(|group| group.patterns.first_where(text, &wanted)).min()
+    }
+
+    /// Whether a rule may be about a call of `tool` whose signature begins with `begun`.
+    pub(crate) fn may_concern(&self, tool: &str, begun: &str) -> bool {
+        self.0
+            .iter()
+            .any(|group| group.patterns.may_begin(begun) || group.tool_patterns.matching(tool).next().is_some())
     }
 
     /// Whether the pattern of a rule may match a text that begins with `begun`, as far as that is known.
@@ -227,12 +235,13 @@ impl Lookup<'_> {
     }
 
     /// The first rule on arguments that a call of `tool` meets and `wanted` accepts.
-    pub(crate) fn first_structured(
+    pub(crate) fn first_structured<'a>(
         &self,
         tool: &str,
-        arguments: &Map<String, Value>,
+        arguments: impl Into<Arguments<'a>>,
         wanted: impl Fn(usize) -> bool,
     ) -> Option<usize> {
+        let arguments = arguments.into();
         let of_tools = self
             .0
             .iter()
