@@ -76,6 +76,18 @@ impl Told {
         self.all_open = true;
     }
 
+    /// Takes note of a word that braces made: no mention shows a name that it holds.
+    pub(super) fn note_made(&mut self, raw: &str) {
+        let plain = raw.replace(['\\', '\'', '"'], "");
+        let names = plain.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|name| !name.is_empty());
+        names.for_each(|name| self.note(name, None));
+    }
+
+    /// Whether anything is known of variables and parameters.
+    pub(super) const fn is_lost(&self) -> bool {
+        self.all_open
+    }
+
     /// Whether less is known than `before`.
     pub(super) fn lost_since(&self, before: &Self) -> bool {
         self.open != before.open || self.open_calls != before.open_calls || self.all_open != before.all_open

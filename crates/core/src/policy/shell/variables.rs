@@ -87,6 +87,7 @@ impl Variables {
 
     /// Takes note that the line fills `name` with what it reads: that may be an option too.
     pub(super) fn fill(&mut self, name: &str) {
+        self.told.note(name, None);
         self.insert(name, FILLED);
     }
 

@@ -391,6 +391,9 @@ impl<'a> Walk<'a> {
             return vec![self.word(raw)];
         };
         self.made += words.len().saturating_sub(1);
+        if words.len() > 1 {
+            words.iter().for_each(|raw| self.variables.told.note_made(raw));
+        }
         words.iter().map(|raw| self.word(raw)).collect()
     }
 

@@ -170,6 +170,10 @@ fn a_variable_that_may_hold_something_else_is_not_known() {
             ("X=status; exec {X}<f; git $X", "ask"),
             ("X=status; ((X=1)); git $X", "ask"),
             ("X=status; command export X=$Y; git $X", "ask"),
+            ("XY=status; read {X,}Y <<< push; git $XY", "ask"),
+            ("XY=status; unset {X,}Y; git $XY", "ask"),
+            ("XY=status; mapfile X{Y,} < f; git $XY", "ask"),
+            ("XY=status; export X{Y,}=push; git $XY", "deny"),
         ],
     );
 }
@@ -226,6 +230,8 @@ fn the_words_of_a_call_in_the_line_are_known() {
             ("g() { git \"$X\"; }; X=push; g", "deny"),
             ("g() { git \"$1\"; a && g \"$2\"; }; g status push", "ask"),
             ("g() { bash -c 'git $1' _ push; }; g status", "ask"),
+            ("g() { {se,push}{t,}; git \"$3\"; }; g a b status", "ask"),
+            ("a() { git \"$@\"; b; }; b() { a \"$X\"; }", "ask"),
         ],
     );
 }

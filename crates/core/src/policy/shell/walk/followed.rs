@@ -6,7 +6,7 @@ use brush_parser::ast;
 
 use super::Walk;
 use crate::policy::shell::{
-    simple::Cover,
+    simple::{self, Cover},
     told::{self, DECLARING, MOST_VALUES, Scope},
     word::{self, GLOB, UNKNOWN, Word},
 };
@@ -30,6 +30,7 @@ pub(super) struct Followed {
     /// The functions around the command at hand.
     around: Vec<String>,
     calls: usize,
+    called: BTreeSet<String>,
     /// The commands of the bodies of functions, as defined.
     defined: Vec<(String, Range<usize>)>,
 }
@@ -124,6 +125,11 @@ impl Walk<'_> {
         if matches!(name, "." | "source") {
             self.variables.told.lose();
         }
+        let is_in_function = self.followed.is_defined || !self.followed.around.is_empty();
+        let arguments: Vec<&str> = words.iter().map(|word| word.value.as_str()).collect();
+        if is_in_function && (name == "shift" || name == "set" && !simple::only_ends_earlier(&arguments)) {
+            self.variables.told.lose();
+        }
         let is_elsewhere = self.followed.is_judged_elsewhere();
         let Some(body) = self.followed.scope.function(name).filter(|_| !is_elsewhere) else { return };
         if self.followed.around.iter().any(|around| around == name) {
@@ -137,11 +143,13 @@ impl Walk<'_> {
             return self.variables.told.note_open_call(name);
         };
         self.followed.calls += 1;
+        self.followed.called.insert(name.to_owned());
         self.followed.around.push(name.to_owned());
         let (here, fed, plain) = (self.here.clone(), self.fed, self.line.plain.len());
         let supposes = std::mem::replace(&mut self.followed.supposes, true);
         let assigned = self.followed.scope.assigned.clone();
-        let given = Some(parameters).filter(|_| self.followed.scope.keeps_parameters());
+        let is_kept = self.followed.scope.keeps_parameters() && !self.variables.told.is_lost();
+        let given = Some(parameters).filter(|_| is_kept);
         let around = std::mem::replace(&mut self.followed.scope.parameters, given);
         let is_defined = std::mem::replace(&mut self.followed.is_defined, false);
         self.compound(&body);
@@ -175,7 +183,7 @@ impl Walk<'_> {
     /// Marks the commands of functions of which all calls are known and judged.
     pub(super) fn settle_functions(&mut self) {
         for (name, commands) in std::mem::take(&mut self.followed.defined) {
-            if self.variables.told.knows_calls(&name) {
+            if self.followed.called.contains(&name) && self.variables.told.knows_calls(&name) {
                 self.line.commands[commands].iter_mut().for_each(|command| command.is_told = true);
             }
         }
