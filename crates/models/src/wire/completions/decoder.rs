@@ -278,7 +278,9 @@ impl Decoder {
     /// Keeps what the whole answer says of a call, which may be over.
     fn keep_with_call(&mut self, at: usize, piece: ToolCall) {
         let mut rest = piece.rest;
-        rest.insert("function".to_owned(), piece.function.unwrap_or_default().rest.into());
+        let mut function = piece.function.unwrap_or_default();
+        given::drop_echo(&mut function.rest);
+        rest.insert("function".to_owned(), function.rest.into());
         let rest = given::with_call(rest);
         let call = &mut self.calls[at];
         if self.parts.is_open(call.part) {
@@ -359,7 +361,8 @@ impl Decoder {
     /// the name is another, or as [`Decoder::is_another`] says.
     fn call(&mut self, piece: ToolCall, data: &str) -> Result<(), Failure> {
         let mut rest = piece.rest;
-        let function = piece.function.unwrap_or_default();
+        let mut function = piece.function.unwrap_or_default();
+        given::drop_echo(&mut function.rest);
         placed(&rest, Rule::Content)?;
         placed(&function.rest, Rule::Content)?;
         let more = function.text();

@@ -71,6 +71,26 @@ pub(super) fn thought(rest: &mut Map<String, Value>) -> Option<(&'static str, St
     found
 }
 
+/// Drops what the function of a call repeats of the tool in the request: its description and the schema of its arguments.
+pub(super) fn drop_echo(function: &mut Map<String, Value>) {
+    function.retain(|name, value| match name.as_str() {
+        "description" | "strict" => false,
+        "parameters" => !is_schema(value),
+        _ => true,
+    });
+}
+
+/// Whether this is the schema of arguments. Some models call their arguments parameters.
+fn is_schema(value: &Value) -> bool {
+    const WORDS: [&str; 8] =
+        ["type", "properties", "required", "additionalProperties", "$schema", "$defs", "title", "description"];
+    let Value::Object(members) = value else { return false };
+    let is_part = |value: &Value| value.is_object() || value.is_boolean();
+    members.get("type").is_some_and(|kind| kind == "object")
+        && members.keys().all(|name| WORDS.contains(&name.as_str()))
+        && members.get("properties").is_none_or(|all| all.as_object().is_some_and(|all| all.values().all(is_part)))
+}
+
 /// The member of a delta that holds content which cannot be read, if there is one.
 pub(super) fn content(rest: &Map<String, Value>) -> Option<&'static str> {
     let is_empty = |value: &Value| match value {

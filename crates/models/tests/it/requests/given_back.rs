@@ -229,6 +229,14 @@ async fn thinking_in_parts_of_the_content_goes_back_in_its_form() {
     }
 }
 
+#[tokio::test]
+async fn what_a_call_repeats_of_its_tool_does_not_go_back() {
+    let function = json!({"name": "read", "description": "Reads a file.", "strict": true, "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}, "arguments": "{}"});
+    let events = [delta(json!({"tool_calls": [{"index": 0, "id": "a", "function": function}]})), end("tool_calls")];
+    let body = next(Api::OpenaiCompletions, &events).await;
+    assert_eq!(body["messages"][2]["tool_calls"][0]["function"], json!({"name": "read", "arguments": "{}"}));
+}
+
 /// Events of Responses: an item begins, an item is done, and the end with the whole output.
 fn added(at: u64, item: &Value) -> Value {
     json!({"type": "response.output_item.added", "output_index": at, "item": item})
