@@ -8,7 +8,7 @@
 //! - what belongs to the whole answer is the [payload](crate::Event::Payload).
 //!
 //! Sources: the pages of DeepSeek (thinking mode), Moonshot (Kimi thinking), Google (thought signatures), OpenRouter
-//! (reasoning tokens), vLLM (interleaved thinking), GitHub Copilot's `reasoning_opaque`.
+//! (reasoning tokens), vLLM (interleaved thinking), Envoy AI Gateway (thinking of Bedrock), GitHub Copilot's `reasoning_opaque`.
 
 use serde_json::{Map, Value};
 
@@ -55,7 +55,8 @@ const WRITTEN_FUNCTION: [&str; 2] = ["name", "arguments"];
 
 /// Takes the thought out of a delta, with the name of its member. Others under which the same came are left out.
 ///
-/// An empty thought stays: a provider that sends one may ask for it.
+/// An empty thought stays: a provider that sends one may ask for it. So does one that is an object, which goes back as it
+/// came.
 pub(super) fn thought(rest: &mut Map<String, Value>) -> Option<(&'static str, String)> {
     let mut found = None;
     for name in THOUGHTS {
@@ -65,10 +66,17 @@ pub(super) fn thought(rest: &mut Map<String, Value>) -> Option<(&'static str, St
                     found = found.or(Some((name, text)));
                 }
             }
+            Some(Value::Object(members)) => found = found.or_else(|| Some((name, text_of(members)?.to_owned()))),
             Some(_) | None => {}
         }
     }
     found
+}
+
+/// The text of a thought that is an object, as gateways to Bedrock send it: in pieces or whole.
+fn text_of(members: &Map<String, Value>) -> Option<&str> {
+    let whole = || members.get("reasoningText")?.get("text");
+    members.get("text").or_else(whole)?.as_str().filter(|text| !text.is_empty())
 }
 
 /// Drops what the function of a call repeats of the tool in the request: its description and the schema of its arguments.

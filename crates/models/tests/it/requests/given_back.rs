@@ -230,6 +230,20 @@ async fn thinking_in_parts_of_the_content_goes_back_in_its_form() {
 }
 
 #[tokio::test]
+async fn thinking_that_is_an_object_goes_back_as_it_came() {
+    let thought = |thought: Value| delta(json!({"reasoning_content": thought}));
+    let events = [
+        thought(json!({"text": "I "})),
+        thought(json!({"text": "think"})),
+        thought(json!({"signature": "BS"})),
+        calls("a"),
+        end("tool_calls"),
+    ];
+    let body = next(Api::OpenaiCompletions, &events).await;
+    assert_eq!(body["messages"][2]["reasoning_content"], json!({"text": "I think", "signature": "BS"}));
+}
+
+#[tokio::test]
 async fn what_a_call_repeats_of_its_tool_does_not_go_back() {
     let function = json!({"name": "read", "description": "Reads a file.", "strict": true, "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}, "arguments": "{}"});
     let events = [delta(json!({"tool_calls": [{"index": 0, "id": "a", "function": function}]})), end("tool_calls")];
