@@ -146,7 +146,8 @@ fn completions(event: &Value, pieces: &mut Vec<Piece>) -> bool {
         strays(pieces, &choice["message"]);
         for delta in [&choice["delta"], &choice["message"]] {
             text(pieces, &delta["content"]);
-            list(&delta["content"]).for_each(|part| text(pieces, &part["text"]));
+            list(&delta["content"]).chain(list(&delta["content_list"])).for_each(|part| content(pieces, part));
+            text(pieces, &delta["text"]);
             text(pieces, &delta["refusal"]);
             for function in list(&delta["tool_calls"]).map(|call| &call["function"]).chain([&delta["function_call"]]) {
                 name(pieces, &function["name"]);
@@ -156,6 +157,25 @@ fn completions(event: &Value, pieces: &mut Vec<Piece>) -> bool {
         text(pieces, &choice["text"]);
     }
     false
+}
+
+/// A part of the content of Chat Completions.
+fn content(pieces: &mut Vec<Piece>, part: &Value) {
+    let kind = part["type"].as_str().unwrap_or_default();
+    match part["text"].as_str().filter(|text| !text.is_empty()) {
+        Some(thought) if kind.contains("thinking") || kind == "reasoning" => {
+            pieces.push(Piece::Thought(thought.to_owned()));
+        }
+        _ => text(pieces, &part["text"]),
+    }
+    text(pieces, &part["refusal"]);
+    let call = if part["tool_use"].is_object() { &part["tool_use"] } else { part };
+    if kind == "tool_use" || call["tool_use_id"].is_string() {
+        name(pieces, &call["name"]);
+    }
+    if kind.is_empty() || kind == "tool_use" {
+        arguments(pieces, &call["input"]);
+    }
 }
 
 fn anthropic(event: &Value, pieces: &mut Vec<Piece>) -> bool {

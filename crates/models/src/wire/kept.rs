@@ -38,9 +38,19 @@ impl Kept {
         }
     }
 
-    /// Whether what is kept has ended with a seal.
+    /// Whether what is kept, or the last item of a list in it, has ended with a seal.
     pub(crate) fn is_sealed(&self) -> bool {
-        self.members.iter().any(|(name, value)| is_seal(name, value))
+        let ends = |items: &Vec<Value>| {
+            let last = items.last().and_then(Value::as_object);
+            last.is_some_and(|item| item.iter().any(|(name, value)| is_seal(name, value)))
+        };
+        self.members.iter().any(|(name, value)| is_seal(name, value) || value.as_array().is_some_and(ends))
+    }
+
+    /// Whether what is kept has a type, and another one than this.
+    pub(crate) fn is_other_type(&self, kind: Option<&str>) -> bool {
+        let known = self.members.get("type").and_then(Value::as_str);
+        matches!((known, kind), (Some(known), Some(kind)) if known != kind)
     }
 
     /// About how many bytes are kept.

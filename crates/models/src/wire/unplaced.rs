@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, value::RawValue};
 
-use super::read;
+use super::{read, unread};
 use crate::Failure;
 
 /// Last words of names whose members hold what the model said or wants to be called.
@@ -84,6 +84,14 @@ pub(crate) enum Rule {
 /// The member of these that holds content.
 pub(crate) fn unplaced(members: &Map<String, Value>, rule: Rule) -> Option<&str> {
     members.iter().find(|(name, value)| is_content(name, value, rule)).map(|(name, _)| name.as_str())
+}
+
+/// Refuses members that hold content and that are read nowhere.
+///
+/// # Errors
+/// [`crate::FailureKind::Refused`], naming the member.
+pub(crate) fn check_placed(members: &Map<String, Value>, rule: Rule) -> Result<(), Failure> {
+    unplaced(members, rule).map_or(Ok(()), |name| Err(unread(name)))
 }
 
 /// The member of a JSON object that holds content, other than the `known` ones.

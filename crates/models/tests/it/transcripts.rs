@@ -235,8 +235,18 @@ const NAMES: [&str; 10] = [
 
 /// The objects of an event that are made of content.
 fn places_of<'a>(value: &'a mut Value, is_content: bool, places: &mut Vec<&'a mut Map<String, Value>>) {
-    const CONTENT: [&str; 9] =
-        ["delta", "message", "tool_calls", "content_block", "item", "output", "content", "parts", "part"];
+    const CONTENT: [&str; 10] = [
+        "delta",
+        "message",
+        "tool_calls",
+        "content_block",
+        "item",
+        "output",
+        "content",
+        "content_list",
+        "parts",
+        "part",
+    ];
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| places_of(item, is_content, places)),
         Value::Object(members) => {

@@ -1,9 +1,10 @@
 //! Reads the stream of Chat Completions. Its end is a `finish_reason`, or `[DONE]` where a server gives none; what was
 //! used may follow the reason.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{
+    content,
     frame::{Choice, Chunk, Content, ContentPart, Delta, Function, ToolCall, usage},
     given,
 };
@@ -16,7 +17,7 @@ use crate::{
         misplaced,
         parts::Parts,
         read, unfinished,
-        unplaced::{Rule, unplaced},
+        unplaced::{Rule, check_placed},
         unread,
     },
 };
@@ -151,7 +152,7 @@ impl Decoder {
             return Err(in_stream(&error.to_string()));
         }
         self.usage = choice.usage.map(usage).or(self.usage);
-        placed(&choice.rest, Rule::NamedText)?;
+        check_placed(&choice.rest, Rule::NamedText)?;
         let before = self.text.len();
         if let Some(delta) = choice.delta {
             self.delta(delta, data)?;
@@ -181,6 +182,7 @@ impl Decoder {
     }
 
     fn delta(&mut self, mut delta: Delta, data: &str) -> Result<(), Failure> {
+        content::place(&mut delta)?;
         if let Some((name, thought)) = given::thought(&mut delta.rest) {
             self.say(Prose::Thinking(name), &thought);
         }
@@ -200,19 +202,20 @@ impl Decoder {
             return Err(unread(name));
         }
         let rest = given::with_answer(delta.rest);
-        placed(&rest, Rule::Content)?;
+        check_placed(&rest, Rule::Content)?;
         self.parts.keep(rest);
         Ok(())
     }
 
     /// Reads a whole answer: all of it if nothing of it came before, else what is missing.
     fn message(&mut self, mut message: Delta, data: &str) -> Result<(), Failure> {
+        content::place(&mut message)?;
         if let Some(name) = given::content(&message.rest) {
             return Err(unread(name));
         }
         let thought = given::thought(&mut message.rest);
         let rest = given::with_answer(std::mem::take(&mut message.rest));
-        placed(&rest, Rule::Content)?;
+        check_placed(&rest, Rule::Content)?;
         self.parts.keep_whole(rest);
         if let Some(Content::Parts(parts)) = &mut message.content {
             let said = self.thoughts.clone();
@@ -226,8 +229,10 @@ impl Decoder {
         let mut whole = match message.content.take() {
             Some(Content::Text(text)) => text,
             Some(Content::Parts(parts)) => {
-                let whole = parts.iter().filter_map(|part| part.text.as_deref()).collect();
-                thoughts.extend(parts.into_iter().filter(|part| part.thinking.is_some()));
+                parts.iter().try_for_each(content::check_part)?;
+                let whole = parts.iter().flat_map(ContentPart::said).collect();
+                let parts = parts.into_iter().filter(|part| part.thought().is_some());
+                thoughts.extend(parts.map(ContentPart::without_said));
                 whole
             }
             None => String::new(),
@@ -292,20 +297,19 @@ impl Decoder {
 
     fn mixed<'a>(&mut self, parts: impl IntoIterator<Item = &'a ContentPart>) -> Result<(), Failure> {
         for part in parts {
-            placed(&part.rest, Rule::Content)?;
+            content::check_part(part)?;
             if let Some(thought) = part.thought() {
                 self.think(part, &thought);
-            } else if part.text.is_none() && part.r#type.as_deref() != Some("reference") {
-                return Err(unread(&format!("a part of type {:?}", part.r#type.as_deref().unwrap_or_default())));
             }
-            self.say(Prose::Text, part.text.as_deref().unwrap_or_default());
+            part.said().for_each(|text| self.say(Prose::Text, text));
         }
         Ok(())
     }
 
-    /// Reads a thought that is a part of the content, or a piece of one. A sealed one has ended.
+    /// Reads a thought that is a part of the content, or a piece of one. A sealed one has ended, and so has one of
+    /// another type.
     fn think(&mut self, part: &ContentPart, thought: &str) {
-        if self.thought.is_sealed() {
+        if self.thought.is_sealed() || self.thought.is_other_type(part.r#type.as_deref()) {
             self.close_prose();
         }
         if let Ok(Value::Object(members)) = serde_json::to_value(part) {
@@ -363,8 +367,8 @@ impl Decoder {
         let mut rest = piece.rest;
         let mut function = piece.function.unwrap_or_default();
         given::drop_echo(&mut function.rest);
-        placed(&rest, Rule::Content)?;
-        placed(&function.rest, Rule::Content)?;
+        check_placed(&rest, Rule::Content)?;
+        check_placed(&function.rest, Rule::Content)?;
         let more = function.text();
         let name = function.name.filter(|name| !name.is_empty());
         let id = piece.id.filter(|id| !id.is_empty());
@@ -456,11 +460,6 @@ impl Decoder {
         self.calls.push(Call { at, id, name, told, part, kept, given, arguments, chunk });
         self.calls.len() - 1
     }
-}
-
-/// Refuses members that hold content and that are read nowhere.
-fn placed(members: &Map<String, Value>, rule: Rule) -> Result<(), Failure> {
-    unplaced(members, rule).map_or(Ok(()), |name| Err(unread(name)))
 }
 
 fn broken(message: String) -> Failure {

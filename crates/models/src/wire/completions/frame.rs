@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::given;
 use crate::{
     Usage,
     wire::unplaced::{Rule, unplaced},
@@ -39,6 +40,8 @@ pub(super) struct Choice {
 #[derive(Default, Deserialize)]
 pub(super) struct Delta {
     pub(super) content: Option<Content>,
+    /// Snowflake's: the content once more, with its calls among it.
+    pub(super) content_list: Option<Vec<ContentPart>>,
     pub(super) refusal: Option<String>,
     pub(super) tool_calls: Option<Vec<ToolCall>>,
     /// The one call of servers that know no lists of them.
@@ -51,11 +54,11 @@ pub(super) struct Delta {
 #[serde(untagged)]
 pub(super) enum Content {
     Text(String),
-    /// Mistral's, where thinking has parts of its own.
+    /// Mistral's and Databricks', where thinking has parts of its own.
     Parts(Vec<ContentPart>),
 }
 
-#[derive(Deserialize, Serialize)]
+#[derive(Default, Deserialize, Serialize)]
 pub(super) struct ContentPart {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) r#type: Option<String>,
@@ -63,6 +66,11 @@ pub(super) struct ContentPart {
     pub(super) text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) thinking: Option<Thinking>,
+    /// Databricks' thinking.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) summary: Option<Thinking>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) refusal: Option<String>,
     #[serde(flatten)]
     pub(super) rest: Map<String, Value>,
 }
@@ -107,12 +115,45 @@ pub(super) struct PromptDetails {
 }
 
 impl ContentPart {
-    /// What it says of the model's thoughts, if it is about those.
+    /// What it says of the model's thoughts, if it is about those. A signature is the end of a thought.
     pub(super) fn thought(&self) -> Option<String> {
-        self.thinking.as_ref().map(|thinking| match thinking {
-            Thinking::Text(text) => text.clone(),
-            Thinking::Parts(parts) => parts.iter().filter_map(|part| part.text.as_deref()).collect(),
+        let is_thinking = self.is_thinking();
+        let signature = self.rest.get("signature").and_then(Value::as_str);
+        let is_signature = self.text.is_none() && signature.is_some_and(|signature| !signature.is_empty());
+        (is_thinking || is_signature || self.thinking.is_some() || self.summary.is_some()).then(|| {
+            let members = [&self.thinking, &self.summary].into_iter().flatten().map(Thinking::text);
+            members.chain(self.text.clone().filter(|_| is_thinking)).collect()
         })
+    }
+
+    /// What it says of the answer.
+    pub(super) fn said(&self) -> impl Iterator<Item = &str> {
+        let text = self.text.as_deref().filter(|_| !self.is_thinking());
+        [text, self.refusal.as_deref()].into_iter().flatten()
+    }
+
+    /// The same part without what it says of the answer.
+    pub(super) fn without_said(self) -> Self {
+        let text = if self.is_thinking() { self.text } else { None };
+        Self { text, refusal: None, ..self }
+    }
+
+    /// Whether it holds nothing, whatever its type.
+    pub(super) fn is_empty(&self) -> bool {
+        self.said().all(str::is_empty) && self.thought().is_none() && self.rest.is_empty()
+    }
+
+    fn is_thinking(&self) -> bool {
+        self.r#type.as_deref().is_some_and(|kind| given::THINKING.contains(&kind))
+    }
+}
+
+impl Thinking {
+    fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Parts(parts) => parts.iter().filter_map(|part| part.text.as_deref()).collect(),
+        }
     }
 }
 
@@ -140,6 +181,7 @@ impl Choice {
     pub(super) fn has_content(&self) -> bool {
         let has = |delta: &Delta| {
             delta.content.as_ref().is_some_and(|content| !matches!(content, Content::Text(text) if text.is_empty()))
+                || delta.content_list.as_ref().is_some_and(|parts| !parts.is_empty())
                 || delta.refusal.as_ref().is_some_and(|text| !text.is_empty())
                 || delta.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty())
                 || delta.function_call.is_some()

@@ -8,7 +8,8 @@
 //! - what belongs to the whole answer is the [payload](crate::Event::Payload).
 //!
 //! Sources: the pages of DeepSeek (thinking mode), Moonshot (Kimi thinking), Google (thought signatures), OpenRouter
-//! (reasoning tokens), vLLM (interleaved thinking), Envoy AI Gateway (thinking of Bedrock), GitHub Copilot's `reasoning_opaque`.
+//! (reasoning tokens), vLLM (interleaved thinking), Databricks (reasoning models), Envoy AI Gateway (Bedrock's thinking),
+//! GitHub Copilot's `reasoning_opaque`.
 
 use serde_json::{Map, Value};
 
@@ -17,6 +18,9 @@ use crate::wire::kept::{self, Late};
 /// Members of a delta that hold what a model thinks, in the order in which they are looked for. Some servers send the
 /// same under two of them.
 const THOUGHTS: [&str; 4] = ["reasoning_content", "reasoning", "reasoning_text", "thinking"];
+
+/// Types of parts of a content that hold what a model thinks.
+pub(super) const THINKING: [&str; 3] = ["thinking", "reasoning", "redacted_thinking"];
 
 /// The member of a call, and of its answer, in which Google's endpoint has the signature of a thought.
 const EXTRA: &str = "extra_content";
@@ -52,6 +56,11 @@ const FUNCTION: &str = "function";
 
 /// Members of that member that are written from the part of the call.
 const WRITTEN_FUNCTION: [&str; 2] = ["name", "arguments"];
+
+/// Whether a member of this name only tells about a delta.
+pub(super) fn only_tells(name: &str) -> bool {
+    ABOUT.contains(&name)
+}
 
 /// Takes the thought out of a delta, with the name of its member. Others under which the same came are left out.
 ///
@@ -150,10 +159,11 @@ pub(super) fn signature_of(members: Map<String, Value>) -> Option<String> {
     }
 }
 
-/// The part of the content that a thought is signed with, if it is one: Mistral's.
+/// The part of the content that a thought is signed with, if it is one: Mistral's or Databricks'.
 pub(super) fn content_part(signature: Option<&str>) -> Option<Value> {
     let part = kept::object(signature);
-    part.contains_key("thinking").then(|| part.into())
+    let is_thinking = part.get("type").and_then(Value::as_str).is_some_and(|kind| THINKING.contains(&kind));
+    (is_thinking || part.contains_key("thinking")).then(|| part.into())
 }
 
 /// What goes back with a message beside what is written from its parts.

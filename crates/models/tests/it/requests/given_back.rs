@@ -190,6 +190,8 @@ async fn thinking_in_parts_of_the_content_goes_back_in_its_form() {
         part
     };
     let content = |part: Value| delta(json!({"content": [part]}));
+    let summary = |text: &str, seal: &str| json!({"type": "reasoning", "summary": [{"type": "summary_text", "text": text, "signature": seal}]});
+    let sealed = |data: &str| json!({"type": "redacted_thinking", "data": data});
     let text = json!({"type": "text", "text": "Yes."});
     for (case, events, want) in [
         ("with a call", vec![content(closed(part("I think"))), calls("a")], json!([closed(part("I think"))])),
@@ -221,6 +223,22 @@ async fn thinking_in_parts_of_the_content_goes_back_in_its_form() {
                 calls("a"),
             ],
             json!([{"type": "thinking", "thinking": "ha ha "}]),
+        ),
+        (
+            "as a summary with a signature",
+            vec![
+                content(summary("I ", "")),
+                content(summary("think", "")),
+                content(summary("", "DS")),
+                delta(json!({"content": "Yes."})),
+                calls("a"),
+            ],
+            json!([summary("I think", "DS"), text]),
+        ),
+        (
+            "sealed",
+            vec![content(sealed("AA")), content(sealed("BB")), delta(json!({"content": "Yes."}))],
+            json!([sealed("AA"), sealed("BB"), text]),
         ),
     ] {
         let events: Vec<_> = events.into_iter().chain([end("stop")]).collect();
