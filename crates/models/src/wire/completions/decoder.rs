@@ -221,7 +221,7 @@ impl Decoder {
             let said = self.thoughts.clone();
             parts.retain(|part| said.is_empty() || part.thought().is_none_or(|thought| !said.contains(thought.trim())));
         }
-        if !self.parts.has_answer() {
+        if !self.parts.has_answer() && self.text.is_empty() {
             self.whole_thought(thought);
             return self.delta(message, data);
         }
