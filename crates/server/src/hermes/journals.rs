@@ -167,7 +167,7 @@ impl Journals {
 
     /// Notes that a client began a turn, whose stream it opens next.
     pub(super) fn expect_reader(&self, session: &SessionId, run: RunId) {
-        self.unread.begin(session, run, Instant::now());
+        self.unread.begin(session, run, Instant::now(), |run| self.open_one(run));
     }
 
     /// Returns the turn of a session that a client began and whose end none has read yet.

@@ -5,7 +5,7 @@
 //!
 //! It must not know what a stream tells.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use countersign_core::id::{RunId, SessionId};
 use parking_lot::Mutex;
@@ -16,14 +16,45 @@ use super::journal::Journal;
 /// How long a turn stays in the list after its end if no client reads it.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The newest turn of each session that a client began.
+/// The newest turn of each session that a client began and whose end is still to be read.
+///
+/// A turn leaves when the list is read, or when any other turn begins. Without readers of the list it therefore holds no
+/// more than the turns that ran or ended within [`GRACE`] at that moment, and the one that began.
 #[derive(Default)]
-pub(super) struct UnreadTurns(Mutex<BTreeMap<SessionId, (RunId, Instant)>>);
+pub(super) struct UnreadTurns(Mutex<BTreeMap<SessionId, Begun>>);
+
+#[derive(Clone, Copy)]
+struct Begun {
+    run: RunId,
+    at: Instant,
+}
+
+impl Begun {
+    fn is_unread(self, now: Instant, journal: Option<Arc<Journal>>) -> bool {
+        match journal {
+            // The journal of a turn that begins at this moment is not open yet.
+            None => now < self.at + GRACE,
+            Some(journal) => {
+                let end = journal.end();
+                !end.is_read && end.at.is_none_or(|at| now < at + GRACE)
+            }
+        }
+    }
+}
 
 impl UnreadTurns {
-    /// Notes that a client began a turn.
-    pub(super) fn begin(&self, session: &SessionId, run: RunId, now: Instant) {
-        self.0.lock().insert(session.clone(), (run, now));
+    /// Notes that a client began a turn, and forgets every turn whose end was read or waited long enough. `journal_of`
+    /// finds the journal of a turn.
+    pub(super) fn begin(
+        &self,
+        session: &SessionId,
+        run: RunId,
+        now: Instant,
+        journal_of: impl Fn(RunId) -> Option<Arc<Journal>>,
+    ) {
+        let mut turns = self.0.lock();
+        turns.retain(|_, turn| turn.is_unread(now, journal_of(turn.run)));
+        turns.insert(session.clone(), Begun { run, at: now });
     }
 
     /// Returns the turn of a session whose end is still to be read, and forgets one that was read or waited long enough.
@@ -32,22 +63,15 @@ impl UnreadTurns {
         &self,
         session: &SessionId,
         now: Instant,
-        journal_of: impl FnOnce(RunId) -> Option<std::sync::Arc<Journal>>,
+        journal_of: impl FnOnce(RunId) -> Option<Arc<Journal>>,
     ) -> Option<RunId> {
         let mut turns = self.0.lock();
-        let (run, begun) = *turns.get(session)?;
-        let is_unread = match journal_of(run) {
-            // The journal of a turn that begins at this moment is not open yet.
-            None => now < begun + GRACE,
-            Some(journal) => {
-                let end = journal.end();
-                !end.is_read && end.at.is_none_or(|at| now < at + GRACE)
-            }
-        };
+        let turn = *turns.get(session)?;
+        let is_unread = turn.is_unread(now, journal_of(turn.run));
         if !is_unread {
             turns.remove(session);
         }
-        is_unread.then_some(run)
+        is_unread.then_some(turn.run)
     }
 }
 
@@ -76,7 +100,7 @@ mod tests {
             ("it was read", true, true, true, GRACE / 2, false),
         ] {
             let turns = UnreadTurns::default();
-            turns.begin(&session, run, begun);
+            turns.begin(&session, run, begun, |_| None);
             let journal = Arc::new(Journal::new(session.clone(), run, 0));
             if is_over {
                 journal.push(&Event::stream_end("s"), true);
@@ -88,5 +112,22 @@ mod tests {
             let found = turns.of(&session, begun + after, |_| is_open.then_some(journal));
             assert_eq!(found.is_some(), want, "{case}");
         }
+    }
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_begins_forgets_the_turns_that_nobody_waits_for() {
+        let turns = UnreadTurns::default();
+        let run = |number: u32| run_of(&format!("{number:032x}")).unwrap();
+        let begun = Instant::now();
+        let running = run(0);
+        let journal = Arc::new(Journal::new(SessionId::new("running"), running, 0));
+        let journal_of = |run| (run == running).then(|| Arc::clone(&journal));
+        turns.begin(&SessionId::new("running"), running, begun, journal_of);
+        for number in 1..=1_000 {
+            turns.begin(&SessionId::new(format!("s{number}")), run(number), begun + GRACE * number, journal_of);
+        }
+        let known: Vec<_> = turns.0.lock().keys().map(SessionId::to_string).collect();
+        assert_eq!(known, ["running", "s1000"], "nobody reads the list");
+        let found = turns.of(&SessionId::new("running"), begun + GRACE * 1_000, journal_of);
+        assert_eq!(found, Some(running), "a turn that runs stays");
     }
 }
