@@ -192,6 +192,7 @@ impl Tool for Bash {
     ) -> BoxFuture<'a, Result<Option<Pins>, Failure>> {
         Box::pin(async move {
             let arguments: Arguments = arguments::parse(&self.spec.name, arguments.clone())?;
+            cx.interceptor.check(&arguments.command).map_err(Failure::Invalid)?;
             let at = cx.pinned.clone().or_else(|| cx.shells.folder()).unwrap_or_else(|| cx.cwd.clone());
             let folder = match arguments.cwd.as_deref().map(|cwd| cx.roots.resolve(&at, Path::new(cwd))) {
                 None => at.clone(),
@@ -232,6 +233,7 @@ impl Tool for Bash {
     fn run<'a>(&'a self, arguments: Map<String, Value>, cx: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
         Box::pin(async move {
             let arguments: Arguments = arguments::parse(&self.spec.name, arguments)?;
+            cx.interceptor.check(&arguments.command).map_err(Failure::Invalid)?;
             for name in arguments.env.keys() {
                 check_variable(name)?;
             }

@@ -15,7 +15,10 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::{asking::Asks, environment::Environment, roots::Roots, secrets::Secrets, shell::Shells, todo::Todos};
+use crate::{
+    asking::Asks, environment::Environment, intercept::Interceptor, roots::Roots, secrets::Secrets, shell::Shells,
+    todo::Todos,
+};
 
 /// What a call gave back.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -144,6 +147,8 @@ pub struct Context {
     pub bash_timeout: Duration,
     /// The longest that a command of the agent may take, whatever it asks for.
     pub bash_longest: Duration,
+    /// Which commands of the agent are blocked, since there is a tool for them.
+    pub interceptor: Interceptor,
     /// Stops the call.
     pub cancel: CancellationToken,
     /// Stops the commands of a run as well, for whoever made the surroundings.
@@ -177,6 +182,7 @@ impl Context {
             secrets: Secrets::default(),
             bash_timeout: crate::bash::TIMEOUT,
             bash_longest: Duration::MAX,
+            interceptor: Interceptor::default(),
             cancel: CancellationToken::new(),
             halt: CancellationToken::new(),
             updates: Updates::default(),

@@ -419,6 +419,21 @@ async fn no_command_of_the_agent_takes_longer_than_the_longest() {
     }
 }
 
+#[tokio::test]
+async fn a_command_for_which_there_is_a_tool_is_blocked_before_anybody_is_asked() {
+    let mut case = Case::new();
+    case.cx.interceptor = crate::Interceptor::new(crate::InterceptRule::standard(), |tool| tool == "write");
+    let arguments = json!({"command": "echo hi > made"});
+    let blocked =
+        Failure::Invalid("Blocked: use the write tool to write a file.\n\nOriginal command: echo hi > made".to_owned());
+    let looked = crate::Tool::look(&Bash::default(), arguments.as_object().unwrap(), &case.cx).await;
+    assert_eq!(looked.map(|_| ()), Err(blocked.clone()));
+    assert_eq!(case.run(&Bash::default(), arguments).await, Err(blocked));
+    assert!(!case.path("made").exists());
+    let got = execute("echo mine > made", &case.cx).await;
+    assert!(got.is_ok() && case.path("made").exists(), "a person's own command: {got:?}");
+}
+
 /// Where the next test, started by itself as the gateway that it kills, works.
 const FOLDER: &str = "COUNTERSIGN_TEST_GATEWAY";
 

@@ -1,0 +1,242 @@
+//! Blocks commands that have a tool of their own, where a setting says so, with a text that names the tool.
+//!
+//! It must not know who set the rules. It keeps nothing from an agent that wants it: the same can be written in another
+//! way. A stage that reads what the stage before it wrote is let through, since no tool can take its place.
+
+mod segments;
+
+use std::sync::Arc;
+
+use regex::{Regex, RegexBuilder};
+
+use segments::{Segment, segments};
+
+/// Rules by which commands are blocked. Without rules none is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Interceptor(Arc<[InterceptRule]>);
+
+/// Blocks some commands in favour of one tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InterceptRule {
+    tool: String,
+    matcher: Matcher,
+}
+
+#[derive(Clone, Debug)]
+enum Matcher {
+    /// Commands of the kind for which the tool is made.
+    Standard(Kind),
+    /// Texts of commands, with what is said of them.
+    Pattern { pattern: Regex, message: String },
+}
+
+impl PartialEq for Matcher {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Standard(one), Self::Standard(other)) => one == other,
+            (Self::Pattern { pattern, message }, Self::Pattern { pattern: other, message: said }) => {
+                pattern.as_str() == other.as_str() && message == said
+            }
+            (Self::Standard(_), Self::Pattern { .. }) | (Self::Pattern { .. }, Self::Standard(_)) => false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Shows files.
+    Show,
+    /// Searches in files.
+    Search,
+    /// Looks for files by name or type.
+    Find,
+    /// Changes files in their place.
+    Change,
+    /// Writes a text to a file.
+    Write,
+}
+
+impl Kind {
+    const ALL: [(Self, &str); 5] = [
+        (Self::Show, "read"),
+        (Self::Search, "grep"),
+        (Self::Find, "find"),
+        (Self::Change, "edit"),
+        (Self::Write, "write"),
+    ];
+
+    fn fits(self, segment: &Segment) -> bool {
+        let Some((program, arguments)) = segment.words.split_first() else { return false };
+        let program = program.rsplit('/').next().unwrap_or(program);
+        let has = |test: fn(&str) -> bool| arguments.iter().any(|word| test(word));
+        match self {
+            Self::Show => ["cat", "head", "tail", "less", "more"].contains(&program) && !arguments.is_empty(),
+            Self::Search => ["grep", "rg", "ripgrep", "ag", "ack"].contains(&program) && !arguments.is_empty(),
+            Self::Find => {
+                const TESTS: [&str; 5] = ["-name", "-iname", "-type", "--type", "-glob"];
+                ["find", "fd", "locate"].contains(&program)
+                    && has(|word| TESTS.iter().any(|test| word.starts_with(test)))
+            }
+            Self::Change => match program {
+                "sed" => has(|word| word.starts_with("-i") || word.starts_with("--in-place")),
+                "perl" => has(|word| {
+                    word.strip_prefix('-')
+                        .is_some_and(|flags| flags.trim_start_matches(['p', 'n', 'l']).starts_with('i'))
+                }),
+                "awk" | "gawk" => arguments.windows(2).any(|pair| pair == ["-i", "inplace"]),
+                _ => false,
+            },
+            Self::Write => segment.writes && ["echo", "printf", "cat"].contains(&program),
+        }
+    }
+}
+
+impl InterceptRule {
+    /// Returns the rules that hold unless others are added: for programs that show, search, find, change and write files.
+    pub fn standard() -> impl Iterator<Item = Self> {
+        Kind::ALL.into_iter().map(|(kind, tool)| Self { tool: tool.to_owned(), matcher: Matcher::Standard(kind) })
+    }
+
+    /// Blocks commands that `pattern` matches anywhere, in favour of `tool`; `message` says why.
+    ///
+    /// # Errors
+    /// What is wrong with the pattern or its flags, of which `i`, `m` and `s` have a meaning and `g` and `u` have none.
+    pub fn new(pattern: &str, flags: &str, tool: &str, message: &str) -> Result<Self, String> {
+        if let Some(flag) = flags.chars().find(|flag| !['i', 'm', 's', 'g', 'u'].contains(flag)) {
+            return Err(format!("unknown flag {flag:?}: expected i, m, s, g or u"));
+        }
+        let has = |flag| flags.contains(flag);
+        let mut builder = RegexBuilder::new(pattern);
+        builder.case_insensitive(has('i')).multi_line(has('m')).dot_matches_new_line(has('s'));
+        let pattern = builder.build().map_err(|error| error.to_string())?;
+        Ok(Self { tool: tool.to_owned(), matcher: Matcher::Pattern { pattern, message: message.to_owned() } })
+    }
+
+    /// The tool in whose favour it blocks.
+    pub fn tool(&self) -> &str {
+        &self.tool
+    }
+
+    fn fits(&self, command: &str, segments: &[Segment]) -> bool {
+        let mut apart = segments.iter().filter(|segment| !segment.is_fed);
+        match &self.matcher {
+            Matcher::Standard(kind) => apart.any(|segment| kind.fits(segment)),
+            Matcher::Pattern { pattern, .. } => {
+                pattern.is_match(command.trim())
+                    || apart.any(|segment| pattern.is_match(&segment.text) || pattern.is_match(&segment.call))
+            }
+        }
+    }
+}
+
+impl Interceptor {
+    /// Keeps those of `rules` whose tool is there.
+    pub fn new(rules: impl IntoIterator<Item = InterceptRule>, is_there: impl Fn(&str) -> bool) -> Self {
+        Self(rules.into_iter().filter(|rule| is_there(&rule.tool)).collect())
+    }
+
+    /// Lets a command through.
+    ///
+    /// # Errors
+    /// The tool to use instead, for the model.
+    pub fn check(&self, command: &str) -> Result<(), String> {
+        let segments = if self.0.is_empty() { Vec::new() } else { segments(command) };
+        let Some(rule) = self.0.iter().find(|rule| rule.fits(command, &segments)) else { return Ok(()) };
+        let tool = &rule.tool;
+        let message = match &rule.matcher {
+            Matcher::Pattern { message, .. } => message.clone(),
+            Matcher::Standard(Kind::Show) => format!("use the {tool} tool to show a file."),
+            Matcher::Standard(Kind::Search) => format!("use the {tool} tool to search in files."),
+            Matcher::Standard(Kind::Find) => format!("use the {tool} tool to look for files."),
+            Matcher::Standard(Kind::Change) => format!("use the {tool} tool to change a file."),
+            Matcher::Standard(Kind::Write) => format!("use the {tool} tool to write a file."),
+        };
+        Err(format!("Blocked: {message}\n\nOriginal command: {command}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{InterceptRule, Interceptor};
+
+    /// The tool that a command is blocked for.
+    fn blocked(interceptor: &Interceptor, command: &str) -> Option<String> {
+        let text = interceptor.check(command).err()?;
+        assert!(text.starts_with("Blocked: ") && text.ends_with(&format!("\n\nOriginal command: {command}")), "{text}");
+        Some(text.split(' ').nth(3)?.to_owned())
+    }
+
+    #[test]
+    fn a_command_that_has_a_tool_of_its_own_is_blocked_with_the_name_of_the_tool() {
+        let interceptor = Interceptor::new(InterceptRule::standard(), |_| true);
+        for (command, want) in [
+            ("cat a.txt", Some("read")),
+            ("  head -n 3 a.txt", Some("read")),
+            ("cd x && /bin/tail -5 a", Some("read")),
+            ("A=1 B='2 3' cat a", Some("read")),
+            ("cat a | wc -l", Some("read")),
+            ("grep -r x .", Some("grep")),
+            ("rg x; ls", Some("grep")),
+            ("find . -name '*.rs'", Some("find")),
+            ("fd --type f", Some("find")),
+            ("sed -i s/a/b/ f", Some("edit")),
+            ("sed -n -i.bak s/a/b/ f", Some("edit")),
+            ("perl -pi -e s/a/b/ f", Some("edit")),
+            ("awk -i inplace '{print}' f", Some("edit")),
+            ("echo $(date) | tr a b; (cat a)", Some("read")),
+            ("echo hi > f", Some("write")),
+            ("printf '%s' x >> \"$F\"", Some("write")),
+            ("cat > f <<EOF\ngrep x y\nEOF", Some("write")),
+            ("echo a > /dev/null > f", Some("write")),
+            ("make 2>&1 | grep error", None),
+            ("ps aux | head -3", None),
+            ("cat", None),
+            ("find .", None),
+            ("sed -n 3p f", None),
+            ("perl -Mstrict -e 1", None),
+            ("echo 'a > b'", None),
+            ("echo \"a > b\"", None),
+            ("echo \"$(cat x; cat y)\" `cat z`", None),
+            ("true |\n cat a", None),
+            ("echo hi >&2", None),
+            ("echo hi 2>/dev/null", None),
+            ("echo hi > /dev/null", None),
+            ("python3 <<EOF\ncat x\nEOF", None),
+            ("git commit -m 'cat x'", None),
+            ("echo # > f", None),
+            ("cargo test && ls", None),
+        ] {
+            assert_eq!(blocked(&interceptor, command).as_deref(), want, "{command}");
+        }
+    }
+
+    #[test]
+    fn a_rule_holds_only_where_its_tool_is_there() {
+        let interceptor = Interceptor::new(InterceptRule::standard(), |tool| tool == "grep");
+        assert_eq!(interceptor.check("cat a.txt"), Ok(()));
+        assert!(interceptor.check("cat a.txt; grep x a").is_err());
+        assert_eq!(Interceptor::default().check("grep x a"), Ok(()));
+    }
+
+    #[test]
+    fn a_pattern_blocks_the_commands_that_it_matches() {
+        let rule = InterceptRule::new("^git\\s+push", "i", "deploy", "Use deploy.").unwrap();
+        let interceptor = Interceptor::new([rule], |_| true);
+        for (command, is_blocked) in [
+            ("GIT push", true),
+            ("cd x && git push", true),
+            ("A=1 git push", true),
+            ("echo git push", false),
+            ("echo x | git push", false),
+        ] {
+            assert_eq!(interceptor.check(command).is_err(), is_blocked, "{command}");
+        }
+        let text = interceptor.check("git push").unwrap_err();
+        assert_eq!(text, "Blocked: Use deploy.\n\nOriginal command: git push");
+        assert!(InterceptRule::new("(?<!a)b", "", "x", "y").is_err(), "look-behind");
+        assert_eq!(
+            InterceptRule::new("a", "iy", "x", "y"),
+            Err("unknown flag 'y': expected i, m, s, g or u".to_owned())
+        );
+    }
+}

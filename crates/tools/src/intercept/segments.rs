@@ -1,0 +1,214 @@
+//! Splits a command line into the commands that stand in it side by side.
+//!
+//! It must not expand anything: what is substituted or quoted is text, and so are the bodies of here-documents.
+
+use std::{iter::Peekable, str::Chars};
+
+/// One command of a line.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Segment {
+    /// As it stands there.
+    pub(super) text: String,
+    /// The same without the variables that are set before it.
+    pub(super) call: String,
+    /// The program and its arguments, without quotes and redirections.
+    pub(super) words: Vec<String>,
+    /// Whether it reads what the command before it wrote.
+    pub(super) is_fed: bool,
+    /// Whether its output goes to a file.
+    pub(super) writes: bool,
+}
+
+/// Files that are no files: output to them is kept nowhere.
+const DEVICES: [&str; 4] = ["/dev/null", "/dev/tty", "/dev/stdout", "/dev/stderr"];
+
+/// The commands of a line, in their order.
+pub(super) fn segments(command: &str) -> Vec<Segment> {
+    let mut reader = Reader {
+        chars: command.chars().peekable(),
+        done: Vec::new(),
+        open: Segment::default(),
+        word: None,
+        is_quoted: false,
+        role: Role::Word,
+        has_body: false,
+    };
+    reader.read();
+    reader.done
+}
+
+/// What the next word is.
+#[derive(Clone, Copy, PartialEq)]
+enum Role {
+    /// A word of the command.
+    Word,
+    /// The file that output goes to.
+    Output,
+    /// Something else behind a redirection.
+    Input,
+}
+
+struct Reader<'a> {
+    chars: Peekable<Chars<'a>>,
+    done: Vec<Segment>,
+    open: Segment,
+    /// The word that is open.
+    word: Option<String>,
+    /// Whether anything of that word is quoted.
+    is_quoted: bool,
+    role: Role,
+    /// Whether the body of a here-document follows the line.
+    has_body: bool,
+}
+
+impl Reader<'_> {
+    fn read(&mut self) {
+        while let Some(c) = self.next() {
+            match c {
+                '\'' => self.quoted('\''),
+                '"' => self.quoted('"'),
+                '`' => self.quoted('`'),
+                '\\' => {
+                    if let Some(c) = self.next().filter(|c| *c != '\n') {
+                        self.push(c);
+                    }
+                }
+                '$' if self.chars.peek() == Some(&'(') => self.substituted(),
+                ' ' | '\t' => self.end_word(),
+                '#' if self.word.is_none() => {
+                    while self.chars.peek().is_some_and(|c| *c != '\n') {
+                        self.next();
+                    }
+                }
+                '\n' => {
+                    self.end_before(false);
+                    if self.has_body {
+                        return;
+                    }
+                }
+                ';' | '(' | ')' => self.end_before(false),
+                '&' if self.chars.peek() == Some(&'>') => self.end_word(),
+                '&' => {
+                    self.skip('&');
+                    self.end_before(false);
+                }
+                '|' => {
+                    let is_fed = !self.skip('|');
+                    self.skip('&');
+                    self.end_before(is_fed);
+                }
+                '>' => self.output(),
+                '<' => self.input(),
+                c => self.push(c),
+            }
+        }
+        self.end(false);
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.chars.next()?;
+        self.open.text.push(c);
+        self.open.call.push(c);
+        Some(c)
+    }
+
+    /// Takes the rest of an operator that stands between commands.
+    fn skip(&mut self, wanted: char) -> bool {
+        self.chars.next_if_eq(&wanted).is_some()
+    }
+
+    /// Takes the rest of an operator that is part of a command.
+    fn take(&mut self, wanted: char) -> bool {
+        self.chars.peek() == Some(&wanted) && self.next().is_some()
+    }
+
+    fn push(&mut self, c: char) {
+        self.word.get_or_insert_default().push(c);
+    }
+
+    fn quoted(&mut self, end: char) {
+        self.is_quoted = true;
+        self.word.get_or_insert_default();
+        while let Some(c) = self.next().filter(|c| *c != end) {
+            let c = if c == '\\' && end != '\'' { self.next().unwrap_or(c) } else { c };
+            self.push(c);
+        }
+    }
+
+    fn substituted(&mut self) {
+        self.push('$');
+        let mut depth = 0;
+        while let Some(c) = self.next() {
+            self.push(c);
+            match c {
+                '(' => depth += 1,
+                ')' => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                return;
+            }
+        }
+    }
+
+    fn output(&mut self) {
+        // A number here is no word but a descriptor. Only what goes out over the first one is the text of the command.
+        let descriptor = self.word.take_if(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()));
+        self.end_word();
+        self.take('>');
+        self.take('|');
+        let is_copy = self.take('&');
+        self.role = if is_copy || descriptor.is_some_and(|number| number != "1") { Role::Input } else { Role::Output };
+    }
+
+    fn input(&mut self) {
+        self.end_word();
+        if self.take('<') && !self.take('<') {
+            self.take('-');
+            self.has_body = true;
+        }
+        self.role = Role::Input;
+    }
+
+    fn end_word(&mut self) {
+        let Some(word) = self.word.take() else { return };
+        let is_quoted = std::mem::take(&mut self.is_quoted);
+        match std::mem::replace(&mut self.role, Role::Word) {
+            Role::Output => self.open.writes |= !DEVICES.contains(&word.as_str()),
+            Role::Input => {}
+            Role::Word if self.open.words.is_empty() && sets_variable(&word) => self.open.call.clear(),
+            Role::Word if word.is_empty() && !is_quoted => {}
+            Role::Word => self.open.words.push(word),
+        }
+    }
+
+    /// Ends a command before the operator that was read.
+    fn end_before(&mut self, feeds: bool) {
+        self.open.text.pop();
+        self.open.call.pop();
+        self.end(feeds);
+    }
+
+    /// Ends a command; `feeds` the next one if that reads what it wrote.
+    fn end(&mut self, feeds: bool) {
+        self.end_word();
+        self.role = Role::Word;
+        let mut ended = std::mem::replace(&mut self.open, Segment { is_fed: feeds, ..Segment::default() });
+        for text in [&mut ended.text, &mut ended.call] {
+            *text = text.trim().to_owned();
+        }
+        if !ended.text.is_empty() {
+            self.done.push(ended);
+        } else if ended.is_fed {
+            self.open.is_fed = true;
+        }
+    }
+}
+
+/// Whether a word in front of a command sets a variable.
+fn sets_variable(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    })
+}
