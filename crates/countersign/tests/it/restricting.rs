@@ -117,11 +117,12 @@ fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], Want)> {
             Elsewhere("settings::images_are_kept_from_the_model_where_the_settings_say_so"),
         ),
         ("enabledModels", "", &[], Elsewhere("choosing::")),
+        ("bashInterceptor.enabled", "bashInterceptor: { enabled: true }", &[], Denied(touch())),
         (
-            "bashInterceptor.enabled",
-            "bashInterceptor: { enabled: true }",
+            "bashInterceptor.patterns",
+            "bashInterceptor: { enabled: true, patterns: [ { pattern: '^touch ', tool: write } ] }",
             &[],
-            Refused("bashInterceptor.enabled: is not enforced here"),
+            Denied(bash("k", "touch made.txt")),
         ),
         ("secrets.enabled", "secrets: { enabled: true }", &[], Refused("secrets.enabled: is not enforced here")),
         (

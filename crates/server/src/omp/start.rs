@@ -400,6 +400,7 @@ fn common(
     let withheld = variables().chain([BRIDGE_TOKEN]).map(str::to_owned);
     let withheld: BTreeSet<String> = withheld.chain(roster.key_variables()).collect();
     let registry = Arc::new(registry.with_bash(&kit.sandbox, secrets.clone()));
+    let interceptor = settings.restrictions.interceptor(|tool| registry.get(tool).is_some());
     Ok(Common {
         product: flags.product,
         manner: kit.manner,
@@ -419,6 +420,7 @@ fn common(
         clock: kit.clock,
         bash_timeout: settings.ours.bash_timeout,
         bash_longest: settings.restrictions.longest,
+        interceptor,
         edit_mode: mode,
         block_images: settings.restrictions.blocks_images,
         silence: settings.silence,

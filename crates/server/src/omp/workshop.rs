@@ -12,7 +12,7 @@ use countersign_runtime::{
     Chosen, Clock, Host, Peers, SilentRetries, Summaries,
     models::{self, Api, Entry, Event, Failure, FailureKind, Modality, Model, Part, Request, demo},
     reference,
-    tools::{self, Context, EditMode, Environment, Registry, Roots, Sandbox, Secrets, Shells, Todos},
+    tools::{self, Context, EditMode, Environment, Interceptor, Registry, Roots, Sandbox, Secrets, Shells, Todos},
 };
 use futures_util::{StreamExt as _, future, stream, stream::BoxStream};
 use parking_lot::Mutex;
@@ -53,6 +53,8 @@ pub(crate) struct Common {
     pub(crate) bash_timeout: Duration,
     /// The longest that a command of the agent may take.
     pub(crate) bash_longest: Option<Duration>,
+    /// Which of them are blocked in favour of a tool.
+    pub(crate) interceptor: Interceptor,
     /// The form of `edit`, by which `read` marks lines.
     pub(crate) edit_mode: EditMode,
     /// Whether images stay here, whatever a model takes.
@@ -248,6 +250,7 @@ impl Host for Workshop {
         context.artifacts.clone_from(&self.artifacts);
         context.bash_timeout = self.common.bash_timeout;
         context.bash_longest = self.common.bash_longest.unwrap_or(context.bash_longest);
+        context.interceptor = self.common.interceptor.clone();
         context.edit_mode = self.common.edit_mode;
         context.halt = self.brake.lock().clone();
         context
