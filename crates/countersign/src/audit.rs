@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use countersign_core::id::Lsn;
-use countersign_server::session_file::time::iso;
+use countersign_server::view::time::iso;
 use countersign_store::{AnyLog, Content, Head, Log as _, OpenError, Partition, SqliteLog, Stored};
 use serde::Serialize;
 use serde_json::{json, value::RawValue};

@@ -19,10 +19,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use countersign_runtime::Clock;
-use countersign_server::{
-    session_file::time::iso,
-    view::{Lines, escape},
-};
+use countersign_server::view::{Lines, escape, time::iso};
 use countersign_store::{Head, Log as _, Partition, Report};
 use serde_json::json;
 

@@ -21,8 +21,7 @@ use countersign_core::{
 use countersign_runtime::Clock;
 use countersign_server::{
     control::Request,
-    session_file::time::iso,
-    view::{Lines, escape, export},
+    view::{Lines, escape, export, time::iso},
 };
 use countersign_store::{AnyLog, Content, Log as _, Partition};
 use serde_json::{Value, json};

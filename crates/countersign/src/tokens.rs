@@ -7,9 +7,8 @@ use std::{io::Write as _, path::Path, process::ExitCode, time::Duration};
 use countersign_core::time::Millis;
 use countersign_runtime::Clock;
 use countersign_server::{
-    session_file::time::iso,
     tokens::{self, Scope, Token},
-    view::{Lines, escape, pasted},
+    view::{Lines, escape, pasted, time::iso},
 };
 use serde_json::{Value, json};
 

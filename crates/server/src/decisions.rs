@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     control::{Row, pending},
-    session_file::time::iso,
+    view::time::iso,
 };
 
 /// How many characters of an id name what is answered or removed; looking at it takes fewer.

@@ -17,7 +17,7 @@ pub use trail::{About, Outcome, name};
 pub(crate) use words::resolved;
 pub use words::{Narrator, ended};
 
-use crate::session_file::time::iso;
+use crate::view::time::iso;
 
 /// One entry as an object, for programs.
 pub fn told(stored: &Stored, about: &About, text: &str) -> Value {

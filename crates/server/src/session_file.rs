@@ -10,7 +10,6 @@ pub mod find;
 pub mod mark;
 pub mod name;
 pub mod open;
-pub mod time;
 pub mod writer;
 
 pub use blobs::Blobs;

@@ -3,7 +3,10 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use countersign_core::{id::Lsn, time::Millis};
-use countersign_server::{control, session_file::time::iso, view::pasted};
+use countersign_server::{
+    control,
+    view::{pasted, time::iso},
+};
 use countersign_store::{Head, Log as _, OpenError, Partition};
 use nix::{
     sys::statvfs::statvfs,

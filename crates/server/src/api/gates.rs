@@ -21,7 +21,7 @@ use crate::{
     agent_dir::Product,
     control::{self, enough},
     gateway::adapter,
-    session_file::time::iso,
+    view::time::iso,
     web::{Body, Caller, ONCE_ONLY, Problem, access, reply},
 };
 

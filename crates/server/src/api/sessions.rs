@@ -25,8 +25,8 @@ use super::{
 use crate::{
     agent_gate,
     chats::{Asking, Halted, Wish},
-    session_file::time::iso,
     sessions::{self, Row},
+    view::time::iso,
     web::{Body, Caller, reply},
 };
 use countersign_core::time::Millis;

@@ -16,7 +16,7 @@ use super::{
     wanted::Wanted,
     words::{counted, one, path, plain},
 };
-use crate::{session_file::time::iso, web::Caller};
+use crate::{view::time::iso, web::Caller};
 
 const DAY: u64 = 86_400_000;
 /// How many days are drawn.

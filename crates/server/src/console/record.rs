@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     record::{About, Narrator, Outcome},
-    session_file::time::millis,
+    view::time::millis,
     web::{Body, Caller},
 };
 

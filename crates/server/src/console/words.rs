@@ -8,10 +8,7 @@ use countersign_core::{
 };
 use maud::{Markup, html};
 
-use crate::{
-    session_file::time::iso,
-    view::{Lines, escape},
-};
+use crate::view::{Lines, escape, time::iso};
 
 /// Text of one line.
 pub(super) fn one(text: &str) -> Markup {

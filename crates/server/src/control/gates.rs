@@ -14,7 +14,7 @@ use countersign_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::session_file::time::iso;
+use crate::view::time::iso;
 
 /// One gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -21,7 +21,7 @@ use serde_json::json;
 
 use crate::{
     omp::{Door, commands::problem},
-    session_file::time,
+    view::time,
 };
 
 /// What the entry of a list that a person set is called in session files.

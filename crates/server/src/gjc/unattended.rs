@@ -37,7 +37,7 @@ use self::{
 use super::workflow;
 use crate::{
     omp::{Dialect, Door, commands::problem},
-    session_file::time,
+    view::time,
 };
 
 pub(crate) use carrying::carry;

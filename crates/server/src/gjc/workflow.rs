@@ -40,7 +40,7 @@ use super::{
 };
 use crate::{
     omp::{Dialect, Door, Frame, commands::problem},
-    session_file::time::iso,
+    view::time::iso,
 };
 
 const RESPONSE: &str = "workflow_gate_response";

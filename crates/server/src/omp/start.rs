@@ -39,7 +39,8 @@ use crate::{
     config::RuleFile,
     gjc::{BRIDGE_TOKEN, Lent, Manner, Past, Registry as Registered, Surface},
     paths,
-    session_file::{name, time},
+    session_file::name,
+    view::time,
 };
 
 /// How the program around the door is started again, for the children that run commands.

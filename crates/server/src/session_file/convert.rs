@@ -16,7 +16,7 @@ use countersign_protocol::{
 };
 use serde_json::{Map, Value};
 
-use super::time::millis;
+use crate::view::time::millis;
 
 type Members = Map<String, Value>;
 

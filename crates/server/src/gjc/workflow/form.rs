@@ -21,10 +21,7 @@ use countersign_protocol::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{
-    session_file::time::iso,
-    view::{GateCard, Lines, escape, gate_card},
-};
+use crate::view::{GateCard, Lines, escape, gate_card, time::iso};
 
 /// Whether hosts are shown the choices of a gate beside its schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
