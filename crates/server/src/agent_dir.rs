@@ -8,7 +8,6 @@ pub mod keys;
 pub mod models_file;
 pub mod persist;
 pub mod place;
-pub mod replace;
 pub mod restrictions;
 pub mod roster;
 mod sandbox;

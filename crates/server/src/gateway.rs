@@ -43,13 +43,12 @@ use crate::{
     config::{BindError, Config, OnShutdown},
     console,
     control::{Control, Owned},
+    files::objects::Store,
     gsv, hermes,
     listen::{self, Doors, Hosts, Port, Rooms, TlsError},
     logging::Levels,
     messenger::telegram::{self, BadAddress, Ear, Telegram},
-    metrics,
-    objects::Store,
-    retention,
+    metrics, retention,
     sessions::SessionIndex,
     site::{Reporter, Site},
     tokens::Watched,
@@ -305,7 +304,7 @@ pub async fn serve(
         serving.spawn(health.serve_health(Arc::clone(&doors), aside, until()));
     }
     if config.retention.is_any() {
-        let (handle, objects) = (handle.clone(), Store::of(&config));
+        let (handle, objects) = (handle.clone(), Store::of(&config.storage.folder));
         let keep = retention::keep(handle, clock.clone(), objects, config.retention);
         let end = until();
         serving.spawn(async move {

@@ -15,7 +15,7 @@ use countersign_runtime::{
 };
 use tracing::{info, warn};
 
-use crate::{config::Retention, gsv::LETTERS, objects::Store};
+use crate::{config::Retention, files::objects::Store, gsv::LETTERS};
 
 /// How many records are looked at in one go.
 const PAGE: usize = 512;

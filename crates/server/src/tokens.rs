@@ -19,8 +19,8 @@ pub use crate::web::Scope;
 pub(crate) use watched::Watched;
 
 use crate::{
-    agent_dir::replace::{Access, replace},
     config,
+    files::replace::{Access, replace},
 };
 
 /// The file's name in the data directory.

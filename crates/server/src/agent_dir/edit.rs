@@ -11,10 +11,8 @@ use std::{io, path::Path};
 use countersign_runtime::tools::regular;
 use serde_json::{Map, Value};
 
-use super::{
-    LARGEST,
-    replace::{Access, replace},
-};
+use super::LARGEST;
+use crate::files::replace::{Access, replace};
 use crate::yaml::Node;
 
 /// Why a key was not set. The file is as it was.

@@ -14,7 +14,7 @@ use countersign_runtime::{models::entry::Level, tools::sandbox};
 
 use super::{AgentDir, Restrictions};
 use crate::{
-    paths,
+    files::paths,
     yaml::{Node, Place, ReadError, WrongType},
 };
 

@@ -11,9 +11,9 @@ use countersign_core::{digest::Digest, id::SessionId};
 use countersign_runtime::tools::regular;
 use serde::{Deserialize, Serialize};
 
-use crate::agent_dir::{
-    LARGEST,
-    replace::{Access, replace},
+use crate::{
+    agent_dir::LARGEST,
+    files::replace::{Access, replace},
 };
 
 /// The gateway that has a session.

@@ -22,8 +22,8 @@ use crate::{
     agent_dir::{
         LARGEST,
         edit::{depth, edited as set, end_of, is_silent, named, scalar, split_comment},
-        replace::{Access, replace},
     },
+    files::replace::{Access, replace},
     yaml::Node,
 };
 

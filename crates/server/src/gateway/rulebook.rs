@@ -20,11 +20,9 @@ use tokio::sync::Semaphore;
 
 use super::rules::{self, Household, RulesError};
 use crate::{
-    agent_dir::{
-        LARGEST,
-        replace::{Access, replace},
-    },
+    agent_dir::LARGEST,
     config::{RuleFile, rule_lines},
+    files::replace::{Access, replace},
 };
 
 /// A change of the file: a rule that comes, goes, or stands in the place of another.

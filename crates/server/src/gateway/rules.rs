@@ -22,7 +22,8 @@ use crate::{
     agent_gate::Tools,
     chats,
     config::{self, Accounts, Case, Config, Errors, Known, Permissions, Person, Places, Undeclared},
-    gsv, paths,
+    files::paths,
+    gsv,
     strangers::{self, Named, Others, strangers},
 };
 use countersign_runtime::tools::{self, Registry};

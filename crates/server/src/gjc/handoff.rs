@@ -15,7 +15,7 @@ use countersign_protocol::{
 };
 
 use crate::{
-    agent_dir::replace::{Access, replace},
+    files::replace::{Access, replace},
     omp::{Beginning, Door, Lane, Seat, Shelf, Switch, Then, Until, commands::problem, first_entries},
 };
 

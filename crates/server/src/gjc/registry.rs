@@ -17,9 +17,9 @@ use countersign_protocol::{
 use countersign_runtime::tools::regular;
 use tracing::warn;
 
-use crate::agent_dir::{
-    AgentDir, LARGEST,
-    replace::{Access, replace},
+use crate::{
+    agent_dir::{AgentDir, LARGEST},
+    files::replace::{Access, replace},
 };
 
 /// The folder's name in the agent directory.

@@ -35,7 +35,7 @@ use super::{
 };
 use crate::{
     chats::Workrooms,
-    objects::{self, Store},
+    files::objects::{self, Store},
     prompt::compaction,
 };
 
@@ -135,7 +135,7 @@ impl Host for OfSession {
     }
 
     fn picture<'a>(&'a self, reference: &'a str) -> BoxFuture<'a, Option<String>> {
-        let store = Store::of(&self.door.site.config);
+        let store = Store::of(&self.door.site.config.storage.folder);
         async move { store.base64(objects::referred(reference)?).await }.boxed()
     }
 

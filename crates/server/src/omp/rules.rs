@@ -9,7 +9,7 @@ use countersign_core::{
 };
 use countersign_runtime::tools::Registry;
 
-use crate::paths;
+use crate::files::paths;
 use crate::{
     agent_dir::{AgentDir, Product, Restrictions},
     config::{Errors, RuleFile},

@@ -37,8 +37,8 @@ use super::{
 use crate::{
     agent_dir::{self, AgentDir, Environment, Keys, ModelsFile, Product, Roster, keys::variables},
     config::RuleFile,
+    files::paths,
     gjc::{BRIDGE_TOKEN, Lent, Manner, Past, Registry as Registered, Surface},
-    paths,
     session_file::name,
     view::time,
 };

@@ -23,7 +23,7 @@ use countersign_protocol::{
 };
 
 use self::disk::Disk;
-use crate::{agent_dir::replace::sync_folder, view::time};
+use crate::{files::replace::sync_folder, view::time};
 
 /// The folder of all audits below a working folder.
 pub(crate) const RECORDS: &str = ".gjc/audit";

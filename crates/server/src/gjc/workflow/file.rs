@@ -24,9 +24,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
 use super::form::{self, Options};
-use crate::agent_dir::{
-    LARGEST,
-    replace::{Access, replace_copy},
+use crate::{
+    agent_dir::LARGEST,
+    files::replace::{Access, replace_copy},
 };
 
 /// Where below a working folder the files are.

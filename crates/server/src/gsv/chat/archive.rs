@@ -13,7 +13,7 @@ use super::{
     messages,
     seen::{Line, unreadable},
 };
-use crate::objects::Store;
+use crate::files::objects::Store;
 
 /// The messages of these lines, in order. What was redacted is left out.
 ///
@@ -28,7 +28,7 @@ pub(super) async fn messages(door: &Arc<Door>, lines: &[Line]) -> Result<Vec<Mes
 
 /// Takes an archive away that was put there for something that came to nothing.
 pub(super) async fn discard(door: &Arc<Door>, name: &str) {
-    Store::of(&door.site.config).discard(vec![name.to_owned(), note_name(name)]).await;
+    Store::of(&door.site.config.storage.folder).discard(vec![name.to_owned(), note_name(name)]).await;
 }
 
 fn note_name(name: &str) -> String {
@@ -54,7 +54,7 @@ pub(super) async fn put(
     };
     let failed = |error: std::io::Error| unreadable(format!("{name}: {error}"));
     let packed = tokio::task::spawn_blocking(pack).await.map_err(unreadable)?.map_err(failed)?;
-    let store = Store::of(&door.site.config);
+    let store = Store::of(&door.site.config.storage.folder);
     store.put(name.clone(), packed).await.map_err(failed)?;
     store.put(note_name(&name), Json::of(&note).text().as_bytes().to_vec()).await.map_err(failed)
 }

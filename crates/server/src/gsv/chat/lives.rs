@@ -23,7 +23,7 @@ use super::{
     seen::{Seen, Whole, see, see_whole, unreadable},
     trimming,
 };
-use crate::objects::Store;
+use crate::files::objects::Store;
 
 /// What the record and rules call this door.
 pub(crate) const DOOR: &str = "gsv";
@@ -206,7 +206,7 @@ pub(super) async fn renew(door: &Arc<Door>, seen: Seen, word: Word) -> Result<Re
         return Err(refused);
     }
     // Nothing that is said from now on refers to it. What a crash leaves goes the next time.
-    let media_deleted = match Store::of(&door.site.config).clear(&media_folder(&seen.key)).await {
+    let media_deleted = match Store::of(&door.site.config.storage.folder).clear(&media_folder(&seen.key)).await {
         Ok(count) => count,
         Err(problem) => {
             tracing::warn!(%problem, "what came with the messages of a session could not be deleted");

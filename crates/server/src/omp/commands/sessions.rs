@@ -25,14 +25,16 @@ use countersign_runtime::tools::Roots;
 
 use super::{CANCELLED, acknowledge, conversation::user_text, not_sent, problem, stop_run};
 use crate::{
-    agent_dir::replace::{Access, replace},
+    files::{
+        paths,
+        replace::{Access, replace},
+    },
     omp::{
         door::{Door, Lane, Then},
         keeper::Keeper,
         opening,
         seat::{Beginning, Seat, SeatError, first_entries},
     },
-    paths,
     view::{Lines, escape, export},
 };
 

@@ -12,8 +12,6 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use crate::config::Config;
-
 /// Where the store lies in the data directory.
 const STORE: &str = "objects";
 /// How a text begins that stands for an object in a message.
@@ -34,9 +32,9 @@ pub(crate) fn referred(text: &str) -> Option<&str> {
 pub(crate) struct Store(PathBuf);
 
 impl Store {
-    /// That of a gateway with this configuration.
-    pub(crate) fn of(config: &Config) -> Self {
-        Self(config.storage.folder.join(STORE))
+    /// The store in a gateway's data directory.
+    pub(crate) fn of(folder: &Path) -> Self {
+        Self(folder.join(STORE))
     }
 
     /// Puts an object there. It survives a power cut once this is done.

@@ -1,0 +1,7 @@
+//! Files on disk: replaced as a whole, paths with links followed, and the store of objects beside the log.
+//!
+//! It must not know what is in a file.
+
+pub(crate) mod objects;
+pub(crate) mod paths;
+pub mod replace;
