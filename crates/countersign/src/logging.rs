@@ -1,7 +1,7 @@
 //! Where the program's log goes: stderr, in the form and at the level that are asked for.
 
-use countersign_server::{
-    config::Logging,
+use countersign_server::config::{
+    Logging,
     logging::{Form, Levels},
 };
 use tracing::{Level, Metadata};

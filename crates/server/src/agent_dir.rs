@@ -2,7 +2,6 @@
 //!
 //! It must not know any door, the engine or a provider's wire: it turns files and an environment into plain values.
 
-pub mod edit;
 pub mod environment;
 pub mod keys;
 pub mod models_file;
@@ -12,9 +11,6 @@ pub mod restrictions;
 pub mod roster;
 mod sandbox;
 pub mod settings;
-
-/// The largest file of settings that is read, in bytes.
-pub(crate) const LARGEST: u64 = 16 << 20;
 
 pub use environment::Environment;
 pub use keys::Keys;

@@ -13,6 +13,7 @@ pub(crate) mod fuzz;
 mod known;
 mod load;
 mod location;
+pub mod logging;
 mod permissions;
 mod places;
 mod problem;
@@ -23,8 +24,11 @@ mod sandbox;
 mod secrets;
 mod services;
 mod settings;
+pub(crate) mod slips;
+pub(crate) mod strangers;
 mod tools;
 mod value;
+pub mod yaml;
 
 #[cfg(test)]
 mod tests;

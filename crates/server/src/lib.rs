@@ -19,7 +19,6 @@ pub mod gsv;
 mod hermes;
 mod limits;
 pub mod listen;
-pub mod logging;
 pub mod messenger;
 mod metrics;
 pub mod omp;
@@ -29,13 +28,10 @@ mod retention;
 pub mod session_file;
 mod sessions;
 mod site;
-mod slips;
-mod strangers;
 pub mod tokens;
 #[cfg(feature = "otlp")]
 pub mod traces;
 pub mod view;
 mod web;
-pub mod yaml;
 
 pub use web::access;

@@ -14,8 +14,8 @@ use countersign_runtime::{models::entry::Level, tools::sandbox};
 
 use super::{AgentDir, Restrictions};
 use crate::{
+    config::yaml::{Node, Place, ReadError, WrongType},
     files::paths,
-    yaml::{Node, Place, ReadError, WrongType},
 };
 
 /// Everything that the stdio doors read from `config.yml`.

@@ -12,7 +12,7 @@ use countersign_runtime::tools::regular;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    agent_dir::LARGEST,
+    config::yaml::LARGEST,
     files::replace::{Access, replace},
 };
 

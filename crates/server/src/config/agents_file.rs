@@ -19,12 +19,11 @@ use super::{
     value::{free_mark, marked, restored},
 };
 use crate::{
-    agent_dir::{
-        LARGEST,
+    config::yaml::{
+        LARGEST, Node,
         edit::{depth, edited as set, end_of, is_silent, named, scalar, split_comment},
     },
     files::replace::{Access, replace},
-    yaml::Node,
 };
 
 /// The agent of the section `agent`.

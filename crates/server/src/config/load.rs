@@ -19,7 +19,7 @@ use super::{
     },
     value,
 };
-use crate::{agent_dir::LARGEST, logging};
+use crate::config::{logging, yaml::LARGEST};
 
 /// A configuration and what its author should know about it.
 #[derive(Clone, Debug)]

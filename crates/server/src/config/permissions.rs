@@ -18,7 +18,7 @@ use super::{
     problem::{Errors, Fault},
     value,
 };
-use crate::agent_dir::LARGEST;
+use crate::config::yaml::LARGEST;
 
 /// A file of rules, read.
 #[derive(Clone, Debug, PartialEq)]

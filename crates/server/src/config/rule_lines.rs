@@ -9,9 +9,9 @@ use std::ops::Range;
 use countersign_core::policy::{Action, Rule};
 use serde_json::{Map, Value, json};
 
-use crate::{
-    agent_dir::edit::{depth, end_of, is_silent, named, split_comment},
-    yaml::{Kind, Node},
+use crate::config::yaml::{
+    Kind, Node,
+    edit::{depth, end_of, is_silent, named, split_comment},
 };
 
 const LIST: &str = "rules";

@@ -12,7 +12,7 @@ use countersign_runtime::{
 use secrecy::SecretString;
 
 use super::{at::Literal, services::Service};
-use crate::logging::Form;
+use crate::config::logging::Form;
 
 /// What the command line says; it goes before the file. Paths are relative to the working folder.
 #[derive(Clone, Debug, Default)]

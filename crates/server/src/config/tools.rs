@@ -16,7 +16,7 @@ use super::{
     services::method,
     value,
 };
-use crate::agent_dir::LARGEST;
+use crate::config::yaml::LARGEST;
 
 /// A tool that agents may ask for: one request to one service.
 #[derive(Clone, Debug)]

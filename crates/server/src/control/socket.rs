@@ -22,8 +22,8 @@ use tokio::{
 use super::{Answered, Request, answer};
 use crate::{
     attach::{self, Hall},
+    config::logging::Levels,
     listen::{self, peer::Local, seldom::Seldom},
-    logging::Levels,
     metrics::open::ATTACHED,
 };
 

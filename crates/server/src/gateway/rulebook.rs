@@ -20,8 +20,7 @@ use tokio::sync::Semaphore;
 
 use super::rules::{self, Household, RulesError};
 use crate::{
-    agent_dir::LARGEST,
-    config::{RuleFile, rule_lines},
+    config::{RuleFile, rule_lines, yaml::LARGEST},
     files::replace::{Access, replace},
 };
 

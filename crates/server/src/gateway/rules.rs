@@ -21,10 +21,12 @@ use crate::{
     agent_dir::Product,
     agent_gate::Tools,
     chats,
-    config::{self, Accounts, Case, Config, Errors, Known, Permissions, Person, Places, Undeclared},
+    config::{
+        self, Accounts, Case, Config, Errors, Known, Permissions, Person, Places, Undeclared,
+        strangers::{self, Named, Others, strangers},
+    },
     files::paths,
     gsv,
-    strangers::{self, Named, Others, strangers},
 };
 use countersign_runtime::tools::{self, Registry};
 

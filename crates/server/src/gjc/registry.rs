@@ -18,7 +18,8 @@ use countersign_runtime::tools::regular;
 use tracing::warn;
 
 use crate::{
-    agent_dir::{AgentDir, LARGEST},
+    agent_dir::AgentDir,
+    config::yaml::LARGEST,
     files::replace::{Access, replace},
 };
 

@@ -12,9 +12,11 @@ use countersign_runtime::tools::Registry;
 use crate::files::paths;
 use crate::{
     agent_dir::{AgentDir, Product, Restrictions},
-    config::{Errors, RuleFile},
+    config::{
+        Errors, RuleFile,
+        strangers::{Known, Named, Others, strangers},
+    },
     gjc,
-    strangers::{Known, Named, Others, strangers},
 };
 
 /// Why rules were not taken.

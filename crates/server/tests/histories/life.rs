@@ -13,10 +13,9 @@ use countersign_runtime::{
 };
 use countersign_server::{
     agent_dir::Product,
-    config::{self, Flags},
+    config::{self, Flags, logging::Levels},
     control::FILE,
     gateway::{self, Ground, ServeError},
-    logging::Levels,
 };
 use futures_util::FutureExt as _;
 use tokio::{

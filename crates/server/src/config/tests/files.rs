@@ -11,7 +11,7 @@ use super::{
     },
     Scene, VARIABLES,
 };
-use crate::logging::Form;
+use crate::config::logging::Form;
 
 const AGENTPASS: &str = r#"# agentpass configuration, ${NOWHERE} in a comment is nothing
 gateway:

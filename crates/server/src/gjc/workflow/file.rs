@@ -25,7 +25,7 @@ use tracing::warn;
 
 use super::form::{self, Options};
 use crate::{
-    agent_dir::LARGEST,
+    config::yaml::LARGEST,
     files::replace::{Access, replace_copy},
 };
 

@@ -2,6 +2,8 @@
 //!
 //! It must not know any setting. Keys that nobody asks for are never looked at: the files belong to other programs too.
 
+pub mod edit;
+
 use std::{fmt, io, path::Path, path::PathBuf};
 
 use countersign_runtime::tools::regular;
@@ -9,8 +11,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 use serde_saphyr::Spanned;
 
-use crate::agent_dir::LARGEST;
-
+/// The largest file of settings that is read, in bytes.
+pub(crate) const LARGEST: u64 = 16 << 20;
 /// How deep a file may nest: no file that means something here comes near, and reading one takes the stack of a thread.
 const DEEPEST: usize = 32;
 

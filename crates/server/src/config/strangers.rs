@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_core::policy::{Args, Rule, Source};
 
-use crate::slips;
+use crate::config::slips;
 
 /// A tool that there is.
 #[derive(Clone, Debug)]

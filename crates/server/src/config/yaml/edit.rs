@@ -12,8 +12,8 @@ use countersign_runtime::tools::regular;
 use serde_json::{Map, Value};
 
 use super::LARGEST;
+use crate::config::yaml::Node;
 use crate::files::replace::{Access, replace};
-use crate::yaml::Node;
 
 /// Why a key was not set. The file is as it was.
 #[derive(Debug, thiserror::Error)]
