@@ -170,7 +170,7 @@ async fn resolve(
     let told = decisions::answer(source, gate, answer, by, None).await.map_err(|refused| match refused {
         Refused::Refusal(Refusal::Answer(AnswerRefusal::AlreadyResolved { gate, resolution, by })) => {
             let by = by.map_or_else(String::new, |by| format!(" by {by}"));
-            format!("{gate} is already resolved: {}{by}", crate::record::resolved(&resolution))
+            format!("{gate} is already resolved: {}{by}", crate::view::record::resolved(&resolution))
         }
         refused => refused.to_string(),
     })?;

@@ -125,7 +125,7 @@ pub(crate) fn became(gate: &gate::Gate) -> Option<String> {
         gate::Phase::Pending => None,
         gate::Phase::Resolved { resolution, by, at, .. } => {
             let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
-            let (id, resolved) = (gate.id(), crate::record::resolved(resolution));
+            let (id, resolved) = (gate.id(), crate::view::record::resolved(resolution));
             Some(format!("{id} waits no more: {resolved}{by} at {}", iso(*at)))
         }
     }

@@ -23,7 +23,6 @@ pub mod messenger;
 mod metrics;
 pub mod omp;
 pub mod prompt;
-pub mod record;
 mod retention;
 pub mod session_file;
 mod sessions;

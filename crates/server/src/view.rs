@@ -7,6 +7,7 @@ pub mod export;
 pub mod gate_card;
 pub mod label;
 pub mod pasted;
+pub mod record;
 pub mod time;
 
 pub use escape::{Lines, escape};

@@ -20,7 +20,7 @@ use super::{
     params::Params,
 };
 use crate::{
-    record::{Filter, Narrator, Outcome, time_of, told},
+    view::record::{Filter, Narrator, Outcome, time_of, told},
     web::{Problem, reply},
 };
 

@@ -24,7 +24,7 @@ use super::{
     record::{Entry, Links, rows, tabs},
     words::{self, one, path, plain},
 };
-use crate::{record::Narrator, web::Caller};
+use crate::{view::record::Narrator, web::Caller};
 
 /// How many records behind the request are looked through.
 const MOST: u64 = 60_000;

@@ -19,8 +19,10 @@ use super::{
     words::{moment, path, plain},
 };
 use crate::{
-    record::{About, Narrator, Outcome},
-    view::time::millis,
+    view::{
+        record::{About, Narrator, Outcome},
+        time::millis,
+    },
     web::{Body, Caller},
 };
 

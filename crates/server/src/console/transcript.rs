@@ -25,8 +25,8 @@ use super::{
     words::{self, Tone, many, moment, one, path, plain},
 };
 use crate::{
-    record::ended,
     sessions::{is_agents, is_spoken_for},
+    view::record::ended,
 };
 
 /// How many entries a page shows.

@@ -9,7 +9,11 @@ use countersign_runtime::{
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
-use crate::{api::cursor::Cursor, record::name, view::time::iso, web::sse};
+use crate::{
+    api::cursor::Cursor,
+    view::{record::name, time::iso},
+    web::sse,
+};
 
 /// How much of a fact is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
