@@ -14,8 +14,8 @@ use countersign_core::{
     policy::{self, Posture, Surroundings},
 };
 use countersign_server::{
-    control::{self, Request, Row},
-    view::{Lines, escape, label, pasted},
+    control::Request,
+    view::{Lines, decisions, escape, gate_summary, gate_summary::Row, label, pasted},
 };
 use countersign_store::{AnyLog, Content, Log as _, Partition};
 use serde_json::{Value, json};
@@ -53,12 +53,12 @@ pub(crate) fn gates(place: &Place, what: Gates, form: Form) -> anyhow::Result<Ex
     let local = Local::connect(&place.folder);
     match (what, local) {
         (Gates::List, Some(mut local)) => print(&rows(local.ask(&Request::Gates)?)?, form),
-        (Gates::List, None) => print(&control::pending(&recorded(&place.log)?), form),
+        (Gates::List, None) => print(&gate_summary::pending(&recorded(&place.log)?), form),
         (Gates::Show { id }, Some(mut local)) => {
             show(place, &serde_json::from_value(local.ask(&Request::Gate { id })?)?, form)
         }
         (Gates::Show { id }, None) => {
-            show(place, &control::find(&recorded(&place.log)?, &id).map_err(anyhow::Error::msg)?, form)
+            show(place, &decisions::find(&recorded(&place.log)?, &id).map_err(anyhow::Error::msg)?, form)
         }
         (Gates::Allow { id, scope, rule, lasts }, Some(mut local)) => {
             let lasts = lasts.map(|lasts| lasts.as_secs());
@@ -90,7 +90,7 @@ pub(crate) fn grants(place: &Place, what: Grants, form: Form) -> anyhow::Result<
         (Grants::List, Some(mut local)) => print_grants(&local.ask(&Request::Grants)?, form),
         (Grants::List, None) => {
             let recorded = recorded(&place.log).map_err(|error| anyhow::anyhow!("{error:#}; {OF_HOSTS}"))?;
-            print_grants(&control::listed(recorded.state().policy().grants()), form)
+            print_grants(&decisions::listed(recorded.state().policy().grants()), form)
         }
         (Grants::Denials, Some(mut local)) => print_denials(&local.ask(&Request::Denials)?, form),
         (Grants::Denials, None) => print_denials(&recorded_denials(&place.log)?, form),
@@ -132,11 +132,11 @@ fn recorded_denials(log: &Path) -> anyhow::Result<Value> {
         let (ids, lsns): (Vec<_>, Vec<_>) = gates.map(|gate| (gate.id(), gate.content())).unzip();
         let contents = log.contents(Partition::ZERO, &lsns).await?;
         let text = |content| match content {
-            Some(Content::Text(text)) => control::covered(&text),
+            Some(Content::Text(text)) => decisions::covered(&text),
             _ => None,
         };
         let covers = ids.into_iter().zip(contents).filter_map(|(id, content)| Some((id, text(content)?))).collect();
-        Ok(control::denials(constraints, &covers))
+        Ok(decisions::denials(constraints, &covers))
     })
 }
 

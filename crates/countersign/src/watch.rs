@@ -15,7 +15,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use countersign_server::control::{Request, Row};
+use countersign_server::{control::Request, view::gate_summary::Row};
 use serde_json::Value;
 
 use self::{

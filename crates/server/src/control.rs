@@ -2,7 +2,6 @@
 //!
 //! One JSON object a line in each direction. Only the user whose gateway it is can open it.
 
-mod gates;
 mod socket;
 
 use std::time::Duration;
@@ -18,13 +17,12 @@ use serde_json::{Value, json};
 
 use crate::{
     attach::Handover,
-    decisions::{self, read},
+    view::{
+        decisions::{self, denials, enough, find, listed, read},
+        gate_summary::pending,
+    },
 };
 
-pub use crate::decisions::{covered, denials, enough, find, listed};
-
-pub use gates::{Approvals, Row, pending, row};
-pub(crate) use gates::{beside, folder, plain, row_of};
 pub use socket::{Control, FILE, has_room};
 pub(crate) use socket::{Owned, principal};
 

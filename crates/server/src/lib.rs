@@ -10,7 +10,6 @@ mod chats;
 pub mod config;
 mod console;
 pub mod control;
-mod decisions;
 pub mod files;
 pub mod fuzz;
 pub mod gateway;

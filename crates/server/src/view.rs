@@ -2,9 +2,11 @@
 //!
 //! It must not know any wire: a door takes what is here and puts it into its own frames.
 
+pub mod decisions;
 pub mod escape;
 pub mod export;
 pub mod gate_card;
+pub mod gate_summary;
 pub mod label;
 pub mod pasted;
 pub mod record;

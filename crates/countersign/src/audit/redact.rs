@@ -7,7 +7,7 @@ use countersign_core::{
     engine::Engine,
     id::{CallId, GateId, Lsn},
 };
-use countersign_server::{control::enough, view::record::names};
+use countersign_server::view::{decisions::enough, record::names};
 use countersign_store::{AnyLog, Log as _, OpenError, Options, Partition, SqliteLog, WriteError};
 use serde_json::json;
 

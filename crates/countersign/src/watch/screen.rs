@@ -7,8 +7,8 @@ use std::{fmt::Write as _, time::Duration};
 
 use countersign_core::gate::Scope;
 use countersign_server::{
-    control::{Request, Row},
-    view::{Lines, escape, label},
+    control::Request,
+    view::{Lines, escape, gate_summary::Row, label},
 };
 
 use crate::gates::asker;
@@ -364,7 +364,7 @@ mod tests {
     use std::time::Duration;
 
     use countersign_core::gate::Scope;
-    use countersign_server::control::{Request, Row};
+    use countersign_server::{control::Request, view::gate_summary::Row};
     use serde_json::json;
 
     use super::{KEYS, MORE, Next, PAUSE, Screen, details};

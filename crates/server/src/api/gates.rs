@@ -19,9 +19,13 @@ use serde_json::{Map, Value, json};
 use super::{Answered, Api, Failure, cursor::Cursor, params::Params};
 use crate::{
     agent_dir::Product,
-    control::{self, enough},
+    control,
     gateway::adapter,
-    view::time::iso,
+    view::{
+        decisions::{self, enough},
+        gate_summary,
+        time::iso,
+    },
     web::{Body, Caller, ONCE_ONLY, Problem, access, reply},
 };
 
@@ -104,7 +108,7 @@ async fn read(api: &Api, id: GateId) -> Result<Value, Failure> {
 /// All of a gate. `content` is what it shows, where that is not at hand.
 fn told(engine: &Engine, gate: &Gate, content: Option<&Content>) -> Option<Value> {
     let content = content.or_else(|| engine.admitted().gate(gate.id()).map(|content| &**content))?;
-    let row = control::row_of(engine, gate, content);
+    let row = gate_summary::row_of(engine, gate, content);
     let mut value = bare(gate);
     for (name, more) in [
         ("door", json!(row.door)),
@@ -194,7 +198,7 @@ async fn find(api: &Api, id: &str) -> Result<GateId, Failure> {
     }
     let wanted = id.to_owned();
     let source = api.site.handle.source(Lane::Result);
-    let (found, _) = source.read(move |engine| control::find(engine, &wanted)).await.ok_or_else(Failure::closing)?;
+    let (found, _) = source.read(move |engine| decisions::find(engine, &wanted)).await.ok_or_else(Failure::closing)?;
     let row = found.map_err(|problem| Failure::new(StatusCode::NOT_FOUND, problem))?;
     GateId::parse(&row.id).ok_or_else(|| unknown(id))
 }

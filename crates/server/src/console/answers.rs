@@ -23,7 +23,7 @@ use super::{
     words,
 };
 use crate::{
-    decisions,
+    view::decisions,
     web::{Body, Caller, reply},
 };
 

@@ -15,9 +15,9 @@ use maud::{Markup, html};
 use serde_json::{Map, Value};
 
 use super::words::{self, Tone, ago, left, many, moment, one, path, plain};
-use crate::{
-    control::{self, Approvals},
-    view::{GateCard, gate_card},
+use crate::view::{
+    GateCard, gate_card,
+    gate_summary::{self, Approvals},
 };
 
 pub(super) use change::of as change;
@@ -98,7 +98,7 @@ impl Asked {
             _ if agent.is_some() => crate::agent_gate::DOOR,
             _ => crate::omp::DOOR,
         };
-        let cwd = control::folder(engine, gate, &content);
+        let cwd = gate_summary::folder(engine, gate, &content);
         let named = session.and_then(|session| session.name()).map(str::to_owned);
         Self {
             id: gate.id(),

@@ -26,8 +26,8 @@ use super::{
     words::{ago, left, many, one, plain, who},
 };
 use crate::{
-    decisions,
     gateway::rulebook::is_plain,
+    view::decisions,
     web::{Body, Caller},
 };
 

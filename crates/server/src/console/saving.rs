@@ -12,8 +12,8 @@ use countersign_runtime::Lane;
 
 use super::{Console, Look, answers, card::Asked, history::Made, page::Trouble, wanted::Wanted};
 use crate::{
-    decisions,
     gateway::rulebook::{DraftError, SaveError},
+    view::decisions,
     web::{Body, Caller},
 };
 

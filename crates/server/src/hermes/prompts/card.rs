@@ -13,9 +13,10 @@ use countersign_core::{
 use serde_json::{Map, Value, json};
 
 use super::super::transcript::seconds;
-use crate::{
-    control::{self, Approvals},
-    view::{GateCard, Lines, escape, gate_card::Asked as Subject},
+use crate::view::{
+    GateCard, Lines, escape,
+    gate_card::Asked as Subject,
+    gate_summary::{self, Approvals},
 };
 
 /// What a notification can hold, in characters. What is longer can only be denied from there.
@@ -59,7 +60,7 @@ impl Asked {
     /// A gate whose content is at hand.
     pub(crate) fn of(engine: &Engine, gate: &Gate) -> Option<Self> {
         let content = Arc::clone(engine.admitted().gate(gate.id())?);
-        let folder = control::folder(engine, gate, &content);
+        let folder = gate_summary::folder(engine, gate, &content);
         Some(Self { gate: gate.clone(), content, folder })
     }
 

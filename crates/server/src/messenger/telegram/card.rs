@@ -16,9 +16,9 @@ use super::{
     refs::{Action, Refs},
     wire::{Button, Keyboard},
 };
-use crate::{
-    control::{Approvals, beside, plain},
-    view::{Lines, escape},
+use crate::view::{
+    Lines, escape,
+    gate_summary::{Approvals, beside, plain},
 };
 
 /// How long a message may be. Telegram counts units of UTF-16.

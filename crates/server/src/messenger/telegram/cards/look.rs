@@ -20,7 +20,7 @@ use super::{
     },
     Cards, Step,
 };
-use crate::control;
+use crate::view::gate_summary;
 
 /// How a call ended that was allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +152,7 @@ fn stand(
     });
     let content = call.and_then(|call| engine.admitted().call(call.id()).cloned());
     let rules = rules(engine, &gate);
-    let folder = engine.admitted().gate(id).and_then(|content| control::folder(engine, &gate, content));
+    let folder = engine.admitted().gate(id).and_then(|content| gate_summary::folder(engine, &gate, content));
     Some(Stand { is_open: call.is_some(), call: content, end, rules, folder, gate })
 }
 

@@ -14,9 +14,9 @@ use countersign_core::{
 use countersign_runtime::{Handle, Lane, Refused, Source};
 use serde_json::{Value, json};
 
-use crate::{
-    control::{Row, pending},
-    view::time::iso,
+use crate::view::{
+    gate_summary::{Row, pending},
+    time::iso,
 };
 
 /// How many characters of an id name what is answered or removed; looking at it takes fewer.
