@@ -15,12 +15,13 @@ use countersign_core::{
 };
 use countersign_server::{
     agent_dir::Environment,
-    agent_gate, config,
+    config,
     gateway::{
         adapter::Adapter,
         rules::{self, Household, Loaded, Nobody, RulesError, TooFew},
         trial::{self, Explained, Failed, Tried, kept_off},
     },
+    view::Protocol,
     view::{Lines, escape, pasted},
 };
 use serde_json::{Map, Value, json};
@@ -69,7 +70,7 @@ impl Files {
         let is_named = named.rules.is_some();
         let rules = named.rules.map(Path::to_owned);
         if let (Some(adapter), Some(agent)) = (&adapter, named.asker)
-            && adapter.name() != agent_gate::DOOR
+            && adapter.name() != Protocol::AgentGate.name()
             && agent != config::DEFAULT_AGENT
         {
             bail!("--agent {agent}: only agent-gate has agents, and these rules are judged as {} does", adapter.name());
@@ -316,7 +317,7 @@ fn shown(
         writeln!(out, "  {:<7} {}", told.key, one(&told.text))?;
     }
     let is_of_stdio = files.adapter.as_ref().is_some_and(|adapter| adapter.stdio().is_some());
-    let is_runs = subject.door.as_deref() != Some(agent_gate::DOOR);
+    let is_runs = subject.door.as_deref() != Some(Protocol::AgentGate.name());
     let agent = if is_of_stdio {
         "a session of the adapter"
     } else if is_runs {

@@ -33,10 +33,11 @@ use answers::Answers;
 pub(crate) use requests::subject;
 
 use crate::limits::{FailedAuth, Window};
+use crate::view::Protocol;
 use roster::Roster;
 
 /// How rules name this door.
-pub const DOOR: &str = "agent-gate";
+const DOOR: &str = Protocol::AgentGate.name();
 
 /// Who an agent is to policy.
 fn principal(agent: &str) -> PrincipalId {

@@ -28,12 +28,13 @@ use crate::{
     web::{Problem, Routes},
 };
 
+use crate::view::Protocol;
 use events::{Feed, View};
 
 /// Below what all of it stands.
 const ROOT: &str = "/api/v1/";
 /// The door of sessions that are opened here.
-const DOOR: &str = "api";
+const DOOR: &str = Protocol::Api.name();
 
 /// What the routes work with.
 struct Api {

@@ -52,10 +52,10 @@ use told::Told;
 
 pub(crate) use automation::History;
 pub(crate) use channels::{Carried, Carrier, Enclosed, LETTERS, Letter, webhook::routes};
-pub(crate) use chat::{DOOR, Memories};
+pub(crate) use chat::Memories;
 pub(crate) use host::Wings;
 pub(crate) use native::{known as native_known, names as native_tools};
-pub(crate) use nodes::{Executions, NodeCalls, NodeRegister, node_of, supposed};
+pub(crate) use nodes::{Executions, NodeCalls, NodeRegister, supposed};
 pub(crate) use registry::Registry;
 pub(crate) use shown::{Account, Node};
 pub(crate) use workspace::skills;

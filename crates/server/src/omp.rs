@@ -40,9 +40,6 @@ mod waiting;
 mod working;
 mod workshop;
 
-/// What records and rules call this door.
-pub(crate) const DOOR: &str = "omp";
-
 pub(crate) use attached::open_attached;
 pub use attached::{Plan, handover, plan, told, unanswered};
 pub(crate) use commands::Switch;

@@ -9,6 +9,7 @@ pub mod gate_card;
 pub mod gate_summary;
 pub mod label;
 pub mod pasted;
+pub mod protocol;
 pub mod record;
 pub mod time;
 
@@ -16,3 +17,4 @@ pub use escape::{Lines, escape};
 pub use gate_card::GateCard;
 pub use label::label;
 pub use pasted::pasted;
+pub use protocol::Protocol;

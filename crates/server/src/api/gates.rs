@@ -19,7 +19,6 @@ use serde_json::{Map, Value, json};
 use super::{Answered, Api, Failure, cursor::Cursor, params::Params};
 use crate::{
     agent_dir::Product,
-    control,
     gateway::adapter,
     view::{
         decisions::{self, enough},

@@ -22,8 +22,8 @@ use super::{
     gates::{doors, named, only, text},
     params::Params,
 };
+use crate::view::Protocol;
 use crate::{
-    agent_gate,
     chats::{Asking, Halted, Wish},
     sessions::{self, Row},
     view::time::iso,
@@ -95,7 +95,7 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
 fn of_agent(session: &Session) -> Row {
     Row {
         id: session.id().to_string(),
-        door: Some(session.door().unwrap_or(agent_gate::DOOR).to_owned()),
+        door: Some(session.door().unwrap_or(Protocol::AgentGate.name()).to_owned()),
         name: session.id().as_str().strip_prefix("agent:").map(str::to_owned),
         opened_at: session.opened_at().0,
         last_at: session.opened_at().0,

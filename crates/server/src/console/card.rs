@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::words::{self, Tone, ago, left, many, moment, one, path, plain};
 use crate::view::{
-    GateCard, gate_card,
+    GateCard, Protocol, gate_card,
     gate_summary::{self, Approvals},
 };
 
@@ -93,11 +93,7 @@ impl Asked {
         let id = gate.session().map(|id| id.as_str().to_owned()).unwrap_or_default();
         let agent = id.strip_prefix("agent:").map(str::to_owned);
         let door = session.and_then(|session| session.door());
-        let fallback = match gate.kind() {
-            Kind::Pairing => crate::gsv::DOOR,
-            _ if agent.is_some() => crate::agent_gate::DOOR,
-            _ => crate::omp::DOOR,
-        };
+        let fallback = Protocol::presumed(gate).name();
         let cwd = gate_summary::folder(engine, gate, &content);
         let named = session.and_then(|session| session.name()).map(str::to_owned);
         Self {

@@ -14,16 +14,21 @@ use countersign_runtime::tools::Registry;
 use serde_json::{Map, Value};
 
 use super::rules::{Loaded, RulesError};
+use crate::view::Protocol;
 use crate::{
     agent_dir::{AgentDir, Environment, Product, Settings},
-    agent_gate,
     config::{Errors, Fault, Problem},
-    gsv,
     omp::rules as of_adapter,
 };
 
 /// The adapters of a gateway, as rules name them.
-pub const OF_GATEWAY: [&str; 5] = [agent_gate::DOOR, "console", "api", gsv::DOOR, "hermes"];
+pub const OF_GATEWAY: [&str; 5] = [
+    Protocol::AgentGate.name(),
+    Protocol::Console.name(),
+    Protocol::Api.name(),
+    Protocol::Gsv.name(),
+    Protocol::Hermes.name(),
+];
 /// The stdio adapters, as rules name them. Each has a file of rules in its agent directory.
 pub const STDIO: [Product; 2] = [Product::Omp, Product::Gjc];
 

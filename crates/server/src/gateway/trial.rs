@@ -19,11 +19,14 @@ use super::{
     adapter::{self, Adapter},
     rules::{Household, Loaded},
 };
+use crate::view::Protocol;
 use crate::{
     agent_gate,
     config::{Case, DEFAULT_AGENT},
     gsv,
 };
+
+const AGENT_GATE: &str = Protocol::AgentGate.name();
 
 /// A case and what became of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -166,7 +169,7 @@ fn subject(household: &Household, agent: &str, tool: String, arguments: Map<Stri
     match household.adapter() {
         None => {}
         Some(Adapter::Stdio(stdio)) => return stdio.subject(&tool, &arguments),
-        Some(Adapter::Gateway(agent_gate::DOOR)) => {
+        Some(Adapter::Gateway(AGENT_GATE)) => {
             return agent_gate::subject(&household.tools, agent, tool, arguments);
         }
         Some(Adapter::Gateway(door)) => return run_of(household, door, tool, arguments),
@@ -180,8 +183,13 @@ fn subject(household: &Household, agent: &str, tool: String, arguments: Map<Stri
         }
         Some(content) => {
             let session = SessionId::new("trial");
-            let place =
-                Whereabouts { session: &session, door: Some(gsv::DOOR), cwd: "", folder: "", is_shell_used: false };
+            let place = Whereabouts {
+                session: &session,
+                door: Some(Protocol::Gsv.name()),
+                cwd: "",
+                folder: "",
+                is_shell_used: false,
+            };
             Ok(countersign_core::subject_at(place, &content, Effect::Changes))
         }
     }

@@ -21,7 +21,7 @@ use countersign_protocol::gsv::{Method, Request};
 
 use super::{Door, dispatch::Answer, missing, peer::Peer};
 
-pub(crate) use lives::DOOR;
+pub(super) use lives::DOOR;
 
 pub(super) use super::registry::session_of;
 pub(super) use card::{asking, resolved};

@@ -28,7 +28,7 @@ use super::{Door, dispatch::Answer, missing, native, peer::Peer};
 pub(crate) use begun::NodeCalls;
 pub(crate) use executions::Executions;
 pub(super) use invoke::is_acts;
-pub(crate) use node_tool::{node_of, supposed};
+pub(crate) use node_tool::supposed;
 pub(super) use probes::{Anew, nodes as known, probe};
 pub(crate) use register::NodeRegister;
 pub(super) use seats::{enter, leave};

@@ -20,13 +20,14 @@ use super::{
     journal::stream_id,
     transcript::{self, MOST_MESSAGES, Messages},
 };
+use crate::view::Protocol;
 use crate::{
     chats::Wish,
     web::{Body, Routes, reply},
 };
 
 /// How the record calls sessions that were opened through this door.
-pub(super) const DOOR: &str = "hermes";
+pub(super) const DOOR: &str = Protocol::Hermes.name();
 
 type Asked = Query<BTreeMap<String, String>>;
 type Outcome = Result<Response, Rejection>;

@@ -14,7 +14,7 @@ use countersign_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::view::time::iso;
+use crate::view::{Protocol, time::iso};
 
 /// One gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -156,7 +156,7 @@ pub(crate) fn folder(engine: &Engine, gate: &Gate, content: &Content) -> Option<
     let call = engine.admitted().call(gate.call()?).filter(|call| call.request.is_none())?;
     // What a node does begins in a folder there, which is not known here.
     let peer = engine.state().call(gate.call()?)?.peer();
-    let is_here = peer.and_then(crate::gsv::node_of).is_none();
+    let is_here = peer.and_then(crate::view::protocol::node_of).is_none();
     Some(folder_of(session, call)).filter(|folder| is_here && !folder.is_empty())
 }
 
@@ -211,16 +211,8 @@ pub(crate) fn row_of(engine: &Engine, gate: &Gate, content: &Content) -> Row {
     };
     let session = gate.session().map(ToString::to_string);
     let of_session = gate.session().and_then(|id| engine.state().session(id));
-    let is_agents = session.as_deref().is_some_and(|session| session.starts_with("agent:"));
     // Records of earlier versions do not name the door.
-    let door = of_session
-        .and_then(Session::door)
-        .unwrap_or_else(|| match gate.kind() {
-            Kind::Pairing => crate::gsv::DOOR,
-            _ if is_agents => crate::agent_gate::DOOR,
-            _ => crate::omp::DOOR,
-        })
-        .to_owned();
+    let door = of_session.and_then(Session::door).unwrap_or_else(|| Protocol::presumed(gate).name()).to_owned();
     let beside = match content {
         Content::Approval { tool, .. } => {
             let call = gate.call().and_then(|call| engine.admitted().call(call));

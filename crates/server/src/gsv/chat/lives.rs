@@ -24,9 +24,10 @@ use super::{
     trimming,
 };
 use crate::files::objects::Store;
+use crate::view::Protocol;
 
 /// What the record and rules call this door.
-pub(crate) const DOOR: &str = "gsv";
+pub(in crate::gsv) const DOOR: &str = Protocol::Gsv.name();
 /// How long what works may take to end once it was told to.
 const ENDING: Duration = Duration::from_secs(30);
 /// How long a key may be, in bytes.

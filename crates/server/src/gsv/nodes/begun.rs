@@ -12,7 +12,8 @@ use countersign_runtime::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{super::Door, node_tool::node_of};
+use super::super::Door;
+use crate::view::protocol::node_of;
 
 /// The view's name.
 const NAME: &str = "gsv-node-calls";

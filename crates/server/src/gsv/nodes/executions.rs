@@ -29,10 +29,8 @@ use countersign_runtime::{
 use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::timeout};
 
-use super::{
-    super::{Door, dispatch::Answer, peer::Peer},
-    node_tool::{node_of, peer_of},
-};
+use super::super::{Door, dispatch::Answer, peer::Peer};
+use crate::view::protocol::{node_of, peer_of};
 
 /// The view's name.
 const NAME: &str = "gsv-executions";

@@ -21,11 +21,12 @@ use serde_json::{Map, Value};
 
 use super::{
     super::{Door, chat::DOOR, dispatch::Answer, peer::Peer},
-    node_tool::{NodeTool, peer_of},
+    node_tool::NodeTool,
     register,
     results::{NEVER_BEGAN, NOT_KNOWN},
     toolbox,
 };
+use crate::view::protocol::peer_of;
 
 /// How the ids of the sessions begin in which the acts of clients stand. Older records have one for each client.
 const ACTS: &str = "gsv-tools:";

@@ -1,8 +1,8 @@
 //! A tool of a node, as runs see it. It is never run here.
 
+use crate::view::protocol::peer_of;
 use countersign_core::{
     call,
-    id::PeerId,
     policy::Class,
     tool::{Effect, Foreign, Lane, Machine, Repeat, Shell, Spec},
 };
@@ -27,16 +27,6 @@ pub(in crate::gsv) struct NodeTool {
     /// Whether the node says that it needs a shell for it.
     needs_shell: bool,
     spec: Spec,
-}
-
-/// Who does the calls of a node's tools.
-pub(super) fn peer_of(node: &str) -> PeerId {
-    PeerId::new(format!("node:{node}"))
-}
-
-/// The node that a peer is.
-pub(crate) fn node_of(peer: &PeerId) -> Option<&str> {
-    peer.as_str().strip_prefix("node:")
 }
 
 impl NodeTool {

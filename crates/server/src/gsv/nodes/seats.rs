@@ -21,9 +21,9 @@ use super::{
     super::{Door, peer::Peer},
     hand::Purpose,
     invoke,
-    node_tool::peer_of,
     register::{self, Registration},
 };
+use crate::view::protocol::peer_of;
 
 /// The connections that nodes have.
 #[derive(Default)]

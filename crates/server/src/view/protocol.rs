@@ -1,0 +1,60 @@
+//! The protocols by which clients reach the gateway, and how their names are written in records.
+
+use countersign_core::{
+    gate::{Gate, Kind},
+    id::PeerId,
+};
+
+/// A protocol that an adapter serves. Records, rules, grants and JSON output hold its name under the key `door`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// JSON-RPC of agent-gate.
+    AgentGate,
+    /// JSON lines of omp and gjc.
+    Omp,
+    /// WebSocket of GSV.
+    Gsv,
+    /// HTTP and SSE of hermes.
+    Hermes,
+    /// The gateway's own HTTP interface.
+    Api,
+    /// The gateway's web console.
+    Console,
+}
+
+impl Protocol {
+    /// Returns the name under which records keep it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AgentGate => "agent-gate",
+            Self::Omp => "omp",
+            Self::Gsv => "gsv",
+            Self::Hermes => "hermes",
+            Self::Api => "api",
+            Self::Console => "console",
+        }
+    }
+
+    /// Returns the protocol that a gate came by, where its session's record is of a version that did not name one.
+    pub fn presumed(gate: &Gate) -> Self {
+        let is_agents = gate.session().is_some_and(|session| session.as_str().starts_with("agent:"));
+        match gate.kind() {
+            Kind::Pairing => Self::Gsv,
+            _ if is_agents => Self::AgentGate,
+            _ => Self::Omp,
+        }
+    }
+}
+
+/// How the id of a peer begins that is a node.
+const NODE: &str = "node:";
+
+/// Returns the id of the peer that runs the calls of a node's tools.
+pub(crate) fn peer_of(node: &str) -> PeerId {
+    PeerId::new(format!("{NODE}{node}"))
+}
+
+/// Returns the name of the node that a peer is, if it is one.
+pub(crate) fn node_of(peer: &PeerId) -> Option<&str> {
+    peer.as_str().strip_prefix(NODE)
+}
