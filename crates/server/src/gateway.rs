@@ -104,7 +104,7 @@ pub enum ServeError {
     /// What the environment says of traces has no meaning.
     #[cfg(feature = "otlp")]
     #[error(transparent)]
-    Traces(#[from] crate::traces::Misconfigured),
+    Traces(#[from] countersign_otlp::Misconfigured),
     /// Secrets that were set over the gsv door cannot be read.
     #[error("{0}")]
     Secrets(String),
@@ -138,7 +138,7 @@ pub async fn serve(
     let Ground { program, record, clock, dice } = ground;
     config.binding()?;
     #[cfg(feature = "otlp")]
-    let collector = crate::traces::Collector::named()?;
+    let collector = countersign_otlp::Collector::named()?;
     #[cfg(not(feature = "otlp"))]
     if let Some(name) = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]
         .iter()

@@ -27,8 +27,6 @@ pub mod session_file;
 mod sessions;
 mod site;
 pub mod tokens;
-#[cfg(feature = "otlp")]
-pub mod traces;
 pub mod view;
 mod web;
 

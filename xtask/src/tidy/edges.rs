@@ -19,7 +19,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("store", &["core"]),
     ("tools", &["core"]),
     ("runtime", &["core", "store", "models", "tools"]),
-    ("server", &["core", "protocol", "runtime"]),
+    ("otlp", &["core", "runtime"]),
+    ("server", &["core", "protocol", "runtime", "otlp"]),
     (BINARY, &["core", "protocol", "store", "models", "tools", "runtime", "server"]),
     ("xtask", &[]),
 ];

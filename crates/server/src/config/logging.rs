@@ -31,10 +31,11 @@ impl Form {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// The parts that say anything: ours, and what is built in.
-const PARTS: [&str; 17] = [
+const PARTS: &[&str] = &[
     "countersign",
     "countersign_core",
     "countersign_models",
+    "countersign_otlp",
     "countersign_protocol",
     "countersign_runtime",
     "countersign_server",

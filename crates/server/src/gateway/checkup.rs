@@ -45,7 +45,7 @@ pub fn usable(config: &Config) -> Vec<String> {
 /// Which variable keeps a gateway from starting, and why.
 pub fn traces() -> Result<bool, String> {
     #[cfg(feature = "otlp")]
-    return crate::traces::Collector::named().map(|named| named.is_some()).map_err(|error| error.to_string());
+    return countersign_otlp::Collector::named().map(|named| named.is_some()).map_err(|error| error.to_string());
     #[cfg(not(feature = "otlp"))]
     Ok(false)
 }

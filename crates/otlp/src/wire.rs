@@ -78,7 +78,7 @@ mod tests {
     use serde_json::{Value as Json, json};
 
     use super::{refused, request};
-    use crate::traces::spans::{Kind, Span, Value};
+    use crate::spans::{Kind, Span, Value};
 
     #[test]
     fn a_span_has_the_form_of_the_wire() {

@@ -25,7 +25,7 @@ use settings::{Sampler, Settings};
 use spans::{Span, Tracer};
 
 /// Who is to be told.
-pub(crate) struct Collector {
+pub struct Collector {
     sampler: Sampler,
     sender: Sender<Span>,
     receiver: Receiver<Span>,
@@ -34,7 +34,7 @@ pub(crate) struct Collector {
 }
 
 /// The spans of one gateway, on their way to a collector.
-pub(crate) struct Traces {
+pub struct Traces {
     /// Ends once everything was told that could be.
     exporting: JoinHandle<()>,
 }
@@ -44,7 +44,7 @@ impl Collector {
     ///
     /// # Errors
     /// [`Misconfigured`]: a variable that has no meaning here.
-    pub(crate) fn named() -> Result<Option<Self>, Misconfigured> {
+    pub fn named() -> Result<Option<Self>, Misconfigured> {
         let Some(settings) = Settings::read(|name| std::env::var(name).ok())? else { return Ok(None) };
         let (sender, receiver) = mpsc::channel(settings.queue);
         let (sampler, dropped) = (settings.sampler, Dropped::default());
@@ -52,7 +52,7 @@ impl Collector {
     }
 
     /// Tells it what `handle` records from now on. `None` if the gateway closes already.
-    pub(crate) async fn follow(self, handle: &Handle) -> Option<Traces> {
+    pub async fn follow(self, handle: &Handle) -> Option<Traces> {
         let Self { sampler, sender, receiver, exporter, dropped } = self;
         let mut subscriber = handle.subscribe().await?;
         tokio::spawn(async move {
@@ -71,7 +71,7 @@ impl Collector {
 
 impl Traces {
     /// Tells what is left, once the record is closed: for at most `patience`.
-    pub(crate) async fn stop(mut self, patience: Duration) {
+    pub async fn stop(mut self, patience: Duration) {
         if tokio::time::timeout(patience, &mut self.exporting).await.is_err() {
             self.exporting.abort();
             tracing::warn!("the collector of traces did not take the last spans in time");
