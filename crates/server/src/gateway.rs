@@ -43,7 +43,6 @@ use crate::{
     config::{BindError, Config, OnShutdown, logging::Levels},
     console,
     control::{Control, Owned},
-    files::objects::Store,
     gsv, hermes,
     listen::{self, Doors, Hosts, Port, Rooms, TlsError},
     messenger::telegram::{self, BadAddress, Ear, Telegram},
@@ -53,6 +52,7 @@ use crate::{
     tokens::Watched,
     web::{self, Auth},
 };
+use countersign_files::objects::Store;
 
 pub use ground::{Ground, OpenRecord};
 use hints::{in_use, no_folder, unopened};

@@ -10,7 +10,6 @@ mod chats;
 pub mod config;
 mod console;
 pub mod control;
-pub mod files;
 pub mod fuzz;
 pub mod gateway;
 pub mod gjc;

@@ -18,10 +18,8 @@ use serde::{Deserialize, Serialize};
 pub use crate::web::Scope;
 pub(crate) use watched::Watched;
 
-use crate::{
-    config,
-    files::replace::{Access, replace},
-};
+use crate::config;
+use countersign_files::replace::{Access, replace};
 
 /// The file's name in the data directory.
 pub const FILE: &str = "tokens.json";

@@ -20,7 +20,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tools", &["core"]),
     ("runtime", &["core", "store", "models", "tools"]),
     ("otlp", &["core", "runtime"]),
-    ("server", &["core", "protocol", "runtime", "otlp"]),
+    ("files", &[]),
+    ("server", &["core", "protocol", "runtime", "otlp", "files"]),
     (BINARY, &["core", "protocol", "store", "models", "tools", "runtime", "server"]),
     ("xtask", &[]),
 ];

@@ -11,10 +11,8 @@ use countersign_core::{digest::Digest, id::SessionId};
 use countersign_runtime::tools::regular;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    config::yaml::LARGEST,
-    files::replace::{Access, replace},
-};
+use crate::config::yaml::LARGEST;
+use countersign_files::replace::{Access, replace};
 
 /// The gateway that has a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

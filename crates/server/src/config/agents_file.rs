@@ -18,13 +18,11 @@ use super::{
     exposed::is_for_its_group,
     value::{free_mark, marked, restored},
 };
-use crate::{
-    config::yaml::{
-        LARGEST, Node,
-        edit::{depth, edited as set, end_of, is_silent, named, scalar, split_comment},
-    },
-    files::replace::{Access, replace},
+use crate::config::yaml::{
+    LARGEST, Node,
+    edit::{depth, edited as set, end_of, is_silent, named, scalar, split_comment},
 };
+use countersign_files::replace::{Access, replace};
 
 /// The agent of the section `agent`.
 const DEFAULT: &str = "default";

@@ -34,6 +34,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 const PARTS: &[&str] = &[
     "countersign",
     "countersign_core",
+    "countersign_files",
     "countersign_models",
     "countersign_otlp",
     "countersign_protocol",

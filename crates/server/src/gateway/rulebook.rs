@@ -19,10 +19,8 @@ use countersign_runtime::{Handle, Lane, Refused, tools::regular};
 use tokio::sync::Semaphore;
 
 use super::rules::{self, Household, RulesError};
-use crate::{
-    config::{RuleFile, rule_lines, yaml::LARGEST},
-    files::replace::{Access, replace},
-};
+use crate::config::{RuleFile, rule_lines, yaml::LARGEST};
+use countersign_files::replace::{Access, replace};
 
 /// A change of the file: a rule that comes, goes, or stands in the place of another.
 #[derive(Clone, Debug, PartialEq)]

@@ -25,9 +25,9 @@ use crate::{
         self, Accounts, Case, Config, Errors, Known, Permissions, Person, Places, Undeclared,
         strangers::{self, Named, Others, strangers},
     },
-    files::paths,
     gsv,
 };
+use countersign_files::paths;
 use countersign_runtime::tools::{self, Registry};
 
 /// What rules are about: the agents and the tools of a gateway.

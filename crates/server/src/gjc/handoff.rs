@@ -14,10 +14,8 @@ use countersign_protocol::{
     omp::{Id, Response},
 };
 
-use crate::{
-    files::replace::{Access, replace},
-    omp::{Beginning, Door, Lane, Seat, Shelf, Switch, Then, Until, commands::problem, first_entries},
-};
+use crate::omp::{Beginning, Door, Lane, Seat, Shelf, Switch, Then, Until, commands::problem, first_entries};
+use countersign_files::replace::{Access, replace};
 
 const NAME: &str = "handoff";
 /// What is told where there is nothing to hand over.

@@ -33,11 +33,8 @@ use super::{
     registry::key_of,
     skills, workspace,
 };
-use crate::{
-    chats::Workrooms,
-    files::objects::{self, Store},
-    prompt::compaction,
-};
+use crate::{chats::Workrooms, prompt::compaction};
+use countersign_files::objects::{self, Store};
 
 /// Where the door will be once it is open. Until then nothing of its sessions is begun.
 #[derive(Default)]

@@ -14,7 +14,7 @@ use std::{
 use countersign_core::policy::Grant;
 use countersign_runtime::tools::regular;
 
-use crate::files::replace::{Access, replace};
+use countersign_files::replace::{Access, replace};
 
 /// Its name in the agent directory.
 pub(crate) const FILE: &str = "grants.jsonl";

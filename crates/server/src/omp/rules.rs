@@ -9,7 +9,6 @@ use countersign_core::{
 };
 use countersign_runtime::tools::Registry;
 
-use crate::files::paths;
 use crate::{
     agent_dir::{AgentDir, Product, Restrictions},
     config::{
@@ -18,6 +17,7 @@ use crate::{
     },
     gjc,
 };
+use countersign_files::paths;
 
 /// Why rules were not taken.
 #[derive(Debug, thiserror::Error)]

@@ -37,11 +37,11 @@ use super::{
 use crate::{
     agent_dir::{self, AgentDir, Environment, Keys, ModelsFile, Product, Roster, keys::variables},
     config::RuleFile,
-    files::paths,
     gjc::{BRIDGE_TOKEN, Lent, Manner, Past, Registry as Registered, Surface},
     session_file::name,
     view::time,
 };
+use countersign_files::paths;
 
 /// How the program around the door is started again, for the children that run commands.
 pub struct Program {

@@ -16,7 +16,7 @@ use countersign_runtime::tools::regular;
 use serde_json::Value;
 
 use super::open::LARGEST;
-use crate::files::replace::{Access, replace};
+use countersign_files::replace::{Access, replace};
 
 /// From so many base64 characters on an image is put beside.
 const LEAST: usize = 1024;

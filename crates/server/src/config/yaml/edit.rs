@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::LARGEST;
 use crate::config::yaml::Node;
-use crate::files::replace::{Access, replace};
+use countersign_files::replace::{Access, replace};
 
 /// Why a key was not set. The file is as it was.
 #[derive(Debug, thiserror::Error)]

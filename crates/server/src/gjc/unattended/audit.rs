@@ -23,7 +23,8 @@ use countersign_protocol::{
 };
 
 use self::disk::Disk;
-use crate::{files::replace::sync_folder, view::time};
+use crate::view::time;
+use countersign_files::replace::sync_folder;
 
 /// The folder of all audits below a working folder.
 pub(crate) const RECORDS: &str = ".gjc/audit";

@@ -24,10 +24,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
 use super::form::{self, Options};
-use crate::{
-    config::yaml::LARGEST,
-    files::replace::{Access, replace_copy},
-};
+use crate::config::yaml::LARGEST;
+use countersign_files::replace::{Access, replace_copy};
 
 /// Where below a working folder the files are.
 pub(crate) const FOLDER: &str = ".gjc/state/workflow-gates";

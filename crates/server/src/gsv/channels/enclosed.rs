@@ -11,7 +11,7 @@ use countersign_core::channel::Media;
 use countersign_runtime::Lane;
 
 use super::{super::Door, media};
-use crate::files::objects::Store;
+use countersign_files::objects::Store;
 
 /// Where they lie in the store.
 pub(crate) const LETTERS: &str = "letters";

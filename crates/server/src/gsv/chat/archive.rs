@@ -13,7 +13,7 @@ use super::{
     messages,
     seen::{Line, unreadable},
 };
-use crate::files::objects::Store;
+use countersign_files::objects::Store;
 
 /// The messages of these lines, in order. What was redacted is left out.
 ///

@@ -23,8 +23,8 @@ use super::{
     seen::{Seen, Whole, see, see_whole, unreadable},
     trimming,
 };
-use crate::files::objects::Store;
 use crate::view::Protocol;
+use countersign_files::objects::Store;
 
 /// What the record and rules call this door.
 pub(in crate::gsv) const DOOR: &str = Protocol::Gsv.name();

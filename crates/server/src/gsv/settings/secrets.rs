@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
-use crate::files::replace::{Access, replace};
+use countersign_files::replace::{Access, replace};
 
 /// The file's name in the data directory.
 pub(in crate::gsv) const FILE: &str = "secrets.yaml";

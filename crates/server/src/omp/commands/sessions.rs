@@ -25,10 +25,6 @@ use countersign_runtime::tools::Roots;
 
 use super::{CANCELLED, acknowledge, conversation::user_text, not_sent, problem, stop_run};
 use crate::{
-    files::{
-        paths,
-        replace::{Access, replace},
-    },
     omp::{
         door::{Door, Lane, Then},
         keeper::Keeper,
@@ -36,6 +32,10 @@ use crate::{
         seat::{Beginning, Seat, SeatError, first_entries},
     },
     view::{Lines, escape, export},
+};
+use countersign_files::{
+    paths,
+    replace::{Access, replace},
 };
 
 /// How long a name may take to reach the session's file before it is acknowledged without: it is recorded.

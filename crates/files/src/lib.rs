@@ -2,6 +2,6 @@
 //!
 //! It must not know what is in a file.
 
-pub(crate) mod objects;
-pub(crate) mod paths;
+pub mod objects;
+pub mod paths;
 pub mod replace;

@@ -18,22 +18,22 @@ const STORE: &str = "objects";
 const REFERENCE: &str = "r2:";
 
 /// The text that stands for an object in a message.
-pub(crate) fn reference(name: &str) -> String {
+pub fn reference(name: &str) -> String {
     format!("{REFERENCE}{name}")
 }
 
 /// The object that such a text stands for.
-pub(crate) fn referred(text: &str) -> Option<&str> {
+pub fn referred(text: &str) -> Option<&str> {
     text.strip_prefix(REFERENCE)
 }
 
 /// The store of a gateway.
 #[derive(Clone, Debug)]
-pub(crate) struct Store(PathBuf);
+pub struct Store(PathBuf);
 
 impl Store {
     /// The store in a gateway's data directory.
-    pub(crate) fn of(folder: &Path) -> Self {
+    pub fn of(folder: &Path) -> Self {
         Self(folder.join(STORE))
     }
 
@@ -41,13 +41,13 @@ impl Store {
     ///
     /// # Errors
     /// What the system says, or that the name leads elsewhere.
-    pub(crate) async fn put(&self, name: String, bytes: Vec<u8>) -> std::io::Result<()> {
+    pub async fn put(&self, name: String, bytes: Vec<u8>) -> std::io::Result<()> {
         let path = self.path(&name)?;
         tokio::task::spawn_blocking(move || replace(&path, &bytes)).await.map_err(std::io::Error::other)?
     }
 
     /// An object as base64. `None` if it is not there any more.
-    pub(crate) async fn base64(&self, name: &str) -> Option<String> {
+    pub async fn base64(&self, name: &str) -> Option<String> {
         let path = self.path(name).ok()?;
         let read = tokio::task::spawn_blocking(move || std::fs::read(path).map(|bytes| STANDARD.encode(bytes)));
         read.await.ok()?.ok()
@@ -57,7 +57,7 @@ impl Store {
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) async fn bytes(&self, name: &str) -> std::io::Result<Vec<u8>> {
+    pub async fn bytes(&self, name: &str) -> std::io::Result<Vec<u8>> {
         let path = self.path(name)?;
         tokio::task::spawn_blocking(move || std::fs::read(path)).await.map_err(std::io::Error::other)?
     }
@@ -66,12 +66,7 @@ impl Store {
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) async fn clear_but(
-        &self,
-        folder: &str,
-        stay: BTreeSet<String>,
-        before: SystemTime,
-    ) -> std::io::Result<usize> {
+    pub async fn clear_but(&self, folder: &str, stay: BTreeSet<String>, before: SystemTime) -> std::io::Result<usize> {
         let (path, folder) = (self.path(folder)?, folder.to_owned());
         let may_go = move |name: &str| !stay.contains(&format!("{folder}/{name}"));
         tokio::task::spawn_blocking(move || clear(&path, Some(before), &may_go)).await.map_err(std::io::Error::other)?
@@ -81,7 +76,7 @@ impl Store {
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) async fn clear_those(
+    pub async fn clear_those(
         &self,
         folder: &str,
         may_go: impl Fn(&str) -> bool + Send + 'static,
@@ -91,7 +86,7 @@ impl Store {
     }
 
     /// Takes objects away that nobody has come to know of. What cannot be taken away stays: it is in nobody's way.
-    pub(crate) async fn discard(&self, names: Vec<String>) {
+    pub async fn discard(&self, names: Vec<String>) {
         let paths: Vec<PathBuf> = names.iter().filter_map(|name| self.path(name).ok()).collect();
         let discard = move || {
             for path in paths {
@@ -108,7 +103,7 @@ impl Store {
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) async fn clear(&self, folder: &str) -> std::io::Result<usize> {
+    pub async fn clear(&self, folder: &str) -> std::io::Result<usize> {
         let path = self.path(folder)?;
         let clear = move || match std::fs::read_dir(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
@@ -125,7 +120,7 @@ impl Store {
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) async fn clear_older(&self, before: SystemTime, but: &'static str) -> std::io::Result<usize> {
+    pub async fn clear_older(&self, before: SystemTime, but: &'static str) -> std::io::Result<usize> {
         let folder = self.0.clone();
         tokio::task::spawn_blocking(move || clear_older(&folder, before, &folder.join(but)))
             .await
@@ -185,7 +180,7 @@ fn clear_older(folder: &Path, before: SystemTime, but: &Path) -> std::io::Result
 }
 
 /// Writes a file that is there as a whole or not at all, for nobody but the gateway.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let temporary: PathBuf = path.with_extension("part");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// `path` without links as far as it exists, the rest as it is. `None` if the rest leads upwards or nothing of it exists.
-pub(crate) fn resolved(path: &Path) -> Option<PathBuf> {
+pub fn resolved(path: &Path) -> Option<PathBuf> {
     match path.canonicalize() {
         Ok(real) => Some(real),
         Err(_) => Some(resolved(path.parent()?)?.join(path.file_name()?)),
@@ -11,13 +11,13 @@ pub(crate) fn resolved(path: &Path) -> Option<PathBuf> {
 }
 
 /// `path` as it is, and as [`resolved`] where that is another.
-pub(crate) fn both(path: PathBuf) -> impl Iterator<Item = PathBuf> {
+pub fn both(path: PathBuf) -> impl Iterator<Item = PathBuf> {
     let real = resolved(&path).filter(|real| *real != path);
     std::iter::once(path).chain(real)
 }
 
 /// `given` with the home folder in place of a `~` that begins it.
-pub(crate) fn expanded(given: &str, home: &Path) -> PathBuf {
+pub fn expanded(given: &str, home: &Path) -> PathBuf {
     let below = match given.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => Some(rest.trim_start_matches('/')),
         Some(_) | None => None,
@@ -26,7 +26,7 @@ pub(crate) fn expanded(given: &str, home: &Path) -> PathBuf {
 }
 
 /// Whether `folder` is `inner` or above it.
-pub(crate) fn holds(folder: &Path, inner: &Path) -> bool {
+pub fn holds(folder: &Path, inner: &Path) -> bool {
     resolved(folder).zip(resolved(inner)).is_some_and(|(folder, inner)| inner.starts_with(folder))
 }
 
