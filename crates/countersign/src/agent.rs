@@ -9,7 +9,7 @@ use std::{
 };
 
 use countersign_protocol::agent_gate::close;
-use countersign_server::view::{Lines, escape};
+use countersign_view::{Lines, escape};
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Map, Value, json};
 use tokio_tungstenite::{

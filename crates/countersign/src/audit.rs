@@ -15,12 +15,12 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use countersign_core::id::Lsn;
-use countersign_server::view::time::iso;
 use countersign_store::{AnyLog, Content, Head, Log as _, OpenError, Partition, SqliteLog, Stored};
+use countersign_view::time::iso;
 use serde::Serialize;
 use serde_json::{json, value::RawValue};
 
-pub(crate) use countersign_server::view::record::{Filter, Narrator, Outcome, ended, told};
+pub(crate) use countersign_view::record::{Filter, Narrator, Outcome, ended, told};
 pub(crate) use csv::export as export_csv;
 pub(crate) use outcome::{Named, tone};
 pub(crate) use redact::{Reach, redact};
@@ -187,7 +187,7 @@ pub(crate) fn verify(path: &Path, expected: Option<Head>, form: Form) -> anyhow:
 /// # Errors
 /// What is understood.
 pub(crate) fn parse_time(text: &str) -> Result<countersign_core::time::Millis, String> {
-    countersign_server::view::record::time_of(text, countersign_runtime::Clock::system().now())
+    countersign_view::record::time_of(text, countersign_runtime::Clock::system().now())
 }
 
 /// Reads a head as [`verify`] prints it.

@@ -19,8 +19,8 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use countersign_runtime::Clock;
-use countersign_server::view::{Lines, escape, time::iso};
 use countersign_store::{Head, Log as _, Partition, Report};
+use countersign_view::{Lines, escape, time::iso};
 use serde_json::json;
 
 use crate::{

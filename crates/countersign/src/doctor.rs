@@ -27,8 +27,8 @@ use countersign_server::{
     gateway::checkup::{self, Key},
     messenger::telegram::{ChatKind, Found, Unfit},
     tokens,
-    view::{Lines, escape, pasted},
 };
+use countersign_view::{Lines, escape, pasted};
 use serde::Serialize;
 use serde_json::json;
 

@@ -13,11 +13,13 @@ use countersign_core::{
     gate::{People, Scope},
     policy::{self, Posture, Surroundings},
 };
-use countersign_server::{
-    control::Request,
-    view::{Lines, decisions, escape, gate_summary, gate_summary::Row, label, pasted},
-};
+use countersign_server::control::Request;
 use countersign_store::{AnyLog, Content, Log as _, Partition};
+use countersign_view::{
+    Lines, decisions, escape,
+    gate_summary::{self, Row},
+    label, pasted,
+};
 use serde_json::{Value, json};
 
 use crate::{

@@ -21,9 +21,8 @@ use countersign_server::{
         rules::{self, Household, Loaded, Nobody, RulesError, TooFew},
         trial::{self, Explained, Failed, Tried, kept_off},
     },
-    view::Protocol,
-    view::{Lines, escape, pasted},
 };
+use countersign_view::{Lines, Protocol, escape, pasted};
 use serde_json::{Map, Value, json};
 
 use crate::{

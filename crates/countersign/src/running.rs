@@ -7,8 +7,8 @@ use countersign_protocol::gjc::registry::Transport;
 use countersign_server::{
     agent_dir::{AgentDir, Environment, Product},
     gjc::Registry,
-    view::{Lines, escape},
 };
+use countersign_view::{Lines, escape};
 
 use crate::{
     audit::Form,

@@ -10,11 +10,11 @@ use std::{
 };
 
 use anyhow::Context as _;
-use countersign_server::view::{Lines, escape};
 use countersign_tools::{
     regular,
     secrets::{self as store, FOLDER, Kept, LONGEST},
 };
+use countersign_view::{Lines, escape};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 

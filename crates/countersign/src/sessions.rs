@@ -19,11 +19,9 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_runtime::Clock;
-use countersign_server::{
-    control::Request,
-    view::{Lines, escape, export, time::iso},
-};
+use countersign_server::control::Request;
 use countersign_store::{AnyLog, Content, Log as _, Partition};
+use countersign_view::{Lines, escape, export, time::iso};
 use serde_json::{Value, json};
 
 use crate::{

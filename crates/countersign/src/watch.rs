@@ -15,7 +15,8 @@ use std::{
 };
 
 use anyhow::Context as _;
-use countersign_server::{control::Request, view::gate_summary::Row};
+use countersign_server::control::Request;
+use countersign_view::gate_summary::Row;
 use serde_json::Value;
 
 use self::{

@@ -33,7 +33,7 @@ use answers::Answers;
 pub(crate) use requests::subject;
 
 use crate::limits::{FailedAuth, Window};
-use crate::view::Protocol;
+use countersign_view::Protocol;
 use roster::Roster;
 
 /// How rules name this door.

@@ -28,7 +28,7 @@ use crate::{
     web::{Problem, Routes},
 };
 
-use crate::view::Protocol;
+use countersign_view::Protocol;
 use events::{Feed, View};
 
 /// Below what all of it stands.

@@ -15,12 +15,10 @@ use countersign_runtime::{Handle, Lane, Refused};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{
-    attach::Handover,
-    view::{
-        decisions::{self, denials, enough, find, listed, read},
-        gate_summary::pending,
-    },
+use crate::attach::Handover;
+use countersign_view::{
+    decisions::{self, denials, enough, find, listed, read},
+    gate_summary::pending,
 };
 
 pub use socket::{Control, FILE, has_room};
@@ -168,7 +166,7 @@ async fn resolve(
     let told = decisions::answer(source, gate, answer, by, None).await.map_err(|refused| match refused {
         Refused::Refusal(Refusal::Answer(AnswerRefusal::AlreadyResolved { gate, resolution, by })) => {
             let by = by.map_or_else(String::new, |by| format!(" by {by}"));
-            format!("{gate} is already resolved: {}{by}", crate::view::record::resolved(&resolution))
+            format!("{gate} is already resolved: {}{by}", countersign_view::record::resolved(&resolution))
         }
         refused => refused.to_string(),
     })?;

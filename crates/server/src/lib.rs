@@ -26,7 +26,6 @@ pub mod session_file;
 mod sessions;
 mod site;
 pub mod tokens;
-pub mod view;
 mod web;
 
 pub use web::access;

@@ -21,8 +21,9 @@ const EDGES: &[(&str, &[&str])] = &[
     ("runtime", &["core", "store", "models", "tools"]),
     ("otlp", &["core", "runtime"]),
     ("files", &[]),
-    ("server", &["core", "protocol", "runtime", "otlp", "files"]),
-    (BINARY, &["core", "protocol", "store", "models", "tools", "runtime", "server"]),
+    ("view", &["core", "runtime"]),
+    ("server", &["core", "protocol", "runtime", "otlp", "files", "view"]),
+    (BINARY, &["core", "protocol", "store", "models", "tools", "runtime", "server", "view"]),
     ("xtask", &[]),
 ];
 

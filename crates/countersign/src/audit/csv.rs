@@ -11,7 +11,7 @@ use std::{
 };
 
 use countersign_core::id::Lsn;
-use countersign_server::view::{record::name, time::iso};
+use countersign_view::{record::name, time::iso};
 
 use super::{Filter, Narrator, Outcome, block_on, open, pages};
 

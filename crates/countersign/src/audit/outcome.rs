@@ -1,7 +1,7 @@
 //! Outcomes as the command line takes and shows them.
 
 use clap::{ValueEnum, builder::PossibleValue};
-use countersign_server::view::record::Outcome;
+use countersign_view::record::Outcome;
 
 use crate::paint::Tone;
 

@@ -7,8 +7,8 @@ use countersign_core::{
     engine::Engine,
     id::{CallId, GateId, Lsn},
 };
-use countersign_server::view::{decisions::enough, record::names};
 use countersign_store::{AnyLog, Log as _, OpenError, Options, Partition, SqliteLog, WriteError};
+use countersign_view::{decisions::enough, record::names};
 use serde_json::json;
 
 use super::{Form, Narrator, block_on, open, pages};

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use countersign_runtime::Clock;
-use countersign_server::view::time::iso;
+use countersign_view::time::iso;
 use serde_json::json;
 
 use super::{

@@ -15,7 +15,7 @@ use countersign_core::{
 };
 use countersign_models::demo as script;
 use countersign_runtime::{Handle, Lane, LiveKind, Part, Released, Source};
-use countersign_server::view::{GateCard, gate_card::Asked};
+use countersign_view::{GateCard, gate_card::Asked};
 
 use super::{
     person::{Person, Word, reason, word},

@@ -14,8 +14,8 @@ use countersign_core::{
     id::PrincipalId,
     message::{ToolResult, text_of},
 };
-use countersign_server::view::{GateCard, Lines, escape, pasted};
 use countersign_store::{Report, Stored};
+use countersign_view::{GateCard, Lines, escape, pasted};
 use serde_json::Value;
 
 use super::{

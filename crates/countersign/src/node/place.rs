@@ -11,8 +11,9 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use countersign_core::policy::{Compiled, Layer};
-use countersign_server::{config, view::pasted};
+use countersign_server::config;
 use countersign_tools::{node::fit, regular};
+use countersign_view::pasted;
 use nix::fcntl::{Flock, FlockArg};
 
 /// The variable that holds the token if nothing is said.

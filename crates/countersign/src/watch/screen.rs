@@ -6,10 +6,8 @@
 use std::{fmt::Write as _, time::Duration};
 
 use countersign_core::gate::Scope;
-use countersign_server::{
-    control::Request,
-    view::{Lines, escape, gate_summary::Row, label},
-};
+use countersign_server::control::Request;
+use countersign_view::{Lines, escape, gate_summary::Row, label};
 
 use crate::gates::asker;
 use crate::paint::{Paint, Tone, cells, cut, end, wrap};
@@ -364,7 +362,8 @@ mod tests {
     use std::time::Duration;
 
     use countersign_core::gate::Scope;
-    use countersign_server::{control::Request, view::gate_summary::Row};
+    use countersign_server::control::Request;
+    use countersign_view::gate_summary::Row;
     use serde_json::json;
 
     use super::{KEYS, MORE, Next, PAUSE, Screen, details};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use countersign_server::view::{Lines, escape};
+use countersign_view::{Lines, escape};
 use serde_json::{Value, json};
 
 use crate::{

@@ -14,7 +14,7 @@ use countersign_runtime::Source;
 use serde_json::{Value, json};
 
 use super::{Door, Known, outcome::Outcome};
-use crate::view::time::iso;
+use countersign_view::time::iso;
 
 /// How many bytes of a frame are for rows.
 const ROOM: usize = LARGEST_FRAME - 1024;

@@ -19,10 +19,8 @@ use super::{
     cursor::{Cursor, record},
     params::Params,
 };
-use crate::{
-    view::record::{Filter, Narrator, Outcome, time_of, told},
-    web::{Problem, reply},
-};
+use crate::web::{Problem, reply};
+use countersign_view::record::{Filter, Narrator, Outcome, time_of, told};
 
 /// How many entries a page has, if nobody says.
 const USUAL: usize = 100;

@@ -20,12 +20,12 @@ use super::{Answered, Api, Failure, cursor::Cursor, params::Params};
 use crate::{
     agent_dir::Product,
     gateway::adapter,
-    view::{
-        decisions::{self, enough},
-        gate_summary,
-        time::iso,
-    },
     web::{Body, Caller, ONCE_ONLY, Problem, access, reply},
+};
+use countersign_view::{
+    decisions::{self, enough},
+    gate_summary,
+    time::iso,
 };
 
 /// How long a key for repeated answers may be.

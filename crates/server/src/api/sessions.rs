@@ -22,14 +22,14 @@ use super::{
     gates::{doors, named, only, text},
     params::Params,
 };
-use crate::view::Protocol;
 use crate::{
     chats::{Asking, Halted, Wish},
     sessions::{self, Row},
-    view::time::iso,
     web::{Body, Caller, reply},
 };
 use countersign_core::time::Millis;
+use countersign_view::Protocol;
+use countersign_view::time::iso;
 
 /// How many sessions a page has, if nobody says, and how many it may have.
 const LISTED: (usize, usize) = (100, 1000);

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{at::Notes, settings::Config};
-use crate::view::pasted;
+use countersign_view::pasted;
 
 /// Something about a file that its owner should put right.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -42,6 +42,7 @@ const PARTS: &[&str] = &[
     "countersign_server",
     "countersign_store",
     "countersign_tools",
+    "countersign_view",
     "h2",
     "hyper",
     "hyper_util",

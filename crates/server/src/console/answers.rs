@@ -22,10 +22,8 @@ use super::{
     page::Trouble,
     words,
 };
-use crate::{
-    view::decisions,
-    web::{Body, Caller, reply},
-};
+use crate::web::{Body, Caller, reply};
+use countersign_view::decisions;
 
 /// The longest reason or answer, in characters.
 const LONGEST: usize = 20_000;

@@ -15,7 +15,7 @@ use maud::{Markup, html};
 use serde_json::{Map, Value};
 
 use super::words::{self, Tone, ago, left, many, moment, one, path, plain};
-use crate::view::{
+use countersign_view::{
     GateCard, Protocol, gate_card,
     gate_summary::{self, Approvals},
 };

@@ -137,7 +137,7 @@ impl Console {
                             span.badge.(class) { (word) }
                             @if let Some(by) = &made.by { " by " (super::words::who(&look.people, by)) }
                             @else if !made.why.is_empty() { " " span.why { (one(&made.why)) } }
-                            @if let Some(end) = made.end { " " span.badge.(super::words::Tone::of_end(end).class()) { (crate::view::record::ended(end)) } }
+                            @if let Some(end) = made.end { " " span.badge.(super::words::Tone::of_end(end).class()) { (countersign_view::record::ended(end)) } }
                             @match (made.verdict, made.gate) {
                                 (Verdict::Open, Some(gate)) => { " " a href=(path("/console/gates/", &gate.to_string())) { "Decide" } }
                                 _ => { " " a.more href=(path("/console/record/", &made.id.to_string())) { "in the record" } }

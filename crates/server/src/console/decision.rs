@@ -24,7 +24,8 @@ use super::{
     record::{Entry, Links, rows, tabs},
     words::{self, one, path, plain},
 };
-use crate::{view::record::Narrator, web::Caller};
+use crate::web::Caller;
+use countersign_view::record::Narrator;
 
 /// How many records behind the request are looked through.
 const MOST: u64 = 60_000;

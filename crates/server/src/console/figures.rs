@@ -16,7 +16,8 @@ use super::{
     wanted::Wanted,
     words::{counted, one, path, plain},
 };
-use crate::{view::time::iso, web::Caller};
+use crate::web::Caller;
+use countersign_view::time::iso;
 
 const DAY: u64 = 86_400_000;
 /// How many days are drawn.

@@ -20,10 +20,8 @@ use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 
 use super::card::{Answered, Asked, Place, Reader};
-use crate::{
-    view::{Lines, escape},
-    web::sse,
-};
+use crate::web::sse;
+use countersign_view::{Lines, escape};
 
 /// How many frames a window may be behind before it is told to look at everything again.
 const BEHIND: usize = 512;

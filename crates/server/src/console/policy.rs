@@ -27,9 +27,9 @@ use super::{
 };
 use crate::{
     gateway::rulebook::is_plain,
-    view::decisions,
     web::{Body, Caller},
 };
+use countersign_view::decisions;
 
 /// What was just done.
 #[derive(Deserialize)]

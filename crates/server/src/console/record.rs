@@ -18,12 +18,10 @@ use super::{
     page::{Tab, Trouble, page},
     words::{moment, path, plain},
 };
-use crate::{
-    view::{
-        record::{About, Narrator, Outcome},
-        time::millis,
-    },
-    web::{Body, Caller},
+use crate::web::{Body, Caller};
+use countersign_view::{
+    record::{About, Narrator, Outcome},
+    time::millis,
 };
 
 /// How many entries a page has.

@@ -13,9 +13,9 @@ use countersign_runtime::Lane;
 use super::{Console, Look, answers, card::Asked, history::Made, page::Trouble, wanted::Wanted};
 use crate::{
     gateway::rulebook::{DraftError, SaveError},
-    view::decisions,
     web::{Body, Caller},
 };
+use countersign_view::decisions;
 
 pub(super) async fn save(
     State(console): State<Arc<Console>>,

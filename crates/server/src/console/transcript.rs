@@ -24,10 +24,8 @@ use super::{
     page::Trouble,
     words::{self, Tone, many, moment, one, path, plain},
 };
-use crate::{
-    sessions::{is_agents, is_spoken_for},
-    view::record::ended,
-};
+use crate::sessions::{is_agents, is_spoken_for};
+use countersign_view::record::ended;
 
 /// How many entries a page shows.
 const ENTRIES: usize = 120;

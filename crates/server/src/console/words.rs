@@ -8,7 +8,7 @@ use countersign_core::{
 };
 use maud::{Markup, html};
 
-use crate::view::{Lines, escape, time::iso};
+use countersign_view::{Lines, escape, time::iso};
 
 /// Text of one line.
 pub(super) fn one(text: &str) -> Markup {

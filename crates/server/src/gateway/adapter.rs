@@ -14,12 +14,12 @@ use countersign_runtime::tools::Registry;
 use serde_json::{Map, Value};
 
 use super::rules::{Loaded, RulesError};
-use crate::view::Protocol;
 use crate::{
     agent_dir::{AgentDir, Environment, Product, Settings},
     config::{Errors, Fault, Problem},
     omp::rules as of_adapter,
 };
+use countersign_view::Protocol;
 
 /// The adapters of a gateway, as rules name them.
 pub const OF_GATEWAY: [&str; 5] = [

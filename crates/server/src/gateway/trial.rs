@@ -19,12 +19,12 @@ use super::{
     adapter::{self, Adapter},
     rules::{Household, Loaded},
 };
-use crate::view::Protocol;
 use crate::{
     agent_gate,
     config::{Case, DEFAULT_AGENT},
     gsv,
 };
+use countersign_view::Protocol;
 
 const AGENT_GATE: &str = Protocol::AgentGate.name();
 

@@ -9,7 +9,7 @@ use countersign_protocol::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::view::{Lines, escape};
+use countersign_view::{Lines, escape};
 
 /// Shows a call that waits; none for a gate that is about no call. Clients have one word for all that lasts: it is the
 /// session where that is offered, and its option says so.

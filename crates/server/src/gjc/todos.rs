@@ -19,10 +19,8 @@ use countersign_protocol::{
 use countersign_runtime::tools::todo;
 use serde_json::json;
 
-use crate::{
-    omp::{Door, commands::problem},
-    view::time,
-};
+use crate::omp::{Door, commands::problem};
+use countersign_view::time;
 
 /// What the entry of a list that a person set is called in session files.
 const ENTRY: &str = "user_todo_edit";

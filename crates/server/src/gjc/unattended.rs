@@ -35,10 +35,8 @@ use self::{
     terms::Of,
 };
 use super::workflow;
-use crate::{
-    omp::{Dialect, Door, commands::problem},
-    view::time,
-};
+use crate::omp::{Dialect, Door, commands::problem};
+use countersign_view::time;
 
 pub(crate) use carrying::carry;
 

@@ -38,10 +38,8 @@ use super::{
         audit::{Note, OfGate},
     },
 };
-use crate::{
-    omp::{Dialect, Door, Frame, commands::problem},
-    view::time::iso,
-};
+use crate::omp::{Dialect, Door, Frame, commands::problem};
+use countersign_view::time::iso;
 
 const RESPONSE: &str = "workflow_gate_response";
 const PENDING: &str = "get_pending_workflow_gates";

@@ -18,10 +18,8 @@ use super::{
     fields::{self, Rejection},
     transcript::{self, Messages},
 };
-use crate::{
-    view::export::{Header, export_html},
-    web::{Routes, reply},
-};
+use crate::web::{Routes, reply};
+use countersign_view::export::{Header, export_html};
 
 /// How many conversations one search looks through, the newest first.
 const SEARCHED: usize = 500;

@@ -20,11 +20,11 @@ use super::{
     journal::stream_id,
     transcript::{self, MOST_MESSAGES, Messages},
 };
-use crate::view::Protocol;
 use crate::{
     chats::Wish,
     web::{Body, Routes, reply},
 };
+use countersign_view::Protocol;
 
 /// How the record calls sessions that were opened through this door.
 pub(super) const DOOR: &str = Protocol::Hermes.name();

@@ -23,7 +23,7 @@ use countersign_runtime::{LiveKind, Part};
 use serde_json::{Map, Value};
 
 use super::awaited::{Awaited, NeverBegins};
-use crate::view::{Lines, escape};
+use countersign_view::{Lines, escape};
 
 /// How much of a result is shown beside its call, in characters.
 pub(super) const PREVIEW: usize = 500;

@@ -14,10 +14,8 @@ use countersign_runtime::{Handle, Lane, tools::strip_intent};
 use serde_json::{Value, json};
 
 use super::{journal::stream_id, teller::beginning};
-use crate::{
-    sessions::{self, Row},
-    view::{Lines, escape},
-};
+use crate::sessions::{self, Row};
+use countersign_view::{Lines, escape};
 
 /// How many messages one reply holds at most.
 pub(super) const MOST_MESSAGES: usize = 1000;

@@ -15,7 +15,7 @@ use countersign_protocol::omp::{UiAnswer, UiMethod, UiRequest};
 
 use self::question::Question;
 pub(crate) use self::question::{Draft, Step};
-use crate::view::{
+use countersign_view::{
     GateCard,
     gate_card::{Asked, asked_for_more},
 };

@@ -14,10 +14,8 @@ use countersign_protocol::{
 use countersign_runtime::estimated;
 use serde_json::{Value, json};
 
-use crate::{
-    session_file::{Blobs, convert},
-    view::time,
-};
+use crate::session_file::{Blobs, convert};
+use countersign_view::time;
 
 /// The content of a `thinking_level_change` entry.
 pub(crate) fn thinking_change(level: Option<&str>) -> Said {

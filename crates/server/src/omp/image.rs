@@ -2,7 +2,7 @@
 
 use countersign_protocol::omp::message::ImageContent;
 
-use crate::view::{Lines, escape};
+use countersign_view::{Lines, escape};
 
 /// How large one image may be, in bytes of the decoded image.
 pub(crate) const LARGEST: usize = 20 << 20;

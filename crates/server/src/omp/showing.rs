@@ -19,10 +19,8 @@ use super::{
     door::{Door, Then},
     teller::{Left, stands},
 };
-use crate::{
-    gjc::{permission, workflow},
-    view::{Lines, escape},
-};
+use crate::gjc::{permission, workflow};
+use countersign_view::{Lines, escape};
 
 /// How long the log has before an answer that it did not take is asked for again.
 const BEFORE_AGAIN: Duration = Duration::from_secs(1);

@@ -39,9 +39,9 @@ use crate::{
     config::RuleFile,
     gjc::{BRIDGE_TOKEN, Lent, Manner, Past, Registry as Registered, Surface},
     session_file::name,
-    view::time,
 };
 use countersign_files::paths;
+use countersign_view::time;
 
 /// How the program around the door is started again, for the children that run commands.
 pub struct Program {

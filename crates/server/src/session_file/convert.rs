@@ -16,7 +16,7 @@ use countersign_protocol::{
 };
 use serde_json::{Map, Value};
 
-use crate::view::time::millis;
+use countersign_view::time::millis;
 
 type Members = Map<String, Value>;
 

@@ -13,7 +13,7 @@ use countersign_protocol::omp::session_file::{Body, Entry, Form, Header, Session
 use countersign_runtime::tools::regular;
 
 use super::mark::Mark;
-use crate::view::time::iso;
+use countersign_view::time::iso;
 
 /// The largest file that is read, in bytes.
 pub(super) const LARGEST: u64 = 1 << 30;

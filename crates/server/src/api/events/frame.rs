@@ -9,11 +9,8 @@ use countersign_runtime::{
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
-use crate::{
-    api::cursor::Cursor,
-    view::{record::name, time::iso},
-    web::sse,
-};
+use crate::{api::cursor::Cursor, web::sse};
+use countersign_view::{record::name, time::iso};
 
 /// How much of a fact is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,8 +23,8 @@ use countersign_protocol::{
 };
 
 use self::disk::Disk;
-use crate::view::time;
 use countersign_files::replace::sync_folder;
+use countersign_view::time;
 
 /// The folder of all audits below a working folder.
 pub(crate) const RECORDS: &str = ".gjc/audit";

@@ -21,7 +21,7 @@ use countersign_protocol::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::view::{GateCard, Lines, escape, gate_card, time::iso};
+use countersign_view::{GateCard, Lines, escape, gate_card, time::iso};
 
 /// Whether hosts are shown the choices of a gate beside its schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

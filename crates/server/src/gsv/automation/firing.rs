@@ -26,7 +26,7 @@ use super::{
     heartbeats,
     telling::{self, Telling},
 };
-use crate::view::{Lines, escape};
+use countersign_view::{Lines, escape};
 
 /// How long a run may take that says nothing of it, in milliseconds.
 const LONGEST: u64 = 60 * 60 * 1000;

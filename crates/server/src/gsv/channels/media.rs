@@ -8,8 +8,8 @@ use countersign_protocol::gsv::{
 };
 
 use super::super::{Door, chat::media_folder};
-use crate::view::{Lines, escape};
 use countersign_files::objects;
+use countersign_view::{Lines, escape};
 
 /// Pictures that models can be shown.
 const PICTURES: [(&str, &str); 4] =

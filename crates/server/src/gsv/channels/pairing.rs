@@ -26,7 +26,7 @@ use super::{
     super::{Door, delivery, dispatch::Answer as Answered},
     access, failed, places,
 };
-use crate::view::{Lines, escape};
+use countersign_view::{Lines, escape};
 
 /// Under which a gate is kept until all that follows from it is done.
 pub(super) const SURFACE: &str = "pairing";

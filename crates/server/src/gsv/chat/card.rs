@@ -1,14 +1,14 @@
 //! What a chat says of a gate: what exactly would run, how to answer, and who decided.
 
-use crate::view::{
-    Lines, escape,
-    gate_card::{Asked, GateCard, Section, asked_for_more},
-};
 use countersign_core::{
     gate::{Content, Gate, Resolution, Scope},
     id::{GateId, PrincipalId},
 };
 use countersign_protocol::gsv::tool::NATIVE;
+use countersign_view::{
+    Lines, escape,
+    gate_card::{Asked, GateCard, Section, asked_for_more},
+};
 
 /// The token of a gate: `#` and the end of its id, which is its random part.
 pub(super) fn token(gate: GateId) -> String {

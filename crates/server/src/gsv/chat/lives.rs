@@ -23,8 +23,8 @@ use super::{
     seen::{Seen, Whole, see, see_whole, unreadable},
     trimming,
 };
-use crate::view::Protocol;
 use countersign_files::objects::Store;
+use countersign_view::Protocol;
 
 /// What the record and rules call this door.
 pub(in crate::gsv) const DOOR: &str = Protocol::Gsv.name();

@@ -13,7 +13,7 @@ use countersign_runtime::{
 use serde::{Deserialize, Serialize};
 
 use super::super::Door;
-use crate::view::protocol::node_of;
+use countersign_view::protocol::node_of;
 
 /// The view's name.
 const NAME: &str = "gsv-node-calls";

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::timeout};
 
 use super::super::{Door, dispatch::Answer, peer::Peer};
-use crate::view::protocol::{node_of, peer_of};
+use countersign_view::protocol::{node_of, peer_of};
 
 /// The view's name.
 const NAME: &str = "gsv-executions";

@@ -26,7 +26,7 @@ use super::{
     results::{NEVER_BEGAN, NOT_KNOWN},
     toolbox,
 };
-use crate::view::protocol::peer_of;
+use countersign_view::protocol::peer_of;
 
 /// How the ids of the sessions begin in which the acts of clients stand. Older records have one for each client.
 const ACTS: &str = "gsv-tools:";

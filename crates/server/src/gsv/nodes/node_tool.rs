@@ -1,6 +1,5 @@
 //! A tool of a node, as runs see it. It is never run here.
 
-use crate::view::protocol::peer_of;
 use countersign_core::{
     call,
     policy::Class,
@@ -11,6 +10,7 @@ use countersign_protocol::gsv::{
     tool::{Definition, Name},
 };
 use countersign_runtime::tools::{Away, Context, Failure, Output, Route, Tool};
+use countersign_view::protocol::peer_of;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};

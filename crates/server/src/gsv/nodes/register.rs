@@ -8,7 +8,7 @@ use countersign_protocol::{
 use countersign_runtime::store::{AnyLog, Log as _, Partition, ReadError, Rows, Stored, View};
 use serde::{Deserialize, Serialize};
 
-use crate::view::protocol::node_of;
+use countersign_view::protocol::node_of;
 
 /// How many rows are read at once.
 const PAGE: usize = 1000;

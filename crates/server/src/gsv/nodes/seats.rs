@@ -23,7 +23,7 @@ use super::{
     invoke,
     register::{self, Registration},
 };
-use crate::view::protocol::peer_of;
+use countersign_view::protocol::peer_of;
 
 /// The connections that nodes have.
 #[derive(Default)]

@@ -13,7 +13,7 @@ use countersign_core::{
 use serde_json::{Map, Value, json};
 
 use super::super::transcript::seconds;
-use crate::view::{
+use countersign_view::{
     GateCard, Lines, escape,
     gate_card::Asked as Subject,
     gate_summary::{self, Approvals},

@@ -26,9 +26,9 @@ use super::{
 };
 use crate::{
     chats::sayable,
-    view::{Lines, escape},
     web::{BadBody, Body, Caller, Problem, reply},
 };
+use countersign_view::{Lines, escape};
 
 /// What is said to whoever answers what waits no longer.
 const STALE: &str = "Clarification prompt expired or not found. The agent may have already proceeded.";

@@ -25,7 +25,7 @@ use super::{
     },
     Prompts, card,
 };
-use crate::view::{Lines, escape};
+use countersign_view::{Lines, escape};
 
 /// How many facts are looked at together.
 const TOGETHER: usize = 512;

@@ -280,7 +280,7 @@ pub(super) struct Said {
 /// The first of the members that is there, as a person may see it.
 fn shown(value: &Value, members: &[&str]) -> String {
     let text = members.iter().find_map(|member| value[*member].as_str()).unwrap_or("without a name");
-    crate::view::escape(text, crate::view::Lines::One).into_owned()
+    countersign_view::escape(text, countersign_view::Lines::One).into_owned()
 }
 
 /// Whether a refusal is about the topic that a message was for.
@@ -301,7 +301,7 @@ fn read(answer: &Answer) -> Result<Value, Failure> {
         return Ok(envelope.result);
     }
     let words: String = envelope.description.unwrap_or_default().chars().take(WORDS).collect();
-    let words = crate::view::escape(&words, crate::view::Lines::One);
+    let words = countersign_view::escape(&words, countersign_view::Lines::One);
     let parameters = envelope.parameters.unwrap_or_default();
     let status = envelope.error_code.unwrap_or(answer.status);
     Err(failure(status, &words, parameters.retry_after, parameters.migrate_to_chat_id))

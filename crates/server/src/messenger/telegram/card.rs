@@ -16,7 +16,7 @@ use super::{
     refs::{Action, Refs},
     wire::{Button, Keyboard},
 };
-use crate::view::{
+use countersign_view::{
     Lines, escape,
     gate_summary::{Approvals, beside, plain},
 };

@@ -24,19 +24,17 @@ use countersign_protocol::{
 use countersign_runtime::tools::Roots;
 
 use super::{CANCELLED, acknowledge, conversation::user_text, not_sent, problem, stop_run};
-use crate::{
-    omp::{
-        door::{Door, Lane, Then},
-        keeper::Keeper,
-        opening,
-        seat::{Beginning, Seat, SeatError, first_entries},
-    },
-    view::{Lines, escape, export},
+use crate::omp::{
+    door::{Door, Lane, Then},
+    keeper::Keeper,
+    opening,
+    seat::{Beginning, Seat, SeatError, first_entries},
 };
 use countersign_files::{
     paths,
     replace::{Access, replace},
 };
+use countersign_view::{Lines, escape, export};
 
 /// How long a name may take to reach the session's file before it is acknowledged without: it is recorded.
 const NAMED: Duration = Duration::from_secs(5);

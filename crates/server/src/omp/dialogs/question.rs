@@ -8,7 +8,7 @@ use countersign_core::gate::{self, Answer, Choice, Content, Kind};
 use countersign_protocol::omp::{UiAnswer, UiMethod};
 
 use super::APPROVAL_WORDS;
-use crate::view::{Lines, escape};
+use countersign_view::{Lines, escape};
 
 /// What a question begins with that could pass for an approval: one of several lines, or one that offers an approval's words.
 const ASKS: &str = "The agent asks: ";

@@ -20,7 +20,7 @@ use super::{
     },
     Cards, Step,
 };
-use crate::view::gate_summary;
+use countersign_view::gate_summary;
 
 /// How a call ended that was allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -50,11 +50,11 @@ impl Protocol {
 const NODE: &str = "node:";
 
 /// Returns the id of the peer that runs the calls of a node's tools.
-pub(crate) fn peer_of(node: &str) -> PeerId {
+pub fn peer_of(node: &str) -> PeerId {
     PeerId::new(format!("{NODE}{node}"))
 }
 
 /// Returns the name of the node that a peer is, if it is one.
-pub(crate) fn node_of(peer: &PeerId) -> Option<&str> {
+pub fn node_of(peer: &PeerId) -> Option<&str> {
     peer.as_str().strip_prefix(NODE)
 }

@@ -14,7 +14,7 @@ use countersign_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::view::{Protocol, time::iso};
+use crate::{Protocol, time::iso};
 
 /// One gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -119,7 +119,7 @@ impl fmt::Display for Approvals {
 
 /// The arguments that a signature does not show, by name and in order: a person has to see them beside it. Without `call` nobody knows
 /// which of them the signature is made of.
-pub(crate) fn beside<'a>(
+pub fn beside<'a>(
     (tool, signature): (&str, &str),
     arguments: &'a Map<String, Value>,
     call: Option<&call::Content>,
@@ -140,7 +140,7 @@ pub(crate) fn beside<'a>(
 }
 
 /// A value as it is shown, and as it stands in a signature if it is a text.
-pub(crate) fn plain(value: &Value) -> String {
+pub fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => canonical(value),
@@ -148,7 +148,7 @@ pub(crate) fn plain(value: &Value) -> String {
 }
 
 /// The folder in which what a gate decides would run, if that is on this machine.
-pub(crate) fn folder(engine: &Engine, gate: &Gate, content: &Content) -> Option<String> {
+pub fn folder(engine: &Engine, gate: &Gate, content: &Content) -> Option<String> {
     if let Content::Approval { pins: Some(pins), .. } = content {
         return Some(pins.folder.path.clone());
     }
@@ -156,7 +156,7 @@ pub(crate) fn folder(engine: &Engine, gate: &Gate, content: &Content) -> Option<
     let call = engine.admitted().call(gate.call()?).filter(|call| call.request.is_none())?;
     // What a node does begins in a folder there, which is not known here.
     let peer = engine.state().call(gate.call()?)?.peer();
-    let is_here = peer.and_then(crate::view::protocol::node_of).is_none();
+    let is_here = peer.and_then(crate::protocol::node_of).is_none();
     Some(folder_of(session, call)).filter(|folder| is_here && !folder.is_empty())
 }
 
@@ -182,7 +182,7 @@ fn kind_of(gate: &Gate) -> &'static str {
 }
 
 /// One gate that shows `content`.
-pub(crate) fn row_of(engine: &Engine, gate: &Gate, content: &Content) -> Row {
+pub fn row_of(engine: &Engine, gate: &Gate, content: &Content) -> Row {
     let (title, subject, arguments, reason) = match content {
         Content::Approval { tool, arguments, signature, why, .. } => {
             (tool.to_string(), signature.clone(), arguments.clone(), why.clone())

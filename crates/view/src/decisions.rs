@@ -14,7 +14,7 @@ use countersign_core::{
 use countersign_runtime::{Handle, Lane, Refused, Source};
 use serde_json::{Value, json};
 
-use crate::view::{
+use crate::{
     gate_summary::{Row, pending},
     time::iso,
 };
@@ -28,7 +28,7 @@ const DENIAL: &str = "denial_";
 ///
 /// # Errors
 /// [`Refused`], with the gate as it was.
-pub(crate) async fn answer(
+pub async fn answer(
     source: &Source,
     gate: GateId,
     answer: Answer,
@@ -43,7 +43,7 @@ pub(crate) async fn answer(
 ///
 /// # Errors
 /// What to say where that did not happen.
-pub(crate) async fn revoke(source: &Source, id: &str, by: &PrincipalId) -> Result<String, String> {
+pub async fn revoke(source: &Source, id: &str, by: &PrincipalId) -> Result<String, String> {
     if id.starts_with(DENIAL) {
         let wanted = id.to_owned();
         let found = read(source, move |engine| {
@@ -70,7 +70,7 @@ pub(crate) async fn revoke(source: &Source, id: &str, by: &PrincipalId) -> Resul
 ///
 /// # Errors
 /// The gateway is closing.
-pub(crate) async fn read<T: Send + 'static>(
+pub async fn read<T: Send + 'static>(
     source: &Source,
     read: impl FnOnce(&Engine) -> T + Send + 'static,
 ) -> Result<T, String> {
@@ -120,19 +120,19 @@ fn over(engine: &Engine, wanted: &str) -> Option<String> {
 }
 
 /// What became of a gate that does not wait any more: who decided, and when.
-pub(crate) fn became(gate: &gate::Gate) -> Option<String> {
+pub fn became(gate: &gate::Gate) -> Option<String> {
     match gate.phase() {
         gate::Phase::Pending => None,
         gate::Phase::Resolved { resolution, by, at, .. } => {
             let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
-            let (id, resolved) = (gate.id(), crate::view::record::resolved(resolution));
+            let (id, resolved) = (gate.id(), crate::record::resolved(resolution));
             Some(format!("{id} waits no more: {resolved}{by} at {}", iso(*at)))
         }
     }
 }
 
 /// What people call a denial that binds.
-pub(crate) fn denial(one: &Constraint) -> String {
+pub fn denial(one: &Constraint) -> String {
     let mut text = format!("{} {}", one.principal, one.key);
     if let Some(session) = &one.session {
         text.push_str(&format!(" {session}"));
@@ -156,7 +156,7 @@ pub fn covered(content: &str) -> Option<String> {
 }
 
 /// What the denials of these constraints cover, by the gate of each: what was taken out of the record is not there.
-pub(crate) async fn all_covered(handle: &Handle, gates: Vec<GateId>) -> BTreeMap<GateId, String> {
+pub async fn all_covered(handle: &Handle, gates: Vec<GateId>) -> BTreeMap<GateId, String> {
     let source = handle.source(Lane::Result);
     let mut found = BTreeMap::new();
     for id in gates {

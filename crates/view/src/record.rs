@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 pub use filter::{Filter, names, time_of};
 pub use trail::{About, Outcome, name};
-pub(crate) use words::resolved;
+pub use words::resolved;
 pub use words::{Narrator, ended};
 
-use crate::view::time::iso;
+use crate::time::iso;
 
 /// One entry as an object, for programs.
 pub fn told(stored: &Stored, about: &About, text: &str) -> Value {

@@ -18,7 +18,7 @@ use super::{
     contract, networks, planned,
     trail::{About, Trail, reason},
 };
-use crate::view::{Lines, escape};
+use crate::{Lines, escape};
 
 /// Tells records in their order. It remembers what calls and gates are about, since only their first record says so.
 #[derive(Debug, Default)]
@@ -151,7 +151,7 @@ pub const fn ended(end: End) -> &'static str {
 }
 
 /// How a gate was resolved.
-pub(crate) const fn resolved(resolution: &Resolution) -> &'static str {
+pub const fn resolved(resolution: &Resolution) -> &'static str {
     match resolution {
         Resolution::Allowed { scope: Scope::Once } => "allowed once",
         Resolution::Allowed { scope: Scope::Session } => "allowed for the session",

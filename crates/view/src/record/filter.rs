@@ -6,7 +6,7 @@ use countersign_core::{id::SessionId, time::Millis};
 use countersign_runtime::store::Stored;
 
 use super::trail::{About, Outcome};
-use crate::view::time::millis;
+use crate::time::millis;
 
 /// What a record must be; nothing means any.
 #[derive(Clone, Debug, Default, PartialEq)]
