@@ -45,6 +45,6 @@ pub use problem::{Errors, Fault, Problem};
 pub use services::{Auth, Health, Service};
 pub use settings::{
     Accounts, Agent, BindError, Config, Flags, Gateway, Limits, Logging, ModelName, OnShutdown, Person, Provider,
-    Retention, Storage, Telegram, Tls, Web,
+    Retention, Storage, TOKENS_FILE, Telegram, Tls, Web,
 };
 pub use tools::{Request, Tool, Undeclared};

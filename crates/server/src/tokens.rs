@@ -22,7 +22,7 @@ use crate::config;
 use countersign_files::replace::{Access, replace};
 
 /// The file's name in the data directory.
-pub const FILE: &str = "tokens.json";
+pub const FILE: &str = config::TOKENS_FILE;
 /// How every token begins, so that one is known for what it is wherever it turns up.
 const PREFIX: &str = "cst_";
 /// How long a name may be.

@@ -11,6 +11,9 @@ use countersign_runtime::tools::{Secrets, secrets::FOLDER};
 
 use super::Environment;
 
+/// The name of the file of grants in an agent directory.
+pub(crate) const GRANTS_FILE: &str = "grants.jsonl";
+
 /// Whose agent directory is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Product {
@@ -160,7 +163,7 @@ impl AgentDir {
 
     /// The grants that outlive a session.
     pub fn grants(&self) -> PathBuf {
-        self.root.join(crate::omp::grants::FILE)
+        self.root.join(GRANTS_FILE)
     }
 
     /// The user's rules.

@@ -106,7 +106,7 @@ impl Config {
             check(&tls.key, strangers(&tls.key), Exposure::PrivateKey);
         }
         check(&self.storage.log, 0o044, Exposure::Record);
-        let tokens = self.storage.folder.join(crate::tokens::FILE);
+        let tokens = self.storage.folder.join(super::settings::TOKENS_FILE);
         check(&tokens, 0o044, Exposure::Tokens);
         // Whoever can add one may do everything.
         check(&tokens, 0o022, Exposure::Changeable);

@@ -14,6 +14,9 @@ use secrecy::SecretString;
 use super::{at::Literal, services::Service};
 use crate::config::logging::Form;
 
+/// The name of the file of programs' tokens in the data directory.
+pub const TOKENS_FILE: &str = "tokens.json";
+
 /// What the command line says; it goes before the file. Paths are relative to the working folder.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
