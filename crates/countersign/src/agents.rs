@@ -5,7 +5,7 @@
 use std::{io::Write as _, os::unix::fs::MetadataExt as _, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
-use countersign_server::config::{Change, TokenFrom, agents, change_agents, new_token};
+use countersign_config::{Change, TokenFrom, agents, change_agents, new_token};
 use countersign_view::{Lines, escape, pasted};
 use serde_json::json;
 

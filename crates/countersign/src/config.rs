@@ -6,11 +6,9 @@ use std::{
     process::ExitCode,
 };
 
-use countersign_server::{
-    config::{self, Errors, Flags, Loaded},
-    gateway::checkup,
-    tokens,
-};
+use countersign_config as config;
+use countersign_config::{Errors, Flags, Loaded};
+use countersign_server::{gateway::checkup, tokens};
 use serde_json::json;
 
 use crate::paint::{Paint, Tone};

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use countersign_config::{BindError, Config, Fault, Finding, Loaded};
 use countersign_runtime::{
     Clock,
     services::HealthFailure,
@@ -22,7 +23,6 @@ use countersign_runtime::{
     },
 };
 use countersign_server::{
-    config::{BindError, Config, Fault, Finding, Loaded},
     control::Request,
     gateway::checkup::{self, Key},
     messenger::telegram::{ChatKind, Found, Unfit},

@@ -1,6 +1,6 @@
 //! Where the program's log goes: stderr, in the form and at the level that are asked for.
 
-use countersign_server::config::{
+use countersign_config::{
     Logging,
     logging::{Form, Levels},
 };

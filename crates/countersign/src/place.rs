@@ -4,7 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use countersign_server::config::{self, Flags};
+use countersign_config as config;
+use countersign_config::Flags;
 
 /// The data directory of one gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]

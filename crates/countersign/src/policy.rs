@@ -9,13 +9,13 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use countersign_config as config;
 use countersign_core::{
     gate::{OnExpiry, Step},
     policy::Action,
 };
 use countersign_server::{
     agent_dir::Environment,
-    config,
     gateway::{
         adapter::Adapter,
         rules::{self, Household, Loaded, Nobody, RulesError, TooFew},

@@ -2,10 +2,9 @@
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
-use countersign_server::{
-    config::{self, Config, Flags},
-    gateway,
-};
+use countersign_config as config;
+use countersign_config::{Config, Flags};
+use countersign_server::gateway;
 use countersign_tools::exec;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},

@@ -27,7 +27,8 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use crate::{config::Undeclared, listen::Place};
+use crate::listen::Place;
+use countersign_config::Undeclared;
 
 use answers::Answers;
 pub(crate) use requests::subject;

@@ -15,7 +15,7 @@ use countersign_runtime::{Clock, Handle};
 use serde::{Deserialize, Serialize};
 use tokio_util::task::TaskTracker;
 
-use crate::config::RuleFile;
+use countersign_config::RuleFile;
 
 pub(crate) use guests::{Guests, Stay};
 pub(crate) use lasting::Lasting;

@@ -1,8 +1,6 @@
 //! The ways in for a fuzz loop to what is read here: files of settings and rules, bodies of requests, what chat networks say.
 
 pub use crate::{
-    config::fuzz::{rules, settings},
-    gsv::channels::webhook::fuzz::fuzz as webhook,
-    messenger::telegram::wire::fuzz as telegram,
-    web::body::fuzz as body,
+    gsv::channels::webhook::fuzz::fuzz as webhook, messenger::telegram::wire::fuzz as telegram, web::body::fuzz as body,
 };
+pub use countersign_config::fuzz::{rules, settings};

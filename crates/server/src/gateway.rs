@@ -40,7 +40,6 @@ use crate::{
     api,
     attach::{Furniture, Guests, Hall},
     chats::{Chats, Models, Workrooms},
-    config::{BindError, Config, OnShutdown, logging::Levels},
     console,
     control::{Control, Owned},
     gsv, hermes,
@@ -52,6 +51,7 @@ use crate::{
     tokens::Watched,
     web::{self, Auth},
 };
+use countersign_config::{BindError, Config, OnShutdown, logging::Levels};
 use countersign_files::objects::Store;
 
 pub use ground::{Ground, OpenRecord};

@@ -7,7 +7,6 @@ pub mod agent_gate;
 mod api;
 pub mod attach;
 mod chats;
-pub mod config;
 mod console;
 pub mod control;
 pub mod fuzz;

@@ -15,7 +15,8 @@ use countersign_runtime::{
 };
 use tracing::{info, warn};
 
-use crate::{config::Retention, gsv::LETTERS};
+use crate::gsv::LETTERS;
+use countersign_config::Retention;
 use countersign_files::objects::Store;
 
 /// How many records are looked at in one go.

@@ -9,11 +9,11 @@ use tokio::sync::Semaphore;
 use crate::{
     agent_gate::Door,
     chats::Chats,
-    config::Config,
     gateway::{rulebook::Rulebook, rules::Household},
     messenger::telegram::Report,
     web::Auth,
 };
+use countersign_config::Config;
 
 /// One gateway, as its pages see it.
 pub(crate) struct Site {

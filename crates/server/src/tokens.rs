@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::web::Scope;
 pub(crate) use watched::Watched;
 
-use crate::config;
+use countersign_config as config;
 use countersign_files::replace::{Access, replace};
 
 /// The file's name in the data directory.

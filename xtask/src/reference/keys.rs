@@ -30,7 +30,7 @@ const FILES: [(&str, &str); 3] = [
 pub(super) fn page(workspace: &Workspace) -> anyhow::Result<String> {
     let mut page = HEAD.to_owned();
     for (name, head) in FILES {
-        let path = workspace.root.join(format!("crates/server/src/config/reference/{name}.txt"));
+        let path = workspace.root.join(format!("crates/config/src/reference/{name}.txt"));
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         page += &format!("\n{head}\n{}", table(&text)?);
     }

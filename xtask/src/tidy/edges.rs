@@ -22,8 +22,9 @@ const EDGES: &[(&str, &[&str])] = &[
     ("otlp", &["core", "runtime"]),
     ("files", &[]),
     ("view", &["core", "runtime"]),
-    ("server", &["core", "protocol", "runtime", "otlp", "files", "view"]),
-    (BINARY, &["core", "protocol", "store", "models", "tools", "runtime", "server", "view"]),
+    ("config", &["core", "runtime", "files", "view"]),
+    ("server", &["core", "protocol", "runtime", "otlp", "files", "view", "config"]),
+    (BINARY, &["core", "protocol", "store", "models", "tools", "runtime", "server", "view", "config"]),
     ("xtask", &[]),
 ];
 

@@ -33,7 +33,7 @@ impl Settings {
     /// The configuration with the tools that it names, and the rules.
     pub(crate) fn of(config: Option<PathBuf>, rules: Option<PathBuf>) -> Self {
         let environment = |name: &str| std::env::var(name).ok();
-        let tools = config.as_deref().map(|config| countersign_server::config::tool_files(config, &environment));
+        let tools = config.as_deref().map(|config| countersign_config::tool_files(config, &environment));
         let mut others = Vec::new();
         for file in rules.into_iter().chain(tools.unwrap_or_default()) {
             if !others.contains(&file) {

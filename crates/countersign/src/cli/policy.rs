@@ -32,7 +32,7 @@ pub(super) enum Policy {
         #[arg(long, value_name = "JSON")]
         args: Option<String>,
         /// The agent that asks
-        #[arg(long, value_name = "ID", default_value = countersign_server::config::DEFAULT_AGENT)]
+        #[arg(long, value_name = "ID", default_value = countersign_config::DEFAULT_AGENT)]
         agent: String,
         /// The rules [default: permissions.yaml, beside the configuration if one is named]
         #[arg(long, value_name = "FILE")]

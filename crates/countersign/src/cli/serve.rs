@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, ValueEnum, builder::PossibleValue};
-use countersign_server::config::{Flags, logging::Form};
+use countersign_config::{Flags, logging::Form};
 
 use super::at::{Before, usual};
 use crate::serve;

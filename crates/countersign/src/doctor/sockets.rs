@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use countersign_server::config::Config;
+use countersign_config::Config;
 use nix::unistd::{AccessFlags, access, geteuid};
 
 use super::{Check, checkup};

@@ -10,8 +10,8 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use countersign_config as config;
 use countersign_core::policy::{Compiled, Layer};
-use countersign_server::config;
 use countersign_tools::{node::fit, regular};
 use countersign_view::pasted;
 use nix::fcntl::{Flock, FlockArg};

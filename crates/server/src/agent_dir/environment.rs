@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, path::Path};
 
 use countersign_runtime::tools::regular;
 
-use crate::config::yaml::LARGEST;
+use countersign_config::yaml::LARGEST;
 
 /// Variables by name. Printing it shows the names only, for values may be secret.
 #[derive(Clone, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt};
 use countersign_runtime::models::entry::{Api, Entry, Level, Modality, Price, Thinking, ThinkingMode};
 
 use super::AgentDir;
-use crate::config::yaml::{Node, Place, WrongType};
+use countersign_config::yaml::{Node, Place, WrongType};
 
 /// Everything of the file that can be used.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -319,7 +319,7 @@ mod tests {
     use countersign_runtime::models::entry::{Api, Entry, Level, Modality, Price, Thinking, ThinkingMode};
 
     use super::{Auth, ModelsFile};
-    use crate::config::yaml::{Node, Place};
+    use countersign_config::yaml::{Node, Place};
 
     fn parse(text: &str) -> ModelsFile {
         let node = Node::parse(text).unwrap();

@@ -6,7 +6,7 @@ use countersign_runtime::models::entry::Level;
 use serde_json::Value;
 
 use super::AgentDir;
-use crate::config::yaml::edit::{EditError, set};
+use countersign_config::yaml::edit::{EditError, set};
 
 /// A setting that outlives the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use countersign_core::policy::{Action, ApprovalMode, Layer, Rule, Rules, Source}
 use countersign_runtime::tools::{InterceptRule, Interceptor, Registry};
 
 use super::{roster::matches, settings::LoadError};
-use crate::config::{
+use countersign_config::{
     slips,
     yaml::{Place, WrongType},
 };
@@ -337,7 +337,7 @@ mod tests {
     use countersign_core::policy::{Action, ApprovalMode};
 
     use super::{Restrictions, is_named};
-    use crate::config::yaml::{Node, Place};
+    use countersign_config::yaml::{Node, Place};
 
     fn read(texts: &[&str]) -> Result<Restrictions, String> {
         let mut restrictions = Restrictions::default();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use countersign_runtime::tools::sandbox::{Host, Mode, Network, OnMissing, Settings, Unlisted};
 
-use crate::config::yaml::{Place, WrongType};
+use countersign_config::yaml::{Place, WrongType};
 
 pub(super) fn take(settings: &mut Settings, place: &Place<'_>) -> Result<(), WrongType> {
     if place.is_absent() {

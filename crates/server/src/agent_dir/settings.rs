@@ -13,7 +13,7 @@ use countersign_core::session::{Otherwise, Patience};
 use countersign_runtime::{models::entry::Level, tools::sandbox};
 
 use super::{AgentDir, Restrictions};
-use crate::config::yaml::{Node, Place, ReadError, WrongType};
+use countersign_config::yaml::{Node, Place, ReadError, WrongType};
 use countersign_files::paths;
 
 /// Everything that the stdio doors read from `config.yml`.

@@ -14,7 +14,7 @@ use countersign_runtime::tools::Secrets;
 use serde_json::{Map, Value, json};
 
 use super::{DOOR, Tools};
-use crate::config::Undeclared;
+use countersign_config::Undeclared;
 
 /// What `list_tools` says.
 pub(super) fn list(order: &[String], tools: &Tools) -> String {

@@ -11,10 +11,10 @@ use super::{
     gates::{object, only, text},
 };
 use crate::{
-    config::DEFAULT_AGENT,
     gateway::trial,
     web::{Body, reply},
 };
+use countersign_config::DEFAULT_AGENT;
 
 /// `POST /api/v1/policy/explain`: under the rules that are in force, with what people granted and denied.
 pub(super) async fn explain(State(api): State<Arc<Api>>, body: Body) -> Answered {

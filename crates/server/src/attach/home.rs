@@ -11,7 +11,7 @@ use countersign_core::{digest::Digest, id::SessionId};
 use countersign_runtime::tools::regular;
 use serde::{Deserialize, Serialize};
 
-use crate::config::yaml::LARGEST;
+use countersign_config::yaml::LARGEST;
 use countersign_files::replace::{Access, replace};
 
 /// The gateway that has a session.

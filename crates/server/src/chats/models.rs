@@ -10,7 +10,7 @@ use countersign_runtime::{
 };
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::config::{Config, Provider};
+use countersign_config::{Config, Provider};
 
 struct Listed {
     /// Without the headers of its provider, which may be secret.

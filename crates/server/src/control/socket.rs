@@ -22,10 +22,10 @@ use tokio::{
 use super::{Answered, Request, answer};
 use crate::{
     attach::{self, Hall},
-    config::logging::Levels,
     listen::{self, peer::Local, seldom::Seldom},
     metrics::open::ATTACHED,
 };
+use countersign_config::logging::Levels;
 
 /// The socket's name in the data directory.
 pub const FILE: &str = "countersign.sock";

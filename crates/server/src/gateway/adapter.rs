@@ -16,9 +16,9 @@ use serde_json::{Map, Value};
 use super::rules::{Loaded, RulesError};
 use crate::{
     agent_dir::{AgentDir, Environment, Product, Settings},
-    config::{Errors, Fault, Problem},
     omp::rules as of_adapter,
 };
+use countersign_config::{Errors, Fault, Problem};
 use countersign_view::Protocol;
 
 /// The adapters of a gateway, as rules name them.

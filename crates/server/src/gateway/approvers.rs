@@ -10,7 +10,7 @@ use countersign_core::{
 };
 
 use super::rules::unchecked;
-use crate::config::{Accounts, Person};
+use countersign_config::{Accounts, Person};
 
 /// Somebody whom a rule names and nobody knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -220,7 +220,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{outranked, too_few, with_effort};
-    use crate::config::{Accounts, Person};
+    use countersign_config::{Accounts, Person};
 
     fn source(rules: Value) -> Source {
         let rules: Rules = serde_json::from_value(json!({ "rules": rules })).unwrap();

@@ -14,10 +14,10 @@ use secrecy::ExposeSecret as _;
 use super::{address, house, io, rules};
 use crate::{
     chats::Models,
-    config::{Config, Provider},
     listen,
     messenger::telegram::{self, Found, Unfit},
 };
+use countersign_config::{Config, Provider};
 
 /// How long a bot is waited for.
 const PATIENCE: Duration = Duration::from_secs(15);

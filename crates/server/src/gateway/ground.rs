@@ -9,7 +9,7 @@ use countersign_runtime::{
 };
 
 use super::ServeError;
-use crate::config::Config;
+use countersign_config::Config;
 
 /// Opens the record of a gateway with these views, once nothing else stands in its way.
 pub type OpenRecord = Box<dyn FnOnce(&Config, Vec<Arc<dyn View>>) -> Result<AnyLog, ServeError> + Send>;

@@ -23,11 +23,12 @@ use crate::{
     agent_gate,
     attach::Guests,
     chats::{Models, Workrooms},
-    config::{self, Auth, Config, Tool},
     control, gsv,
     messenger::telegram,
     prompt::compaction,
 };
+use countersign_config as config;
+use countersign_config::{Auth, Config, Tool};
 
 /// The tools of services by name, each with its service.
 type Calls = BTreeMap<String, (String, ToolCall)>;

@@ -19,7 +19,7 @@ use countersign_runtime::{Handle, Lane, Refused, tools::regular};
 use tokio::sync::Semaphore;
 
 use super::rules::{self, Household, RulesError};
-use crate::config::{RuleFile, rule_lines, yaml::LARGEST};
+use countersign_config::{RuleFile, rule_lines, yaml::LARGEST};
 use countersign_files::replace::{Access, replace};
 
 /// A change of the file: a rule that comes, goes, or stands in the place of another.

@@ -17,15 +17,11 @@ use super::{
     approvers, house,
     trial::{self, Failed},
 };
-use crate::{
-    agent_dir::Product,
-    agent_gate::Tools,
-    chats,
-    config::{
-        self, Accounts, Case, Config, Errors, Known, Permissions, Person, Places, Undeclared,
-        strangers::{self, Named, Others, strangers},
-    },
-    gsv,
+use crate::{agent_dir::Product, agent_gate::Tools, chats, gsv};
+use countersign_config as config;
+use countersign_config::{
+    Accounts, Case, Config, Errors, Known, Permissions, Person, Places, Undeclared,
+    strangers::{self, Named, Others, strangers},
 };
 use countersign_files::paths;
 use countersign_runtime::tools::{self, Registry};
@@ -390,10 +386,9 @@ mod tests {
     use countersign_core::policy::{Action, Rule, arguments::Declared};
 
     use super::{Household, Known, Layer, Source, Surroundings, Undeclared, load, policy, unmet};
-    use crate::{
-        agent_gate::Tool,
-        config::{self, Person},
-    };
+    use crate::agent_gate::Tool;
+    use countersign_config as config;
+    use countersign_config::Person;
 
     fn unknown() -> Household {
         Household {

@@ -19,11 +19,8 @@ use super::{
     adapter::{self, Adapter},
     rules::{Household, Loaded},
 };
-use crate::{
-    agent_gate,
-    config::{Case, DEFAULT_AGENT},
-    gsv,
-};
+use crate::{agent_gate, gsv};
+use countersign_config::{Case, DEFAULT_AGENT};
 use countersign_view::Protocol;
 
 const AGENT_GATE: &str = Protocol::AgentGate.name();
@@ -258,7 +255,7 @@ mod tests {
         .unwrap();
         let path = folder.path().join("permissions.yaml");
         std::fs::write(&path, "rules:\n- { tool: pay, args: { amount: { max: 50 } }, target: bank, action: allow }\n- { pattern: 'pay(*)', action: ask }\n").unwrap();
-        let household: Household = crate::config::known(&config, &|_| None).unwrap().into();
+        let household: Household = countersign_config::known(&config, &|_| None).unwrap().into();
         let loaded = read(&path, &household).unwrap();
         let ask = |arguments: serde_json::Value| {
             explain(&loaded, &household, "default", "pay", arguments.as_object().unwrap().clone())

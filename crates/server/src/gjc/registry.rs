@@ -17,7 +17,8 @@ use countersign_protocol::{
 use countersign_runtime::tools::regular;
 use tracing::warn;
 
-use crate::{agent_dir::AgentDir, config::yaml::LARGEST};
+use crate::agent_dir::AgentDir;
+use countersign_config::yaml::LARGEST;
 use countersign_files::replace::{Access, replace};
 
 /// The folder's name in the agent directory.

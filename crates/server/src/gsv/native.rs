@@ -31,7 +31,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::Door;
-use crate::config::strangers::{Known, Others};
+use countersign_config::strangers::{Known, Others};
 
 /// What a call of a native tool comes to: what the model reads, or what went wrong, in words.
 pub(super) type Outcome = Result<String, Failure>;

@@ -25,7 +25,8 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use crate::{config::Config, site::Site};
+use crate::site::Site;
+use countersign_config::Config;
 use secrets::Secrets;
 
 pub(crate) use secrets::SecretsError;

@@ -11,11 +11,11 @@ use countersign_runtime::tools::Registry;
 
 use crate::{
     agent_dir::{AgentDir, Product, Restrictions},
-    config::{
-        Errors, RuleFile,
-        strangers::{Known, Named, Others, strangers},
-    },
     gjc,
+};
+use countersign_config::{
+    Errors, RuleFile,
+    strangers::{Known, Named, Others, strangers},
 };
 use countersign_files::paths;
 

@@ -36,10 +36,10 @@ use super::{
 };
 use crate::{
     agent_dir::{self, AgentDir, Environment, Keys, ModelsFile, Product, Roster, keys::variables},
-    config::RuleFile,
     gjc::{BRIDGE_TOKEN, Lent, Manner, Past, Registry as Registered, Surface},
     session_file::name,
 };
+use countersign_config::RuleFile;
 use countersign_files::paths;
 use countersign_view::time;
 

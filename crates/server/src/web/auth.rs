@@ -13,7 +13,8 @@ use ring::hmac;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{access::Scope, cookie, origin, revoked::Revoked};
-use crate::{config::Web, limits::FailedAuth};
+use crate::limits::FailedAuth;
+use countersign_config::Web;
 
 /// The name of the cookie.
 pub(crate) const COOKIE: &str = "hermes_session";

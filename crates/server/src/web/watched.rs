@@ -75,10 +75,8 @@ mod tests {
     use std::{convert::Infallible, net::Ipv4Addr, sync::Arc};
 
     use super::{LOOK, while_known};
-    use crate::{
-        config::Web,
-        web::auth::{Auth, COOKIE},
-    };
+    use crate::web::auth::{Auth, COOKIE};
+    use countersign_config::Web;
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_ends_soon_after_its_reader_left() {

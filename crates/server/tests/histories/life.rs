@@ -7,13 +7,14 @@ use std::{
     time::Duration,
 };
 
+use countersign_config as config;
+use countersign_config::{Flags, logging::Levels};
 use countersign_runtime::{
     Clock,
     store::{Disk, Fault, Log as _, MemoryLog, Outcome, Partition},
 };
 use countersign_server::{
     agent_dir::Product,
-    config::{self, Flags, logging::Levels},
     control::FILE,
     gateway::{self, Ground, ServeError},
 };

@@ -24,7 +24,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
 use super::form::{self, Options};
-use crate::config::yaml::LARGEST;
+use countersign_config::yaml::LARGEST;
 use countersign_files::replace::{Access, replace_copy};
 
 /// Where below a working folder the files are.

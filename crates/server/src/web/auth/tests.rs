@@ -6,7 +6,7 @@ use countersign_runtime::Clock;
 use secrecy::SecretString;
 
 use super::{Auth, COOKIE, LASTS, NotLoggedIn, Via};
-use crate::config::Web;
+use countersign_config::Web;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

@@ -128,7 +128,7 @@ impl Config {
 impl Config {
     /// The finding where other users may read the folder of workspaces. They come to it through a data directory that they may pass and not read, as
     /// the gateway makes it for people of theirs: what lies in a closed one is closed, and one that others may read somebody opened.
-    pub(crate) fn open_workspaces(&self) -> Option<Finding> {
+    pub fn open_workspaces(&self) -> Option<Finding> {
         let [folder, data] = [&self.agents_dir, &self.storage.folder].map(|path| path.canonicalize().ok());
         let (folder, data) = folder.zip(data)?;
         let is_passed = mode(&data).is_some_and(|mode| mode & 0o011 != 0 && mode & 0o044 == 0);

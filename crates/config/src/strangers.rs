@@ -4,22 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_core::policy::{Args, Rule, Source};
 
-use crate::config::slips;
+use crate::slips;
 
 /// A tool that there is.
 #[derive(Clone, Debug)]
-pub(crate) struct Known<'a> {
+pub struct Known<'a> {
     /// Its name.
-    pub(crate) name: &'a str,
+    pub name: &'a str,
     /// The arguments that it is known to take.
-    pub(crate) takes: Vec<&'a str>,
+    pub takes: Vec<&'a str>,
     /// Whether it takes others too.
-    pub(crate) others: Others,
+    pub others: Others,
 }
 
 /// Whether a tool takes arguments that nobody declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Others {
+pub enum Others {
     /// It does not.
     No,
     /// It may: one that nearly has the name of another is probably a slip.
@@ -30,7 +30,7 @@ pub(crate) enum Others {
 
 /// Whether every tool that a rule can be about is known by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Named {
+pub enum Named {
     /// All but those of nodes, whose names have two underscores between node and tool.
     All,
     /// Some: a host, or whoever has no configuration, may have others.
@@ -51,7 +51,7 @@ const SHORTEST: usize = 4;
 
 impl<'a> Known<'a> {
     /// A tool of the gateway's own, with what it takes and nothing else.
-    pub(crate) fn own((name, takes): (&'a String, &'a BTreeSet<String>)) -> Self {
+    pub fn own((name, takes): (&'a String, &'a BTreeSet<String>)) -> Self {
         Self { name, takes: takes.iter().map(String::as_str).collect(), others: Others::No }
     }
 }
@@ -59,7 +59,7 @@ impl<'a> Known<'a> {
 /// Says of every rule about a tool that is none of `tools`, but for a slip, which one was probably meant, and of every rule
 /// about an argument that its tool does not take, which ones there are. Other names pass where there may be tools that nobody
 /// told of.
-pub(crate) fn strangers(source: &Source, tools: &[Known<'_>], named: Named) -> Vec<String> {
+pub fn strangers(source: &Source, tools: &[Known<'_>], named: Named) -> Vec<String> {
     // A service and the gateway may both have one of this name.
     let mut by_name: BTreeMap<&str, Known<'_>> = BTreeMap::new();
     for tool in tools {

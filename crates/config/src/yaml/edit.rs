@@ -12,7 +12,7 @@ use countersign_runtime::tools::regular;
 use serde_json::{Map, Value};
 
 use super::LARGEST;
-use crate::config::yaml::Node;
+use crate::yaml::Node;
 use countersign_files::replace::{Access, replace};
 
 /// Why a key was not set. The file is as it was.
@@ -58,7 +58,7 @@ pub fn set(path: &Path, key: &[&str], value: &Value) -> Result<(), EditError> {
 }
 
 /// `text` with `key` set to `value`, or why that cannot be done.
-pub(crate) fn edited(text: &str, key: &[&str], value: &Value) -> Result<String, String> {
+pub fn edited(text: &str, key: &[&str], value: &Value) -> Result<String, String> {
     let parse = |text: &str| {
         Node::parse(text)
             .map(|node| node.map_or_else(|| Value::Object(Map::new()), |node| node.to_json()))
@@ -121,7 +121,7 @@ fn set_in(lines: &mut Vec<String>, range: std::ops::Range<usize>, indent: usize,
 }
 
 /// What stands behind `key:` if `line` starts with it at column `indent`.
-pub(crate) fn named<'a>(line: &'a str, indent: usize, key: &str) -> Option<&'a str> {
+pub fn named<'a>(line: &'a str, indent: usize, key: &str) -> Option<&'a str> {
     let rest = line.get(indent..).filter(|_| depth(line) == indent)?;
     let rest = [key.to_owned(), format!("\"{key}\""), format!("'{key}'")]
         .iter()
@@ -154,7 +154,7 @@ pub(crate) fn is_silent(line: &str) -> bool {
 }
 
 /// The column at which a line begins.
-pub(crate) fn depth(line: &str) -> usize {
+pub fn depth(line: &str) -> usize {
     line.len() - line.trim_start_matches(' ').len()
 }
 

@@ -19,7 +19,7 @@ use super::{
     },
     value,
 };
-use crate::config::{logging, yaml::LARGEST};
+use crate::{logging, yaml::LARGEST};
 
 /// A configuration and what its author should know about it.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use std::ops::Range;
 use countersign_core::policy::{Action, Rule};
 use serde_json::{Map, Value, json};
 
-use crate::config::yaml::{
+use crate::yaml::{
     Kind, Node,
     edit::{depth, end_of, is_silent, named, split_comment},
 };
@@ -21,7 +21,7 @@ const LISTS: [&str; 2] = [LIST, "defaults"];
 /// A rule as one line of a file of rules, without the dash: a mapping in braces, all of whose texts are in quotes.
 ///
 /// It holds the rule's pattern, principal, action and description.
-pub(crate) fn line(rule: &Rule) -> String {
+pub fn line(rule: &Rule) -> String {
     let action = match rule.action {
         Action::Allow => "allow",
         Action::Ask => "ask",
@@ -52,7 +52,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// `item` as an entry of a list whose dashes stand at column `indent`, each line with `end` behind it.
-pub(crate) fn entry(item: &str, indent: usize, end: &str) -> String {
+pub fn entry(item: &str, indent: usize, end: &str) -> String {
     let pad = " ".repeat(indent);
     let mut lines = item.lines();
     let mut out = format!("{pad}- {}{end}", lines.next().unwrap_or_default());
@@ -69,7 +69,7 @@ pub(crate) fn entry(item: &str, indent: usize, end: &str) -> String {
 ///
 /// # Errors
 /// Why nothing can be changed there.
-pub(crate) fn written(text: &str, at: u64) -> Result<String, String> {
+pub fn written(text: &str, at: u64) -> Result<String, String> {
     let found = find(text, at)?;
     let mut lines = text[found.cut].lines();
     let first = lines.next().unwrap_or_default();
@@ -87,7 +87,7 @@ pub(crate) fn written(text: &str, at: u64) -> Result<String, String> {
 ///
 /// # Errors
 /// Why the text is not one into which that can be put.
-pub(crate) fn with(text: &str, item: &str) -> Result<String, String> {
+pub fn with(text: &str, item: &str) -> Result<String, String> {
     let mut want = parsed(text)?;
     let rule = mapping(item)?;
     list_of(&mut want, LIST)?.push(rule);
@@ -126,7 +126,7 @@ pub(crate) fn with(text: &str, item: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// Why nothing can be taken out there.
-pub(crate) fn without(text: &str, at: u64, item: Option<&str>) -> Result<(String, String), String> {
+pub fn without(text: &str, at: u64, item: Option<&str>) -> Result<(String, String), String> {
     let found = find(text, at)?;
     let mut want = parsed(text)?;
     let fresh = item.map(mapping).transpose()?;
@@ -295,7 +295,7 @@ fn checked(out: String, want: Value) -> Result<String, String> {
 const UNKNOWN: &str = "its form is not one that can be edited";
 
 /// The lines of `text` that `other` does not have at that place: what was put in.
-pub(crate) fn added(text: &str, other: &str) -> Range<usize> {
+pub fn added(text: &str, other: &str) -> Range<usize> {
     let (old, new): (Vec<&str>, Vec<&str>) = (text.lines().collect(), other.lines().collect());
     let first = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
     let most = old.len().min(new.len()) - first;

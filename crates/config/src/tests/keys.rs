@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::Scene;
-use crate::config::{Fault, Problem, permissions};
+use crate::{Fault, Problem, permissions};
 
 const CONFIGURATION: &str = include_str!("../reference/configuration.txt");
 const RULES: &str = include_str!("../reference/rules.txt");

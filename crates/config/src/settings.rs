@@ -12,7 +12,7 @@ use countersign_runtime::{
 use secrecy::SecretString;
 
 use super::{at::Literal, services::Service};
-use crate::config::logging::Form;
+use crate::logging::Form;
 
 /// The name of the file of programs' tokens in the data directory.
 pub const TOKENS_FILE: &str = "tokens.json";
@@ -301,7 +301,7 @@ impl Gateway {
 
 impl Config {
     /// What follows the failure of a model provider in sessions of the gateway.
-    pub(crate) fn retry(&self) -> Retry {
+    pub fn retry(&self) -> Retry {
         Retry { longest: self.retry_max_wait, ask_after: self.retry_ask_after, ..Retry::default() }
     }
 

@@ -33,6 +33,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// The parts that say anything: ours, and what is built in.
 const PARTS: &[&str] = &[
     "countersign",
+    "countersign_config",
     "countersign_core",
     "countersign_files",
     "countersign_models",
@@ -90,7 +91,7 @@ impl Levels {
     ///
     /// # Errors
     /// Why not; what was logged is logged on.
-    pub(crate) fn change(&self, wanted: Option<&str>) -> Result<String, String> {
+    pub fn change(&self, wanted: Option<&str>) -> Result<String, String> {
         match wanted {
             Some(wanted) if !is_level(wanted) => Err(format!(
                 "{wanted} says nothing about a log: a level is one of {}, or several part=level between commas",

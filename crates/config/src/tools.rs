@@ -16,7 +16,7 @@ use super::{
     services::method,
     value,
 };
-use crate::config::yaml::LARGEST;
+use crate::yaml::LARGEST;
 
 /// A tool that agents may ask for: one request to one service.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ const TOOL: &[&str] = &[
 ];
 
 /// The tools of Home Assistant that come with the gateway.
-const HOMEASSISTANT: &str = include_str!("../../../../examples/homeassistant.yaml");
+const HOMEASSISTANT: &str = include_str!("../../../examples/homeassistant.yaml");
 
 pub(super) fn homeassistant() -> Vec<Tool> {
     let notes = Notes::of(Path::new("homeassistant.yaml"));

@@ -18,7 +18,7 @@ use super::{
     problem::{Errors, Fault},
     value,
 };
-use crate::config::yaml::LARGEST;
+use crate::yaml::LARGEST;
 
 /// A file of rules, read.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,7 +12,7 @@ use serde_json::{Number, Value};
 use serde_saphyr::Spanned;
 
 /// The largest file of settings that is read, in bytes.
-pub(crate) const LARGEST: u64 = 16 << 20;
+pub const LARGEST: u64 = 16 << 20;
 /// How deep a file may nest: no file that means something here comes near, and reading one takes the stack of a thread.
 const DEEPEST: usize = 32;
 

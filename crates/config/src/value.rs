@@ -6,7 +6,7 @@
 use serde_json::Number;
 
 use super::{at::Notes, problem::Fault};
-use crate::config::yaml::{Kind, Node};
+use crate::yaml::{Kind, Node};
 
 /// Gives the value of a variable.
 pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;

@@ -11,7 +11,7 @@ use super::{
     },
     Scene, VARIABLES,
 };
-use crate::config::logging::Form;
+use crate::logging::Form;
 
 const AGENTPASS: &str = r#"# agentpass configuration, ${NOWHERE} in a comment is nothing
 gateway:

@@ -16,7 +16,7 @@ use super::{
     settings::{Accounts, Person},
     value,
 };
-use crate::config::yaml::LARGEST;
+use crate::yaml::LARGEST;
 
 /// Stands for a variable that is not set: good for an address and for a token.
 const UNSET: &str = "http://unset.invalid";

@@ -18,7 +18,7 @@ use super::{
     exposed::is_for_its_group,
     value::{free_mark, marked, restored},
 };
-use crate::config::yaml::{
+use crate::yaml::{
     LARGEST, Node,
     edit::{depth, edited as set, end_of, is_silent, named, scalar, split_comment},
 };

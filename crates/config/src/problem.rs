@@ -4,7 +4,7 @@
 
 use std::{fmt, path::PathBuf};
 
-use crate::config::slips;
+use crate::slips;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]

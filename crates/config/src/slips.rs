@@ -2,7 +2,7 @@
 
 /// The word of `known` that `word` was probably meant to be: in other letters, or at most `most` slips away. The nearest, and of
 /// several the first.
-pub(crate) fn meant<'a>(word: &str, known: impl IntoIterator<Item = &'a str>, most: usize) -> Option<&'a str> {
+pub fn meant<'a>(word: &str, known: impl IntoIterator<Item = &'a str>, most: usize) -> Option<&'a str> {
     let word = word.to_lowercase();
     let near = known.into_iter().map(|known| (distance(&word, &known.to_lowercase()), known));
     near.filter(|(far, _)| *far <= most).min_by_key(|(far, _)| *far).map(|(_, known)| known)
