@@ -51,7 +51,7 @@ use settings::{SecretsError, Settings};
 use told::Told;
 
 pub(crate) use automation::History;
-pub(crate) use channels::{Carried, Carrier, Enclosed, LETTERS, Letter, webhook::routes};
+pub(crate) use channels::{LETTERS, webhook::routes};
 pub(crate) use chat::Memories;
 pub(crate) use host::Wings;
 pub(crate) use native::{known as native_known, names as native_tools};

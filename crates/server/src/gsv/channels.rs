@@ -35,8 +35,7 @@ use tokio::sync::Notify;
 use super::{Door, chat::Moment, dispatch::Answer, missing, peer::Peer};
 
 pub(super) use accounts::shown;
-pub(crate) use carrier::{Carried, Carrier, Letter};
-pub(crate) use enclosed::{Enclosed, LETTERS};
+pub(crate) use enclosed::LETTERS;
 pub(super) use places::{kind, peer};
 pub(super) use telegram::join as join_telegram;
 

@@ -14,6 +14,7 @@ mod poll;
 mod rates;
 mod refs;
 mod talk;
+pub mod transport;
 mod uploads;
 pub(crate) mod wire;
 

@@ -2,57 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use countersign_core::{
-    channel::{Address, Letter as Owed},
-    id::SessionId,
-    time::Millis,
-};
+use countersign_core::{channel::Address, id::SessionId, time::Millis};
 use countersign_protocol::gsv::channel::{Outbound, OutboundMessage, Typing};
-use futures_util::future::BoxFuture;
 
 use super::{
     super::{Door, peer::Proof, registry::key_of},
-    enclosed::Enclosed,
     places::{self, TELEGRAM, WEBHOOK},
 };
+use crate::messenger::telegram::transport::{Carried, Carrier as _, Enclosed, Letter};
 
 /// How often a letter is given to connections that never say that they have it: each time may have shown it.
 const TRIES: u32 = 3;
 /// How long a letter over HTTP is tried.
 const TRIED_FOR: Duration = Duration::from_secs(24 * 3600);
-
-/// A letter with its text.
-#[derive(Clone, Debug)]
-pub(crate) struct Letter {
-    /// Its id and where it goes.
-    pub(crate) owed: Owed,
-    /// What it says.
-    pub(crate) text: String,
-    /// What goes with it.
-    pub(crate) media: Option<Enclosed>,
-}
-
-/// What came of carrying a letter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Carried {
-    /// The network has it.
-    Delivered,
-    /// The network will never take it, and why.
-    Refused(String),
-    /// Not now: again after that long, or after one that grows.
-    Later(Option<Duration>),
-    /// Not before somebody says that it can be.
-    Away,
-}
-
-/// Brings letters to the chats of a network.
-pub(crate) trait Carrier: Send + Sync + 'static {
-    /// Brings one. It may come twice; a carrier that can tell does not show it twice.
-    fn carry<'a>(&'a self, letter: &'a Letter) -> BoxFuture<'a, Carried>;
-
-    /// Shows that the agent works, as far as the network can. Nobody hears of it if it cannot.
-    fn works<'a>(&'a self, at: &'a Address) -> BoxFuture<'a, ()>;
-}
 
 /// The canonical key of the session of a letter, empty for what belongs to none.
 pub(super) fn key(session: Option<&str>) -> String {

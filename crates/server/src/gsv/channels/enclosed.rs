@@ -6,7 +6,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_core::channel::Media;
 use countersign_runtime::Lane;
 
@@ -17,39 +16,6 @@ use countersign_files::objects::Store;
 pub(crate) const LETTERS: &str = "letters";
 /// How long one may lie there without its letter: it is put there first.
 const UNNAMED: Duration = Duration::from_secs(600);
-
-/// A file with its content.
-#[derive(Clone)]
-pub(crate) struct Enclosed {
-    /// What it is called.
-    pub(crate) name: String,
-    /// Its type.
-    pub(crate) mime_type: String,
-    /// Its content.
-    pub(crate) bytes: Vec<u8>,
-}
-
-impl std::fmt::Debug for Enclosed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Enclosed({}, {} bytes)", self.name, self.bytes.len())
-    }
-}
-
-impl Enclosed {
-    /// The whole of it as a URL, for networks that want one: nothing else has to be fetched from the gateway.
-    pub(super) fn url(&self) -> String {
-        let mut url = format!("data:{};name=", self.mime_type);
-        for byte in self.name.bytes() {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' => url.push(char::from(byte)),
-                byte => url.push_str(&format!("%{byte:02X}")),
-            }
-        }
-        url.push_str(";base64,");
-        STANDARD.encode_string(&self.bytes, &mut url);
-        url
-    }
-}
 
 /// Puts a file into the store for a letter.
 ///
@@ -94,7 +60,7 @@ pub(super) async fn sweep(door: &Arc<Door>) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::Enclosed;
+    use crate::messenger::telegram::transport::Enclosed;
 
     #[test]
     fn a_file_is_a_url_with_its_type_its_name_and_all_of_it() {

@@ -14,12 +14,8 @@ use countersign_core::{
 use countersign_runtime::{Lane, Refused, Released, Subscriber};
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 
-use super::{
-    super::Door,
-    asks,
-    carrier::{self, Carried, Letter},
-    enclosed,
-};
+use super::{super::Door, asks, carrier, enclosed};
+use crate::messenger::telegram::transport::{Carried, Letter};
 
 /// How long to wait after the first failure; twice as long after each further one.
 const FIRST: Duration = Duration::from_secs(1);

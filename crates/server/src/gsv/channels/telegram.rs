@@ -13,9 +13,10 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{
     super::{Door, delivery},
-    Carrier, access, inbound,
+    access, inbound,
     places::{self, TELEGRAM},
 };
+use crate::messenger::telegram::transport::Carrier;
 use crate::messenger::telegram::{Attached, ChatType, Ear, FileKind, Flow, Hear, Talk, Written};
 
 /// Joins a messenger and the door: what is written to it is heard from now on, and letters for it are sent.

@@ -37,11 +37,10 @@ use tokio::sync::Semaphore;
 
 use super::{
     super::Door,
-    carrier::{self, Carried, Letter},
-    enclosed::Enclosed,
-    failed, inbound,
+    carrier, failed, inbound,
     places::{self, WEBHOOK},
 };
+use crate::messenger::telegram::transport::{Carried, Enclosed, Letter};
 use crate::{
     listen::{Guest, peer},
     web,

@@ -13,7 +13,7 @@ use super::{
     files::{self, Attached, Missing},
     uploads::{self, CAPTION},
 };
-use crate::gsv::{Carried, Carrier, Letter};
+use crate::messenger::telegram::transport::{Carried, Carrier, Letter};
 
 /// How long a message may be. Telegram counts units of UTF-16.
 const LIMIT: usize = 4096;

@@ -1,0 +1,73 @@
+//! How messages reach the chats of a network, whichever it is.
+
+use std::time::Duration;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use countersign_core::channel::{Address, Letter as Owed};
+use futures_util::future::BoxFuture;
+
+/// A file with its content.
+#[derive(Clone)]
+pub(crate) struct Enclosed {
+    /// What it is called.
+    pub(crate) name: String,
+    /// Its type.
+    pub(crate) mime_type: String,
+    /// Its content.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl std::fmt::Debug for Enclosed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Enclosed({}, {} bytes)", self.name, self.bytes.len())
+    }
+}
+
+impl Enclosed {
+    /// The whole of it as a URL, for networks that want one: nothing else has to be fetched from the gateway.
+    pub(crate) fn url(&self) -> String {
+        let mut url = format!("data:{};name=", self.mime_type);
+        for byte in self.name.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' => url.push(char::from(byte)),
+                byte => url.push_str(&format!("%{byte:02X}")),
+            }
+        }
+        url.push_str(";base64,");
+        STANDARD.encode_string(&self.bytes, &mut url);
+        url
+    }
+}
+
+/// A letter with its text.
+#[derive(Clone, Debug)]
+pub(crate) struct Letter {
+    /// Its id and where it goes.
+    pub(crate) owed: Owed,
+    /// What it says.
+    pub(crate) text: String,
+    /// What goes with it.
+    pub(crate) media: Option<Enclosed>,
+}
+
+/// What came of carrying a letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Carried {
+    /// The network has it.
+    Delivered,
+    /// The network will never take it, and why.
+    Refused(String),
+    /// Not now: again after that long, or after one that grows.
+    Later(Option<Duration>),
+    /// Not before somebody says that it can be.
+    Away,
+}
+
+/// Brings letters to the chats of a network.
+pub(crate) trait Carrier: Send + Sync + 'static {
+    /// Brings one. It may come twice; a carrier that can tell does not show it twice.
+    fn carry<'a>(&'a self, letter: &'a Letter) -> BoxFuture<'a, Carried>;
+
+    /// Shows that the agent works, as far as the network can. Nobody hears of it if it cannot.
+    fn works<'a>(&'a self, at: &'a Address) -> BoxFuture<'a, ()>;
+}
