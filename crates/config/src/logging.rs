@@ -42,6 +42,7 @@ const PARTS: &[&str] = &[
     "countersign_runtime",
     "countersign_server",
     "countersign_store",
+    "countersign_telegram",
     "countersign_tools",
     "countersign_view",
     "h2",

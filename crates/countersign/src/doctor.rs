@@ -25,9 +25,9 @@ use countersign_runtime::{
 use countersign_server::{
     control::Request,
     gateway::checkup::{self, Key},
-    messenger::telegram::{ChatKind, Found, Unfit},
     tokens,
 };
+use countersign_telegram::{ChatKind, Found, Unfit};
 use countersign_view::{Lines, escape, pasted};
 use serde::Serialize;
 use serde_json::json;

@@ -44,7 +44,6 @@ use crate::{
     control::{Control, Owned},
     gsv, hermes,
     listen::{self, Doors, Hosts, Port, Rooms, TlsError},
-    messenger::telegram::{self, BadAddress, Ear, Telegram},
     metrics, retention,
     sessions::SessionIndex,
     site::{Reporter, Site},
@@ -53,6 +52,8 @@ use crate::{
 };
 use countersign_config::{BindError, Config, OnShutdown, logging::Levels};
 use countersign_files::objects::Store;
+use countersign_telegram as telegram;
+use countersign_telegram::{BadAddress, Ear, Telegram};
 
 pub use ground::{Ground, OpenRecord};
 use hints::{in_use, no_folder, unopened};

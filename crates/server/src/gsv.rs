@@ -38,13 +38,8 @@ use countersign_runtime::Lane;
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 
-use crate::{
-    chats::Workrooms,
-    limits::FailedAuth,
-    listen::Guest,
-    messenger::telegram::{Ear, Telegram},
-    site::Site,
-};
+use crate::{chats::Workrooms, limits::FailedAuth, listen::Guest, site::Site};
+use countersign_telegram::{Ear, Telegram};
 
 use roster::Roster;
 use settings::{SecretsError, Settings};

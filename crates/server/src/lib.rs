@@ -16,7 +16,6 @@ pub mod gsv;
 mod hermes;
 mod limits;
 pub mod listen;
-pub mod messenger;
 mod metrics;
 pub mod omp;
 pub mod prompt;

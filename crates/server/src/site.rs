@@ -10,10 +10,10 @@ use crate::{
     agent_gate::Door,
     chats::Chats,
     gateway::{rulebook::Rulebook, rules::Household},
-    messenger::telegram::Report,
     web::Auth,
 };
 use countersign_config::Config;
+use countersign_telegram::Report;
 
 /// One gateway, as its pages see it.
 pub(crate) struct Site {

@@ -23,8 +23,9 @@ const EDGES: &[(&str, &[&str])] = &[
     ("files", &[]),
     ("view", &["core", "runtime"]),
     ("config", &["core", "runtime", "files", "view"]),
-    ("server", &["core", "protocol", "runtime", "otlp", "files", "view", "config"]),
-    (BINARY, &["core", "protocol", "store", "models", "tools", "runtime", "server", "view", "config"]),
+    ("telegram", &["core", "runtime", "view"]),
+    ("server", &["core", "protocol", "runtime", "otlp", "files", "view", "config", "telegram"]),
+    (BINARY, &["core", "protocol", "store", "models", "tools", "runtime", "server", "view", "config", "telegram"]),
     ("xtask", &[]),
 ];
 

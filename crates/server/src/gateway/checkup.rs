@@ -12,12 +12,10 @@ use countersign_runtime::{
 use secrecy::ExposeSecret as _;
 
 use super::{address, house, io, rules};
-use crate::{
-    chats::Models,
-    listen,
-    messenger::telegram::{self, Found, Unfit},
-};
+use crate::{chats::Models, listen};
 use countersign_config::{Config, Provider};
+use countersign_telegram as telegram;
+use countersign_telegram::{Found, Unfit};
 
 /// How long a bot is waited for.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -24,11 +24,11 @@ use crate::{
     attach::Guests,
     chats::{Models, Workrooms},
     control, gsv,
-    messenger::telegram,
     prompt::compaction,
 };
 use countersign_config as config;
 use countersign_config::{Auth, Config, Tool};
+use countersign_telegram as telegram;
 
 /// The tools of services by name, each with its service.
 type Calls = BTreeMap<String, (String, ToolCall)>;

@@ -29,6 +29,7 @@ use countersign_protocol::{
     gsv::{Fault, Method, Request, code, connect},
 };
 use countersign_runtime::Lane;
+use countersign_telegram::transport::Carrier;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 

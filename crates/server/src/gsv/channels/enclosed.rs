@@ -11,6 +11,7 @@ use countersign_runtime::Lane;
 
 use super::{super::Door, media};
 use countersign_files::objects::Store;
+use countersign_telegram::transport::Enclosed;
 
 /// Where they lie in the store.
 pub(crate) const LETTERS: &str = "letters";
@@ -60,7 +61,7 @@ pub(super) async fn sweep(door: &Arc<Door>) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
-    use crate::messenger::telegram::transport::Enclosed;
+    use countersign_telegram::transport::Enclosed;
 
     #[test]
     fn a_file_is_a_url_with_its_type_its_name_and_all_of_it() {

@@ -9,7 +9,7 @@ use countersign_protocol::gsv::{
     key::phone,
 };
 
-use crate::messenger::telegram;
+use countersign_telegram as telegram;
 
 /// The network of the messenger that the gateway itself is in.
 pub(super) const TELEGRAM: &str = telegram::SURFACE;

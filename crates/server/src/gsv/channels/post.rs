@@ -15,7 +15,7 @@ use countersign_runtime::{Lane, Refused, Released, Subscriber};
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 
 use super::{super::Door, asks, carrier, enclosed};
-use crate::messenger::telegram::transport::{Carried, Letter};
+use countersign_telegram::transport::{Carried, Letter};
 
 /// How long to wait after the first failure; twice as long after each further one.
 const FIRST: Duration = Duration::from_secs(1);

@@ -16,8 +16,8 @@ use super::{
     access, inbound,
     places::{self, TELEGRAM},
 };
-use crate::messenger::telegram::transport::Carrier;
-use crate::messenger::telegram::{Attached, ChatType, Ear, FileKind, Flow, Hear, Talk, Written};
+use countersign_telegram::transport::Carrier;
+use countersign_telegram::{Attached, ChatType, Ear, FileKind, Flow, Hear, Talk, Written};
 
 /// Joins a messenger and the door: what is written to it is heard from now on, and letters for it are sent.
 pub(in crate::gsv) async fn join(door: &Arc<Door>, talk: Arc<Talk>, ear: &Ear) {

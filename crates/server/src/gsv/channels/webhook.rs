@@ -40,11 +40,11 @@ use super::{
     carrier, failed, inbound,
     places::{self, WEBHOOK},
 };
-use crate::messenger::telegram::transport::{Carried, Enclosed, Letter};
 use crate::{
     listen::{Guest, peer},
     web,
 };
+use countersign_telegram::transport::{Carried, Enclosed, Letter};
 
 /// Where requests come in.
 const PATH: &str = "/channels/webhook";

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::bot::{Bot, Failure};
-use crate::messenger::telegram::transport::Enclosed;
+use crate::transport::Enclosed;
 
 /// How long words may be that go with a file, in units of UTF-16.
 pub(super) const CAPTION: usize = 1024;
@@ -107,7 +107,7 @@ impl Form {
 #[cfg(test)]
 mod tests {
     use super::{DOCUMENT, Form, LARGEST_PICTURE, best};
-    use crate::messenger::telegram::transport::Enclosed;
+    use crate::transport::Enclosed;
 
     fn file(name: &str, mime_type: &str, length: usize) -> Enclosed {
         Enclosed { name: name.to_owned(), mime_type: mime_type.to_owned(), bytes: vec![b'x'; length] }

@@ -8,13 +8,13 @@ use futures_util::future::BoxFuture;
 
 /// A file with its content.
 #[derive(Clone)]
-pub(crate) struct Enclosed {
+pub struct Enclosed {
     /// What it is called.
-    pub(crate) name: String,
+    pub name: String,
     /// Its type.
-    pub(crate) mime_type: String,
+    pub mime_type: String,
     /// Its content.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 impl std::fmt::Debug for Enclosed {
@@ -25,7 +25,7 @@ impl std::fmt::Debug for Enclosed {
 
 impl Enclosed {
     /// The whole of it as a URL, for networks that want one: nothing else has to be fetched from the gateway.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         let mut url = format!("data:{};name=", self.mime_type);
         for byte in self.name.bytes() {
             match byte {
@@ -41,18 +41,18 @@ impl Enclosed {
 
 /// A letter with its text.
 #[derive(Clone, Debug)]
-pub(crate) struct Letter {
+pub struct Letter {
     /// Its id and where it goes.
-    pub(crate) owed: Owed,
+    pub owed: Owed,
     /// What it says.
-    pub(crate) text: String,
+    pub text: String,
     /// What goes with it.
-    pub(crate) media: Option<Enclosed>,
+    pub media: Option<Enclosed>,
 }
 
 /// What came of carrying a letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Carried {
+pub enum Carried {
     /// The network has it.
     Delivered,
     /// The network will never take it, and why.
@@ -64,7 +64,7 @@ pub(crate) enum Carried {
 }
 
 /// Brings letters to the chats of a network.
-pub(crate) trait Carrier: Send + Sync + 'static {
+pub trait Carrier: Send + Sync + 'static {
     /// Brings one. It may come twice; a carrier that can tell does not show it twice.
     fn carry<'a>(&'a self, letter: &'a Letter) -> BoxFuture<'a, Carried>;
 

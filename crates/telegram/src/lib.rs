@@ -16,7 +16,7 @@ mod refs;
 mod talk;
 pub mod transport;
 mod uploads;
-pub(crate) mod wire;
+pub mod wire;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,8 +38,8 @@ use secrecy::SecretString;
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-pub(crate) use self::files::{Attached, FileKind};
-pub(crate) use self::talk::{ChatType, Ear, Flow, Hear, Talk, Written};
+pub use self::files::{Attached, FileKind, Missing};
+pub use self::talk::{ChatType, Ear, Flow, Hear, Talk, Written};
 pub use self::{
     bot::ChatKind,
     checkup::{Found, Unfit, checkup},
@@ -92,7 +92,7 @@ pub struct Settings {
     /// Whose identities are whose, for people to read.
     pub people: People,
     /// Where somebody listens to what people write beside. None if nobody ever does.
-    pub(crate) ear: Option<Arc<Ear>>,
+    pub ear: Option<Arc<Ear>>,
     /// Where it is asked whether an agent is there; by itself the messenger takes all of them for present.
     pub presence: Presence,
 }
@@ -165,7 +165,7 @@ impl Shared {
 }
 
 /// The principal of a user.
-pub(crate) fn principal(user: i64) -> PrincipalId {
+pub fn principal(user: i64) -> PrincipalId {
     PrincipalId::new(format!("telegram:{user}"))
 }
 
@@ -247,7 +247,7 @@ impl Telegram {
     }
 
     /// Writes what agents say to people.
-    pub(crate) fn talk(&self) -> Arc<Talk> {
+    pub fn talk(&self) -> Arc<Talk> {
         Arc::new(Talk::new(self.bot.clone()))
     }
 

@@ -13,7 +13,7 @@ use super::{
     files::{self, Attached, Missing},
     uploads::{self, CAPTION},
 };
-use crate::messenger::telegram::transport::{Carried, Carrier, Letter};
+use crate::transport::{Carried, Carrier, Letter};
 
 /// How long a message may be. Telegram counts units of UTF-16.
 const LIMIT: usize = 4096;
@@ -22,7 +22,7 @@ const UNTIL_MENDED: Duration = Duration::from_secs(300);
 
 /// What kind of chat it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChatType {
+pub enum ChatType {
     /// With one person.
     Private,
     /// With several.
@@ -33,32 +33,32 @@ pub(crate) enum ChatType {
 
 /// A message that somebody wrote to the bot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Written {
+pub struct Written {
     /// In which chat.
-    pub(crate) chat: i64,
+    pub chat: i64,
     /// Of which kind it is.
-    pub(crate) chat_type: ChatType,
+    pub chat_type: ChatType,
     /// What a group is called.
-    pub(crate) title: Option<String>,
+    pub title: Option<String>,
     /// Its number in the chat.
-    pub(crate) message: i64,
+    pub message: i64,
     /// Who wrote it.
-    pub(crate) from: i64,
+    pub from: i64,
     /// What they are called.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// What they are found by.
-    pub(crate) username: Option<String>,
+    pub username: Option<String>,
     /// What it says; nothing where only something else comes.
-    pub(crate) text: String,
+    pub text: String,
     /// What comes with it.
-    pub(crate) files: Vec<Attached>,
+    pub files: Vec<Attached>,
     /// What it is, where it is neither words nor a file.
-    pub(crate) other: Option<&'static str>,
+    pub other: Option<&'static str>,
 }
 
 /// How it goes on behind an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flow {
+pub enum Flow {
     /// It is done with.
     Next,
     /// It could not be taken and has to come again.
@@ -68,13 +68,13 @@ pub(crate) enum Flow {
 }
 
 /// Takes what people write.
-pub(crate) trait Hear: Send + Sync + 'static {
+pub trait Hear: Send + Sync + 'static {
     /// Takes a message. Until it is recorded it is not done with.
     fn hear(&self, written: Written) -> BoxFuture<'_, Flow>;
 }
 
 /// Where somebody will listen. What comes before they do waits.
-pub(crate) struct Ear(watch::Sender<Option<Arc<dyn Hear>>>);
+pub struct Ear(watch::Sender<Option<Arc<dyn Hear>>>);
 
 impl std::fmt::Debug for Ear {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -90,7 +90,7 @@ impl Default for Ear {
 
 impl Ear {
     /// Somebody listens from now on.
-    pub(crate) fn open(&self, hear: Arc<dyn Hear>) {
+    pub fn open(&self, hear: Arc<dyn Hear>) {
         self.0.send_replace(Some(hear));
     }
 
@@ -102,7 +102,7 @@ impl Ear {
 }
 
 /// Writes what agents say.
-pub(crate) struct Talk(Bot);
+pub struct Talk(Bot);
 
 impl Talk {
     pub(super) const fn new(bot: Bot) -> Self {
@@ -113,7 +113,7 @@ impl Talk {
     ///
     /// # Errors
     /// Why it is not to be had.
-    pub(crate) async fn fetch(&self, file: &Attached) -> Result<Vec<u8>, Missing> {
+    pub async fn fetch(&self, file: &Attached) -> Result<Vec<u8>, Missing> {
         files::fetch(&self.0, file).await
     }
 

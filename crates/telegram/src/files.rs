@@ -34,7 +34,7 @@ pub(super) struct File {
 
 /// Of which kind something is that comes with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileKind {
+pub enum FileKind {
     /// A picture.
     Picture,
     /// Sound.
@@ -47,7 +47,7 @@ pub(crate) enum FileKind {
 
 impl FileKind {
     /// What people call it.
-    pub(crate) const fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Picture => "picture",
             Self::Sound => "recording",
@@ -59,15 +59,15 @@ impl FileKind {
 
 /// Something that comes with a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Attached {
+pub struct Attached {
     /// Of which kind.
-    pub(crate) kind: FileKind,
+    pub kind: FileKind,
     /// Its type, as whoever sent it says.
-    pub(crate) mime_type: String,
+    pub mime_type: String,
     /// Its name.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// How long it is, in seconds.
-    pub(crate) duration: Option<u64>,
+    pub duration: Option<u64>,
     /// How many bytes it has, as far as that is told.
     pub(crate) size: Option<u64>,
     pub(super) id: String,
@@ -75,7 +75,7 @@ pub(crate) struct Attached {
 
 /// Why the content of a file is not to be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Missing {
+pub enum Missing {
     /// Telegram gives bots no such file.
     #[error("it has more than {} MB, which is the most that Telegram gives to a bot", LARGEST >> 20)]
     TooLarge,
@@ -153,7 +153,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{FileKind, attached, other};
-    use crate::messenger::telegram::wire::Message;
+    use crate::wire::Message;
 
     fn message(more: &Value) -> Message {
         let mut message = json!({ "message_id": 1, "chat": { "id": 7 } });
