@@ -33,6 +33,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// The parts that say anything: ours, and what is built in.
 const PARTS: &[&str] = &[
     "countersign",
+    "countersign_agent_dir",
     "countersign_config",
     "countersign_core",
     "countersign_files",

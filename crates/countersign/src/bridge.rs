@@ -2,8 +2,8 @@
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
+use countersign_agent_dir::Environment;
 use countersign_server::{
-    agent_dir::Environment,
     gjc::{Bridge, Opener, Plain, Setup, Socket, Which},
     omp::{self, flags::Flags},
 };

@@ -17,7 +17,8 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
-use countersign_server::{agent_dir::Product, omp::flags};
+use countersign_agent_dir::Product;
+use countersign_server::omp::flags;
 
 use countersign_core::gate::Scope;
 

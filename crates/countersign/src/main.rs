@@ -34,7 +34,7 @@ mod wrap;
 
 use std::process::ExitCode;
 
-use countersign_server::agent_dir::Product;
+use countersign_agent_dir::Product;
 
 /// The stack of a worker, in bytes. The grammar of shell lines recurses; what it must not be driven to is bounded where lines
 /// are judged, and this is what stands behind it. Pages that nobody touches cost nothing.

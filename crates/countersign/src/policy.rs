@@ -9,18 +9,16 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use countersign_agent_dir::Environment;
 use countersign_config as config;
 use countersign_core::{
     gate::{OnExpiry, Step},
     policy::Action,
 };
-use countersign_server::{
-    agent_dir::Environment,
-    gateway::{
-        adapter::Adapter,
-        rules::{self, Household, Loaded, Nobody, RulesError, TooFew},
-        trial::{self, Explained, Failed, Tried, kept_off},
-    },
+use countersign_server::gateway::{
+    adapter::Adapter,
+    rules::{self, Household, Loaded, Nobody, RulesError, TooFew},
+    trial::{self, Explained, Failed, Tried, kept_off},
 };
 use countersign_view::{Lines, Protocol, escape, pasted};
 use serde_json::{Map, Value, json};

@@ -6,15 +6,12 @@ use std::{
 };
 
 use bytes::Bytes;
+use countersign_agent_dir::{Product, settings::When};
 use countersign_protocol::{
     gjc::registry::Transport,
     lines::{Line, Lines},
 };
-use countersign_server::{
-    agent_dir::{Product, settings::When},
-    gjc::Presence,
-    omp,
-};
+use countersign_server::{gjc::Presence, omp};
 use countersign_tools::exec;
 use tokio::sync::mpsc;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use countersign_core::{time::Millis, tool::Spec};
 
-use crate::agent_dir::AgentDir;
+use countersign_agent_dir::AgentDir;
 
 pub mod compaction;
 pub mod context;

@@ -24,8 +24,24 @@ const EDGES: &[(&str, &[&str])] = &[
     ("view", &["core", "runtime"]),
     ("config", &["core", "runtime", "files", "view"]),
     ("telegram", &["core", "runtime", "view"]),
-    ("server", &["core", "protocol", "runtime", "otlp", "files", "view", "config", "telegram"]),
-    (BINARY, &["core", "protocol", "store", "models", "tools", "runtime", "server", "view", "config", "telegram"]),
+    ("agent-dir", &["core", "runtime", "files", "config"]),
+    ("server", &["core", "protocol", "runtime", "otlp", "files", "view", "config", "telegram", "agent-dir"]),
+    (
+        BINARY,
+        &[
+            "core",
+            "protocol",
+            "store",
+            "models",
+            "tools",
+            "runtime",
+            "server",
+            "view",
+            "config",
+            "telegram",
+            "agent-dir",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

@@ -18,10 +18,10 @@ use serde_json::{Map, Value, json};
 
 use super::{Answered, Api, Failure, cursor::Cursor, params::Params};
 use crate::{
-    agent_dir::Product,
     gateway::adapter,
     web::{Body, Caller, ONCE_ONLY, Problem, access, reply},
 };
+use countersign_agent_dir::Product;
 use countersign_view::{
     decisions::{self, enough},
     gate_summary,

@@ -14,7 +14,8 @@ use tokio::{
 };
 
 use super::{Hall, Handover};
-use crate::{agent_dir::Product, gjc::Presence, omp};
+use crate::{gjc::Presence, omp};
+use countersign_agent_dir::Product;
 
 /// How many lines wait for a door at most; the socket holds the rest.
 const WAITING: usize = 256;

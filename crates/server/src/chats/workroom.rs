@@ -15,7 +15,8 @@ use countersign_runtime::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::{agent_dir::AgentDir, prompt};
+use crate::prompt;
+use countersign_agent_dir::AgentDir;
 
 /// How long a shell that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(1800);

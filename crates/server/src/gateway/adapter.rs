@@ -14,10 +14,8 @@ use countersign_runtime::tools::Registry;
 use serde_json::{Map, Value};
 
 use super::rules::{Loaded, RulesError};
-use crate::{
-    agent_dir::{AgentDir, Environment, Product, Settings},
-    omp::rules as of_adapter,
-};
+use crate::omp::rules as of_adapter;
+use countersign_agent_dir::{AgentDir, Environment, Product, Settings};
 use countersign_config::{Errors, Fault, Problem};
 use countersign_view::Protocol;
 
@@ -225,13 +223,11 @@ mod tests {
     use serde_json::json;
 
     use super::Adapter;
-    use crate::{
-        agent_dir::Environment,
-        gateway::{
-            rules::{Household, read},
-            trial::{action, explain},
-        },
+    use crate::gateway::{
+        rules::{Household, read},
+        trial::{action, explain},
     };
+    use countersign_agent_dir::Environment;
     use countersign_core::policy::Action;
 
     fn environment(root: &Path) -> Environment {

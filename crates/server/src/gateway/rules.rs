@@ -17,7 +17,8 @@ use super::{
     approvers, house,
     trial::{self, Failed},
 };
-use crate::{agent_dir::Product, agent_gate::Tools, chats, gsv};
+use crate::{agent_gate::Tools, chats, gsv};
+use countersign_agent_dir::Product;
 use countersign_config as config;
 use countersign_config::{
     Accounts, Case, Config, Errors, Known, Permissions, Person, Places, Undeclared,

@@ -10,10 +10,8 @@ use countersign_protocol::{
 };
 use countersign_runtime::models::Level;
 
-use crate::{
-    agent_dir::{Settings, persist, persist::Change},
-    omp::{Door, Until, commands::settings},
-};
+use crate::omp::{Door, Until, commands::settings};
+use countersign_agent_dir::{Change, Settings, persist};
 
 /// Keeps the model that new sessions begin with, and has the session that is open go on with it. While a run works, all of that
 /// waits for its end.

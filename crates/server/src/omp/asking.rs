@@ -4,10 +4,9 @@ use countersign_core::session::{Asking, Told};
 use countersign_protocol::gjc::ui::TITLE_VARIABLES;
 
 use super::flags::Flags;
-use crate::{
-    agent_dir::{self, Environment, Product},
-    gjc::{Manner, NOBODY, Reasons, workflow::Options},
-};
+use crate::gjc::{Manner, NOBODY, Reasons, workflow::Options};
+use countersign_agent_dir as agent_dir;
+use countersign_agent_dir::{Environment, Product};
 
 /// What a host of gjc says of itself by its flags and its environment.
 pub(super) fn manner(flags: &Flags, environment: &Environment) -> Manner {

@@ -19,10 +19,9 @@ use super::{
     start::{self, Arrival, OpenDoor, Process, StartError, Surroundings},
     working,
 };
-use crate::{
-    agent_dir::{self, AgentDir, Environment, Product, settings::When},
-    attach::{Hall, Handover},
-};
+use crate::attach::{Hall, Handover};
+use countersign_agent_dir as agent_dir;
+use countersign_agent_dir::{AgentDir, Environment, Product, settings::When};
 
 /// Where a session is to live, as flags and settings say.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,10 +16,8 @@ use countersign_protocol::{
 };
 
 use super::seat::Seat;
-use crate::{
-    agent_dir::Product,
-    gjc::{Gjc, Manner, Surface, Voice, Workflow, arrange, stages::Stage},
-};
+use crate::gjc::{Gjc, Manner, Surface, Voice, Workflow, arrange, stages::Stage};
+use countersign_agent_dir::Product;
 
 /// How long commands that have come are done after the end of input, where a host expects that.
 const DRAIN: Duration = Duration::from_secs(5);

@@ -129,7 +129,7 @@ pub(crate) struct Door {
     /// The level that was asked for last, before a model's limits.
     pub(crate) wanted_level: Option<String>,
     pub(crate) modes: [String; 3],
-    pub(crate) scoped: Vec<crate::agent_dir::Choice>,
+    pub(crate) scoped: Vec<countersign_agent_dir::Choice>,
     pub(crate) last_command: Option<BashResult>,
 }
 

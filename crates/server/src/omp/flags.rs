@@ -7,10 +7,8 @@ use std::{collections::BTreeSet, path::PathBuf};
 use countersign_core::policy::ApprovalMode;
 
 use self::restricting::{listed, once, refused};
-use crate::{
-    agent_dir::{Environment, Product},
-    gjc::stages::Stage,
-};
+use crate::gjc::stages::Stage;
+use countersign_agent_dir::{Environment, Product};
 
 /// What the command line says. Flags that mean nothing here are accepted and ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

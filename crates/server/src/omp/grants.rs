@@ -17,7 +17,7 @@ use countersign_runtime::tools::regular;
 use countersign_files::replace::{Access, replace};
 
 /// Its name in the agent directory.
-pub(crate) const FILE: &str = crate::agent_dir::place::GRANTS_FILE;
+pub(crate) const FILE: &str = countersign_agent_dir::place::GRANTS_FILE;
 
 /// How long another process may hold the file.
 const LOCKED: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use countersign_runtime::tools::{Sandbox, sandbox::Settings};
 use tracing::info;
 
-use crate::agent_dir::AgentDir;
+use countersign_agent_dir::AgentDir;
 use countersign_files::paths;
 
 /// Folders of a working folder that only its own reading of a command protects: a kernel that keeps one out of a folder

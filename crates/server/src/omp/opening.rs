@@ -14,10 +14,8 @@ use super::{
     start::StartError,
     unwritten,
 };
-use crate::{
-    agent_dir::Choice,
-    session_file::{Opened, find},
-};
+use crate::session_file::{Opened, find};
+use countersign_agent_dir::Choice;
 
 /// Opens the session that the flags name, or begins one.
 pub(super) async fn open_seat(

@@ -5,7 +5,7 @@ use countersign_core::policy::ApprovalMode;
 use countersign_runtime::tools::Registry;
 
 use super::flags::Flags;
-use crate::agent_dir::{
+use countersign_agent_dir::{
     AgentDir, Environment, Product, Settings,
     restrictions::{is_named, near},
 };
@@ -83,10 +83,8 @@ mod tests {
     use countersign_runtime::tools::Registry;
 
     use super::{approval, tell, tools};
-    use crate::{
-        agent_dir::{AgentDir, Environment, Product, Settings},
-        omp::flags,
-    };
+    use crate::omp::flags;
+    use countersign_agent_dir::{AgentDir, Environment, Product, Settings};
 
     #[test]
     fn what_names_other_settings_is_told() {

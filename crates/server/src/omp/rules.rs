@@ -9,10 +9,8 @@ use countersign_core::{
 };
 use countersign_runtime::tools::Registry;
 
-use crate::{
-    agent_dir::{AgentDir, Product, Restrictions},
-    gjc,
-};
+use crate::gjc;
+use countersign_agent_dir::{AgentDir, Product, Restrictions};
 use countersign_config::{
     Errors, RuleFile,
     strangers::{Known, Named, Others, strangers},
@@ -183,7 +181,7 @@ mod tests {
     use super::{PROJECT, Place, compile, files, protected};
     use countersign_core::policy::ApprovalMode;
 
-    use crate::agent_dir::{AgentDir, Environment, Product, Restrictions};
+    use countersign_agent_dir::{AgentDir, Environment, Product, Restrictions};
 
     #[test]
     fn what_is_protected_is_so_by_every_name() {

@@ -3,7 +3,7 @@
 use countersign_runtime::models::{Api, demo};
 
 use super::flags::Flags;
-use crate::agent_dir::{
+use countersign_agent_dir::{
     Choice, Roster, Settings,
     roster::{ChooseError, Wish},
 };
@@ -81,10 +81,8 @@ mod tests {
     use std::{fs, path::Path};
 
     use super::scope;
-    use crate::{
-        agent_dir::{AgentDir, Environment, Keys, ModelsFile, Product, Roster, Settings},
-        omp::flags,
-    };
+    use crate::omp::flags;
+    use countersign_agent_dir::{AgentDir, Environment, Keys, ModelsFile, Product, Roster, Settings};
 
     fn roster(root: &Path) -> Roster {
         let environment: Environment = [("PI_CODING_AGENT_DIR", root.to_str().unwrap())].into_iter().collect();

@@ -33,11 +33,11 @@ use super::{
     workshop::Workshop,
 };
 use crate::{
-    agent_dir::Product,
     attach::{Stay, home},
     gjc::{Projection, Readers},
     session_file::{self, Unanswered, WriteError, Writer, name},
 };
+use countersign_agent_dir::Product;
 
 /// What a session begins with.
 pub(crate) struct Beginning {

@@ -4,7 +4,7 @@ use countersign_core::session::{Retry, Settings, Thresholds};
 use countersign_runtime::models::Entry;
 
 use super::{commands, models};
-use crate::agent_dir;
+use countersign_agent_dir as agent_dir;
 
 /// Builds the settings of a new session: the user's, with the model and the level of thinking that were chosen.
 pub(super) fn build(

@@ -13,7 +13,7 @@ use countersign_protocol::gjc::registry::{SessionRecord, Transport};
 use countersign_runtime::{
     Clock, SilentRetries,
     models::{Model, Providers, catalogue},
-    tools::{self, EditMode, Registry, Roots, Sandbox},
+    tools::{self, Registry, Roots, Sandbox},
 };
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
@@ -35,10 +35,11 @@ use super::{
     workshop::Common,
 };
 use crate::{
-    agent_dir::{self, AgentDir, Environment, Keys, ModelsFile, Product, Roster, keys::variables},
     gjc::{BRIDGE_TOKEN, Lent, Manner, Past, Registry as Registered, Surface},
     session_file::name,
 };
+use countersign_agent_dir as agent_dir;
+use countersign_agent_dir::{AgentDir, Environment, Keys, ModelsFile, Product, Roster, keys::variables};
 use countersign_config::RuleFile;
 use countersign_files::paths;
 use countersign_view::time;
@@ -391,7 +392,7 @@ fn common(
     kit: Kit,
     notice: &impl Fn(&str),
 ) -> Result<Common, StartError> {
-    let mode = EditMode::from(settings.edit_mode);
+    let mode = super::workshop::edit_mode(settings.edit_mode);
     let secrets = folder.secrets();
     let registry = match flags.product {
         Product::Omp => Registry::with_edit(mode),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::flags::Flags;
-use crate::agent_dir::Environment;
+use countersign_agent_dir::Environment;
 
 /// The folder that was named, else the one in which the program was started; for the home folder itself one beside, unless that was
 /// allowed.

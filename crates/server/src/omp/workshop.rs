@@ -20,10 +20,10 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent_dir::{AgentDir, Product, Roster, keys::Credential, settings},
     gjc::{Lent, Manner},
     prompt::{self, compaction},
 };
+use countersign_agent_dir::{AgentDir, Product, Roster, keys::Credential, settings};
 
 /// What all sessions of one process share.
 pub(crate) struct Common {
@@ -125,13 +125,12 @@ impl Common {
     }
 }
 
-impl From<settings::EditMode> for EditMode {
-    fn from(mode: settings::EditMode) -> Self {
-        match mode {
-            settings::EditMode::Replace => Self::Replace,
-            settings::EditMode::Hashline => Self::Hashline,
-            settings::EditMode::Patch => Self::Patch,
-        }
+/// Returns the form of edits that a setting names.
+pub(super) const fn edit_mode(mode: settings::EditMode) -> EditMode {
+    match mode {
+        settings::EditMode::Replace => EditMode::Replace,
+        settings::EditMode::Hashline => EditMode::Hashline,
+        settings::EditMode::Patch => EditMode::Patch,
     }
 }
 

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Files;
-use crate::agent_dir::AgentDir;
+use countersign_agent_dir::AgentDir;
 
 /// The longest part of one file that is used, in bytes.
 const FILE_LIMIT: usize = 64 * 1024;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::files::Files;
-use crate::agent_dir::AgentDir;
+use countersign_agent_dir::AgentDir;
 
 /// The longest file that stands for a text, in bytes.
 const LIMIT: usize = 200_000;
@@ -217,7 +217,7 @@ mod tests {
     };
 
     use super::{body, expand, fill, list};
-    use crate::agent_dir::{AgentDir, Environment, Product};
+    use countersign_agent_dir::{AgentDir, Environment, Product};
 
     #[test]
     fn a_file_stands_for_its_name_commands_first_and_the_projects_before_the_users() {

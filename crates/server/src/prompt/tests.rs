@@ -10,7 +10,7 @@ use countersign_core::{
 use serde_json::json;
 
 use super::{Facts, Prompt, build, context};
-use crate::agent_dir::{AgentDir, Environment, Product};
+use countersign_agent_dir::{AgentDir, Environment, Product};
 
 type Table = BTreeMap<PathBuf, String>;
 

@@ -7,8 +7,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use countersign_agent_dir::Product;
 use countersign_server::{
-    agent_dir::Product,
     attach::Handover,
     control::{FILE, Request},
     omp::{Process, flags, handover},

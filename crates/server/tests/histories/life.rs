@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use countersign_agent_dir::Product;
 use countersign_config as config;
 use countersign_config::{Flags, logging::Levels};
 use countersign_runtime::{
@@ -14,7 +15,6 @@ use countersign_runtime::{
     store::{Disk, Fault, Log as _, MemoryLog, Outcome, Partition},
 };
 use countersign_server::{
-    agent_dir::Product,
     control::FILE,
     gateway::{self, Ground, ServeError},
 };

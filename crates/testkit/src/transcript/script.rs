@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use countersign_server::agent_dir::Product;
+use countersign_agent_dir::Product;
 use serde_json::Value;
 
 /// A line of a transcript.

@@ -10,14 +10,12 @@ use std::{
 };
 
 use bytes::Bytes;
+use countersign_agent_dir::Product;
 use countersign_core::time::Millis;
 use countersign_models::scripted::Scripted;
 use countersign_protocol::lines::Line;
 use countersign_runtime::Clock;
-use countersign_server::{
-    agent_dir::Product,
-    omp::{self, StartError, Surroundings},
-};
+use countersign_server::omp::{self, StartError, Surroundings};
 use countersign_tools::exec::Launcher;
 use tempfile::TempDir;
 use tokio::{

@@ -14,7 +14,8 @@ use countersign_protocol::gjc::{
 };
 use secrecy::SecretString;
 
-use crate::{agent_dir::Environment, listen};
+use crate::listen;
+use countersign_agent_dir::Environment;
 
 /// The variable that holds the token. Commands of the agent do not inherit it.
 pub(crate) const TOKEN: &str = "GJC_BRIDGE_TOKEN";

@@ -27,7 +27,7 @@ pub(super) use addressed::unknown;
 use addressed::Addressed;
 use host_tool::Lend;
 
-use crate::agent_dir::restrictions::is_named;
+use countersign_agent_dir::restrictions::is_named;
 
 /// What the hosts of one process lend. It outlives sessions, as the process does.
 pub(crate) struct Lent {

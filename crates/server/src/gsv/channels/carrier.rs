@@ -9,7 +9,7 @@ use super::{
     super::{Door, peer::Proof, registry::key_of},
     places::{self, TELEGRAM, WEBHOOK},
 };
-use countersign_telegram::transport::{Carried, Carrier as _, Enclosed, Letter};
+use countersign_telegram::transport::{Carried, Enclosed, Letter};
 
 /// How often a letter is given to connections that never say that they have it: each time may have shown it.
 const TRIES: u32 = 3;

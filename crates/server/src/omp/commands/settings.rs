@@ -15,10 +15,8 @@ use countersign_runtime::models::{Entry, Level};
 use tracing::warn;
 
 use super::{acknowledge, problem};
-use crate::{
-    agent_dir::persist::{Change, persist},
-    omp::{door::Door, entries, models},
-};
+use crate::omp::{door::Door, entries, models};
+use countersign_agent_dir::persist::{Change, persist};
 
 /// One of the modes of queues.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use countersign_core::policy::ApprovalMode;
 use countersign_runtime::models::entry::Level;
 
-use crate::agent_dir::restrictions;
+use countersign_agent_dir::restrictions;
 use countersign_config::slips;
 
 /// Flags that restrict, and how many slips away from one a flag still counts as meant for it.

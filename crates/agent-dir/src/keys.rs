@@ -112,7 +112,7 @@ mod tests {
     use secrecy::{ExposeSecret as _, SecretString};
 
     use super::{Credential, Keys};
-    use crate::agent_dir::models_file::{Auth, Provider};
+    use crate::models_file::{Auth, Provider};
 
     #[test]
     fn a_key_comes_from_the_strongest_source() {

@@ -219,13 +219,13 @@ impl Restrictions {
     }
 
     /// Whether models of `provider` may be used.
-    pub(crate) fn permits(&self, provider: &str) -> bool {
+    pub fn permits(&self, provider: &str) -> bool {
         let provider = provider.to_lowercase();
         !self.disabled.contains(&provider) && self.enabled.iter().all(|listed| listed.contains(&provider))
     }
 
     /// Returns the rules of every file. They can only tighten.
-    pub(crate) fn sources(&self) -> Vec<Source> {
+    pub fn sources(&self) -> Vec<Source> {
         let source = |(name, rules): (&String, &Vec<Rule>)| Source {
             name: name.clone(),
             layer: Layer::Tighten,
@@ -236,7 +236,7 @@ impl Restrictions {
 }
 
 /// Returns the name here of a tool that an original calls `name`.
-pub(crate) fn name_of(name: &str) -> &str {
+pub fn name_of(name: &str) -> &str {
     OTHER_NAMES.iter().find(|(other, _)| *other == name).map_or(name, |(_, ours)| ours)
 }
 
@@ -244,14 +244,14 @@ pub(crate) fn name_of(name: &str) -> &str {
 const OTHER_NAMES: [(&str, &str); 2] = [("glob", "find"), ("todo", "todo_write")];
 
 /// Whether `pattern`, in small letters, names `tool`: as it is called here or in an original; `*` stands for anything.
-pub(crate) fn is_named(pattern: &str, tool: &str) -> bool {
+pub fn is_named(pattern: &str, tool: &str) -> bool {
     let tool = tool.to_lowercase();
     let others = OTHER_NAMES.iter().filter(|(_, ours)| *ours == tool).map(|(other, _)| *other);
     others.chain([tool.as_str()]).any(|name| matches(pattern, name))
 }
 
 /// Returns the tool that was probably meant by a name that none has. Names of two and three letters are too near to others.
-pub(crate) fn near<'a>(name: &str, tools: &'a [String]) -> Option<&'a str> {
+pub fn near<'a>(name: &str, tools: &'a [String]) -> Option<&'a str> {
     slips::meant(name, tools.iter().map(String::as_str).filter(|tool| tool.len() > 3), 1)
 }
 

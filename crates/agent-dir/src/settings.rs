@@ -268,7 +268,7 @@ impl Settings {
     }
 
     /// Puts back what hosts of gjc must not find changed by a person's settings.
-    pub(crate) fn reset_for_hosts(&mut self) {
+    pub fn reset_for_hosts(&mut self) {
         self.todo_reminders = Self::default().todo_reminders;
     }
 
@@ -429,7 +429,7 @@ mod tests {
     use countersign_runtime::{models::entry::Level, tools::sandbox};
 
     use super::{AgentDir, EditMode, Settings};
-    use crate::agent_dir::{Environment, Product};
+    use crate::{Environment, Product};
 
     fn load(user: &str, project: &str) -> Result<Settings, String> {
         let home = tempfile::tempdir().unwrap();

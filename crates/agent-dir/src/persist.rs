@@ -49,7 +49,7 @@ mod tests {
     use countersign_runtime::models::entry::Level;
 
     use super::{AgentDir, Change, persist};
-    use crate::agent_dir::{Environment, Product, Settings};
+    use crate::{Environment, Product, Settings};
 
     #[test]
     fn what_is_persisted_is_read_again() {

@@ -88,7 +88,7 @@ impl Roster {
     }
 
     /// Leaves the models of providers that `restrictions` permit.
-    pub(crate) fn permitted(self, restrictions: Restrictions) -> Self {
+    pub fn permitted(self, restrictions: Restrictions) -> Self {
         Self { restrictions: Some(restrictions), ..self }
     }
 

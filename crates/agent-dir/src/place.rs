@@ -12,7 +12,7 @@ use countersign_runtime::tools::{Secrets, secrets::FOLDER};
 use super::Environment;
 
 /// The name of the file of grants in an agent directory.
-pub(crate) const GRANTS_FILE: &str = "grants.jsonl";
+pub const GRANTS_FILE: &str = "grants.jsonl";
 
 /// Whose agent directory is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl AgentDir {
     }
 
     /// The directory at `root`, for a gateway, which has no home and no project settings of a product.
-    pub(crate) fn at(root: PathBuf) -> Self {
+    pub fn at(root: PathBuf) -> Self {
         Self { home: root.clone(), content: root.clone(), project_folder: ".countersign".to_owned(), root }
     }
 
