@@ -22,7 +22,6 @@ pub(crate) mod workflow;
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use bridge::TOKEN as BRIDGE_TOKEN;
 pub use bridge::{Bridge, BridgeStartError, Opener, Plain, Setup, SetupError, Which};
 pub(crate) use host::{Desk, Lent};
 pub use presence::Presence;

@@ -28,6 +28,9 @@ use crate::json::{Json, Wire, mend};
 use crate::omp::Id;
 use crate::omp::command::fields::Fields;
 
+/// The environment variable that holds the bridge's token. Commands of the agent do not inherit it.
+pub const TOKEN_VARIABLE: &str = "GJC_BRIDGE_TOKEN";
+
 /// How many frames are kept for a client that comes back.
 pub const REPLAY_WINDOW: usize = 1000;
 

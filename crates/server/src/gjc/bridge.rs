@@ -28,7 +28,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::conversation::Conversation;
-pub(crate) use self::setup::TOKEN;
 pub use self::setup::{Plain, Setup, SetupError};
 use super::Presence;
 use crate::{

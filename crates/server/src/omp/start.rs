@@ -9,7 +9,10 @@ use std::{
 };
 
 use countersign_core::session::{Retry, Settings};
-use countersign_protocol::gjc::registry::{SessionRecord, Transport};
+use countersign_protocol::gjc::{
+    bridge::TOKEN_VARIABLE,
+    registry::{SessionRecord, Transport},
+};
 use countersign_runtime::{
     Clock, SilentRetries,
     models::{Model, Providers, catalogue},
@@ -35,7 +38,7 @@ use super::{
     workshop::Common,
 };
 use crate::{
-    gjc::{BRIDGE_TOKEN, Lent, Manner, Past, Registry as Registered, Surface},
+    gjc::{Lent, Manner, Past, Registry as Registered, Surface},
     session_file::name,
 };
 use countersign_agent_dir as agent_dir;
@@ -399,7 +402,7 @@ fn common(
         Product::Gjc => Registry::with_edit(mode).with_workflow(),
     };
     let registry = rights::tools(flags, settings, &registry, notice).map_err(StartError::new)?;
-    let withheld = variables().chain([BRIDGE_TOKEN]).map(str::to_owned);
+    let withheld = variables().chain([TOKEN_VARIABLE]).map(str::to_owned);
     let withheld: BTreeSet<String> = withheld.chain(roster.key_variables()).collect();
     let registry = Arc::new(registry.with_bash(&kit.sandbox, secrets.clone()));
     let interceptor = settings.restrictions.interceptor(|tool| registry.get(tool).is_some());

@@ -9,7 +9,7 @@ use std::{
 };
 
 use countersign_protocol::gjc::{
-    bridge::{self, Endpoints},
+    bridge::{self, Endpoints, TOKEN_VARIABLE},
     unattended::Scope,
 };
 use secrecy::SecretString;
@@ -17,8 +17,6 @@ use secrecy::SecretString;
 use crate::listen;
 use countersign_agent_dir::Environment;
 
-/// The variable that holds the token. Commands of the agent do not inherit it.
-pub(crate) const TOKEN: &str = "GJC_BRIDGE_TOKEN";
 const CERTIFICATE: &str = "GJC_BRIDGE_TLS_CERT";
 const KEY: &str = "GJC_BRIDGE_TLS_KEY";
 const HOST: &str = "GJC_BRIDGE_HOST";
@@ -42,7 +40,7 @@ pub enum Plain {
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// There is no token.
-    #[error("{TOKEN} is required: whoever knows it speaks for the host")]
+    #[error("{TOKEN_VARIABLE} is required: whoever knows it speaks for the host")]
     NoToken,
     /// There is neither a certificate nor a flag.
     #[error(
@@ -89,7 +87,7 @@ impl Setup {
     /// # Errors
     /// [`SetupError`], which names the variable.
     pub fn read(environment: &Environment, plain: Plain) -> Result<Self, SetupError> {
-        let token = environment.get(TOKEN).map(str::trim).filter(|token| !token.is_empty());
+        let token = environment.get(TOKEN_VARIABLE).map(str::trim).filter(|token| !token.is_empty());
         let token = SecretString::from(token.ok_or(SetupError::NoToken)?.to_owned());
         let scopes = bridge::scopes(environment.get(SCOPES).unwrap_or_default())?;
         let endpoints = Endpoints::read(environment.get(ENDPOINTS).unwrap_or_default())?;
