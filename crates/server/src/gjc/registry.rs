@@ -17,6 +17,7 @@ use countersign_protocol::{
 use countersign_runtime::tools::regular;
 use tracing::warn;
 
+use crate::omp::is_alive;
 use countersign_agent_dir::AgentDir;
 use countersign_config::yaml::LARGEST;
 use countersign_files::replace::{Access, replace};
@@ -160,7 +161,7 @@ enum Look {
 
 fn look(path: &Path) -> Look {
     match read(path) {
-        Ok(Some(record)) if lives(record.pid) => Look::Runs(record),
+        Ok(Some(record)) if is_alive(record.pid) => Look::Runs(record),
         Ok(_) => Look::Over,
         Err(_) => Look::Unknown,
     }
@@ -179,18 +180,6 @@ fn read(path: &Path) -> io::Result<Option<SessionRecord>> {
 fn is_record(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.ends_with(".json") && !name.starts_with('.')
-}
-
-/// Whether a process is there and has not ended. Where the system has no list of them, every one is taken to be.
-pub(crate) fn lives(process: u32) -> bool {
-    let processes = Path::new("/proc");
-    if !processes.join("self").exists() {
-        return true;
-    }
-    let Ok(stat) = fs::read_to_string(processes.join(process.to_string()).join("stat")) else { return false };
-    // Its name may hold anything, brackets too. One that has ended and that nobody waited for is a Z.
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 #[cfg(test)]
@@ -263,7 +252,7 @@ mod tests {
                 serde_json::to_string(&record(session, pid, "2025")).unwrap()
             })
         };
-        while super::lives(ended.id()) {
+        while super::is_alive(ended.id()) {
             std::thread::yield_now();
         }
         dead("ended", ended.id()).unwrap();

@@ -17,6 +17,7 @@ use countersign_runtime::{
 };
 
 use super::{
+    liveness::is_alive,
     seat::SeatError,
     unwritten,
     workshop::{Common, Workshop},
@@ -26,7 +27,6 @@ use crate::{
         Hall, Stay,
         home::{self, Home},
     },
-    gjc::registry::lives,
     session_file::{Blobs, find},
 };
 
@@ -130,7 +130,7 @@ impl Shelf {
             match Stay::enter(&abroad.hall, id, root.clone(), abroad.process).await {
                 Ok(entered) => break entered,
                 // A host that died holds its place until its line is seen to end.
-                Err(taken) if looks > 0 && !lives(taken.process) => {
+                Err(taken) if looks > 0 && !is_alive(taken.process) => {
                     looks -= 1;
                     tokio::time::sleep(LOOK).await;
                 }
