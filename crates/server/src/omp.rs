@@ -7,6 +7,7 @@ mod asking;
 mod attached;
 mod closing;
 pub(crate) mod commands;
+mod contract_transfer;
 mod counting;
 mod dialect;
 mod dialogs;

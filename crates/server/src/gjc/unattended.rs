@@ -4,7 +4,6 @@
 //! the host, tells the host what came of it, and keeps the audit file. Source: docs/protocol/gjc.md, Unattended runs.
 
 pub(crate) mod audit;
-mod carrying;
 mod preamble;
 pub(crate) mod terms;
 
@@ -37,8 +36,6 @@ use self::{
 use super::workflow;
 use crate::omp::{Dialect, Door, commands::problem};
 use countersign_view::time;
-
-pub(crate) use carrying::carry;
 
 /// What a door remembers of unattended runs.
 #[derive(Default)]

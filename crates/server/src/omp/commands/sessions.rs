@@ -25,6 +25,7 @@ use countersign_runtime::tools::Roots;
 
 use super::{CANCELLED, acknowledge, conversation::user_text, not_sent, problem, stop_run};
 use crate::omp::{
+    contract_transfer::carry,
     door::{Door, Lane, Then},
     keeper::Keeper,
     opening,
@@ -253,7 +254,7 @@ pub(crate) async fn switch(door: &mut Door) {
     let Lane::Session(switch) = std::mem::replace(&mut door.lane, Lane::Free) else { return };
     let Switch { id, command, seat, data } = *switch;
     let carried = match door.seat() {
-        Some(old) => crate::gjc::unattended::carry(old, &seat).await,
+        Some(old) => carry(old, &seat).await,
         None => Ok(()),
     };
     if let Err(problem) = carried {

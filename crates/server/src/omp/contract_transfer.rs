@@ -5,13 +5,13 @@ use countersign_core::{
     unattended::{Carried, Command as OfContract},
 };
 
-use crate::omp::{Seat, commands::problem};
+use super::{commands::problem, seat::Seat};
 
 /// Hands the contract of `old`, if it has one, on to `new`.
 ///
 /// # Errors
 /// Why `new` cannot be under it. It must not take the place of `old` then.
-pub(crate) async fn carry(old: &Seat, new: &Seat) -> Result<(), String> {
+pub(super) async fn carry(old: &Seat, new: &Seat) -> Result<(), String> {
     let session = old.id.clone();
     let read = old.requests.read(move |engine| {
         let contract = engine.state().session(&session)?.unattended()?;
