@@ -12,7 +12,7 @@ pub(crate) mod permission;
 mod presence;
 pub(crate) mod registry;
 mod socket;
-pub mod stages;
+pub(crate) mod stages;
 mod state;
 pub(crate) mod todos;
 pub(crate) mod unattended;

@@ -32,13 +32,12 @@ pub(crate) use self::{
 };
 use super::{
     Reasons,
-    stages::Stage,
     unattended::{
         self,
         audit::{Note, OfGate},
     },
 };
-use crate::omp::{Dialect, Door, Frame, commands::problem};
+use crate::omp::{Dialect, Door, Frame, commands::problem, flags::Stage};
 use countersign_view::time::iso;
 
 const RESPONSE: &str = "workflow_gate_response";

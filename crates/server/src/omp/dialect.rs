@@ -15,8 +15,8 @@ use countersign_protocol::{
     omp::{self, Event, Response, UiRequest},
 };
 
-use super::seat::Seat;
-use crate::gjc::{Gjc, Manner, Surface, Voice, Workflow, arrange, stages::Stage};
+use super::{flags::Stage, seat::Seat};
+use crate::gjc::{Gjc, Manner, Surface, Voice, Workflow, arrange};
 use countersign_agent_dir::Product;
 
 /// How long commands that have come are done after the end of input, where a host expects that.

@@ -1,13 +1,15 @@
 //! The flags that hosts start the door with. Source: docs/protocol/omp.md, Starting.
 
 mod restricting;
+mod stage;
 
 use std::{collections::BTreeSet, path::PathBuf};
 
 use countersign_core::policy::ApprovalMode;
 
+pub use self::stage::Stage;
+
 use self::restricting::{listed, once, refused};
-use crate::gjc::stages::Stage;
 use countersign_agent_dir::{Environment, Product};
 
 /// What the command line says. Flags that mean nothing here are accepted and ignored.
