@@ -14,7 +14,6 @@ pub(crate) mod registry;
 mod socket;
 pub(crate) mod stages;
 mod state;
-pub(crate) mod todos;
 pub(crate) mod unattended;
 mod voice;
 mod window;
@@ -28,7 +27,6 @@ pub use presence::Presence;
 pub use registry::{Listing, Registry};
 pub(crate) use socket::Past;
 pub use socket::{Socket, SocketError};
-pub(crate) use state::usage;
 pub(crate) use voice::{Reasons, Voice, arrange};
 pub(crate) use workflow::{Manner, NOBODY, Projection, Readers, Workflow};
 

@@ -37,6 +37,7 @@ mod start;
 mod tasks;
 mod teller;
 mod telling;
+pub(crate) mod todos;
 mod unwritten;
 mod waiting;
 mod working;

@@ -8,8 +8,8 @@ use countersign_protocol::{
     omp::{self, Id, Response},
 };
 
-use super::{choosing, handoff, host, state, todos, unattended, workflow};
-use crate::omp::{Dialect, Door, commands};
+use super::{choosing, handoff, host, state, unattended, workflow};
+use crate::omp::{Dialect, Door, commands, todos};
 
 /// Does a command. This is the one place that all commands of this dialect come through, those of omp among them.
 pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {

@@ -1,17 +1,17 @@
 //! What `get_state` tells in this dialect: what omp has, and the tasks, the context, and what was asked for beside that.
 
 use countersign_protocol::{
-    Json, Number,
-    gjc::state::{ContextUsage, DumpedTool, Include, SessionState, shown_level},
+    Json,
+    gjc::state::{DumpedTool, Include, SessionState, shown_level},
     omp::Id,
 };
 use countersign_runtime::Host as _;
 use tokio::task::JoinHandle;
 
-use super::todos;
 use crate::omp::{
     Door,
-    commands::conversation::{self, Told},
+    commands::conversation::{self, Told, usage},
+    todos,
 };
 
 pub(super) async fn get(door: &mut Door, id: Option<Id>, include: Include) {
@@ -41,13 +41,6 @@ fn state(
         system_prompt,
         dump_tools,
     }
-}
-
-/// How full a context is.
-#[expect(clippy::cast_precision_loss, reason = "no context has so many tokens")]
-pub(crate) fn usage(tokens: u64, window: u64) -> ContextUsage {
-    let percent = (window > 0).then(|| Number(tokens as f64 / window as f64 * 100.0));
-    ContextUsage { tokens: Some(tokens), context_window: window, percent, source: None }
 }
 
 /// What the model is told before anybody speaks. It is made of files, so it is made off the loop.

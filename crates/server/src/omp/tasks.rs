@@ -12,8 +12,8 @@ use countersign_runtime::{
     tools::{Todos, todo},
 };
 
-use super::{entries, seat::SeatError};
-use crate::{gjc::todos::kept, session_file};
+use super::{entries, seat::SeatError, todos::kept};
+use crate::session_file;
 
 /// The list of tasks that a session begins with: it may be a branch of one that has tasks.
 pub(super) fn listed(beginning: &[Imported]) -> Todos {

@@ -20,7 +20,7 @@ use countersign_protocol::omp::{
 use countersign_runtime::{Released, tools::todo};
 use tracing::warn;
 
-use crate::gjc::{host, todos, unattended};
+use crate::gjc::{host, unattended};
 
 use super::{
     commands,
@@ -29,6 +29,7 @@ use super::{
     door::{Door, Lane},
     grants,
     teller::{Ended, Teller},
+    todos,
 };
 
 /// A wait for another attempt of which people are told when it ends.

@@ -9,6 +9,7 @@ use countersign_core::{
 };
 use countersign_protocol::{
     Json, Number,
+    gjc::state::ContextUsage,
     omp::{
         Id, Response,
         state::{
@@ -19,12 +20,9 @@ use countersign_protocol::{
 };
 use countersign_runtime::Contents;
 
-use crate::{
-    gjc::{todos, usage},
-    omp::{
-        door::{Door, Then},
-        entries, models,
-    },
+use crate::omp::{
+    door::{Door, Then},
+    entries, models, todos,
 };
 
 /// Reads something of the session in the order of the other answers, then fetches the content that it names, then answers.
@@ -83,6 +81,13 @@ fn extended(door: &Door, told: Told) -> ExtendedState {
         fast_mode_active: false,
         shared: told.state,
     }
+}
+
+/// How full a context is.
+#[expect(clippy::cast_precision_loss, reason = "no context has so many tokens")]
+pub(crate) fn usage(tokens: u64, window: u64) -> ContextUsage {
+    let percent = (window > 0).then(|| Number(tokens as f64 / window as f64 * 100.0));
+    ContextUsage { tokens: Some(tokens), context_window: window, percent, source: None }
 }
 
 /// Answers `get_state` with what `data` makes of the session's state.

@@ -19,14 +19,14 @@ use countersign_protocol::{
 use countersign_runtime::tools::todo;
 use serde_json::json;
 
-use crate::omp::{Door, commands::problem};
+use super::{commands::problem, door::Door};
 use countersign_view::time;
 
 /// What the entry of a list that a person set is called in session files.
 const ENTRY: &str = "user_todo_edit";
 
 /// Puts other tasks in the place of those that are there. They count once they are recorded.
-pub(super) async fn set(door: &mut Door, id: Option<Id>, phases: Vec<TodoPhase>) {
+pub(crate) async fn set(door: &mut Door, id: Option<Id>, phases: Vec<TodoPhase>) {
     const NAME: &str = "set_todos";
     let phases = numbered(phases);
     let Some(seat) = door.seat() else { return };
