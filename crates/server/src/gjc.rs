@@ -6,7 +6,6 @@
 mod bridge;
 mod choosing;
 pub(crate) mod commands;
-mod handoff;
 pub(crate) mod host;
 pub(crate) mod permission;
 mod presence;

@@ -8,8 +8,8 @@ use countersign_protocol::{
     omp::{self, Id, Response},
 };
 
-use super::{choosing, handoff, host, state, unattended, workflow};
-use crate::omp::{Dialect, Door, commands, todos};
+use super::{choosing, host, state, unattended, workflow};
+use crate::omp::{Dialect, Door, commands, commands::login, handoff, todos};
 
 /// Does a command. This is the one place that all commands of this dialect come through, those of omp among them.
 pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
@@ -33,8 +33,8 @@ pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
         Command::GetPendingWorkflowGates => workflow::pending(door, id).await,
         Command::NegotiateUnattended { declaration } => unattended::negotiate(door, id, declaration).await,
         Command::Handoff { custom_instructions } => handoff::hand_off(door, id, custom_instructions).await,
-        Command::GetLoginProviders => choosing::login_providers(door, id),
-        Command::Login { provider_id } => choosing::login(door, id, provider_id),
+        Command::GetLoginProviders => login::login_providers(door, id),
+        Command::Login { provider_id } => login::login(door, id, provider_id),
         Command::SetDefaultModelSelection { provider, model_id, thinking_level } => {
             choosing::set_default(door, id, DefaultModel { provider, model_id, thinking_level }).await;
         }

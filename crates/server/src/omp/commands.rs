@@ -2,6 +2,7 @@
 
 pub(crate) mod conversation;
 mod later;
+pub(crate) mod login;
 mod pages;
 mod prompting;
 mod sessions;

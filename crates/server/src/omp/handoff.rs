@@ -14,7 +14,12 @@ use countersign_protocol::{
     omp::{Id, Response},
 };
 
-use crate::omp::{Beginning, Door, Lane, Seat, Shelf, Switch, Then, Until, commands::problem, first_entries};
+use super::{
+    commands::{Switch, problem},
+    door::{Door, Lane, Then, Until},
+    seat::{Beginning, Seat, first_entries},
+    shelf::Shelf,
+};
 use countersign_files::replace::{Access, replace};
 
 const NAME: &str = "handoff";
@@ -43,7 +48,7 @@ struct Written {
 }
 
 /// Has the agent write down where it stands and begins a session with that.
-pub(super) async fn hand_off(door: &mut Door, id: Option<Id>, instructions: Option<String>) {
+pub(crate) async fn hand_off(door: &mut Door, id: Option<Id>, instructions: Option<String>) {
     if std::mem::take(&mut door.is_given_up) {
         // As of one whose run was stopped.
         return door.write(&Response::success(id, NAME, &()));
