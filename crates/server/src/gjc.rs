@@ -6,7 +6,6 @@
 mod bridge;
 mod choosing;
 pub(crate) mod commands;
-pub(crate) mod host;
 pub(crate) mod permission;
 mod presence;
 pub(crate) mod registry;
@@ -21,7 +20,6 @@ pub(crate) mod workflow;
 use std::path::{Path, PathBuf};
 
 pub use bridge::{Bridge, BridgeStartError, Opener, Plain, Setup, SetupError, Which};
-pub(crate) use host::{Desk, Lent};
 pub use presence::Presence;
 pub use registry::{Listing, Registry};
 pub(crate) use socket::Past;

@@ -19,6 +19,7 @@ mod gathering;
 pub(crate) mod grants;
 pub(crate) mod handoff;
 mod held;
+pub(crate) mod host;
 pub(crate) mod image;
 mod keeper;
 mod liveness;

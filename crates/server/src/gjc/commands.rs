@@ -8,8 +8,8 @@ use countersign_protocol::{
     omp::{self, Id, Response},
 };
 
-use super::{choosing, host, state, unattended, workflow};
-use crate::omp::{Dialect, Door, commands, commands::login, handoff, todos};
+use super::{choosing, state, unattended, workflow};
+use crate::omp::{Dialect, Door, commands, commands::login, handoff, host, todos};
 
 /// Does a command. This is the one place that all commands of this dialect come through, those of omp among them.
 pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {

@@ -269,7 +269,7 @@ pub(crate) async fn take_up(door: &mut Door) {
 }
 
 /// Has the budget know of tools that are others now, where there is one.
-pub(super) async fn tools_changed(door: &mut Door) {
+pub(crate) async fn tools_changed(door: &mut Door) {
     if of(door).is_some_and(|unattended| unattended.audit.is_some()) {
         preamble::measure(door).await;
     }

@@ -8,6 +8,7 @@ use tracing::warn;
 
 use super::{
     door::{Door, Lane},
+    host,
     keeper::Unwritten,
     waiting::Waiting,
 };
@@ -27,7 +28,7 @@ impl Door {
         if is_heard {
             let _ = timeout(FAREWELL, self.due()).await;
         }
-        crate::gjc::host::left(self).await;
+        host::left(self).await;
         // In a gateway the session goes on: its host has gone, and nothing else.
         let own = self.seat.as_ref().filter(|seat| seat.stay.is_none());
         let is_own = own.is_some();

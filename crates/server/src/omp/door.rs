@@ -28,6 +28,7 @@ use super::{
     dialect::{Dialect, Frame},
     dialogs::Dialogs,
     feed::{Feed, FromClients},
+    host::{self, Desk},
     keeper::{Keeper, Unwritten},
     outbox::Outbox,
     seat::Seat,
@@ -35,7 +36,6 @@ use super::{
     teller::Teller,
     waiting::{Turn, Waiting},
 };
-use crate::gjc::{Desk, host};
 
 /// Where frames go to, each whole and with its line end.
 pub type Output = mpsc::Sender<Bytes>;

@@ -28,6 +28,7 @@ use super::{
     feed::{Feed, FromClients, Input},
     flags::Flags,
     held,
+    host::Lent,
     opening::open_seat,
     rights, rules,
     scoping::{initial, scope},
@@ -38,7 +39,7 @@ use super::{
     workshop::Common,
 };
 use crate::{
-    gjc::{Lent, Manner, Past, Registry as Registered, Surface},
+    gjc::{Manner, Past, Registry as Registered, Surface},
     session_file::name,
 };
 use countersign_agent_dir as agent_dir;

@@ -20,14 +20,14 @@ use countersign_protocol::omp::{
 use countersign_runtime::{Released, tools::todo};
 use tracing::warn;
 
-use crate::gjc::{host, unattended};
+use crate::gjc::unattended;
 
 use super::{
     commands,
     dialect::Frame,
     dialogs,
     door::{Door, Lane},
-    grants,
+    grants, host,
     teller::{Ended, Teller},
     todos,
 };

@@ -19,8 +19,9 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::host::Lent;
 use crate::{
-    gjc::{Lent, Manner},
+    gjc::Manner,
     prompt::{self, compaction},
 };
 use countersign_agent_dir::{AgentDir, Product, Roster, keys::Credential, settings};

@@ -27,6 +27,7 @@ use super::{CANCELLED, acknowledge, conversation::user_text, not_sent, problem, 
 use crate::omp::{
     contract_transfer::carry,
     door::{Door, Lane, Then},
+    host,
     keeper::Keeper,
     opening,
     seat::{Beginning, Seat, SeatError, first_entries},
@@ -272,7 +273,7 @@ pub(crate) async fn switch(door: &mut Door) {
     door.write(&Response::success(id, command, &data));
     door.ended();
     door.take_up().await;
-    crate::gjc::host::serve(door).await;
+    host::serve(door).await;
 }
 
 /// Whether a session may be open at `path`: one that is there, or a new one in a folder where sessions lie.

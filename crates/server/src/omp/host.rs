@@ -16,14 +16,17 @@ use countersign_protocol::{
 };
 use countersign_runtime::Order;
 
-use super::{Surface, unattended};
-use crate::omp::{Dialect, Door, Frame};
+use super::{
+    dialect::{Dialect, Frame},
+    door::Door,
+};
+use crate::gjc::{Surface, unattended};
 
 pub(crate) use desk::{Desk, Told};
 pub(crate) use lent::Lent;
 
 /// Takes over the tools of the host.
-pub(super) async fn set_tools(door: &mut Door, id: Option<Id>, tools: Vec<HostTool>) {
+pub(crate) async fn set_tools(door: &mut Door, id: Option<Id>, tools: Vec<HostTool>) {
     const NAME: &str = "set_host_tools";
     let lent = Arc::clone(&door.shelf.common.lent);
     match lent.set_tools(tools) {
@@ -37,7 +40,7 @@ pub(super) async fn set_tools(door: &mut Door, id: Option<Id>, tools: Vec<HostTo
 }
 
 /// Takes over the URI schemes of the host.
-pub(super) async fn set_uri_schemes(door: &mut Door, id: Option<Id>, schemes: Vec<HostScheme>) {
+pub(crate) async fn set_uri_schemes(door: &mut Door, id: Option<Id>, schemes: Vec<HostScheme>) {
     let names = SchemeNames { schemes: schemes.iter().map(|scheme| scheme.scheme.clone()).collect() };
     let lent = Arc::clone(&door.shelf.common.lent);
     lent.set_schemes(schemes);
@@ -52,13 +55,13 @@ async fn lends(door: &mut Door, note: impl FnOnce(&mut Desk)) {
 }
 
 /// Has the host be given the calls of the session that is open, if it lends anything.
-pub(crate) async fn serve(door: &mut Door) {
+pub(super) async fn serve(door: &mut Door) {
     let Some(seat) = &door.seat else { return };
     door.desk.serve(door.shelf.common.lent.peers(), &seat.id, &seat.answers).await;
 }
 
 /// Tells the host.
-pub(crate) fn tell(door: &mut Door, order: Order) {
+pub(super) fn tell(door: &mut Door, order: Order) {
     match door.desk.take(order, &door.shelf.common.lent) {
         Some(Told::Tool(frame)) => door.write(Frame::HostTool(&frame)),
         Some(Told::Uri(frame)) => door.write(Frame::HostUri(&frame)),
@@ -67,22 +70,22 @@ pub(crate) fn tell(door: &mut Door, order: Order) {
 }
 
 /// Takes what the host says of a call of its tool. Whether it was asked for that.
-pub(crate) async fn tool_answered(door: &mut Door, id: &str, answer: HostToolAnswer) -> bool {
+pub(super) async fn tool_answered(door: &mut Door, id: &str, answer: HostToolAnswer) -> bool {
     door.desk.tool_answered(id, answer).await
 }
 
 /// Takes what the host says of a request at one of its URIs. Whether it was asked for that.
-pub(crate) async fn uri_answered(door: &mut Door, id: &str, result: HostUriResult) -> bool {
+pub(super) async fn uri_answered(door: &mut Door, id: &str, result: HostUriResult) -> bool {
     door.desk.uri_answered(id, result).await
 }
 
 /// Ends what the host has in hand: it has gone. Calls of what it lent wait for the next.
-pub(crate) async fn left(door: &mut Door) {
+pub(super) async fn left(door: &mut Door) {
     door.desk.left().await;
 }
 
 /// Another client is there, with nothing in hand. Frames behind the one that says so are for it.
-pub(crate) async fn arrived(door: &mut Door, client: u64) {
+pub(super) async fn arrived(door: &mut Door, client: u64) {
     door.desk.arrived().await;
     if let Dialect::Gjc(gjc) = &mut door.dialect
         && gjc.surface == Surface::Socket
@@ -95,7 +98,7 @@ pub(crate) async fn arrived(door: &mut Door, client: u64) {
 }
 
 /// Notes in the log up to where a run was told that has ended, where clients may ask for what they missed of the next.
-pub(crate) async fn told_up_to(door: &mut Door, ended: Lsn) {
+pub(super) async fn told_up_to(door: &mut Door, ended: Lsn) {
     let number = door.dialect.last_seq();
     let is_asked = matches!(&door.dialect, Dialect::Gjc(gjc) if gjc.surface == Surface::Socket);
     let Some(seat) = door.seat().filter(|_| is_asked) else { return };
@@ -105,7 +108,7 @@ pub(crate) async fn told_up_to(door: &mut Door, ended: Lsn) {
 }
 
 /// The client that is there was there before: what is lent is lent by it.
-pub(crate) async fn resumed(door: &mut Door) {
+pub(super) async fn resumed(door: &mut Door) {
     let (has_tools, has_uris) = door.shelf.common.lent.has();
     lends(door, |desk| {
         if has_tools {
