@@ -22,10 +22,9 @@ use std::path::{Path, PathBuf};
 pub use bridge::{Bridge, BridgeStartError, Opener, Plain, Setup, SetupError, Which};
 pub use presence::Presence;
 pub use registry::{Listing, Registry};
-pub(crate) use socket::Past;
 pub use socket::{Socket, SocketError};
 pub(crate) use voice::{Reasons, Voice, arrange};
-pub(crate) use workflow::{Manner, NOBODY, Projection, Readers, Workflow};
+pub(crate) use workflow::{Manner, NOBODY, Workflow, follow};
 
 /// What a door has beside omp's when it speaks this dialect.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use countersign_protocol::gjc::registry::{SessionRecord, Transport};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-use super::registry::Listing;
+use super::registry::{Listing, Registry};
 use crate::omp::OpenDoor;
 
 /// What lists a session until it is dropped.
@@ -22,8 +22,8 @@ impl Presence {
     /// Lists the session of `door`, which is reached by `transport`, at `endpoint` if that has one. A session that cannot be
     /// listed is open all the same. Must be called within a runtime.
     pub fn of(door: &OpenDoor, transport: Transport, endpoint: Option<String>) -> Self {
-        let (registry, record) = door.listed();
-        let listing = registry.enter(SessionRecord { transport, endpoint, ..record });
+        let registry = Registry::of(door.agent_dir());
+        let listing = registry.enter(SessionRecord { transport, endpoint, ..door.record() });
         let listing = listing.inspect_err(|error| tracing::warn!(%error, "the session is not listed")).ok();
         let listing = Arc::new(Mutex::new(listing));
         let (mut current, listed) = (door.current(), Arc::clone(&listing));

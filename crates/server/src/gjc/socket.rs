@@ -27,9 +27,8 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-pub(crate) use self::past::Past;
-use self::place::Owned;
 pub use self::place::SocketError;
+use self::{past::Past, place::Owned};
 use super::{Presence, window::Window};
 use crate::{
     listen::{peer::Local, seldom::Seldom},
@@ -97,7 +96,7 @@ impl Socket {
         let said = Arc::new(Said {
             lines: Window::new(LINES, 0),
             events: Window::new(EVENTS, door.last_seq()),
-            past: door.past(),
+            past: door.past().map(Past::new),
             first: door.last_seq(),
             session: door.current().borrow().clone(),
             dialogs: Mutex::default(),

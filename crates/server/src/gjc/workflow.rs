@@ -27,7 +27,7 @@ use countersign_protocol::{
 use countersign_runtime::Refused;
 
 pub(crate) use self::{
-    file::{FOLDER as RECORDS, Projection, Readers},
+    file::{FOLDER as RECORDS, follow},
     form::Options,
 };
 use super::{

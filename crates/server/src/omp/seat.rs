@@ -24,6 +24,7 @@ pub(crate) use error::SeatError;
 use super::{
     adopting::adopt,
     entries,
+    follower::{LogFollower, LogReaders},
     gathering::{Followed, Tree, begin_with, follow_file},
     keeper::{Keeper, Unwritten},
     moving,
@@ -34,7 +35,7 @@ use super::{
 };
 use crate::{
     attach::{Stay, home},
-    gjc::{Projection, Readers},
+    gjc::follow as follow_gates,
     session_file::{self, Unanswered, WriteError, Writer, name},
 };
 use countersign_agent_dir::Product;
@@ -62,8 +63,8 @@ pub(crate) struct Seat {
     /// The list of tasks as it was at what was released last; the workshop's is ahead of that.
     pub(crate) told_tasks: Todos,
     pub(crate) keeper: Option<Keeper>,
-    /// Whoever writes the file of its gates, for hosts that expect one.
-    pub(crate) gates: Option<Projection>,
+    /// What follows its log beside the door, where the dialect has such work.
+    pub(crate) follower: Option<LogFollower>,
     /// Its place in the gateway that it lives in; none where its log is its own.
     pub(crate) stay: Option<Stay>,
     /// What of its file was left out when it was read, until the host has been told.
@@ -123,8 +124,20 @@ impl Seat {
             keeper = Some(follow(&handle, &id, writer, None, following, head));
         }
         let answers = handle.source(Lane::Result);
-        let gates = project(shelf, &handle, &id).await?;
-        Ok(Self { id, handle, requests, answers, subscriber, workshop, told_tasks, keeper, gates, stay, damage: None })
+        let follower = start_follower(shelf, &handle, &id).await?;
+        Ok(Self {
+            id,
+            handle,
+            requests,
+            answers,
+            subscriber,
+            workshop,
+            told_tasks,
+            keeper,
+            follower,
+            stay,
+            damage: None,
+        })
     }
 
     /// Opens the session of the file at `path`, which must be one. `settings` may change what is set once the entries are known.
@@ -304,9 +317,9 @@ impl Seat {
         adopt(shelf, &requests).await?;
         let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
         let answers = handle.source(Lane::Result);
-        let gates = project(shelf, &handle, &id).await?;
+        let follower = start_follower(shelf, &handle, &id).await?;
         let keeper = Some(keeper);
-        Ok(Self { id, handle, requests, answers, subscriber, workshop, told_tasks, keeper, gates, stay, damage })
+        Ok(Self { id, handle, requests, answers, subscriber, workshop, told_tasks, keeper, follower, stay, damage })
     }
 
     /// Ends it: what is in flight is stopped and recorded, the file is brought up to the log. In a gateway it goes on.
@@ -314,8 +327,8 @@ impl Seat {
     /// # Errors
     /// [`Unwritten`]: it is closed, and its file is not whole.
     pub(crate) async fn close(self) -> Result<(), Unwritten> {
-        if let Some(gates) = self.gates {
-            gates.finish().await;
+        if let Some(follower) = self.follower {
+            follower.finish().await;
         }
         if let Some(stay) = self.stay {
             stay.leave(self.keeper);
@@ -351,15 +364,15 @@ fn fresh_id(shelf: &Shelf) -> Result<SessionId, getrandom::Error> {
     })
 }
 
-/// Begins to write the file of a session's gates, where its host expects one.
-async fn project(shelf: &Shelf, handle: &Handle, id: &SessionId) -> Result<Option<Projection>, SeatError> {
+/// Starts the dialect's follower of a session's log, where it has one.
+async fn start_follower(shelf: &Shelf, handle: &Handle, id: &SessionId) -> Result<Option<LogFollower>, SeatError> {
     if shelf.common.product != Product::Gjc {
         return Ok(None);
     }
     let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
     let (source, contents) = (handle.source(Lane::Request), handle.contents().clone());
-    let readers = Readers { source, contents, subscriber, clock: shelf.common.clock.clone() };
-    Ok(Projection::start(id.clone(), &shelf.cwd, readers))
+    let readers = LogReaders { source, contents, subscriber, clock: shelf.common.clock.clone() };
+    Ok(follow_gates(id.clone(), &shelf.cwd, readers))
 }
 
 /// Reads a session file, which may be large and on a slow disk, off the loop.

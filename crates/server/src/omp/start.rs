@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::{
     asking,
-    counting::{counted, told_before},
+    counting::{EarlierEvents, counted, told_before},
     door::{Door, Output},
     feed::{Feed, FromClients, Input},
     flags::Flags,
@@ -39,7 +39,7 @@ use super::{
     workshop::Common,
 };
 use crate::{
-    gjc::{Manner, Past, Registry as Registered, Surface},
+    gjc::{Manner, Surface},
     session_file::name,
 };
 use countersign_agent_dir as agent_dir;
@@ -181,7 +181,7 @@ pub struct OpenDoor {
     /// `provider/id`, as the session began.
     model: Option<String>,
     /// What processes before this one told of the session, where clients may ask for that.
-    past: Option<Past>,
+    past: Option<EarlierEvents>,
 }
 
 impl OpenDoor {
@@ -216,23 +216,26 @@ impl OpenDoor {
     }
 
     /// What processes before this one told of the session.
-    pub(crate) fn past(&mut self) -> Option<Past> {
+    pub(crate) fn past(&mut self) -> Option<EarlierEvents> {
         self.past.take()
     }
 
-    /// Where its session is listed, and as what: on standard input and output.
-    pub(crate) fn listed(&self) -> (Registered, SessionRecord) {
-        let common = &self.door.shelf.common;
-        let record = SessionRecord {
+    /// The agent directory of its host.
+    pub(crate) fn agent_dir(&self) -> &AgentDir {
+        &self.door.shelf.common.folder
+    }
+
+    /// Describes its session for others, as one on standard input and output.
+    pub(crate) fn record(&self) -> SessionRecord {
+        SessionRecord {
             session_id: self.door.current.borrow().clone(),
             pid: std::process::id(),
             transport: Transport::Stdio,
             cwd: self.door.shelf.cwd.display().to_string(),
             model: self.model.clone(),
-            started_at: time::iso(common.clock.now()),
+            started_at: time::iso(self.door.shelf.common.clock.now()),
             endpoint: None,
-        };
-        (Registered::of(&common.folder), record)
+        }
     }
 
     /// Leaves without having been heard.

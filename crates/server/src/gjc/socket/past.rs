@@ -30,7 +30,7 @@ use crate::{
         Voice, arrange,
         unattended::terms::{Of, phase_of},
     },
-    omp::{Frame, Teller, frames},
+    omp::{EarlierEvents, Frame, KEPT_EVENTS, Teller, frames},
 };
 
 /// How many records are read at once.
@@ -39,7 +39,7 @@ const PAGE: usize = 512;
 const MOST_BYTES: usize = 64 << 20;
 
 /// What processes before this one told of a session.
-pub(crate) struct Past {
+pub(super) struct Past {
     handle: Handle,
     session: SessionId,
     /// The number behind which this process counts.
@@ -67,11 +67,9 @@ enum Kept {
 }
 
 impl Past {
-    /// How many events are kept at most. So many numbers are left free before those that a process uses.
-    pub(crate) const MOST: u64 = 10_000;
-
-    /// Of `session`, up to the fact that this process counts behind `until`.
-    pub(crate) fn new(handle: Handle, session: SessionId, until: u64) -> Self {
+    /// Reads `events` when a client first asks for them.
+    pub(super) fn new(events: EarlierEvents) -> Self {
+        let EarlierEvents { handle, session, until } = events;
         Self { handle, session, until, told: OnceCell::new() }
     }
 
@@ -194,7 +192,7 @@ impl Telling {
             };
             self.kept.push_back((stored.lsn, kept));
         });
-        while self.kept.len() as u64 > Past::MOST {
+        while self.kept.len() as u64 > KEPT_EVENTS {
             self.kept.pop_front();
             self.is_cut = true;
         }

@@ -19,41 +19,23 @@ use countersign_protocol::gjc::{
     gate_id::body_hash,
     registry::file_name,
 };
-use countersign_runtime::{Clock, Contents, Released, Source, Subscriber, tools::regular};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use countersign_runtime::{Released, tools::regular};
+use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::form::{self, Options};
+use crate::omp::{LogFollower, LogReaders};
 use countersign_config::yaml::LARGEST;
 use countersign_files::replace::{Access, replace_copy};
 
 /// Where below a working folder the files are.
 pub(crate) const FOLDER: &str = ".gjc/state/workflow-gates";
 
-/// Whoever writes the file of a session's gates, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Projection {
-    task: tokio::task::JoinHandle<()>,
-    ends: DropGuard,
-}
-
-/// What a session's gates are read with.
-pub(crate) struct Readers {
-    /// Reads the engine.
-    pub(crate) source: Source,
-    /// Reads contents.
-    pub(crate) contents: Contents,
-    /// Follows what happens from before the first read on.
-    pub(crate) subscriber: Subscriber,
-    /// What a file that is moved aside is named by.
-    pub(crate) clock: Clock,
-}
-
 struct Work {
     session: SessionId,
     cwd: PathBuf,
     path: PathBuf,
-    readers: Readers,
+    readers: LogReaders,
     ends: CancellationToken,
     file: GateFile,
     /// The gates whose call has not gone on yet.
@@ -63,31 +45,25 @@ struct Work {
     is_stuck: bool,
 }
 
-impl Projection {
-    /// Follows a session that works in `cwd`. None for one whose id makes no file name.
-    pub(crate) fn start(session: SessionId, cwd: &Path, readers: Readers) -> Option<Self> {
-        let path = cwd.join(FOLDER).join(file_name(session.as_str())?);
-        let ends = CancellationToken::new();
+/// Writes the gates' file of a session that works in `cwd`. None for one whose id makes no file name.
+pub(crate) fn follow(session: SessionId, cwd: &Path, readers: LogReaders) -> Option<LogFollower> {
+    let path = cwd.join(FOLDER).join(file_name(session.as_str())?);
+    let cwd = cwd.to_owned();
+    Some(LogFollower::spawn(move |ends| {
         let work = Work {
             session,
-            cwd: cwd.to_owned(),
+            cwd,
             path,
             readers,
-            ends: ends.clone(),
+            ends,
             file: GateFile::default(),
             waiting: Vec::new(),
             is_looked_at: false,
             is_dirty: false,
             is_stuck: false,
         };
-        Some(Self { task: tokio::spawn(work.follow()), ends: ends.drop_guard() })
-    }
-
-    /// Brings the file up to what was released, and ends.
-    pub(crate) async fn finish(self) {
-        drop(self.ends);
-        let _ = self.task.await;
-    }
+        work.follow()
+    }))
 }
 
 impl Work {
