@@ -4,7 +4,7 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use countersign_agent_dir::Environment;
 use countersign_server::{
-    gjc::{Bridge, Opener, Plain, Setup, Socket, Which},
+    gjc::{self, Bridge, Opener, Plain, Setup, Socket, Which},
     omp::{self, flags::Flags},
 };
 use countersign_tools::exec;
@@ -35,7 +35,8 @@ pub(crate) fn listen(flags: Flags, path: PathBuf, program: PathBuf) -> anyhow::R
     served(async {
         let socket = Socket::open(path, nix::unistd::geteuid().as_raw())?;
         let (output, frames) = mpsc::channel(FRAMES);
-        let door = Box::pin(omp::open(flags, omp::Program { path: program }, output, stdio::notice)).await?;
+        let door =
+            Box::pin(omp::open(flags, omp::Program { path: program }, gjc::extension, output, stdio::notice)).await?;
         Box::pin(socket.run(door, frames, stdio::asked_to_end())).await?;
         Ok(())
     })
@@ -64,6 +65,6 @@ fn opener(flags: Flags, program: PathBuf) -> Opener {
             Which::Resumed(id) => Flags { continues: false, resume: Some(id), fork: None, ..first },
         };
         let program = omp::Program { path: program.clone() };
-        Box::pin(omp::open(flags, program, output, |line: &str| tracing::info!("{line}")))
+        Box::pin(omp::open(flags, program, gjc::extension, output, |line: &str| tracing::info!("{line}")))
     })
 }

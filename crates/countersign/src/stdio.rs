@@ -11,7 +11,10 @@ use countersign_protocol::{
     gjc::registry::Transport,
     lines::{Line, Lines},
 };
-use countersign_server::{gjc::Presence, omp};
+use countersign_server::{
+    gjc::{self, Presence},
+    omp,
+};
 use countersign_tools::exec;
 use tokio::sync::mpsc;
 
@@ -146,7 +149,7 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
     runtime.spawn(exec::bury());
     let product = flags.product;
     let (output, frames) = mpsc::channel(FRAMES);
-    let door = match runtime.block_on(omp::open(flags.clone(), program, output, notice)) {
+    let door = match runtime.block_on(omp::open(flags.clone(), program, gjc::extension, output, notice)) {
         Ok(door) => door,
         Err(error) => {
             // Its own log may say so, and nothing else; it is not opened twice.

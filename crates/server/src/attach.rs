@@ -15,6 +15,7 @@ use countersign_runtime::{Clock, Handle};
 use serde::{Deserialize, Serialize};
 use tokio_util::task::TaskTracker;
 
+use crate::omp::ExtensionFactory;
 use countersign_config::RuleFile;
 
 pub(crate) use guests::{Guests, Stay};
@@ -69,6 +70,8 @@ pub(crate) struct Hall {
     pub(crate) around: Surroundings,
     /// The data directory, by which it is found again.
     pub(crate) folder: PathBuf,
+    /// Chooses the dialects of hosts.
+    pub(crate) extend: ExtensionFactory,
     /// The grants for good, as far as they are in the files of their agent directories.
     pub(crate) lasting: Lasting,
     /// What has to end before the record is given up: lines to hosts, and sessions whose hosts have gone.
@@ -83,15 +86,26 @@ pub(crate) struct Furniture {
     pub(crate) program: PathBuf,
     pub(crate) around: Surroundings,
     pub(crate) folder: PathBuf,
+    pub(crate) extend: ExtensionFactory,
 }
 
 impl Hall {
     /// Opens it; `None` if the record has ended already.
     pub(crate) async fn open(furniture: Furniture) -> Option<Arc<Self>> {
-        let Furniture { handle, guests, clock, program, around, folder } = furniture;
+        let Furniture { handle, guests, clock, program, around, folder, extend } = furniture;
         let lasting = Lasting::follow(&handle).await?;
         let folder = std::fs::canonicalize(&folder).unwrap_or(folder);
-        Some(Arc::new(Self { handle, guests, clock, program, around, folder, lasting, open: TaskTracker::new() }))
+        Some(Arc::new(Self {
+            handle,
+            guests,
+            clock,
+            program,
+            around,
+            folder,
+            extend,
+            lasting,
+            open: TaskTracker::new(),
+        }))
     }
 
     /// Waits until the sessions have ended, which they do when the record's owner does.

@@ -42,7 +42,7 @@ use crate::{
     chats::{Chats, Models, Workrooms},
     console,
     control::{Control, Owned},
-    gsv, hermes,
+    gjc, gsv, hermes,
     listen::{self, Doors, Hosts, Port, Rooms, TlsError},
     metrics, retention,
     sessions::SessionIndex,
@@ -215,6 +215,7 @@ pub async fn serve(
         program,
         around,
         folder: config.storage.folder.clone(),
+        extend: gjc::extension,
     };
     let hall = Hall::open(furniture).await.ok_or(ServeError::Lost)?;
     let control = Control::open(owned, Arc::clone(&hall), users, levels)

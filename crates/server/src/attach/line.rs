@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use countersign_protocol::{
-    gjc::registry::Transport,
-    lines::{Line, Lines},
-};
+use countersign_protocol::lines::{Line, Lines};
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -14,8 +11,7 @@ use tokio::{
 };
 
 use super::{Hall, Handover};
-use crate::{gjc::Presence, omp};
-use countersign_agent_dir::Product;
+use crate::omp;
 
 /// How many lines wait for a door at most; the socket holds the rest.
 const WAITING: usize = 256;
@@ -43,9 +39,6 @@ pub(crate) async fn serve(
     reading: impl AsyncRead + Unpin + Send + 'static,
     mut writing: impl AsyncWrite + Unpin + Send + 'static,
 ) -> std::io::Result<()> {
-    // One dialect gives up a line that is no text, the other reads it as well as it can.
-    let is_gjc = Product::named(&handover.door) == Some(Product::Gjc);
-    let decoder = if is_gjc { Lines::default().lossy() } else { Lines::default() };
     let (output, frames) = mpsc::channel(FRAMES);
     let notices = parking_lot::Mutex::new(Vec::new());
     let notice = |text: &str| notices.lock().push(text.to_owned());
@@ -61,8 +54,9 @@ pub(crate) async fn serve(
         door.leave().await;
         return Err(gone);
     }
-    // Hosts of gjc look there for what runs; it runs in this process.
-    let listed = is_gjc.then(|| Presence::of(&door, Transport::Stdio, None));
+    // One dialect gives up a line that is no text, another reads it as well as it can.
+    let decoder = if door.reads_lossy() { Lines::default().lossy() } else { Lines::default() };
+    let listed = door.list_session();
     let (lines, input) = mpsc::channel(WAITING);
     let read = tokio::spawn(read(reading, decoder, lines));
     let written = tokio::spawn(write(writing, frames));

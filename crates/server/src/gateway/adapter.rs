@@ -14,7 +14,7 @@ use countersign_runtime::tools::Registry;
 use serde_json::{Map, Value};
 
 use super::rules::{Loaded, RulesError};
-use crate::omp::rules as of_adapter;
+use crate::{gjc, omp::rules as of_adapter};
 use countersign_agent_dir::{AgentDir, Environment, Product, Settings};
 use countersign_config::{Errors, Fault, Problem};
 use countersign_view::Protocol;
@@ -124,6 +124,10 @@ impl Stdio {
             temporary: &self.temporary,
             gateway: None,
             asks: &[],
+            records: match self.product {
+                Product::Omp => &[],
+                Product::Gjc => &gjc::RECORD_FOLDERS,
+            },
             restrictions: &self.settings.restrictions,
             approval: self.settings.restrictions.approval,
         };

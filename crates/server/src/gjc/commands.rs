@@ -8,8 +8,8 @@ use countersign_protocol::{
     omp::{self, Id, Response},
 };
 
-use super::{choosing, state, unattended, workflow};
-use crate::omp::{Dialect, Door, commands, commands::login, handoff, host, todos};
+use super::{choosing, extension::state_mut, state, unattended, workflow};
+use crate::omp::{Door, commands};
 
 /// Does a command. This is the one place that all commands of this dialect come through, those of omp among them.
 pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
@@ -23,21 +23,22 @@ pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
         }
         Command::Shared(command) => commands::handle(door, id, command).await,
         Command::GetState { include } => state::get(door, id, include).await,
-        Command::SetTodos { phases } => todos::set(door, id, phases).await,
         Command::SetCapabilities { capabilities } => set_capabilities(door, id, capabilities),
-        Command::SetHostTools { tools } => host::set_tools(door, id, tools).await,
-        Command::SetHostUriSchemes { schemes } => host::set_uri_schemes(door, id, schemes).await,
         Command::WorkflowGateResponse { gate_id, answer, idempotency_key } => {
             workflow::answer(door, id, gate_id, answer, idempotency_key).await;
         }
         Command::GetPendingWorkflowGates => workflow::pending(door, id).await,
         Command::NegotiateUnattended { declaration } => unattended::negotiate(door, id, declaration).await,
-        Command::Handoff { custom_instructions } => handoff::hand_off(door, id, custom_instructions).await,
-        Command::GetLoginProviders => login::login_providers(door, id),
-        Command::Login { provider_id } => login::login(door, id, provider_id),
         Command::SetDefaultModelSelection { provider, model_id, thinking_level } => {
             choosing::set_default(door, id, DefaultModel { provider, model_id, thinking_level }).await;
         }
+        // omp has these too.
+        Command::SetTodos { .. }
+        | Command::SetHostTools { .. }
+        | Command::SetHostUriSchemes { .. }
+        | Command::Handoff { .. }
+        | Command::GetLoginProviders
+        | Command::Login { .. } => commands::handle_later(door, id, command).await,
     }
 }
 
@@ -50,7 +51,7 @@ pub(crate) async fn unknown(door: &mut Door, id: Option<Id>, name: Option<String
 
 fn set_capabilities(door: &mut Door, id: Option<Id>, wanted: Vec<String>) {
     let capabilities = Capabilities::of(wanted);
-    if let Dialect::Gjc(gjc) = &mut door.dialect {
+    if let Some(gjc) = state_mut(door) {
         gjc.voice.adopt(&capabilities);
     }
     door.write(&Response::success(id, "set_capabilities", &capabilities));

@@ -33,8 +33,8 @@ use self::{
     audit::{Audit, Note, lines},
     terms::Of,
 };
-use super::workflow;
-use crate::omp::{Dialect, Door, commands::problem};
+use super::{extension::state_mut, workflow};
+use crate::omp::{Door, commands::problem};
 use countersign_view::time;
 
 /// What a door remembers of unattended runs.
@@ -77,10 +77,7 @@ impl Unattended {
 }
 
 fn of(door: &mut Door) -> Option<&mut Unattended> {
-    match &mut door.dialect {
-        Dialect::Gjc(gjc) => Some(&mut gjc.unattended),
-        Dialect::Omp => None,
-    }
+    state_mut(door).map(|gjc| &mut gjc.unattended)
 }
 
 const NAME: &str = "negotiate_unattended";
@@ -309,7 +306,7 @@ pub(crate) fn heard(door: &mut Door, recorded: &Recorded) {
             tell(door, event, recorded.meta.session.as_ref());
         }
         countersign_core::engine::Event::Run(countersign_core::run::Event::Started { .. }) => {
-            if let Dialect::Gjc(gjc) = &mut door.dialect {
+            if let Some(gjc) = state_mut(door) {
                 gjc.workflow.begun();
             }
         }
@@ -407,7 +404,7 @@ fn tell(door: &mut Door, event: &Event, session: Option<&SessionId>) {
 /// The prompt whose run is being ended has failed, and the end of the run says so. A command that was refused is told so by itself.
 fn ended(door: &mut Door, (breach, place): (Breach, Place), session: Option<&SessionId>) {
     let is_running = door.teller.is_running();
-    let Dialect::Gjc(gjc) = &mut door.dialect else { return };
+    let Some(gjc) = state_mut(door) else { return };
     let run = match &gjc.unattended.audit {
         Some(Ok(audit)) => audit.run().to_owned(),
         Some(Err(_)) | None => String::new(),

@@ -32,12 +32,13 @@ pub(crate) use self::{
 };
 use super::{
     Reasons,
+    extension::{state, state_mut},
     unattended::{
         self,
         audit::{Note, OfGate},
     },
 };
-use crate::omp::{Dialect, Door, Frame, commands::problem, flags::Stage};
+use crate::omp::{Door, Frame, commands::problem, flags::Stage};
 use countersign_view::time::iso;
 
 const RESPONSE: &str = "workflow_gate_response";
@@ -52,8 +53,6 @@ pub(crate) struct Manner {
     pub(crate) dialogs: bool,
     /// Whether it is shown the choices of gates.
     pub(crate) options: Options,
-    /// Whether it wants to know what its session is called.
-    pub(crate) titles: bool,
     /// How it reads of the end of a run that used up its budget.
     pub(crate) reasons: Reasons,
     /// The stage that its first message starts.
@@ -104,7 +103,7 @@ impl Workflow {
 
 /// Shows a gate that waits as what it is in this dialect. False if it is to be shown as a dialog.
 pub(crate) fn show(door: &mut Door, gate: &Gate, content: &Content) -> bool {
-    let Dialect::Gjc(gjc) = &door.dialect else { return false };
+    let Some(gjc) = state(door) else { return false };
     match gjc.workflow.of(gate) {
         Showing::Dialog => false,
         Showing::Nowhere => true,
@@ -124,7 +123,7 @@ pub(crate) fn show(door: &mut Door, gate: &Gate, content: &Content) -> bool {
 
 /// Answers a gate.
 pub(super) async fn answer(door: &mut Door, id: Option<Id>, name: String, given: Json, key: Option<String>) {
-    let is_unattended = matches!(&door.dialect, Dialect::Gjc(gjc) if gjc.workflow.is_unattended);
+    let is_unattended = state(door).is_some_and(|gjc| gjc.workflow.is_unattended);
     if !is_unattended {
         return door.write(&Response::failure(id, RESPONSE, NOT_AVAILABLE));
     }
@@ -279,7 +278,7 @@ fn at_hand(engine: &Engine, id: GateId) -> Option<(Gate, Option<Content>)> {
 /// Lists the gates that wait.
 pub(super) async fn pending(door: &mut Door, id: Option<Id>) {
     let (gates, _) = waiting(door).await;
-    let Dialect::Gjc(gjc) = &door.dialect else { return };
+    let Some(gjc) = state(door) else { return };
     let options = gjc.workflow.manner.options;
     let gates = gates.iter().filter_map(|(gate, content)| form::wire(gate, content, options)?.ok()).collect();
     door.write(&Response::success(id, PENDING, &PendingGates { gates }));
@@ -296,7 +295,7 @@ pub(super) async fn enter(door: &mut Door) {
     let (gates, position) = waiting(door).await;
     // What was opened until then is shown as before, and then as a gate.
     door.catch_up(position).await;
-    if let Dialect::Gjc(gjc) = &mut door.dialect {
+    if let Some(gjc) = state_mut(door) {
         gjc.workflow.is_unattended = true;
     }
     for (gate, content) in gates {

@@ -113,6 +113,7 @@ pub(crate) async fn open_attached(
         models: Arc::new(Providers::default()),
         process: process_of_host,
     };
+    let extend = hall.extend;
     let arrival = Arrival { abroad: Abroad { hall, process, moves }, rules };
-    start::open_in(flags, surroundings, Some(arrival), output, notice).await
+    start::open_in(flags, surroundings, extend, Some(arrival), output, notice).await
 }

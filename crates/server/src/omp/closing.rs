@@ -20,7 +20,7 @@ impl Door {
     /// Answers what can still be answered, then ends the session. A host that does not read any more does not keep it open.
     ///
     /// # Errors
-    /// [`Unwritten`], which a host of gjc has heard of.
+    /// [`Unwritten`], where the dialect reports it to hosts.
     pub(super) async fn end(&mut self) -> Result<(), Unwritten> {
         self.is_closing = true;
         self.teller.close();
@@ -54,7 +54,8 @@ impl Door {
             Some(seat) => seat.close().await,
             None => Ok(()),
         };
-        let told = written.as_ref().err().filter(|_| self.dialect.is_gjc());
+        let is_reported = self.shelf.common.dialect.unwritten_reported;
+        let told = written.as_ref().err().filter(|_| is_reported);
         if let Some(problem) = told.map(ToString::to_string) {
             self.write(&Response::failure(None, "shutdown", problem));
             is_heard = is_heard && matches!(timeout(FAREWELL, self.outbox.flush()).await, Ok(Ok(())));
@@ -62,7 +63,7 @@ impl Door {
         if !is_heard {
             warn!("the host did not read the last frames");
         }
-        if self.dialect.is_gjc() { written } else { Ok(()) }
+        if is_reported { written } else { Ok(()) }
     }
 
     /// The answers that are on their way.
@@ -107,7 +108,8 @@ impl Door {
                 let _ = seat.close().await;
             }
         }
-        crate::gjc::unattended::leave(self);
+        let hooks = self.dialect.hooks;
+        hooks.on_close(self);
         for Waiting { id, command, .. } in std::mem::take(&mut self.waiting) {
             self.write(&Response::failure(id, command.name(), PROBLEM));
         }

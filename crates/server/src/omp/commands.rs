@@ -2,7 +2,7 @@
 
 pub(crate) mod conversation;
 mod later;
-pub(crate) mod login;
+mod login;
 mod pages;
 mod prompting;
 mod sessions;
@@ -25,6 +25,7 @@ use serde_json::{Map, Value};
 
 use super::{
     door::{Door, Lane, Then, Until},
+    handoff, host, todos,
     waiting::Waiting,
 };
 
@@ -139,6 +140,36 @@ pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
         Command::GetSubagents => later::subagents(door, id),
         Command::GetSubagentMessages { subagent } => later::subagent_messages(door, id, subagent),
         Command::NotServed { name, reason } => door.write(&Response::failure(id, name, reason)),
+    }
+}
+
+/// Does a command of omp's own protocol, those of later versions among them.
+pub(crate) async fn handle_own(door: &mut Door, id: Option<Id>, command: gjc::Command) {
+    match command {
+        gjc::Command::Shared(command) => handle(door, id, command).await,
+        gjc::Command::Handoff { .. } if door.teller.is_running() => {
+            let problem = "Cannot hand off while a response is in progress";
+            door.write(&Response::failure(id, command.name(), problem));
+        }
+        later => {
+            let hooks = door.dialect.hooks;
+            if hooks.admit(door, id.as_ref(), &later).await {
+                handle_later(door, id, later).await;
+            }
+        }
+    }
+}
+
+/// Does a command that later versions of omp have in the form of the dialect of gjc.
+pub(crate) async fn handle_later(door: &mut Door, id: Option<Id>, command: gjc::Command) {
+    match command {
+        gjc::Command::SetTodos { phases } => todos::set(door, id, phases).await,
+        gjc::Command::SetHostTools { tools } => host::set_tools(door, id, tools).await,
+        gjc::Command::SetHostUriSchemes { schemes } => host::set_uri_schemes(door, id, schemes).await,
+        gjc::Command::Handoff { custom_instructions } => handoff::hand_off(door, id, custom_instructions).await,
+        gjc::Command::GetLoginProviders => login::login_providers(door, id),
+        gjc::Command::Login { provider_id } => login::login(door, id, provider_id),
+        other => door.write(&Response::unknown_with(id, Some(other.name().to_owned()))),
     }
 }
 

@@ -1,226 +1,190 @@
-//! What a door speaks: omp's own wire, or the dialect of gjc. Both go through the same door.
+//! The place where another dialect of omp's protocol joins the door: options that hold for a process, and hooks that the door calls.
 //!
-//! It must not know what commands do or what happens in a session: it reads lines and writes frames.
+//! The default of both is omp's own protocol. It must not know which dialects there are.
 
-use std::time::Duration;
+mod frame;
+mod options;
+
+use std::any::Any;
 
 use bytes::Bytes;
-use countersign_protocol::{
-    Json, encode,
-    gjc::{
-        self, Command, Incoming, bridge::PermissionFrame, host_tool::HostToolFrame, host_uri::HostUriFrame,
-        workflow::WorkflowGate,
-    },
-    lines::Line,
-    omp::{self, Event, Response, UiRequest},
+use countersign_core::{
+    engine::Recorded,
+    gate::{Answer, Content, Gate, Scope},
 };
+use countersign_protocol::{
+    gjc::{Command, Incoming, bridge::PermissionRequest},
+    lines::Line,
+    omp::{self, Event, Id, Response, UiAnswer},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
 
-use super::{flags::Stage, seat::Seat};
-use crate::gjc::{Gjc, Manner, Surface, Voice, Workflow, arrange};
-use countersign_agent_dir::Product;
+pub(crate) use self::{
+    frame::Frame,
+    options::{DialectOptions, SessionIdForm},
+};
+use super::{commands, door::Door, flags::Flags, start::OpenDoor};
+use countersign_agent_dir::Environment;
 
-/// How long commands that have come are done after the end of input, where a host expects that.
-const DRAIN: Duration = Duration::from_secs(5);
+/// Chooses the dialect of a host by its flags, the product among them, and its environment.
+pub type ExtensionFactory = fn(&Flags, &Environment) -> Extension;
 
-/// Which dialect a door speaks, with what it has to remember for that.
-pub(crate) enum Dialect {
-    /// omp's own.
-    Omp,
-    /// That of gjc.
-    Gjc(Box<Gjc>),
+/// A dialect as a door is opened with it. The default is omp's own.
+pub struct Extension {
+    pub(crate) options: DialectOptions,
+    pub(crate) dialect: Dialect,
 }
 
-/// A frame, whichever dialect it is written in.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Frame<'a> {
-    /// The first of all.
-    Ready,
-    /// The answer to a command.
-    Response(&'a Response),
-    /// What happened.
-    Event(&'a Event),
-    /// A run stands still and goes on by itself.
-    Pause {
-        /// Every message that it added so far.
-        messages: &'a [Json],
-    },
-    /// The model thinks harder, or less; absent if it does not think.
-    Level(Option<&'a str>),
-    /// Something for the host to show.
-    Dialog(&'a UiRequest),
-    /// A call that somebody must allow, on its way to the bridge.
-    Permission(&'a PermissionFrame),
-    /// About a call of a tool of the host.
-    HostTool(&'a HostToolFrame),
-    /// About a request at a URI of the host.
-    HostUri(&'a HostUriFrame),
-    /// A gate, for hosts that answer gates as such.
-    Gate(&'a WorkflowGate),
-    /// For which client the frames behind it are. It reaches none.
-    Client(u64),
-}
-
-impl<'a> From<&'a Response> for Frame<'a> {
-    fn from(response: &'a Response) -> Self {
-        Self::Response(response)
+impl Default for Extension {
+    fn default() -> Self {
+        Self { options: DialectOptions::default(), dialect: Dialect::new(&OwnDialect, ()) }
     }
 }
 
-impl<'a> From<&'a Event> for Frame<'a> {
-    fn from(event: &'a Event) -> Self {
-        Self::Event(event)
-    }
-}
-
-impl<'a> From<&'a PermissionFrame> for Frame<'a> {
-    fn from(permission: &'a PermissionFrame) -> Self {
-        Self::Permission(permission)
-    }
-}
-
-impl<'a> From<&'a UiRequest> for Frame<'a> {
-    fn from(dialog: &'a UiRequest) -> Self {
-        Self::Dialog(dialog)
-    }
+/// Hooks of a dialect, and what they remember of one door.
+pub(crate) struct Dialect {
+    pub(crate) hooks: &'static dyn DialectExtension,
+    state: Box<dyn Any + Send>,
 }
 
 impl Dialect {
-    /// The dialect of a product's hosts.
-    pub(crate) fn of(product: Product, manner: Manner) -> Self {
-        match product {
-            Product::Omp => Self::Omp,
-            Product::Gjc => {
-                let (workflow, voice) = (Workflow::new(manner), Voice::default().with(manner.reasons));
-                Self::Gjc(Box::new(Gjc { workflow, voice, ..Gjc::default() }))
-            }
-        }
+    /// Joins hooks with the state that they find again by its type.
+    pub(crate) fn new(hooks: &'static dyn DialectExtension, state: impl Any + Send) -> Self {
+        Self { hooks, state: Box::new(state) }
     }
 
-    /// Whether it is that of gjc.
-    pub(crate) const fn is_gjc(&self) -> bool {
-        matches!(self, Self::Gjc(_))
+    /// The state, where it is of this type.
+    pub(crate) fn state<T: Any>(&self) -> Option<&T> {
+        self.state.downcast_ref()
     }
 
-    /// Whether the bridge is at the other end.
-    pub(crate) fn is_on_bridge(&self) -> bool {
-        matches!(self, Self::Gjc(gjc) if gjc.surface == Surface::Bridge)
-    }
-
-    /// Whether account is kept at the other end of what waits, so that it has to hear what does no more.
-    pub(crate) fn keeps_account(&self) -> bool {
-        matches!(self, Self::Gjc(gjc) if gjc.surface != Surface::Host)
-    }
-
-    /// The number of the last event.
-    pub(crate) fn last_seq(&self) -> u64 {
-        match self {
-            Self::Omp => 0,
-            Self::Gjc(gjc) => gjc.voice.last(),
-        }
-    }
-
-    /// Counts events on behind `seq`.
-    pub(crate) fn count_behind(&mut self, seq: u64) {
-        if let Self::Gjc(gjc) = self {
-            gjc.voice.count_behind(seq);
-        }
-    }
-
-    /// From here on `surface` is at the other end.
-    pub(crate) fn show_on(&mut self, surface: Surface) {
-        if let Self::Gjc(gjc) = self {
-            gjc.surface = surface;
-        }
-    }
-
-    /// Reads a line.
-    ///
-    /// # Errors
-    /// What a line that is no frame of a host is answered.
-    pub(crate) fn read(&self, line: &Line) -> Result<Incoming, Response> {
-        match self {
-            Self::Omp => match omp::receive(line) {
-                Ok(omp::Incoming::Command { id, command }) => {
-                    Ok(Incoming::Command { id, command: Command::Shared(command) })
-                }
-                Ok(omp::Incoming::Adopted { id, command }) => Ok(Incoming::Command { id, command }),
-                Ok(omp::Incoming::HostTool { id, answer }) => Ok(Incoming::HostTool { id, answer }),
-                Ok(omp::Incoming::HostUri { id, result }) => Ok(Incoming::HostUri { id, result }),
-                Ok(omp::Incoming::UiResponse { id, answer }) => Ok(Incoming::UiResponse { id, answer }),
-                Ok(omp::Incoming::Unknown { type_name }) => Err(Response::unknown(type_name)),
-                Err(malformed) => Err(malformed.response()),
-            },
-            Self::Gjc(_) => match gjc::receive(line) {
-                // Of the socket alone.
-                Ok(Incoming::Resume { .. }) => Err(Response::unknown_with(None, Some("resume".to_owned()))),
-                Ok(incoming) => Ok(incoming),
-                Err(malformed) => Err(malformed.response()),
-            },
-        }
-    }
-
-    /// The stage of a workflow that the next message of the host starts.
-    pub(crate) fn opening_stage(&self) -> Option<Stage> {
-        match self {
-            Self::Omp => None,
-            Self::Gjc(gjc) => gjc.workflow.opening_stage(),
-        }
-    }
-
-    /// The line of a frame about the session that is open; none for a frame that the dialect has not.
-    pub(super) fn line(&mut self, frame: Frame<'_>, seat: Option<&Seat>) -> Option<Bytes> {
-        match self {
-            Self::Omp => match frame {
-                Frame::Ready => Some(encode(&Event::Ready)),
-                Frame::Response(response) => Some(encode(response)),
-                Frame::Event(event) => Some(encode(event)),
-                Frame::Pause { messages } => Some(encode(&Event::AgentEnd { messages: messages.to_vec() })),
-                Frame::Dialog(dialog) => Some(encode(dialog)),
-                Frame::HostTool(frame) => Some(encode(frame)),
-                Frame::HostUri(frame) => Some(encode(frame)),
-                // There is no bridge to hosts of omp and no socket, they are not told of levels, and see gates as dialogs.
-                Frame::Permission(_) | Frame::Level(_) | Frame::Gate(_) | Frame::Client(_) => None,
-            },
-            Self::Gjc(gjc) => {
-                if let Some(seat) = seat {
-                    gjc.voice.is_of(&seat.id);
-                }
-                if let Frame::Response(response) = frame
-                    && !gjc.unattended.passes(response)
-                {
-                    return None;
-                }
-                gjc.voice.line(frame)
-            }
-        }
-    }
-
-    /// Puts events that come at once into the order that hosts expect.
-    pub(super) fn arrange(&self, events: &mut [Event]) {
-        match self {
-            Self::Omp => {}
-            Self::Gjc(_) => arrange(events),
-        }
-    }
-
-    /// What a command is told that breaks off: the original of omp answers it as a line that it could not read.
-    pub(super) fn broke_off(
-        &self,
-        id: Option<omp::Id>,
-        command: &'static str,
-        problem: impl std::fmt::Display,
-    ) -> Response {
-        match self {
-            Self::Omp => Response::parse_failure(id, problem),
-            Self::Gjc(_) => Response::failure(id, command, problem.to_string()),
-        }
-    }
-
-    /// How long commands that have come are still done when the host has closed its input.
-    pub(super) const fn drain(&self) -> Duration {
-        match self {
-            Self::Omp => Duration::ZERO,
-            Self::Gjc(_) => DRAIN,
-        }
+    /// The state, where it is of this type, to be changed.
+    pub(crate) fn state_mut<T: Any>(&mut self) -> Option<&mut T> {
+        self.state.downcast_mut()
     }
 }
+
+/// Hooks by which a dialect differs from omp's own protocol. Each defaults to what omp does.
+///
+/// Hooks are given the door and keep nothing themselves: their state is in [`Dialect::state`].
+pub(crate) trait DialectExtension: Sync {
+    /// Decodes a line of the host.
+    ///
+    /// # Errors
+    /// The answer to a line that is no frame of a host.
+    fn decode(&self, line: &Line) -> Result<Incoming, Response> {
+        match omp::receive(line) {
+            Ok(omp::Incoming::Command { id, command }) => {
+                Ok(Incoming::Command { id, command: Command::Shared(command) })
+            }
+            Ok(omp::Incoming::Adopted { id, command }) => Ok(Incoming::Command { id, command }),
+            Ok(omp::Incoming::HostTool { id, answer }) => Ok(Incoming::HostTool { id, answer }),
+            Ok(omp::Incoming::HostUri { id, result }) => Ok(Incoming::HostUri { id, result }),
+            Ok(omp::Incoming::UiResponse { id, answer }) => Ok(Incoming::UiResponse { id, answer }),
+            Ok(omp::Incoming::Unknown { type_name }) => Err(Response::unknown(type_name)),
+            Err(malformed) => Err(malformed.response()),
+        }
+    }
+
+    /// Encodes a frame about the session that is open; none for a frame that the dialect has not.
+    fn encode(&self, _door: &mut Door, frame: Frame<'_>) -> Option<Bytes> {
+        frame.line()
+    }
+
+    /// Sorts events that come at once into the order that hosts expect.
+    fn arrange(&self, _events: &mut [Event]) {}
+
+    /// Answers a command that breaks off: the original of omp answers it as a line that it could not read.
+    fn broken_off(&self, id: Option<Id>, _command: &'static str, problem: String) -> Response {
+        Response::parse_failure(id, problem)
+    }
+
+    /// Runs when a session was opened, before anything is told of it.
+    fn on_open<'a>(&self, _door: &'a mut Door) -> BoxFuture<'a, ()> {
+        async {}.boxed()
+    }
+
+    /// Runs when the session was closed at the end of a conversation, before what still waits is answered.
+    fn on_close(&self, _door: &mut Door) {}
+
+    /// Does a command whose turn has come.
+    fn on_command<'a>(&self, door: &'a mut Door, id: Option<Id>, command: Command) -> BoxFuture<'a, ()> {
+        commands::handle_own(door, id, command).boxed()
+    }
+
+    /// Whether a command of later versions may be done. The host was told if not.
+    fn admit<'a>(&self, _door: &'a mut Door, _id: Option<&'a Id>, _command: &'a Command) -> BoxFuture<'a, bool> {
+        async { true }.boxed()
+    }
+
+    /// Answers a command that nobody knows.
+    fn on_unknown<'a>(&self, door: &'a mut Door, id: Option<Id>, name: Option<String>) -> BoxFuture<'a, ()> {
+        async move { door.write(&Response::unknown_with(id, name)) }.boxed()
+    }
+
+    /// Takes note of a fact of the session that was released.
+    fn on_fact(&self, _door: &mut Door, _recorded: &Recorded) {}
+
+    /// Shows a gate that waits in the dialect's own form. False if it is to be shown as a dialog.
+    fn on_gate_shown(&self, _door: &mut Door, _gate: &Gate, _content: &Content) -> bool {
+        false
+    }
+
+    /// Makes the request for permission that shows a gate in place of a dialog; none if a dialog does.
+    fn permission_request(
+        &self,
+        _door: &Door,
+        _call: &str,
+        _content: &Content,
+        _offered: &[Scope],
+    ) -> Option<PermissionRequest> {
+        None
+    }
+
+    /// Reads the answer to a request for permission; none if it answers a dialog.
+    fn permission_answer(
+        &self,
+        _door: &Door,
+        _answer: &UiAnswer,
+        _content: &Content,
+        _offered: &[Scope],
+    ) -> Option<Answer> {
+        None
+    }
+
+    /// Rewrites a message of the host before files of slash commands are looked for.
+    fn on_prompt(&self, _door: &Door, text: String) -> String {
+        text
+    }
+
+    /// Expands a message that begins with a slash and names no file.
+    fn expand_prompt(&self, text: String) -> String {
+        text
+    }
+
+    /// Begins anew for another client.
+    fn on_client(&self, _door: &mut Door) {}
+
+    /// Runs when the host has changed its tools.
+    fn on_tools_changed<'a>(&self, _door: &'a mut Door) -> BoxFuture<'a, ()> {
+        async {}.boxed()
+    }
+
+    /// The number of the last event that was sent; 0 where events have none.
+    fn event_sequence(&self, _door: &Door) -> u64 {
+        0
+    }
+
+    /// Counts events on behind `number`.
+    fn continue_sequence(&self, _door: &mut Door, _number: u64) {}
+
+    /// Lists the session of an attached host where other programs look for it, until what is returned is dropped.
+    fn list_session(&self, _door: &OpenDoor) -> Option<Box<dyn Send>> {
+        None
+    }
+}
+
+/// omp's own protocol.
+struct OwnDialect;
+
+impl DialectExtension for OwnDialect {}

@@ -142,11 +142,11 @@ async fn notice(keeper: &mut Option<Keeper>) -> String {
 }
 
 impl Door {
-    pub(crate) fn new(shelf: Shelf, seat: Seat, output: Output) -> Self {
+    pub(crate) fn new(shelf: Shelf, seat: Seat, dialect: Dialect, output: Output) -> Self {
         let current = watch::Sender::new(seat.id.to_string());
         Self {
             current,
-            dialect: Dialect::of(shelf.common.product, shelf.common.manner),
+            dialect,
             desk: Desk::default(),
             shelf,
             seat: Some(seat),
@@ -179,7 +179,8 @@ impl Door {
         if let Some(seat) = self.seat.as_ref().filter(|seat| *self.current.borrow() != seat.id.as_str()) {
             self.current.send_replace(seat.id.to_string());
         }
-        if let Some(line) = self.dialect.line(frame.into(), self.seat.as_ref()) {
+        let hooks = self.dialect.hooks;
+        if let Some(line) = hooks.encode(self, frame.into()) {
             self.outbox.push(line);
         }
     }
@@ -302,7 +303,7 @@ impl Door {
                     Some(FromClients::Arrived(client)) => host::arrived(&mut self, client).await,
                     Some(FromClients::Resumed) => host::resumed(&mut self).await,
                     Some(FromClients::Left) => host::left(&mut self).await,
-                    None => drains = Some(Instant::now() + self.dialect.drain()),
+                    None => drains = Some(Instant::now() + self.shelf.common.dialect.drain),
                 },
                 () = tokio::time::sleep_until(drains.unwrap_or_else(Instant::now)), if drains.is_some() => {}
                 () = tokio::time::sleep(LOOK), if self.outbox.is_overfull() => {
@@ -347,24 +348,15 @@ impl Door {
 
     /// Does a command of either dialect.
     async fn handle(&mut self, id: Option<Id>, command: Command) {
-        match &self.dialect {
-            Dialect::Omp => match command {
-                Command::Shared(command) => commands::handle(self, id, command).await,
-                Command::Handoff { .. } if self.teller.is_running() => {
-                    let problem = "Cannot hand off while a response is in progress";
-                    self.write(&Response::failure(id, command.name(), problem));
-                }
-                adopted => crate::gjc::commands::handle(self, id, adopted).await,
-            },
-            Dialect::Gjc(_) => crate::gjc::commands::handle(self, id, command).await,
-        }
+        let hooks = self.dialect.hooks;
+        hooks.on_command(self, id, command).await;
     }
 
-    /// Whether a host of omp that reads means another session: it has asked for one, and there commands are done one by one.
+    /// Whether a host that reads means another session: it has asked for one, and commands are done one by one.
     fn is_about_to_leave(&self, command: &Command) -> bool {
         let leaves = || self.waiting.iter().any(|waiting| commands::leaves(&waiting.command));
         let is_leaving = || !matches!(self.lane, Lane::Free | Lane::Compaction(_) | Lane::Command(..));
-        !self.dialect.is_gjc() && commands::reads_session(command) && (is_leaving() || leaves())
+        !self.shelf.common.dialect.reads_at_once && commands::reads_session(command) && (is_leaving() || leaves())
     }
 
     /// Takes the next command out of the line that may be done now. Behind a command that takes long go those that do not need
@@ -464,7 +456,8 @@ impl Door {
     }
 
     async fn line(&mut self, line: &Line) {
-        match self.dialect.read(line) {
+        let hooks = self.dialect.hooks;
+        match hooks.decode(line) {
             Ok(Incoming::Command { id, command }) => {
                 if command.lane() == gjc::Lane::Fast && !self.is_about_to_leave(&command) {
                     self.handle(id, command).await;
@@ -483,7 +476,7 @@ impl Door {
             Ok(Incoming::HostUri { id, result }) => {
                 host::uri_answered(self, &id, result).await;
             }
-            Ok(Incoming::Unknown { id, type_name }) => crate::gjc::commands::unknown(self, id, type_name).await,
+            Ok(Incoming::Unknown { id, type_name }) => hooks.on_unknown(self, id, type_name).await,
             Ok(Incoming::Resume { .. }) => {}
             Err(response) => self.write(&response),
         }

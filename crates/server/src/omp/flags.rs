@@ -88,6 +88,11 @@ pub struct Flags {
 }
 
 impl Flags {
+    /// Whether the host shows the questions of tools as dialogs.
+    pub(crate) fn shows_dialogs(&self) -> bool {
+        matches!(self.mode.as_deref(), Some("rpc-ui" | "bridge"))
+    }
+
     /// Returns the files of settings over the usual ones: those that `PI_CONFIG_FILES` names, then those of `--config`.
     pub(super) fn overlays(&self, environment: &Environment) -> Vec<PathBuf> {
         let named = environment.get("PI_CONFIG_FILES").unwrap_or_default();

@@ -48,7 +48,7 @@ struct Written {
 }
 
 /// Has the agent write down where it stands and begins a session with that.
-pub(crate) async fn hand_off(door: &mut Door, id: Option<Id>, instructions: Option<String>) {
+pub(super) async fn hand_off(door: &mut Door, id: Option<Id>, instructions: Option<String>) {
     if std::mem::take(&mut door.is_given_up) {
         // As of one whose run was stopped.
         return door.write(&Response::success(id, NAME, &()));

@@ -10,28 +10,24 @@ use countersign_protocol::{
     gjc::{
         host_tool::{HostTool, HostToolAnswer, ToolNames},
         host_uri::{HostScheme, HostUriResult, SchemeNames},
-        state::Capabilities,
     },
     omp::{Id, Response},
 };
 use countersign_runtime::Order;
 
-use super::{
-    dialect::{Dialect, Frame},
-    door::Door,
-};
-use crate::gjc::{Surface, unattended};
+use super::{dialect::Frame, door::Door};
 
 pub(crate) use desk::{Desk, Told};
 pub(crate) use lent::Lent;
 
 /// Takes over the tools of the host.
-pub(crate) async fn set_tools(door: &mut Door, id: Option<Id>, tools: Vec<HostTool>) {
+pub(super) async fn set_tools(door: &mut Door, id: Option<Id>, tools: Vec<HostTool>) {
     const NAME: &str = "set_host_tools";
     let lent = Arc::clone(&door.shelf.common.lent);
     match lent.set_tools(tools) {
         Ok(tool_names) => {
-            unattended::tools_changed(door).await;
+            let hooks = door.dialect.hooks;
+            hooks.on_tools_changed(door).await;
             lends(door, Desk::lends_tools).await;
             door.write(&Response::success(id, NAME, &ToolNames { tool_names }));
         }
@@ -40,7 +36,7 @@ pub(crate) async fn set_tools(door: &mut Door, id: Option<Id>, tools: Vec<HostTo
 }
 
 /// Takes over the URI schemes of the host.
-pub(crate) async fn set_uri_schemes(door: &mut Door, id: Option<Id>, schemes: Vec<HostScheme>) {
+pub(super) async fn set_uri_schemes(door: &mut Door, id: Option<Id>, schemes: Vec<HostScheme>) {
     let names = SchemeNames { schemes: schemes.iter().map(|scheme| scheme.scheme.clone()).collect() };
     let lent = Arc::clone(&door.shelf.common.lent);
     lent.set_schemes(schemes);
@@ -87,20 +83,16 @@ pub(super) async fn left(door: &mut Door) {
 /// Another client is there, with nothing in hand. Frames behind the one that says so are for it.
 pub(super) async fn arrived(door: &mut Door, client: u64) {
     door.desk.arrived().await;
-    if let Dialect::Gjc(gjc) = &mut door.dialect
-        && gjc.surface == Surface::Socket
-    {
-        // What the one before asked for is not what this one can read.
-        gjc.voice.adopt(&Capabilities::of(Vec::new()));
-    }
+    let hooks = door.dialect.hooks;
+    hooks.on_client(door);
     door.write(Frame::Client(client));
     serve(door).await;
 }
 
 /// Notes in the log up to where a run was told that has ended, where clients may ask for what they missed of the next.
 pub(super) async fn told_up_to(door: &mut Door, ended: Lsn) {
-    let number = door.dialect.last_seq();
-    let is_asked = matches!(&door.dialect, Dialect::Gjc(gjc) if gjc.surface == Surface::Socket);
+    let number = door.dialect.hooks.event_sequence(door);
+    let is_asked = door.shelf.common.dialect.lasting_numbers;
     let Some(seat) = door.seat().filter(|_| is_asked) else { return };
     let told = session::Command::Told { number, upto: Some(ended) };
     // Nobody waits for it: without it a client is told more than it missed.

@@ -9,7 +9,6 @@ use countersign_core::{
 };
 use countersign_runtime::tools::Registry;
 
-use crate::gjc;
 use countersign_agent_dir::{AgentDir, Product, Restrictions};
 use countersign_config::{
     Errors, RuleFile,
@@ -62,6 +61,8 @@ pub(crate) struct Place<'a> {
     pub(crate) gateway: Option<&'a Surroundings>,
     /// Tools that ask where no rule says anything.
     pub(crate) asks: &'a [&'a str],
+    /// Folders below the working folder whose files people's tools read as records.
+    pub(crate) records: &'a [&'a str],
     /// What settings of the originals take away.
     pub(crate) restrictions: &'a Restrictions,
     /// Which calls are approved each time.
@@ -120,9 +121,20 @@ pub(crate) fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, R
     let strangers: Vec<String> = sources.iter().flat_map(|source| strangers(source, &tools, Named::Some)).collect();
     let compiled = policy::compile(sources).map_err(RulesError::Compile)?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let Place { product, folder, cwd, named, sessions, temporary, gateway, asks: _, restrictions: _, approval } =
-        *place;
-    let own = protected(product, folder, cwd, named, sessions);
+    let Place {
+        product,
+        folder,
+        cwd,
+        named,
+        sessions,
+        temporary,
+        gateway,
+        asks: _,
+        records,
+        restrictions: _,
+        approval,
+    } = *place;
+    let own = protected(records, folder, cwd, named, sessions);
     let of_gateway = |of: fn(&Surroundings) -> &Vec<String>| gateway.into_iter().flat_map(of).cloned();
     let unreadable = paths::both(folder.root().to_owned());
     let surroundings = Surroundings {
@@ -155,20 +167,16 @@ fn asking(tools: &[&str], has_rules: bool) -> Option<Source> {
 
 /// What no governed tool may write to, each as it is named and as it really lies: the gateway's own files, the rules, and the sessions.
 pub(crate) fn protected(
-    product: Product,
+    records: &[&str],
     folder: &AgentDir,
     cwd: &Path,
     named: Option<&Path>,
     sessions: Option<&Path>,
 ) -> Vec<PathBuf> {
     let ours = [folder.root().to_owned(), folder.sessions(), folder.blobs(), cwd.join(".countersign")];
-    // What people's tools read as the record of gates and unattended runs.
-    let told = match product {
-        Product::Omp => Vec::new(),
-        Product::Gjc => gjc::records(cwd).into(),
-    };
+    let records = records.iter().map(|folder| cwd.join(folder));
     let named = named.into_iter().chain(sessions).map(|named| cwd.join(named));
-    let mut protected: Vec<PathBuf> = ours.into_iter().chain(told).chain(named).flat_map(paths::both).collect();
+    let mut protected: Vec<PathBuf> = ours.into_iter().chain(records).chain(named).flat_map(paths::both).collect();
     protected.sort_unstable();
     protected.dedup();
     protected
@@ -192,16 +200,14 @@ mod tests {
         let agent = root.join("agent").display().to_string();
         let environment: Environment = [("PI_CODING_AGENT_DIR", agent.as_str())].into_iter().collect();
         let folder = AgentDir::resolve(Product::Omp, &environment, &root, |_| false).unwrap();
-        let got = protected(Product::Omp, &folder, &root.join("work"), None, Some(Path::new("../kept")));
+        let got = protected(&[], &folder, &root.join("work"), None, Some(Path::new("../kept")));
         let below = |top: &str| ["", "blobs", "sessions"].map(|name| root.join(top).join(name));
         let work = ["work/.countersign", "work/../kept"].map(|name| root.join(name));
         let mut want: Vec<_> = below("agent").into_iter().chain(below("real")).chain(work).collect();
         want.sort_unstable();
         assert_eq!(got, want);
-        let of_gjc = protected(Product::Gjc, &folder, &root.join("work"), None, None);
-        for told in ["work/.gjc/audit", "work/.gjc/state/workflow-gates"] {
-            assert!(of_gjc.contains(&root.join(told)), "{told}");
-        }
+        let with_records = protected(&["records/audit"], &folder, &root.join("work"), None, None);
+        assert!(with_records.contains(&root.join("work/records/audit")));
     }
 
     #[test]
@@ -269,6 +275,7 @@ mod tests {
         let place = Place {
             product: Product::Omp,
             asks: &[],
+            records: &[],
             folder: &folder,
             cwd: cwd.path(),
             named: Some(&file),

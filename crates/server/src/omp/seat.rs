@@ -23,6 +23,7 @@ pub(crate) use error::SeatError;
 
 use super::{
     adopting::adopt,
+    dialect::SessionIdForm,
     entries,
     follower::{LogFollower, LogReaders},
     gathering::{Followed, Tree, begin_with, follow_file},
@@ -35,10 +36,8 @@ use super::{
 };
 use crate::{
     attach::{Stay, home},
-    gjc::follow as follow_gates,
-    session_file::{self, Unanswered, WriteError, Writer, name},
+    session_file::{self, WriteError, Writer, name},
 };
-use countersign_agent_dir::Product;
 
 /// What a session begins with.
 pub(crate) struct Beginning {
@@ -105,7 +104,7 @@ impl Seat {
             };
             requests.ask(Command::Session(id.clone(), planned)).await?;
             let header = session_file::open::header(&id, now, &shelf.cwd, parent);
-            writer = Some(Writer::new(path, header, shelf.blobs()).when_unanswered(unanswered(shelf)));
+            writer = Some(Writer::new(path, header, shelf.blobs()).when_unanswered(shelf.common.dialect.unanswered));
         }
         adopt(shelf, &requests).await?;
         let contents: Vec<_> = beginning.entries.iter().map(|entry| entry.said.content.clone()).collect();
@@ -250,7 +249,9 @@ impl Seat {
             Origin::Log(_) => None,
         });
         let mut writer = match &file {
-            Origin::Log(path) => Writer::new(path.clone(), header, blobs).when_unanswered(unanswered(shelf)),
+            Origin::Log(path) => {
+                Writer::new(path.clone(), header, blobs).when_unanswered(shelf.common.dialect.unanswered)
+            }
             Origin::File(opened) => match opened.file.form {
                 Form::Current => Writer::resume(opened.path.clone(), header, blobs, opened.whole)?,
                 Form::Older => {
@@ -351,13 +352,13 @@ impl Seat {
     }
 }
 
-/// A new session's id, in the form of its product: 16 hex digits, or a UUID of version 7.
+/// A new session's id, in the form of its dialect.
 fn fresh_id(shelf: &Shelf) -> Result<SessionId, getrandom::Error> {
     let mut seed = [0; 10];
     getrandom::fill(&mut seed)?;
-    Ok(match shelf.common.product {
-        Product::Omp => SessionId::new(hex::encode(&seed[..8])),
-        Product::Gjc => {
+    Ok(match shelf.common.dialect.session_ids {
+        SessionIdForm::Hex => SessionId::new(hex::encode(&seed[..8])),
+        SessionIdForm::Uuid => {
             let id = uuid::Builder::from_unix_timestamp_millis(shelf.common.clock.now().0, &seed).into_uuid();
             SessionId::new(id.to_string())
         }
@@ -366,13 +367,11 @@ fn fresh_id(shelf: &Shelf) -> Result<SessionId, getrandom::Error> {
 
 /// Starts the dialect's follower of a session's log, where it has one.
 async fn start_follower(shelf: &Shelf, handle: &Handle, id: &SessionId) -> Result<Option<LogFollower>, SeatError> {
-    if shelf.common.product != Product::Gjc {
-        return Ok(None);
-    }
+    let Some(start) = shelf.common.dialect.follower else { return Ok(None) };
     let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
     let (source, contents) = (handle.source(Lane::Request), handle.contents().clone());
     let readers = LogReaders { source, contents, subscriber, clock: shelf.common.clock.clone() };
-    Ok(follow_gates(id.clone(), &shelf.cwd, readers))
+    Ok(start(id.clone(), &shelf.cwd, readers))
 }
 
 /// Reads a session file, which may be large and on a slow disk, off the loop.
@@ -444,14 +443,6 @@ async fn tree_of(requests: &Source, id: &SessionId) -> Option<Option<Tree>> {
         Some(Tree { entries: session.entries().to_vec(), head: engine.state().head() })
     });
     read.await.map(|(tree, _)| tree)
-}
-
-/// What becomes of a session in which no model answers: the original of gjc writes it when it ends.
-fn unanswered(shelf: &Shelf) -> Unanswered {
-    match shelf.common.product {
-        Product::Gjc => Unanswered::Written,
-        Product::Omp => Unanswered::Left,
-    }
 }
 
 fn follow(

@@ -19,7 +19,6 @@ use super::{
     door::{Door, Then},
     teller::{Left, stands},
 };
-use crate::gjc::{permission, workflow};
 use countersign_view::{Lines, escape};
 
 /// How long the log has before an answer that it did not take is asked for again.
@@ -71,7 +70,8 @@ impl Door {
     async fn tell_where_it_stands(&mut self) {
         self.dialogs.clear();
         self.tell_damage();
-        crate::gjc::unattended::take_up(self).await;
+        let hooks = self.dialect.hooks;
+        hooks.on_open(self).await;
         let Some(seat) = &self.seat else { return };
         let id = seat.id.clone();
         let read = seat.requests.read(move |engine| {
@@ -87,7 +87,7 @@ impl Door {
             Ok(found) => found,
             Err(stands) => {
                 // Hosts of omp expect nothing before their first prompt.
-                if stands && self.dialect.is_gjc() {
+                if stands && self.shelf.common.dialect.reminders {
                     self.notify(STANDS.to_owned(), NotifyType::Warning);
                 }
                 return;
@@ -117,13 +117,14 @@ impl Door {
         }
     }
 
-    /// Reminds a host of gjc of a gate that still waits: as what it was shown, or in a notice beside its dialog.
+    /// Reminds a host that expects it of a gate that still waits: as what it was shown, or in a notice beside its dialog.
     pub(super) async fn remind(&mut self, id: GateId) {
-        let Some(seat) = self.seat.as_ref().filter(|_| self.dialect.is_gjc()) else { return };
+        let Some(seat) = self.seat.as_ref().filter(|_| self.shelf.common.dialect.reminders) else { return };
         let Some((Some((gate, content, _)), _)) = seat.requests.read(move |engine| waiting(engine, id)).await else {
             return;
         };
-        if !workflow::show(self, &gate, &content) {
+        let hooks = self.dialect.hooks;
+        if !hooks.on_gate_shown(self, &gate, &content) {
             let what = escape(content.headline(), Lines::One).into_owned();
             self.notify(format!("An answer is still waited for: {what}"), NotifyType::Warning);
         }
@@ -131,7 +132,8 @@ impl Door {
 
     /// Shows a gate, a question with what was chosen so far.
     fn dialog(&mut self, (gate, content, Around { cwd, tool_call }): Waiting, draft: Draft) {
-        if workflow::show(self, &gate, &content) {
+        let hooks = self.dialect.hooks;
+        if hooks.on_gate_shown(self, &gate, &content) {
             return;
         }
         let may_pass = match content {
@@ -140,8 +142,8 @@ impl Door {
             Content::Question { .. } => gate.call().is_none(),
             Content::Approval { .. } => false,
         };
-        if let Some(call) = tool_call.filter(|_| self.dialect.is_on_bridge())
-            && let Some(payload) = permission::request(&call, &content, gate.scopes())
+        if let Some(call) = tool_call
+            && let Some(payload) = hooks.permission_request(self, &call, &content, gate.scopes())
         {
             let Some(id) = self.dialogs.open(Shown { gate: gate.id(), draft, may_pass }) else { return };
             return self.write(&PermissionFrame { id, payload });
@@ -158,7 +160,7 @@ impl Door {
         let Some((Shown { gate, draft, .. }, seat)) = self.dialogs.take(id).zip(self.seat.as_ref()) else { return };
         let read = seat.requests.read(move |engine| waiting(engine, gate));
         let Some((Some(found), _)) = read.await else { return };
-        let said = permission::said(answer, &found.1, found.0.scopes()).filter(|_| self.dialect.is_on_bridge());
+        let said = self.dialect.hooks.permission_answer(self, answer, &found.1, found.0.scopes());
         let of_dialog = || dialogs::answer(answer, found.0.kind(), &found.1, &draft, found.0.scopes());
         let answer = match said.map_or_else(of_dialog, Step::Answer) {
             Step::Answer(answer) => answer,

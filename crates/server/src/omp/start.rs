@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, watch};
 use super::{
     asking,
     counting::{EarlierEvents, counted, told_before},
+    dialect::{DialectOptions, Extension, ExtensionFactory},
     door::{Door, Output},
     feed::{Feed, FromClients, Input},
     flags::Flags,
@@ -38,10 +39,7 @@ use super::{
     working,
     workshop::Common,
 };
-use crate::{
-    gjc::{Manner, Surface},
-    session_file::name,
-};
+use crate::session_file::name;
 use countersign_agent_dir as agent_dir;
 use countersign_agent_dir::{AgentDir, Environment, Keys, ModelsFile, Product, Roster, keys::variables};
 use countersign_config::RuleFile;
@@ -153,12 +151,13 @@ const MERGE: Duration = Duration::from_millis(50);
 pub async fn start_in(
     flags: Flags,
     surroundings: Surroundings,
+    extend: ExtensionFactory,
     input: Input,
     output: Output,
     notice: impl Fn(&str),
     stop: impl Future<Output = ()>,
 ) -> Result<(), StartError> {
-    open_in(flags, surroundings, None, output, notice).await?.run(input, stop).await
+    open_in(flags, surroundings, extend, None, output, notice).await?.run(input, stop).await
 }
 
 /// Opens the door, to be run.
@@ -168,11 +167,12 @@ pub async fn start_in(
 pub async fn open(
     flags: Flags,
     program: Program,
+    extend: ExtensionFactory,
     output: Output,
     notice: impl Fn(&str),
 ) -> Result<OpenDoor, StartError> {
     let surroundings = Surroundings::of_process(&program).map_err(StartError::new)?;
-    open_in(flags, surroundings, None, output, notice).await
+    open_in(flags, surroundings, extend, None, output, notice).await
 }
 
 /// A door whose session is open.
@@ -212,7 +212,7 @@ impl OpenDoor {
 
     /// The number of the last event that was told.
     pub(crate) fn last_seq(&self) -> u64 {
-        self.door.dialect.last_seq()
+        self.door.dialect.hooks.event_sequence(&self.door)
     }
 
     /// What processes before this one told of the session.
@@ -238,6 +238,16 @@ impl OpenDoor {
         }
     }
 
+    /// Whether lines of its host that are not UTF-8 are read as well as they can be.
+    pub(crate) fn reads_lossy(&self) -> bool {
+        self.door.shelf.common.dialect.lossy_lines
+    }
+
+    /// Lists its session where other programs look for it, until what is returned is dropped.
+    pub(crate) fn list_session(&self) -> Option<Box<dyn Send>> {
+        self.door.dialect.hooks.list_session(self)
+    }
+
     /// Leaves without having been heard.
     pub(crate) async fn leave(mut self) {
         // Nothing was said in it.
@@ -251,6 +261,7 @@ impl OpenDoor {
 pub(super) async fn open_in(
     flags: Flags,
     surroundings: Surroundings,
+    extend: ExtensionFactory,
     arrival: Option<Arrival>,
     output: Output,
     notice: impl Fn(&str),
@@ -271,10 +282,11 @@ pub(super) async fn open_in(
     for file in folder.env_files(&cwd) {
         environment.add_file(&file);
     }
+    let Extension { options: dialect, dialect: spoken } = extend(&flags, &environment);
     let overlays = flags.overlays(&environment);
     let mut settings = agent_dir::Settings::load_with(&folder, &cwd, &overlays).map_err(StartError::new)?;
     rights::tell(&folder, &environment, &settings, &notice);
-    if flags.product == Product::Gjc {
+    if dialect.hosts_keep_tasks {
         settings.reset_for_hosts();
     }
     let kept = flags.session_dir.as_deref().filter(|_| !flags.no_session);
@@ -283,7 +295,6 @@ pub(super) async fn open_in(
         return Err(StartError::new(format!("--session-dir {}: {problem}", dir.display())));
     }
     let named = flags.permissions.as_deref();
-    let is_bridge = flags.product == Product::Gjc && flags.mode.as_deref() == Some("bridge");
     let (abroad, files) = match arrival {
         Some(Arrival { abroad, rules }) => (Some(abroad), rules),
         None => (None, rules::files(&folder, &cwd, named).map_err(StartError::new)?),
@@ -296,8 +307,8 @@ pub(super) async fn open_in(
         sessions: kept,
         temporary: &temporary,
         gateway: abroad.as_ref().map(|abroad| &abroad.hall.around),
-        // What clients of the bridge expect to be asked.
-        asks: if is_bridge { &["bash"] } else { &[] },
+        asks: dialect.asking_tools,
+        records: dialect.record_folders,
         restrictions: &settings.restrictions,
         approval: rights::approval(&flags, &settings, &notice),
     };
@@ -305,7 +316,6 @@ pub(super) async fn open_in(
     for warning in &loaded.warnings {
         notice(warning);
     }
-    let manner = asking::manner(&flags, &environment);
     let mut roster = Roster::new(ModelsFile::load(&folder), Keys::new(environment), catalogue::builtin)
         .permitted(settings.restrictions.clone());
     for problem in roster.problems() {
@@ -315,13 +325,13 @@ pub(super) async fn open_in(
     let choice = initial(&flags, &settings, &mut roster, &scoped).map_err(StartError::new)?;
 
     let of_gateway = abroad.iter().flat_map(|abroad| &abroad.hall.around.protected).map(PathBuf::from);
-    let denied = rules::protected(flags.product, &folder, &cwd, named, kept);
+    let denied = rules::protected(dialect.record_folders, &folder, &cwd, named, kept);
     let denied: Vec<PathBuf> = denied.into_iter().chain(of_gateway).collect();
     let sandbox = held::sandbox(&settings.ours.sandbox, &folder, &cwd, &denied);
-    let kit = Kit { launcher, sandbox, clock, models, variables, denied, manner };
+    let kit = Kit { launcher, sandbox, clock, models, variables, denied, dialect };
     let common = Arc::new(common(&flags, &settings, folder, roster, kit, &notice)?);
-    // A file may bring tasks to a model that has no tool for them; a host of gjc keeps the list itself.
-    let can_tick = flags.product == Product::Gjc || common.registry.specs().any(|spec| spec.name == "todo_write");
+    // A file may bring tasks to a model that has no tool for them; its host may keep the list itself.
+    let can_tick = dialect.hosts_keep_tasks || common.registry.specs().any(|spec| spec.name == "todo_write");
     let sessions = flags.session_dir.as_ref().map_or_else(
         || common.folder.sessions().join(name::folder(&cwd, common.folder.home(), &temporary)),
         |dir| cwd.join(dir),
@@ -342,10 +352,10 @@ pub(super) async fn open_in(
         .clone()
         .or_else(|| choice.level.map(|level| level.as_str().to_owned()))
         .unwrap_or_else(|| settings.thinking_level.as_str().to_owned());
-    let asking = asking::set(&settings, flags.product, shelf.common.manner);
+    let asking = asking::set(&settings, &dialect);
     let session = session_settings::build(&settings, &modes, &choice.entry, &wanted, shelf.reminders);
     // A host that asked for no dialogs may have nobody who reads one: its setting bounds the wait.
-    let retry = Retry { ask_beyond: shelf.common.manner.dialogs, ..session.retry };
+    let retry = Retry { ask_beyond: flags.shows_dialogs(), ..session.retry };
     let session = Settings { asking, retry, ..session };
     let seat = open_seat(&flags, &shelf, session, &choice).await?;
     let session = seat.id.clone();
@@ -356,24 +366,18 @@ pub(super) async fn open_in(
     });
     let (level, model, opened) = found.await.and_then(|(found, _)| found).unwrap_or_default();
     let wanted = level.unwrap_or(wanted);
-    let mut door = Door::new(shelf, seat, output);
+    let mut door = Door::new(shelf, seat, spoken, output);
     door.modes = modes;
     door.scoped = scoped;
     door.wanted_level = Some(wanted);
-    let surface = match (is_bridge, flags.listen.is_some()) {
-        (true, _) => Surface::Bridge,
-        (false, true) => Surface::Socket,
-        (false, false) => Surface::Host,
-    };
-    door.dialect.show_on(surface);
-    if surface != Surface::Host {
-        // Clients come and go.
+    if dialect.changing_clients {
         door.desk.expect();
     }
     let mut past = None;
-    if surface == Surface::Socket {
+    if dialect.lasting_numbers {
         let counted = counted(opened, begun, door.shelf.common.clock.now());
-        door.dialect.count_behind(counted);
+        let hooks = door.dialect.hooks;
+        hooks.continue_sequence(&mut door, counted);
         past = told_before(&mut door, counted).await.map_err(StartError::new)?;
     }
     Ok(OpenDoor { door, model, past })
@@ -388,7 +392,7 @@ struct Kit {
     variables: Vec<(OsString, OsString)>,
     /// What no tool may write to.
     denied: Vec<PathBuf>,
-    manner: Manner,
+    dialect: DialectOptions,
 }
 
 fn common(
@@ -401,10 +405,8 @@ fn common(
 ) -> Result<Common, StartError> {
     let mode = super::workshop::edit_mode(settings.edit_mode);
     let secrets = folder.secrets();
-    let registry = match flags.product {
-        Product::Omp => Registry::with_edit(mode),
-        Product::Gjc => Registry::with_edit(mode).with_workflow(),
-    };
+    let registry = Registry::with_edit(mode);
+    let registry = if kit.dialect.workflow_tools { registry.with_workflow() } else { registry };
     let registry = rights::tools(flags, settings, &registry, notice).map_err(StartError::new)?;
     let withheld = variables().chain([TOKEN_VARIABLE]).map(str::to_owned);
     let withheld: BTreeSet<String> = withheld.chain(roster.key_variables()).collect();
@@ -412,7 +414,7 @@ fn common(
     let interceptor = settings.restrictions.interceptor(|tool| registry.get(tool).is_some());
     Ok(Common {
         product: flags.product,
-        manner: kit.manner,
+        dialect: kit.dialect,
         roster: Mutex::new(roster),
         models: kit.models,
         lent: Arc::new(Lent::new(Arc::clone(&registry)).without(flags.excluded_tools.clone())),

@@ -20,8 +20,6 @@ use countersign_protocol::omp::{
 use countersign_runtime::{Released, tools::todo};
 use tracing::warn;
 
-use crate::gjc::unattended;
-
 use super::{
     commands,
     dialect::Frame,
@@ -65,7 +63,8 @@ impl Door {
                     _ => recorded.fact.content.clone(),
                 };
                 self.beside(&recorded.fact.event, content.as_deref());
-                unattended::heard(self, recorded);
+                let hooks = self.dialect.hooks;
+                hooks.on_fact(self, recorded);
                 let ended = self.teller.fact(recorded, content.as_deref(), &mut events);
                 match &recorded.fact.event {
                     Happened::Gate(gate::Event::Opened { gate, .. }) => self.show(*gate).await,
@@ -112,7 +111,7 @@ impl Door {
 
     /// Tells of what happens at once.
     pub(super) fn tell(&mut self, mut events: Vec<Event>) {
-        self.dialect.arrange(&mut events);
+        self.dialect.hooks.arrange(&mut events);
         frames(&events, |frame| self.write(frame));
     }
 
@@ -125,7 +124,8 @@ impl Door {
                 && !self.is_of_others(&released)
             {
                 self.beside(&recorded.fact.event, recorded.fact.content.as_deref());
-                unattended::heard(self, recorded);
+                let hooks = self.dialect.hooks;
+                hooks.on_fact(self, recorded);
             }
         }
     }
@@ -144,7 +144,7 @@ impl Door {
             }
             Happened::Gate(gate::Event::Resolved { gate, .. }) => {
                 let elsewhere = self.seat.as_ref().is_some_and(|seat| seat.stay.is_some());
-                let elsewhere = elsewhere || self.dialect.keeps_account();
+                let elsewhere = elsewhere || self.shelf.common.dialect.changing_clients;
                 if let Some(taken_away) = self.dialogs.forget(*gate, elsewhere) {
                     self.write(&taken_away);
                 }
@@ -180,7 +180,7 @@ impl Door {
 
     /// Tells what the session is called, where the host wants to know.
     fn title(&mut self, name: &str) {
-        let wants = self.dialect.is_gjc() && self.shelf.common.manner.titles;
+        let wants = self.shelf.common.dialect.titles;
         if let Some(id) = dialogs::fresh_id().filter(|_| wants) {
             self.write(&UiRequest { id, method: UiMethod::SetTitle { title: name.to_owned() } });
         }
@@ -211,7 +211,7 @@ impl Door {
         if let Lane::Compaction(id) = std::mem::replace(&mut self.lane, Lane::Free) {
             match outcome {
                 Ok(result) => self.write(&Response::success(id, "compact", &result)),
-                Err(problem) => self.write(&self.dialect.broke_off(id, "compact", problem)),
+                Err(problem) => self.write(&self.dialect.hooks.broken_off(id, "compact", problem)),
             }
         }
     }

@@ -26,7 +26,7 @@ use countersign_view::time;
 const ENTRY: &str = "user_todo_edit";
 
 /// Puts other tasks in the place of those that are there. They count once they are recorded.
-pub(crate) async fn set(door: &mut Door, id: Option<Id>, phases: Vec<TodoPhase>) {
+pub(super) async fn set(door: &mut Door, id: Option<Id>, phases: Vec<TodoPhase>) {
     const NAME: &str = "set_todos";
     let phases = numbered(phases);
     let Some(seat) = door.seat() else { return };

@@ -19,11 +19,8 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::host::Lent;
-use crate::{
-    gjc::Manner,
-    prompt::{self, compaction},
-};
+use super::{dialect::DialectOptions, host::Lent};
+use crate::prompt::{self, compaction};
 use countersign_agent_dir::{AgentDir, Product, Roster, keys::Credential, settings};
 
 /// What all sessions of one process share.
@@ -31,8 +28,8 @@ pub(crate) struct Common {
     /// Whose hosts it works for.
     pub(crate) product: Product,
     pub(crate) folder: AgentDir,
-    /// What hosts of gjc say of themselves.
-    pub(crate) manner: Manner,
+    /// Properties of the dialect of its hosts.
+    pub(crate) dialect: DialectOptions,
     pub(crate) roster: Mutex<Roster>,
     pub(crate) models: Arc<dyn Model>,
     pub(crate) registry: Arc<Registry>,

@@ -15,7 +15,10 @@ use countersign_core::time::Millis;
 use countersign_models::scripted::Scripted;
 use countersign_protocol::lines::Line;
 use countersign_runtime::Clock;
-use countersign_server::omp::{self, StartError, Surroundings};
+use countersign_server::{
+    gjc,
+    omp::{self, StartError, Surroundings},
+};
 use countersign_tools::exec::Launcher;
 use tempfile::TempDir;
 use tokio::{
@@ -157,7 +160,16 @@ impl Stage {
                 models: Arc::new(model),
                 process: omp::Process::own().unwrap_or_default(),
             };
-            Box::pin(omp::start_in(flags, surroundings, lines, output, |_: &str| {}, std::future::pending())).await
+            Box::pin(omp::start_in(
+                flags,
+                surroundings,
+                gjc::extension,
+                lines,
+                output,
+                |_: &str| {},
+                std::future::pending(),
+            ))
+            .await
         });
         image.doors.insert(name.to_owned(), Door { input: Some(input), output: frames, seen: VecDeque::new(), task });
         match self.next(name)? {

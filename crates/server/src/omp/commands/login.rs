@@ -8,7 +8,7 @@ use countersign_protocol::{
 use crate::omp::door::Door;
 
 /// Lists the providers that keys are known of. Nobody can log in here: keys are in the environment and in files.
-pub(crate) fn login_providers(door: &mut Door, id: Option<Id>) {
+pub(super) fn login_providers(door: &mut Door, id: Option<Id>) {
     let roster = door.shelf.common.roster.lock();
     let provider = |name: String| LoginProvider {
         authenticated: roster.credential(&name).is_some(),
@@ -22,7 +22,7 @@ pub(crate) fn login_providers(door: &mut Door, id: Option<Id>) {
 }
 
 /// Says where the key of a provider belongs.
-pub(crate) fn login(door: &mut Door, id: Option<Id>, provider: String) {
+pub(super) fn login(door: &mut Door, id: Option<Id>, provider: String) {
     let is_known = door.shelf.common.roster.lock().providers().contains(&provider);
     let problem = if is_known {
         let models = door.shelf.common.folder.models()[0].display().to_string();

@@ -22,7 +22,6 @@ use serde_json::{Value, json};
 
 use super::{ABORTED, acknowledge, not_sent, problem, settings::current, stop_all};
 use crate::{
-    gjc::stages,
     omp::{door::Door, image},
     prompt::{self, slash},
 };
@@ -173,13 +172,10 @@ async fn queue(
     door.ask(command, move |door, replied| acknowledge(door, id, name, replied)).await;
 }
 
-/// What a text stands for: a file's content, if it names one as `/name`, or the stage of a workflow.
+/// What a text stands for: a file's content, if it names one as `/name`, or what the dialect makes of it.
 async fn meant(text: String, door: &mut Door) -> String {
-    // The first message of a stage is what a person would have written: a file may take the place of the texts.
-    let text = match door.dialect.opening_stage().filter(|_| !text.starts_with('/')) {
-        Some(stage) => format!("/skill:{} {text}", stage.name()),
-        None => text,
-    };
+    let hooks = door.dialect.hooks;
+    let text = hooks.on_prompt(door, text);
     if !text.starts_with('/') {
         return text;
     }
@@ -193,8 +189,7 @@ async fn meant(text: String, door: &mut Door) -> String {
     };
     match expanded {
         Some(expanded) => expanded,
-        None if door.dialect.is_gjc() => stages::expand(&text).unwrap_or(text),
-        None => text,
+        None => hooks.expand_prompt(text),
     }
 }
 

@@ -73,7 +73,7 @@ impl Switch {
 /// Summarises what is old. A run is stopped first, and no more is told of it.
 pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Option<String>) {
     if std::mem::take(&mut door.is_given_up) {
-        return door.write(&door.dialect.broke_off(id, "compact", CANCELLED));
+        return door.write(&door.dialect.hooks.broken_off(id, "compact", CANCELLED.to_owned()));
     }
     door.teller.detach();
     door.lane = Lane::ToCompact { is_given_up: false };
@@ -83,10 +83,10 @@ pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Optio
             let lane = std::mem::replace(&mut door.lane, Lane::Free);
             if let Err(refused) = stopped {
                 door.teller.attach();
-                return door.write(&door.dialect.broke_off(id, "compact", problem(&refused)));
+                return door.write(&door.dialect.hooks.broken_off(id, "compact", problem(&refused)));
             }
             if matches!(lane, Lane::ToCompact { is_given_up: true }) {
-                return door.write(&door.dialect.broke_off(id, "compact", CANCELLED));
+                return door.write(&door.dialect.hooks.broken_off(id, "compact", CANCELLED.to_owned()));
             }
             let Some(seat) = door.seat() else { return };
             seat.workshop.release();
@@ -106,7 +106,7 @@ pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Optio
                     }
                     Err(refused) => {
                         door.lane = Lane::Free;
-                        door.write(&door.dialect.broke_off(id, "compact", problem(&refused)));
+                        door.write(&door.dialect.hooks.broken_off(id, "compact", problem(&refused)));
                     }
                 });
                 (position, then)
@@ -191,7 +191,7 @@ pub(super) async fn branch(door: &mut Door, id: Option<Id>, name: &'static str, 
             let data = Json::of(&Branched { text, cancelled: false });
             leave(door, Switch::new(id, name, seat, data)).await;
         }
-        Err(problem) => door.write(&door.dialect.broke_off(id, name, problem)),
+        Err(problem) => door.write(&door.dialect.hooks.broken_off(id, name, problem)),
     }
 }
 

@@ -1,0 +1,241 @@
+//! This dialect as the door knows it: its options, and its hooks.
+//!
+//! It must not do what hooks are for: each hands over to the module that does.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use countersign_core::{
+    engine::Recorded,
+    gate::{Answer, Content, Gate, Scope},
+    session::Told,
+};
+use countersign_protocol::{
+    gjc::{
+        self, Command, Incoming, bridge::PermissionRequest, registry::Transport, state::Capabilities,
+        ui::TITLE_VARIABLES,
+    },
+    lines::Line,
+    omp::{Event, Id, Response, UiAnswer},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+
+use super::{
+    Gjc, NOBODY, Presence, RECORD_FOLDERS, Reasons, Surface, Voice, Workflow, arrange, commands, permission, stages,
+    unattended,
+    workflow::{self, Manner, Options},
+};
+use crate::{
+    omp::{Dialect, DialectExtension, DialectOptions, Door, Extension, Frame, OpenDoor, SessionIdForm, flags::Flags},
+    session_file::Unanswered,
+};
+use countersign_agent_dir::{Environment, Product};
+
+/// How long commands that have come are done after the end of input.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Chooses the dialect of a host: this one for hosts of gjc, omp's own for those of omp.
+pub fn extension(flags: &Flags, environment: &Environment) -> Extension {
+    match flags.product {
+        Product::Omp => Extension { options: DialectOptions::default(), dialect: Dialect::new(&ContractedDialect, ()) },
+        Product::Gjc => {
+            let (manner, surface) = (manner(flags, environment), surface(flags));
+            let (workflow, voice) = (Workflow::new(manner), Voice::default().with(manner.reasons));
+            let state = Gjc { workflow, voice, surface, ..Gjc::default() };
+            Extension { options: options(flags, environment, surface), dialect: Dialect::new(&GjcDialect, state) }
+        }
+    }
+}
+
+fn surface(flags: &Flags) -> Surface {
+    match (flags.mode.as_deref(), &flags.listen) {
+        (Some("bridge"), _) => Surface::Bridge,
+        (_, Some(_)) => Surface::Socket,
+        (_, None) => Surface::Host,
+    }
+}
+
+fn options(flags: &Flags, environment: &Environment, surface: Surface) -> DialectOptions {
+    DialectOptions {
+        session_ids: SessionIdForm::Uuid,
+        // The original writes it when it ends.
+        unanswered: Unanswered::Written,
+        follower: Some(workflow::follow),
+        record_folders: &RECORD_FOLDERS,
+        // What clients of the bridge expect to be asked.
+        asking_tools: if surface == Surface::Bridge { &["bash"] } else { &[] },
+        workflow_tools: true,
+        hosts_keep_tasks: true,
+        nobody: (!flags.shows_dialogs()).then_some(NOBODY),
+        answers: Told::Selected,
+        titles: TITLE_VARIABLES.iter().any(|name| environment.get(name).is_some_and(is_on)),
+        reminders: true,
+        changing_clients: surface != Surface::Host,
+        lasting_numbers: surface == Surface::Socket,
+        lossy_lines: true,
+        reads_at_once: true,
+        unwritten_reported: true,
+        drain: DRAIN,
+    }
+}
+
+/// What a host says of itself by its flags and its environment.
+fn manner(flags: &Flags, environment: &Environment) -> Manner {
+    let leaves_out = |name: &str| environment.get(name).is_some_and(|value| value.trim() == "none");
+    Manner {
+        dialogs: flags.shows_dialogs(),
+        options: if leaves_out("GJC_RPC_GATE_OPTIONS") { Options::None } else { Options::Objects },
+        reasons: if leaves_out("GJC_RPC_STOP_REASONS") { Reasons::None } else { Reasons::Named },
+        stage: flags.stage,
+    }
+}
+
+/// What counts as yes in a variable.
+fn is_on(value: &str) -> bool {
+    ["1", "true", "yes", "on"].contains(&value.trim().to_ascii_lowercase().as_str())
+}
+
+/// The state of this dialect in a door that speaks it.
+pub(super) fn state(door: &Door) -> Option<&Gjc> {
+    door.dialect.state()
+}
+
+/// The same, to be changed.
+pub(super) fn state_mut(door: &mut Door) -> Option<&mut Gjc> {
+    door.dialect.state_mut()
+}
+
+fn is_on_bridge(door: &Door) -> bool {
+    state(door).is_some_and(|gjc| gjc.surface == Surface::Bridge)
+}
+
+/// Hooks of this dialect.
+struct GjcDialect;
+
+impl DialectExtension for GjcDialect {
+    fn decode(&self, line: &Line) -> Result<Incoming, Response> {
+        match gjc::receive(line) {
+            // Of the socket alone.
+            Ok(Incoming::Resume { .. }) => Err(Response::unknown_with(None, Some("resume".to_owned()))),
+            Ok(incoming) => Ok(incoming),
+            Err(malformed) => Err(malformed.response()),
+        }
+    }
+
+    fn encode(&self, door: &mut Door, frame: Frame<'_>) -> Option<Bytes> {
+        let gjc: &mut Gjc = door.dialect.state_mut()?;
+        if let Some(seat) = &door.seat {
+            gjc.voice.is_of(&seat.id);
+        }
+        if let Frame::Response(response) = frame
+            && !gjc.unattended.passes(response)
+        {
+            return None;
+        }
+        gjc.voice.line(frame)
+    }
+
+    fn arrange(&self, events: &mut [Event]) {
+        arrange(events);
+    }
+
+    fn broken_off(&self, id: Option<Id>, command: &'static str, problem: String) -> Response {
+        Response::failure(id, command, problem)
+    }
+
+    fn on_open<'a>(&self, door: &'a mut Door) -> BoxFuture<'a, ()> {
+        unattended::take_up(door).boxed()
+    }
+
+    fn on_close(&self, door: &mut Door) {
+        unattended::leave(door);
+    }
+
+    fn on_command<'a>(&self, door: &'a mut Door, id: Option<Id>, command: Command) -> BoxFuture<'a, ()> {
+        commands::handle(door, id, command).boxed()
+    }
+
+    fn on_unknown<'a>(&self, door: &'a mut Door, id: Option<Id>, name: Option<String>) -> BoxFuture<'a, ()> {
+        commands::unknown(door, id, name).boxed()
+    }
+
+    fn on_fact(&self, door: &mut Door, recorded: &Recorded) {
+        unattended::heard(door, recorded);
+    }
+
+    fn on_gate_shown(&self, door: &mut Door, gate: &Gate, content: &Content) -> bool {
+        workflow::show(door, gate, content)
+    }
+
+    fn permission_request(
+        &self,
+        door: &Door,
+        call: &str,
+        content: &Content,
+        offered: &[Scope],
+    ) -> Option<PermissionRequest> {
+        permission::request(call, content, offered).filter(|_| is_on_bridge(door))
+    }
+
+    fn permission_answer(
+        &self,
+        door: &Door,
+        answer: &UiAnswer,
+        content: &Content,
+        offered: &[Scope],
+    ) -> Option<Answer> {
+        permission::said(answer, content, offered).filter(|_| is_on_bridge(door))
+    }
+
+    fn on_prompt(&self, door: &Door, text: String) -> String {
+        let opening = state(door).and_then(|gjc| gjc.workflow.opening_stage());
+        match opening.filter(|_| !text.starts_with('/')) {
+            // The first message of a stage is what a person would have written: a file may take the place of the texts.
+            Some(stage) => format!("/skill:{} {text}", stage.name()),
+            None => text,
+        }
+    }
+
+    fn expand_prompt(&self, text: String) -> String {
+        stages::expand(&text).unwrap_or(text)
+    }
+
+    fn on_client(&self, door: &mut Door) {
+        if let Some(gjc) = state_mut(door).filter(|gjc| gjc.surface == Surface::Socket) {
+            // What the one before asked for is not what this one can read.
+            gjc.voice.adopt(&Capabilities::of(Vec::new()));
+        }
+    }
+
+    fn on_tools_changed<'a>(&self, door: &'a mut Door) -> BoxFuture<'a, ()> {
+        unattended::tools_changed(door).boxed()
+    }
+
+    fn event_sequence(&self, door: &Door) -> u64 {
+        state(door).map_or(0, |gjc| gjc.voice.last())
+    }
+
+    fn continue_sequence(&self, door: &mut Door, number: u64) {
+        if let Some(gjc) = state_mut(door) {
+            gjc.voice.count_behind(number);
+        }
+    }
+
+    fn list_session(&self, door: &OpenDoor) -> Option<Box<dyn Send>> {
+        // Hosts look there for what runs; it runs in this process.
+        Some(Box::new(Presence::of(door, Transport::Stdio, None)))
+    }
+}
+
+/// Hooks of omp's own protocol where a session may be under a contract: one of a gateway that a host of this dialect had before.
+struct ContractedDialect;
+
+impl DialectExtension for ContractedDialect {
+    fn on_open<'a>(&self, door: &'a mut Door) -> BoxFuture<'a, ()> {
+        unattended::take_up(door).boxed()
+    }
+
+    fn admit<'a>(&self, door: &'a mut Door, id: Option<&'a Id>, command: &'a Command) -> BoxFuture<'a, bool> {
+        unattended::admit(door, id, command).boxed()
+    }
+}
