@@ -239,3 +239,31 @@ impl DialectExtension for ContractedDialect {
         unattended::admit(door, id, command).boxed()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Environment, Flags, Product, extension};
+
+    #[test]
+    fn what_a_host_reads_its_session_by_follows_from_its_flags() {
+        let environment: Environment = [("HOME", "/nowhere")].into_iter().collect();
+        let of = |product, mode: Option<&str>, socket: Option<&str>| {
+            let flags =
+                Flags { product, mode: mode.map(str::to_owned), listen: socket.map(Into::into), ..Flags::default() };
+            let options = extension(&flags, &environment).options;
+            let clients = (options.changing_clients, options.lasting_numbers);
+            (options.record_folders, options.asking_tools, clients, options.nobody.is_some())
+        };
+        let (none, records) = (&[][..], &[".gjc/audit", ".gjc/state/workflow-gates"][..]);
+        for (mode, socket, want) in [
+            (None, None, (records, none, (false, false), true)),
+            (Some("rpc"), None, (records, none, (false, false), true)),
+            (Some("rpc-ui"), None, (records, none, (false, false), false)),
+            (Some("rpc"), Some("/run/s"), (records, none, (true, true), true)),
+            (Some("bridge"), None, (records, &["bash"], (true, false), false)),
+        ] {
+            assert_eq!(of(Product::Gjc, mode, socket), want, "{mode:?} {socket:?}");
+            assert_eq!(of(Product::Omp, mode, None), (none, none, (false, false), false), "{mode:?}");
+        }
+    }
+}

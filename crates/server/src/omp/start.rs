@@ -282,11 +282,11 @@ pub(super) async fn open_in(
     for file in folder.env_files(&cwd) {
         environment.add_file(&file);
     }
-    let Extension { options: dialect, dialect: spoken } = extend(&flags, &environment);
+    let Extension { options, dialect } = extend(&flags, &environment);
     let overlays = flags.overlays(&environment);
     let mut settings = agent_dir::Settings::load_with(&folder, &cwd, &overlays).map_err(StartError::new)?;
     rights::tell(&folder, &environment, &settings, &notice);
-    if dialect.hosts_keep_tasks {
+    if options.hosts_keep_tasks {
         settings.reset_for_hosts();
     }
     let kept = flags.session_dir.as_deref().filter(|_| !flags.no_session);
@@ -307,8 +307,8 @@ pub(super) async fn open_in(
         sessions: kept,
         temporary: &temporary,
         gateway: abroad.as_ref().map(|abroad| &abroad.hall.around),
-        asks: dialect.asking_tools,
-        records: dialect.record_folders,
+        asks: options.asking_tools,
+        records: options.record_folders,
         restrictions: &settings.restrictions,
         approval: rights::approval(&flags, &settings, &notice),
     };
@@ -325,13 +325,13 @@ pub(super) async fn open_in(
     let choice = initial(&flags, &settings, &mut roster, &scoped).map_err(StartError::new)?;
 
     let of_gateway = abroad.iter().flat_map(|abroad| &abroad.hall.around.protected).map(PathBuf::from);
-    let denied = rules::protected(dialect.record_folders, &folder, &cwd, named, kept);
+    let denied = rules::protected(options.record_folders, &folder, &cwd, named, kept);
     let denied: Vec<PathBuf> = denied.into_iter().chain(of_gateway).collect();
     let sandbox = held::sandbox(&settings.ours.sandbox, &folder, &cwd, &denied);
-    let kit = Kit { launcher, sandbox, clock, models, variables, denied, dialect };
+    let kit = Kit { launcher, sandbox, clock, models, variables, denied, dialect: options };
     let common = Arc::new(common(&flags, &settings, folder, roster, kit, &notice)?);
     // A file may bring tasks to a model that has no tool for them; its host may keep the list itself.
-    let can_tick = dialect.hosts_keep_tasks || common.registry.specs().any(|spec| spec.name == "todo_write");
+    let can_tick = options.hosts_keep_tasks || common.registry.specs().any(|spec| spec.name == "todo_write");
     let sessions = flags.session_dir.as_ref().map_or_else(
         || common.folder.sessions().join(name::folder(&cwd, common.folder.home(), &temporary)),
         |dir| cwd.join(dir),
@@ -352,7 +352,7 @@ pub(super) async fn open_in(
         .clone()
         .or_else(|| choice.level.map(|level| level.as_str().to_owned()))
         .unwrap_or_else(|| settings.thinking_level.as_str().to_owned());
-    let asking = asking::set(&settings, &dialect);
+    let asking = asking::set(&settings, &options);
     let session = session_settings::build(&settings, &modes, &choice.entry, &wanted, shelf.reminders);
     // A host that asked for no dialogs may have nobody who reads one: its setting bounds the wait.
     let retry = Retry { ask_beyond: flags.shows_dialogs(), ..session.retry };
@@ -366,15 +366,15 @@ pub(super) async fn open_in(
     });
     let (level, model, opened) = found.await.and_then(|(found, _)| found).unwrap_or_default();
     let wanted = level.unwrap_or(wanted);
-    let mut door = Door::new(shelf, seat, spoken, output);
+    let mut door = Door::new(shelf, seat, dialect, output);
     door.modes = modes;
     door.scoped = scoped;
     door.wanted_level = Some(wanted);
-    if dialect.changing_clients {
+    if options.changing_clients {
         door.desk.expect();
     }
     let mut past = None;
-    if dialect.lasting_numbers {
+    if options.lasting_numbers {
         let counted = counted(opened, begun, door.shelf.common.clock.now());
         let hooks = door.dialect.hooks;
         hooks.continue_sequence(&mut door, counted);
