@@ -108,8 +108,7 @@ impl Door {
                 let _ = seat.close().await;
             }
         }
-        let hooks = self.dialect.hooks;
-        hooks.on_close(self);
+        self.dialect.hooks.on_close(self);
         for Waiting { id, command, .. } in std::mem::take(&mut self.waiting) {
             self.write(&Response::failure(id, command.name(), PROBLEM));
         }

@@ -152,8 +152,7 @@ pub(crate) async fn handle_own(door: &mut Door, id: Option<Id>, command: gjc::Co
             door.write(&Response::failure(id, command.name(), problem));
         }
         later => {
-            let hooks = door.dialect.hooks;
-            if hooks.admit(door, id.as_ref(), &later).await {
+            if door.dialect.hooks.admit(door, id.as_ref(), &later).await {
                 handle_later(door, id, later).await;
             }
         }

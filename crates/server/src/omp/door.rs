@@ -179,8 +179,7 @@ impl Door {
         if let Some(seat) = self.seat.as_ref().filter(|seat| *self.current.borrow() != seat.id.as_str()) {
             self.current.send_replace(seat.id.to_string());
         }
-        let hooks = self.dialect.hooks;
-        if let Some(line) = hooks.encode(self, frame.into()) {
+        if let Some(line) = self.dialect.hooks.encode(self, frame.into()) {
             self.outbox.push(line);
         }
     }
@@ -348,8 +347,7 @@ impl Door {
 
     /// Does a command of either dialect.
     async fn handle(&mut self, id: Option<Id>, command: Command) {
-        let hooks = self.dialect.hooks;
-        hooks.on_command(self, id, command).await;
+        self.dialect.hooks.on_command(self, id, command).await;
     }
 
     /// Whether a host that reads means another session: it has asked for one, and commands are done one by one.
@@ -456,8 +454,7 @@ impl Door {
     }
 
     async fn line(&mut self, line: &Line) {
-        let hooks = self.dialect.hooks;
-        match hooks.decode(line) {
+        match self.dialect.hooks.decode(line) {
             Ok(Incoming::Command { id, command }) => {
                 if command.lane() == gjc::Lane::Fast && !self.is_about_to_leave(&command) {
                     self.handle(id, command).await;
@@ -476,7 +473,7 @@ impl Door {
             Ok(Incoming::HostUri { id, result }) => {
                 host::uri_answered(self, &id, result).await;
             }
-            Ok(Incoming::Unknown { id, type_name }) => hooks.on_unknown(self, id, type_name).await,
+            Ok(Incoming::Unknown { id, type_name }) => self.dialect.hooks.on_unknown(self, id, type_name).await,
             Ok(Incoming::Resume { .. }) => {}
             Err(response) => self.write(&response),
         }

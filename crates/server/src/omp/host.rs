@@ -26,8 +26,7 @@ pub(super) async fn set_tools(door: &mut Door, id: Option<Id>, tools: Vec<HostTo
     let lent = Arc::clone(&door.shelf.common.lent);
     match lent.set_tools(tools) {
         Ok(tool_names) => {
-            let hooks = door.dialect.hooks;
-            hooks.on_tools_changed(door).await;
+            door.dialect.hooks.on_tools_changed(door).await;
             lends(door, Desk::lends_tools).await;
             door.write(&Response::success(id, NAME, &ToolNames { tool_names }));
         }
@@ -83,8 +82,7 @@ pub(super) async fn left(door: &mut Door) {
 /// Another client is there, with nothing in hand. Frames behind the one that says so are for it.
 pub(super) async fn arrived(door: &mut Door, client: u64) {
     door.desk.arrived().await;
-    let hooks = door.dialect.hooks;
-    hooks.on_client(door);
+    door.dialect.hooks.on_client(door);
     door.write(Frame::Client(client));
     serve(door).await;
 }

@@ -70,8 +70,7 @@ impl Door {
     async fn tell_where_it_stands(&mut self) {
         self.dialogs.clear();
         self.tell_damage();
-        let hooks = self.dialect.hooks;
-        hooks.on_open(self).await;
+        self.dialect.hooks.on_open(self).await;
         let Some(seat) = &self.seat else { return };
         let id = seat.id.clone();
         let read = seat.requests.read(move |engine| {
@@ -123,8 +122,7 @@ impl Door {
         let Some((Some((gate, content, _)), _)) = seat.requests.read(move |engine| waiting(engine, id)).await else {
             return;
         };
-        let hooks = self.dialect.hooks;
-        if !hooks.on_gate_shown(self, &gate, &content) {
+        if !self.dialect.hooks.on_gate_shown(self, &gate, &content) {
             let what = escape(content.headline(), Lines::One).into_owned();
             self.notify(format!("An answer is still waited for: {what}"), NotifyType::Warning);
         }
@@ -132,8 +130,7 @@ impl Door {
 
     /// Shows a gate, a question with what was chosen so far.
     fn dialog(&mut self, (gate, content, Around { cwd, tool_call }): Waiting, draft: Draft) {
-        let hooks = self.dialect.hooks;
-        if hooks.on_gate_shown(self, &gate, &content) {
+        if self.dialect.hooks.on_gate_shown(self, &gate, &content) {
             return;
         }
         let may_pass = match content {
@@ -143,7 +140,7 @@ impl Door {
             Content::Approval { .. } => false,
         };
         if let Some(call) = tool_call
-            && let Some(payload) = hooks.permission_request(self, &call, &content, gate.scopes())
+            && let Some(payload) = self.dialect.hooks.permission_request(self, &call, &content, gate.scopes())
         {
             let Some(id) = self.dialogs.open(Shown { gate: gate.id(), draft, may_pass }) else { return };
             return self.write(&PermissionFrame { id, payload });

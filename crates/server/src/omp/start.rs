@@ -376,8 +376,7 @@ pub(super) async fn open_in(
     let mut past = None;
     if options.lasting_numbers {
         let counted = counted(opened, begun, door.shelf.common.clock.now());
-        let hooks = door.dialect.hooks;
-        hooks.continue_sequence(&mut door, counted);
+        door.dialect.hooks.continue_sequence(&mut door, counted);
         past = told_before(&mut door, counted).await.map_err(StartError::new)?;
     }
     Ok(OpenDoor { door, model, past })

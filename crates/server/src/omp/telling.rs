@@ -63,8 +63,7 @@ impl Door {
                     _ => recorded.fact.content.clone(),
                 };
                 self.beside(&recorded.fact.event, content.as_deref());
-                let hooks = self.dialect.hooks;
-                hooks.on_fact(self, recorded);
+                self.dialect.hooks.on_fact(self, recorded);
                 let ended = self.teller.fact(recorded, content.as_deref(), &mut events);
                 match &recorded.fact.event {
                     Happened::Gate(gate::Event::Opened { gate, .. }) => self.show(*gate).await,
@@ -124,8 +123,7 @@ impl Door {
                 && !self.is_of_others(&released)
             {
                 self.beside(&recorded.fact.event, recorded.fact.content.as_deref());
-                let hooks = self.dialect.hooks;
-                hooks.on_fact(self, recorded);
+                self.dialect.hooks.on_fact(self, recorded);
             }
         }
     }
