@@ -40,7 +40,7 @@ pub use exposed::{Exposure, Finding};
 pub use known::{Known, known, tool_files};
 pub use load::{Loaded, load, storage};
 pub use permissions::{Permissions, RuleFile, permissions};
-pub use places::Places;
+pub use places::{MAIN, Places, SKILLS, shared_skills};
 pub use problem::{Errors, Fault, Problem};
 pub use services::{Auth, Health, Service};
 pub use settings::{

@@ -8,6 +8,9 @@ use super::{
     settings::{Config, Flags, Storage},
 };
 
+/// The folder of skills: within an agent's own folder, and beside the folder of all agents.
+pub const SKILLS: &str = "skills";
+
 /// Where a gateway has what is its own, and no command's to touch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
@@ -35,6 +38,14 @@ impl Places {
             storage,
         }
     }
+}
+
+/// The folder of the agent that is meant where none is named, below the folder of all of them.
+pub const MAIN: &str = "main";
+
+/// Returns the folder of the skills that every agent has: it lies beside the folder of all agents.
+pub fn shared_skills(agents: &Path) -> PathBuf {
+    agents.parent().unwrap_or(agents).join(SKILLS)
 }
 
 impl Config {

@@ -34,16 +34,11 @@ use answers::Answers;
 pub(crate) use requests::subject;
 
 use crate::limits::{FailedAuth, Window};
-use countersign_view::Protocol;
+use countersign_view::{Protocol, principals};
 use roster::Roster;
 
 /// How rules name this door.
 const DOOR: &str = Protocol::AgentGate.name();
-
-/// Who an agent is to policy.
-fn principal(agent: &str) -> PrincipalId {
-    PrincipalId::new(format!("agent:{agent}"))
-}
 
 /// An agent that may connect.
 pub struct Agent {
@@ -161,7 +156,7 @@ impl Door {
                 Err(refused) => return Err(refused),
             }
             agents.push(Arc::new(Known {
-                principal: principal(&agent.id),
+                principal: principals::of_agent(&agent.id),
                 token: digest(agent.token.expose_secret()),
                 id: agent.id,
                 session,

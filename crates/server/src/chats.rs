@@ -8,6 +8,7 @@ mod models;
 mod workroom;
 mod workspace;
 
+use countersign_config::MAIN;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_core::{
@@ -26,8 +27,6 @@ pub(crate) use keys::Asking;
 pub(crate) use models::Models;
 pub(crate) use workroom::Workrooms;
 
-/// The workspace of those who name none.
-pub(crate) const MAIN: &str = "main";
 /// How long a message may be, in bytes.
 const LONGEST: usize = 1 << 20;
 /// How much of a first message becomes the title, in characters.

@@ -21,8 +21,8 @@ use countersign_view::{
     gate_summary::pending,
 };
 
+pub(crate) use socket::Owned;
 pub use socket::{Control, FILE, has_room};
-pub(crate) use socket::{Owned, principal};
 
 /// What can be asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

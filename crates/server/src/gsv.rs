@@ -53,7 +53,6 @@ pub(crate) use native::{known as native_known, names as native_tools};
 pub(crate) use nodes::{Executions, NodeCalls, NodeRegister, supposed};
 pub(crate) use registry::Registry;
 pub(crate) use shown::{Account, Node};
-pub(crate) use workspace::skills;
 
 /// How many events a client may be behind before it has to come again.
 const BEHIND: usize = 4096;

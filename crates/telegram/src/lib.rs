@@ -164,11 +164,6 @@ impl Shared {
     }
 }
 
-/// The principal of a user.
-pub fn principal(user: i64) -> PrincipalId {
-    PrincipalId::new(format!("telegram:{user}"))
-}
-
 /// The time of day where the gateway is, with its zone: whoever reads it may be in another.
 fn time_of_day(at: Millis) -> String {
     in_zone(at, &chrono::Local)

@@ -2,6 +2,7 @@
 //!
 //! An update is confirmed only once what it decided is durable. Whoever may not answer is not even told so.
 
+use countersign_view::principals;
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
@@ -17,7 +18,7 @@ use super::{
     SURFACE, Shared,
     bot::{Backoff, Failure, Said},
     cards::rules,
-    files, principal,
+    files,
     refs::{Action, Place},
     talk::{ChatType, Flow, Written},
     wire::{CallbackQuery, Message, Update, User},
@@ -183,7 +184,7 @@ impl Poll {
             }
         };
         let key = format!("telegram:{}", query.id);
-        match self.decide(gate, answer, principal(query.from.id), key).await {
+        match self.decide(gate, answer, principals::of_telegram(query.from.id), key).await {
             // A choice of a plan may want words.
             Some(EXPIRED) if matches!(action, Action::Choice(_)) && self.waits(gate).await => {
                 self.say(query.id, WORDS);
@@ -240,7 +241,7 @@ impl Poll {
         // What is said to a card that is over is for nobody.
         let Some((gate, answer)) = found? else { return Some(Flow::Next) };
         let key = format!("telegram:{}:{}", message.chat.id, message.message_id);
-        Some(match self.decide(gate, answer, principal(from.id), key).await {
+        Some(match self.decide(gate, answer, principals::of_telegram(from.id), key).await {
             Some(NOT_RECORDED) => Flow::Again,
             Some(_) => Flow::Next,
             None => Flow::Over,

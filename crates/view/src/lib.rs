@@ -9,6 +9,7 @@ pub mod gate_card;
 pub mod gate_summary;
 pub mod label;
 pub mod pasted;
+pub mod principals;
 pub mod protocol;
 pub mod record;
 pub mod time;

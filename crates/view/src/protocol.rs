@@ -10,8 +10,10 @@ use countersign_core::{
 pub enum Protocol {
     /// JSON-RPC of agent-gate.
     AgentGate,
-    /// JSON lines of omp and gjc.
+    /// JSON lines of omp.
     Omp,
+    /// JSON lines of gjc.
+    Gjc,
     /// WebSocket of GSV.
     Gsv,
     /// HTTP and SSE of hermes.
@@ -23,11 +25,17 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// The protocols that a gateway serves, in the order in which texts list them.
+    pub const OF_GATEWAY: [Self; 5] = [Self::AgentGate, Self::Console, Self::Api, Self::Gsv, Self::Hermes];
+    /// The protocols over standard input and output. Each has a file of rules in its agent directory.
+    pub const STDIO: [Self; 2] = [Self::Omp, Self::Gjc];
+
     /// Returns the name under which records keep it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AgentGate => "agent-gate",
             Self::Omp => "omp",
+            Self::Gjc => "gjc",
             Self::Gsv => "gsv",
             Self::Hermes => "hermes",
             Self::Api => "api",

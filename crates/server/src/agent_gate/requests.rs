@@ -1,5 +1,6 @@
 //! What a tool request asks of the engine, and what it is refused for before policy is asked.
 
+use countersign_view::principals;
 use std::{collections::BTreeSet, sync::Arc};
 
 use countersign_core::{
@@ -106,7 +107,7 @@ pub(super) fn check(secrets: &Secrets, request: Request) -> Result<Request, Faul
 /// # Errors
 /// Why the request is refused before policy is asked.
 pub(crate) fn subject(tools: &Tools, agent: &str, name: String, args: Map<String, Value>) -> Result<Subject, String> {
-    let (session, principal) = (SessionId::new(format!("agent:{agent}")), super::principal(agent));
+    let (session, principal) = (SessionId::new(format!("agent:{agent}")), principals::of_agent(agent));
     let asked = request(tools, (&session, &principal), "1", name, args, None).map_err(|fault| fault.message)?;
     let mut signatures = asked.signatures.into_iter();
     let arguments = Value::Object(asked.arguments);

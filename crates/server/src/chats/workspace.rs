@@ -1,11 +1,12 @@
 //! The folders in which conversations work. All of them lie below that of agents, whatever links say.
 
+use countersign_config::MAIN;
 use std::{
     fs, io,
     path::{Component, Path, PathBuf},
 };
 
-use super::{ChatError, MAIN};
+use super::ChatError;
 
 /// The workspaces that are there, by name, and the usual one.
 pub(super) fn all(root: &Path) -> Vec<PathBuf> {

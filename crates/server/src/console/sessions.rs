@@ -112,7 +112,7 @@ impl Console {
                     textarea #message name="message" rows="3" required {}
                     div.row {
                         div { label for="model" { "Model" } (self.model_choice("model", None)) }
-                        div { label for="workspace" { "Workspace" } input #workspace name="workspace" list="workspaces" placeholder=(crate::chats::MAIN) autocomplete="off";
+                        div { label for="workspace" { "Workspace" } input #workspace name="workspace" list="workspaces" placeholder=(countersign_config::MAIN) autocomplete="off";
                             datalist #workspaces { @for folder in &workspaces { @if let Some(name) = folder.file_name() { option value=(name.to_string_lossy()) {} } } } }
                         button.primary type="submit" { "Start" }
                     }

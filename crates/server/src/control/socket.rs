@@ -1,5 +1,6 @@
 //! The socket itself: one line a request, one line an answer, and for `watch` a line after each change.
 
+use countersign_view::principals;
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io::Write as _,
@@ -135,7 +136,8 @@ impl Control {
                 if !may_enter(peer.uid(), own, &others) {
                     continue;
                 }
-                let caller = Caller { by: principal(peer.uid()), may_attach: may_enter(peer.uid(), own, &[]) };
+                let caller =
+                    Caller { by: principals::of_machine(peer.uid()), may_attach: may_enter(peer.uid(), own, &[]) };
                 let Ok(local) = Local::of(&stream) else { continue };
                 let (hall, levels) = (Arc::clone(&hall), Arc::clone(&levels));
                 tokio::spawn(async move {
@@ -170,11 +172,6 @@ fn places() -> usize {
 /// Whether a user of this machine may list and answer what waits.
 fn may_enter(user: u32, own: u32, others: &[u32]) -> bool {
     user == own || user == 0 || others.contains(&user)
-}
-
-/// The principal of a user of this machine.
-pub(crate) fn principal(user: u32) -> PrincipalId {
-    PrincipalId::new(format!("local:{user}"))
 }
 
 /// What is said where another gateway has the folder.

@@ -1,5 +1,6 @@
 //! What the work of a gateway needs: its services, with the credentials that no agent sees.
 
+use countersign_view::principals;
 use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_core::{
@@ -23,7 +24,7 @@ use crate::{
     agent_gate,
     attach::Guests,
     chats::{Models, Workrooms},
-    control, gsv,
+    gsv,
     prompt::compaction,
 };
 use countersign_config as config;
@@ -174,9 +175,9 @@ pub(super) fn services(config: &Config) -> Vec<services::Service> {
 /// Whose identities are whose.
 pub(super) fn people(people: &[config::Person]) -> People {
     People::new(people.iter().map(|person| {
-        let telegram = person.telegram.iter().map(|user| telegram::principal(*user));
-        let local = person.local.iter().map(|user| control::principal(*user));
-        let console = person.console.iter().map(|login| PrincipalId::new(format!("console:{login}")));
+        let telegram = person.telegram.iter().map(|user| principals::of_telegram(*user));
+        let local = person.local.iter().map(|user| principals::of_machine(*user));
+        let console = person.console.iter().map(|login| principals::of_console(login));
         (person.id.clone(), telegram.chain(local).chain(console).collect::<Vec<_>>())
     }))
 }

@@ -244,7 +244,7 @@ fn services(tools: &Tools) -> impl Iterator<Item = strangers::Known<'_>> {
 
 /// Where the main agent's runs begin.
 fn workspace(places: &Places) -> String {
-    places.agents_dir.join(chats::MAIN).display().to_string()
+    places.agents_dir.join(config::MAIN).display().to_string()
 }
 
 /// The folders with a meaning of whoever runs this.
@@ -265,7 +265,7 @@ pub(super) fn surroundings(places: &Places) -> Surroundings {
     let data: &[PathBuf] = if places.agents_dir.starts_with(folder) { &own } else { &whole };
     let rules = [places.permissions.clone()].into_iter().chain(places.file.clone());
     // What every agent is told of is nobody's to write.
-    let skills = gsv::skills(&places.agents_dir);
+    let skills = config::shared_skills(&places.agents_dir);
     let keys = places.key.iter().cloned();
     let texts = |paths: &mut dyn Iterator<Item = PathBuf>| {
         let whole = paths.map(|path| std::path::absolute(&path).unwrap_or(path));

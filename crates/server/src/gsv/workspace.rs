@@ -15,8 +15,7 @@ use countersign_protocol::{
 
 use super::{Door, dispatch::Answer, missing, peer::Peer};
 
-pub(crate) use folder::skills;
-pub(super) use folder::{Folder, Found, Listing, SKILLS, WorkspaceError};
+pub(super) use folder::{Folder, Found, Listing, WorkspaceError};
 
 /// Answers a request of this group.
 pub(super) async fn answer(door: &Arc<Door>, _: &Arc<Peer>, method: Method, request: Request) -> Answer {

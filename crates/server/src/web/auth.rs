@@ -3,6 +3,7 @@
 //! A cookie says by itself who has it and since when, sealed with a key that lies in the data directory. What is kept is
 //! only which were given back before their time.
 
+use countersign_view::principals;
 use std::{io::Write as _, net::IpAddr, os::unix::fs::OpenOptionsExt as _, path::Path, sync::Arc, time::Duration};
 
 use axum::http::HeaderMap;
@@ -290,7 +291,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// What the record calls somebody who logged in.
 fn principal(login: Option<&str>) -> PrincipalId {
-    PrincipalId::new(login.map_or_else(|| SHARED.to_owned(), |login| format!("console:{login}")))
+    login.map_or_else(|| PrincipalId::new(SHARED), principals::of_console)
 }
 
 /// What stands for a login in a cookie.

@@ -8,6 +8,7 @@ use countersign_protocol::gsv::{
     channel::{Inbound, Peer, PeerKind},
     key::phone,
 };
+use countersign_view::principals;
 
 use countersign_telegram as telegram;
 
@@ -58,7 +59,7 @@ pub(super) fn sender(inbound: &Inbound) -> &str {
 /// Who somebody of a network is in the record. Of Telegram the gateway itself knows who it is; of others it is told.
 pub(super) fn principal(network: &str, sender: &str) -> PrincipalId {
     match (network, sender.parse()) {
-        (TELEGRAM, Ok(user)) => telegram::principal(user),
+        (TELEGRAM, Ok(user)) => principals::of_telegram(user),
         _ => PrincipalId::new(format!("channel:{network}:{}", phone(sender))),
     }
 }

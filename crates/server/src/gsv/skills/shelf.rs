@@ -1,5 +1,6 @@
 //! The skills of an agent: its own, and those of everybody that it has none of its own in the place of.
 
+use countersign_config::SKILLS;
 use countersign_protocol::gsv::{
     settings::{Path as SettingPath, get},
     skill::{Eligibility, Host, Requirements, eligibility},
@@ -8,7 +9,7 @@ use countersign_protocol::gsv::{
 use serde_json::{Map, Value};
 
 use super::{
-    super::workspace::{Folder, SKILLS},
+    super::workspace::Folder,
     file::{Head, requirements},
 };
 

@@ -1,6 +1,7 @@
 //! One agent's folder: nothing is read or written outside of it, whatever links say. Skills of everybody lie beside those
 //! of the agent, and can be read as if they were among them.
 
+use countersign_config::{SKILLS, shared_skills};
 use std::{
     fs,
     io::{self, Read as _},
@@ -16,7 +17,6 @@ use countersign_runtime::tools::{
 };
 
 /// Where skills lie in an agent's folder, and everybody's beside the folder of all agents.
-pub(in crate::gsv) const SKILLS: &str = "skills";
 /// How many entries of a folder are listed.
 const MOST_ENTRIES: usize = 10_000;
 
@@ -85,15 +85,10 @@ pub(in crate::gsv) struct Folder {
     skills: PathBuf,
 }
 
-/// Where everybody's skills lie: beside the folder of all agents.
-pub(crate) fn skills(agents: &FilePath) -> PathBuf {
-    agents.parent().unwrap_or(agents).join(SKILLS)
-}
-
 impl Folder {
     /// That of an agent, below the folder of all of them.
     pub(in crate::gsv) fn of(agents: &FilePath, agent: &str) -> Self {
-        Self { root: agents.join(agent), skills: skills(agents) }
+        Self { root: agents.join(agent), skills: shared_skills(agents) }
     }
 
     /// What is at a path. Nothing is what a folder holds that is not there.
