@@ -15,10 +15,14 @@ use countersign_core::{
     gate::{OnExpiry, Step},
     policy::Action,
 };
-use countersign_server::gateway::{
-    adapter::Adapter,
-    rules::{self, Household, Loaded, Nobody, RulesError, TooFew},
-    trial::{self, Explained, Failed, Tried, kept_off},
+use countersign_server::{
+    gateway::adapter,
+    policy_admin::{
+        adapter::Adapter,
+        household::Household,
+        rules::{self, Loaded, Nobody, RulesError, TooFew},
+        trial::{self, Explained, Failed, Tried, kept_off},
+    },
 };
 use countersign_view::{Lines, Protocol, escape, pasted};
 use serde_json::{Map, Value, json};
@@ -59,8 +63,8 @@ impl Files {
         let environment = Environment::of_process();
         let cwd = std::env::current_dir().context("the working folder is not known")?;
         let adapter = match (named.door, named.rules) {
-            (Some(door), _) => Some(Adapter::named(door, &environment, &cwd)),
-            (None, Some(rules)) => Adapter::of_file(rules, &environment, &cwd).transpose(),
+            (Some(door), _) => Some(adapter::named(door, &environment, &cwd)),
+            (None, Some(rules)) => adapter::of_file(rules, &environment, &cwd).transpose(),
             (None, None) => None,
         };
         let adapter = adapter.transpose().map_err(anyhow::Error::msg)?;
@@ -103,9 +107,10 @@ impl Files {
         if let Some(config) = self.config.as_deref().filter(|config| !config.exists()) {
             bail!("there is no file {}", config.display());
         }
-        let Some(config) = &self.config else { return Ok(Household::default()) };
+        let Some(config) = &self.config else { return Ok(adapter::household(config::Known::default())) };
         let known = config::known(config, &|name| std::env::var(name).ok());
-        Ok(known.map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?.into())
+        let known = known.map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
+        Ok(adapter::household(known))
     }
 
     /// Fails where there are no rules.

@@ -12,26 +12,23 @@ mod pending;
 mod requests;
 mod roster;
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
+use crate::policy_admin::service_tools::Tools;
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use axum::extract::ws::WebSocket;
 use countersign_core::{
     engine::{Command, Refusal},
     id::{PrincipalId, SessionId},
-    policy::arguments::Declared,
     session::{self, Setting, Settings as SessionSettings},
 };
 use countersign_runtime::{Clock, Handle, Lane, Refused, tools::Secrets};
 use secrecy::{ExposeSecret as _, SecretString};
-use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use crate::listen::Place;
-use countersign_config::Undeclared;
 
 use answers::Answers;
-pub(crate) use requests::subject;
 
 use crate::limits::{FailedAuth, Window};
 use countersign_view::{Protocol, principals};
@@ -47,32 +44,6 @@ pub struct Agent {
     /// What it shows.
     pub token: SecretString,
 }
-
-/// Whether arguments may stand in what a tool sends, and if not, why.
-pub type Fits = Arc<dyn Fn(&Map<String, Value>) -> Result<(), String> + Send + Sync>;
-
-/// A tool that agents may ask for.
-pub struct Tool {
-    /// For people.
-    pub description: String,
-    /// The service that does it.
-    pub service: Arc<str>,
-    /// The template of its signature.
-    pub signature: Option<String>,
-    /// Its arguments in the order of the file.
-    pub args: Vec<Declared>,
-    /// What happens to others.
-    pub undeclared: Undeclared,
-    /// Asked before policy is, so that nobody approves what can never be sent.
-    pub fits: Fits,
-    /// Whether twice has the effect of once.
-    pub idempotent: bool,
-    /// Whether it only reads.
-    pub reads: bool,
-}
-
-/// Tools by name.
-pub type Tools = BTreeMap<String, Tool>;
 
 /// How much an agent may ask for.
 #[derive(Clone, Copy, Debug)]

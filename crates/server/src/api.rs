@@ -23,7 +23,7 @@ use countersign_runtime::{Refused, store::ReadError};
 
 use crate::{
     chats::ChatError,
-    gateway::rules::Household,
+    policy_admin::household::Household,
     site::Site,
     web::{Problem, Routes},
 };

@@ -1,18 +1,17 @@
 //! A gateway as `serve` runs it: one record, one port, every door that is configured.
 
 pub mod adapter;
-mod approvers;
 pub mod checkup;
-mod explained;
 mod ground;
 mod hints;
 mod house;
-pub(crate) mod outranked;
 pub(crate) mod readiness;
-pub(crate) mod rulebook;
-pub mod rules;
-pub mod trial;
 
+use crate::policy_admin::{
+    household::Household,
+    rulebook::Rulebook,
+    rules::{self, RulesError},
+};
 use std::{
     net::{SocketAddr, ToSocketAddrs as _},
     os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
@@ -55,12 +54,11 @@ use countersign_files::objects::Store;
 use countersign_telegram as telegram;
 use countersign_telegram::{BadAddress, Ear, Telegram};
 
+use adapter::GsvTools;
 pub use ground::{Ground, OpenRecord};
 use hints::{in_use, no_folder, unopened};
 use house::House;
 use readiness::Readiness;
-use rulebook::Rulebook;
-use rules::{Household, RulesError};
 
 /// How long a session in which nothing happens stays in memory.
 const IDLE: Duration = Duration::from_secs(600);
@@ -152,7 +150,7 @@ pub async fn serve(
     let config = Arc::new(config);
     let secrets = Secrets::at(config.storage.folder.join(FOLDER), config.secrets.clone());
     let settings = agent_gate::Settings { secrets: secrets.clone(), ..house::agents(&config) };
-    let household = Household::of(&config, &settings.tools);
+    let household = Household::of(&config, &settings.tools, Arc::new(GsvTools));
     let loaded = rules::load(&config.permissions, &household)?;
     loaded.warnings.iter().for_each(|warning| notice(warning));
     let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;

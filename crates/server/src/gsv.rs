@@ -49,7 +49,7 @@ pub(crate) use automation::History;
 pub(crate) use channels::{LETTERS, webhook::routes};
 pub(crate) use chat::Memories;
 pub(crate) use host::Wings;
-pub(crate) use native::{known as native_known, names as native_tools};
+pub(crate) use native::known as native_known;
 pub(crate) use nodes::{Executions, NodeCalls, NodeRegister, supposed};
 pub(crate) use registry::Registry;
 pub(crate) use shown::{Account, Node};

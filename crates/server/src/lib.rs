@@ -17,6 +17,7 @@ mod limits;
 pub mod listen;
 mod metrics;
 pub mod omp;
+pub mod policy_admin;
 pub mod prompt;
 mod retention;
 pub mod session_file;

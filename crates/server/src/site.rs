@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use crate::{
     agent_gate::Door,
     chats::Chats,
-    gateway::{rulebook::Rulebook, rules::Household},
+    policy_admin::{household::Household, rulebook::Rulebook},
     web::Auth,
 };
 use countersign_config::Config;

@@ -1,5 +1,6 @@
 //! One connection: who it is, what it asks for, and every reply that it is owed.
 
+use crate::policy_admin::service_tools::Asked;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     net::IpAddr,
@@ -281,14 +282,8 @@ impl<'a> Connection<'a> {
                     let fault = Fault::new(code::LIMITED, format!("Too many open requests (at most {OPEN})"));
                     return self.fault(&id, &fault).await;
                 }
-                let asked = requests::request(
-                    &self.door.tools,
-                    (&self.agent.session, &self.agent.principal),
-                    &id,
-                    tool,
-                    args,
-                    key,
-                );
+                let (session, principal) = (&self.agent.session, &self.agent.principal);
+                let asked = requests::request(&self.door.tools, Asked { session, principal, id: &id, tool, args, key });
                 // Nobody is asked about a call that could not be sent.
                 match asked.and_then(|request| requests::check(&self.door.secrets, request)) {
                     Err(fault) => self.fault(&id, &fault).await,

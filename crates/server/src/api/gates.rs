@@ -1,5 +1,6 @@
 //! What waits for people, and answers to it. Source: docs/protocol/api.md, Gates.
 
+use countersign_view::Protocol;
 use std::{sync::Arc, time::Duration};
 
 use axum::{
@@ -17,11 +18,7 @@ use countersign_runtime::{Lane, Refused};
 use serde_json::{Map, Value, json};
 
 use super::{Answered, Api, Failure, cursor::Cursor, params::Params};
-use crate::{
-    gateway::adapter,
-    web::{Body, Caller, ONCE_ONLY, Problem, access, reply},
-};
-use countersign_agent_dir::Product;
+use crate::web::{Body, Caller, ONCE_ONLY, Problem, access, reply};
 use countersign_view::{
     decisions::{self, enough},
     gate_summary,
@@ -56,7 +53,7 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
 
 /// The adapters whose gates and sessions there may be: those of stdio have their sessions live here if they are attached.
 pub(super) fn doors() -> Vec<String> {
-    adapter::OF_GATEWAY.into_iter().chain(adapter::STDIO.map(Product::name)).map(str::to_owned).collect()
+    Protocol::OF_GATEWAY.into_iter().chain(Protocol::STDIO).map(|protocol| protocol.name().to_owned()).collect()
 }
 
 fn kinds() -> Vec<String> {

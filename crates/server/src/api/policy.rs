@@ -11,7 +11,7 @@ use super::{
     gates::{object, only, text},
 };
 use crate::{
-    gateway::trial,
+    policy_admin::trial,
     web::{Body, reply},
 };
 use countersign_config::DEFAULT_AGENT;

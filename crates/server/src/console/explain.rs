@@ -1,5 +1,6 @@
 //! What would become of a call that nobody makes, and which rules nearly decided.
 
+use crate::policy_admin::service_tools;
 use std::sync::Arc;
 
 use axum::{
@@ -23,8 +24,7 @@ use super::{
     words::{one, plain},
 };
 use crate::{
-    agent_gate,
-    gateway::trial::{self, action},
+    policy_admin::trial::{self, action},
     web::Caller,
 };
 
@@ -163,7 +163,7 @@ fn subject(console: &Console, wanted: &Wanted) -> Result<Subject, String> {
         return Err("name a tool".to_owned());
     }
     if let Some(agent) = wanted.asker.strip_prefix("agent:") {
-        return agent_gate::subject(console.site.household.tools(), agent, tool.to_owned(), arguments);
+        return service_tools::subject(console.site.household.tools(), agent, tool.to_owned(), arguments);
     }
     trial::of_run(&console.site.household, tool, &arguments).ok_or_else(|| format!("runs have no tool {tool}"))
 }

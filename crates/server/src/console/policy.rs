@@ -26,7 +26,7 @@ use super::{
     words::{ago, left, many, one, plain, who},
 };
 use crate::{
-    gateway::rulebook::is_plain,
+    policy_admin::rulebook::is_plain,
     web::{Body, Caller},
 };
 use countersign_view::decisions;

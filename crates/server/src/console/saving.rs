@@ -12,7 +12,7 @@ use countersign_runtime::Lane;
 
 use super::{Console, Look, answers, card::Asked, history::Made, page::Trouble, wanted::Wanted};
 use crate::{
-    gateway::rulebook::{DraftError, SaveError},
+    policy_admin::rulebook::{DraftError, SaveError},
     web::{Body, Caller},
 };
 use countersign_view::decisions;

@@ -28,7 +28,7 @@ use super::{
     words::{ago, counted, many, one, path},
 };
 use crate::{
-    gateway::rulebook::{Draft, DraftError, Edit},
+    policy_admin::rulebook::{Draft, DraftError, Edit},
     web::Caller,
 };
 

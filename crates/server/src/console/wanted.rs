@@ -4,7 +4,7 @@ use countersign_core::policy::{Action, Rule};
 use serde::Deserialize;
 
 use crate::{
-    gateway::rulebook::{Comes, Edit},
+    policy_admin::rulebook::{Comes, Edit},
     web::Body,
 };
 
@@ -167,7 +167,7 @@ mod tests {
     use countersign_core::policy::{Action, Rule};
 
     use super::Wanted;
-    use crate::gateway::rulebook::{Comes, Edit};
+    use crate::policy_admin::rulebook::{Comes, Edit};
 
     fn plain(instead: Option<u64>, rule: &Rule) -> Edit {
         Edit { instead, comes: Some(Comes::Plain(rule.clone())) }

@@ -2,6 +2,9 @@
 //!
 //! It starts nothing, opens no record and changes nothing.
 
+use super::adapter::GsvTools;
+use crate::policy_admin::household::{self, Household};
+use std::sync::Arc;
 use std::{net::TcpListener, path::PathBuf, time::Duration};
 
 use countersign_runtime::{
@@ -11,7 +14,8 @@ use countersign_runtime::{
 };
 use secrecy::ExposeSecret as _;
 
-use super::{address, house, io, rules};
+use super::{address, house, io};
+use crate::policy_admin::rules;
 use crate::{chats::Models, listen};
 use countersign_config::{Config, Provider};
 use countersign_telegram as telegram;
@@ -25,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// # Errors
 /// [`rules::RulesError`].
 pub fn rules(config: &Config) -> Result<Vec<String>, rules::RulesError> {
-    let household = rules::Household::of(config, &house::agents(config).tools);
+    let household = Household::of(config, &house::agents(config).tools, Arc::new(GsvTools));
     rules::load(&config.permissions, &household).map(|loaded| loaded.warnings)
 }
 
@@ -50,7 +54,7 @@ pub fn traces() -> Result<bool, String> {
 
 /// What holds the commands of runs: as the configuration says, and away from what is the gateway's own.
 pub fn sandbox(config: &Config) -> Sandbox {
-    let around = rules::surroundings(&config.places());
+    let around = household::surroundings(&config.places());
     let paths = |texts: Vec<String>| texts.into_iter().map(PathBuf::from).collect();
     Sandbox::new(config.sandbox.clone(), paths(around.protected), paths(around.unreadable))
 }

@@ -1,12 +1,11 @@
 //! What the work of a gateway needs: its services, with the credentials that no agent sees.
 
-use countersign_view::principals;
+use crate::policy_admin::{household, service_tools};
 use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_core::{
     call::Content,
-    gate::People,
-    id::{PrincipalId, RunId, SessionId},
+    id::{RunId, SessionId},
     message::{Message, Summary},
     schedule,
     session::ModelRef,
@@ -28,7 +27,7 @@ use crate::{
     prompt::compaction,
 };
 use countersign_config as config;
-use countersign_config::{Auth, Config, Tool};
+use countersign_config::{Auth, Config};
 use countersign_telegram as telegram;
 
 /// The tools of services by name, each with its service.
@@ -54,7 +53,8 @@ impl House {
         wings: Arc<gsv::Wings>,
     ) -> Self {
         let tools = config.services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
-        let calls = tools.map(|(service, tool)| (tool.name.clone(), (service.name.clone(), call_of(tool))));
+        let calls =
+            tools.map(|(service, tool)| (tool.name.clone(), (service.name.clone(), service_tools::call_of(tool))));
         Self { calls: calls.collect(), services, models, rooms, guests, wings }
     }
 }
@@ -127,21 +127,6 @@ impl Host for House {
     }
 }
 
-fn call_of(tool: &Tool) -> ToolCall {
-    ToolCall {
-        method: tool.request.method.clone(),
-        path: tool.request.path.clone(),
-        body_exclude: tool.request.body_exclude.clone(),
-        query: tool.request.query.clone(),
-        wrap: tool.wrap.clone(),
-        idempotent: tool.idempotent,
-        limits: Some(services::Limits {
-            timeout: tool.timeout,
-            response: usize::try_from(tool.max_response).unwrap_or(usize::MAX),
-        }),
-    }
-}
-
 /// The services of a configuration as they are called.
 pub(super) fn services(config: &Config) -> Vec<services::Service> {
     let services = config.services.iter().map(|service| services::Service {
@@ -172,16 +157,6 @@ pub(super) fn services(config: &Config) -> Vec<services::Service> {
     services.collect()
 }
 
-/// Whose identities are whose.
-pub(super) fn people(people: &[config::Person]) -> People {
-    People::new(people.iter().map(|person| {
-        let telegram = person.telegram.iter().map(|user| principals::of_telegram(*user));
-        let local = person.local.iter().map(|user| principals::of_machine(*user));
-        let console = person.console.iter().map(|login| principals::of_console(login));
-        (person.id.clone(), telegram.chain(local).chain(console).collect::<Vec<_>>())
-    }))
-}
-
 /// What the messenger is to do. Cards of an agent that is away say so.
 pub(super) fn telegram(
     config: &config::Telegram,
@@ -193,7 +168,7 @@ pub(super) fn telegram(
     telegram::Settings {
         api_url: config.api_url.clone(),
         topic: config.message_thread_id,
-        people: self::people(people),
+        people: household::people(people),
         ear: Some(Arc::clone(ear)),
         presence: Arc::new(move |session: &SessionId| !door.is_agents(session) || door.is_connected(session)),
         ..telegram::Settings::new(config.token.clone(), config.chat_id, config.allowed_users.iter().copied())
@@ -208,7 +183,7 @@ pub(super) fn agents(config: &Config) -> agent_gate::Settings {
         secrets: Secrets::default(),
         agents: agents.map(|agent| agent_gate::Agent { id: agent.id.clone(), token: agent.token.clone() }).collect(),
         listed: listed.map(|tool| tool.name.clone()).collect(),
-        tools: Arc::new(tools(&config.services)),
+        tools: Arc::new(service_tools::of(&config.services)),
         limits: agent_gate::Limits {
             per_minute: config.limits.max_requests_per_minute,
             pending: config.limits.max_pending_approvals,
@@ -216,26 +191,4 @@ pub(super) fn agents(config: &Config) -> agent_gate::Settings {
             approval_timeout: config.approval_timeout,
         },
     }
-}
-
-/// The tools of services as the agent-gate door knows them.
-pub(super) fn tools(services: &[config::Service]) -> agent_gate::Tools {
-    let tools = services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
-    let told = |(service, tool): (&config::Service, &Tool)| {
-        let call = call_of(tool);
-        let fits: agent_gate::Fits =
-            Arc::new(move |arguments| call.check(arguments).map_err(|refused| refused.to_string()));
-        let told = agent_gate::Tool {
-            fits,
-            description: tool.description.clone(),
-            service: service.name.as_str().into(),
-            signature: Some(tool.signature.clone()).filter(|signature| !signature.is_empty()),
-            args: tool.args.clone(),
-            undeclared: tool.undeclared_args,
-            idempotent: tool.idempotent,
-            reads: matches!(tool.request.method.as_str(), "GET" | "HEAD"),
-        };
-        (tool.name.clone(), told)
-    };
-    tools.map(told).collect()
 }

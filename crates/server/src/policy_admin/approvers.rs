@@ -9,7 +9,7 @@ use countersign_core::{
     policy::{self, Action, Effort, Rule, Side, Source},
 };
 
-use super::rules::unchecked;
+use super::unmet::unchecked;
 use countersign_config::{Accounts, Person};
 
 /// Somebody whom a rule names and nobody knows.

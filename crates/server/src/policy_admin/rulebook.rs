@@ -18,7 +18,10 @@ use countersign_core::{
 use countersign_runtime::{Handle, Lane, Refused, tools::regular};
 use tokio::sync::Semaphore;
 
-use super::rules::{self, Household, RulesError};
+use super::{
+    household::Household,
+    rules::{self, RulesError},
+};
 use countersign_config::{RuleFile, rule_lines, yaml::LARGEST};
 use countersign_files::replace::{Access, replace};
 

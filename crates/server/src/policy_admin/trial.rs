@@ -15,11 +15,7 @@ use countersign_core::{
 use serde_json::{Map, Value};
 
 pub use super::explained::kept_off;
-use super::{
-    adapter::{self, Adapter},
-    rules::{Household, Loaded},
-};
-use crate::{agent_gate, gsv};
+use super::{adapter::Adapter, calls, household::Household, rules::Loaded, service_tools};
 use countersign_config::{Case, DEFAULT_AGENT};
 use countersign_view::Protocol;
 
@@ -167,17 +163,16 @@ fn subject(household: &Household, agent: &str, tool: String, arguments: Map<Stri
         None => {}
         Some(Adapter::Stdio(stdio)) => return stdio.subject(&tool, &arguments),
         Some(Adapter::Gateway(AGENT_GATE)) => {
-            return agent_gate::subject(&household.tools, agent, tool, arguments);
+            return service_tools::subject(&household.tools, agent, tool, arguments);
         }
         Some(Adapter::Gateway(door)) => return run_of(household, door, tool, arguments),
     }
     let is_services = household.tools.contains_key(&tool);
-    let is_ours = gsv::native_tools().contains(&tool.as_str());
+    let is_ours = is_native(household, &tool);
     let of_run = || of_run(household, &tool, &arguments).filter(|_| !is_services && agent == DEFAULT_AGENT);
-    match gsv::supposed(&tool, &arguments).filter(|_| !is_services && !is_ours) {
-        None => {
-            of_run().map_or_else(|| agent_gate::subject(&household.tools, agent, tool.clone(), arguments.clone()), Ok)
-        }
+    match household.runs.node_call(&tool, &arguments).filter(|_| !is_services && !is_ours) {
+        None => of_run()
+            .map_or_else(|| service_tools::subject(&household.tools, agent, tool.clone(), arguments.clone()), Ok),
         Some(content) => {
             let session = SessionId::new("trial");
             let place = Whereabouts {
@@ -192,28 +187,32 @@ fn subject(household: &Household, agent: &str, tool: String, arguments: Map<Stri
     }
 }
 
+fn is_native(household: &Household, tool: &str) -> bool {
+    household.runs.own().iter().any(|known| known.name == tool)
+}
+
 /// What policy would be asked about a call of a run that began at `door`.
 fn run_of(household: &Household, door: &str, tool: String, arguments: Map<String, Value>) -> Result<Subject, String> {
-    let is_native = gsv::native_tools().contains(&tool.as_str());
-    let found = match gsv::supposed(&tool, &arguments).filter(|_| !is_native) {
+    let is_native = is_native(household, &tool);
+    let found = match household.runs.node_call(&tool, &arguments).filter(|_| !is_native) {
         Some(content) => {
             let session = SessionId::new("trial");
             let place = Whereabouts { session: &session, door: Some(door), cwd: "", folder: "", is_shell_used: false };
             Some(countersign_core::subject_at(place, &content, Effect::Changes))
         }
-        None => adapter::own(door, &household.workspace, &tool, &arguments),
+        None => calls::own(door, &household.workspace, &tool, &arguments),
     };
     let of_tool = |subject: Subject| Subject { door: Some(door.to_owned()), ..subject };
     match found {
         Some(subject) => Ok(subject),
-        None if is_native => agent_gate::subject(&household.tools, DEFAULT_AGENT, tool, arguments).map(of_tool),
+        None if is_native => service_tools::subject(&household.tools, DEFAULT_AGENT, tool, arguments).map(of_tool),
         None => Err(format!("a run of {door} has no tool {tool:?}")),
     }
 }
 
 /// What policy would be asked about a tool of the gateway's own runs; `None` if they have none of this name.
 pub(crate) fn of_run(household: &Household, tool: &str, arguments: &Map<String, Value>) -> Option<Subject> {
-    adapter::own("console", &household.workspace, tool, arguments)
+    calls::own("console", &household.workspace, tool, arguments)
 }
 
 /// What rules alone make of a subject.
@@ -237,7 +236,7 @@ mod tests {
     use serde_json::json;
 
     use super::{Action, action, explain};
-    use crate::gateway::rules::{Household, read};
+    use crate::policy_admin::{rules::read, testing::household};
 
     #[test]
     fn an_explanation_has_the_signature_the_verdict_and_what_nearly_decided() {
@@ -255,7 +254,7 @@ mod tests {
         .unwrap();
         let path = folder.path().join("permissions.yaml");
         std::fs::write(&path, "rules:\n- { tool: pay, args: { amount: { max: 50 } }, target: bank, action: allow }\n- { pattern: 'pay(*)', action: ask }\n").unwrap();
-        let household: Household = countersign_config::known(&config, &|_| None).unwrap().into();
+        let household = household(countersign_config::known(&config, &|_| None).unwrap());
         let loaded = read(&path, &household).unwrap();
         let ask = |arguments: serde_json::Value| {
             explain(&loaded, &household, "default", "pay", arguments.as_object().unwrap().clone())

@@ -1,109 +1,26 @@
-//! The rules of a gateway: one file, what it is about, and what stands where it says nothing.
+//! The rules of a gateway: one file, and what stands where it says nothing.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
-    sync::Arc,
+use std::{collections::BTreeSet, path::Path};
+
+use countersign_config::{
+    self as config, Case, Errors, Permissions, Undeclared,
+    strangers::{self, Named, Others, strangers},
 };
-
 use countersign_core::{
     engine::Rules,
-    policy::{self, CompileError, Effort, Layer, Posture, Side, Source, Surroundings, Warning, signature},
+    policy::{self, CompileError, Layer, Posture, Source, Warning, signature},
 };
+use countersign_runtime::tools::Registry;
 
 pub use super::approvers::{Nobody, TooFew};
 use super::{
-    adapter::{self, Adapter},
-    approvers, house,
+    adapter::Adapter,
+    approvers,
+    household::{self, Household},
+    service_tools::Tools,
     trial::{self, Failed},
+    unmet::{Unmet, count, unmet},
 };
-use crate::{agent_gate::Tools, chats, gsv};
-use countersign_agent_dir::Product;
-use countersign_config as config;
-use countersign_config::{
-    Accounts, Case, Config, Errors, Known, Permissions, Person, Places, Undeclared,
-    strangers::{self, Named, Others, strangers},
-};
-use countersign_files::paths;
-use countersign_runtime::tools::{self, Registry};
-
-/// What rules are about: the agents and the tools of a gateway.
-#[derive(Clone)]
-pub struct Household {
-    pub(super) tools: Arc<Tools>,
-    /// Empty where they are not known.
-    agents: Vec<String>,
-    /// None where they are not known.
-    people: Option<Vec<Person>>,
-    /// From where people can answer; none where this is not known.
-    accounts: Option<Accounts>,
-    surroundings: Surroundings,
-    /// Where runs of the gateway's own begin; empty where this is not known.
-    pub(super) workspace: String,
-    /// The adapter that rules are tried for, where one was named.
-    pub(super) adapter: Option<Adapter>,
-}
-
-impl Default for Household {
-    /// What rules are about where there is no configuration.
-    fn default() -> Self {
-        Known::default().into()
-    }
-}
-
-impl Household {
-    /// The same, for calls through one adapter. The rules of a stdio adapter are those of its agent directory.
-    #[must_use]
-    pub fn with_adapter(self, adapter: Adapter) -> Self {
-        Self { adapter: Some(adapter), ..self }
-    }
-
-    /// The adapter that rules are tried for, where one was named.
-    pub fn adapter(&self) -> Option<&Adapter> {
-        self.adapter.as_ref()
-    }
-
-    /// Whether this agent is one that is not there. Where agents are not known it is not told.
-    pub fn is_stranger(&self, agent: &str) -> bool {
-        !self.agents.is_empty() && !self.agents.iter().any(|known| known == agent)
-    }
-
-    pub(super) fn of(config: &Config, tools: &Arc<Tools>) -> Self {
-        let agents = config.agents.iter().map(|agent| agent.id.clone()).collect();
-        let accounts = Accounts {
-            telegram: config.telegram.iter().flat_map(|telegram| &telegram.allowed_users).copied().collect(),
-            console: config.web.users.iter().map(|(login, _)| login.clone()).collect(),
-        };
-        Self {
-            tools: Arc::clone(tools),
-            agents,
-            people: Some(config.people.clone()),
-            accounts: Some(accounts),
-            surroundings: surroundings(&config.places()),
-            workspace: workspace(&config.places()),
-            adapter: None,
-        }
-    }
-}
-
-impl Household {
-    /// The tools of services, by name.
-    pub(crate) fn tools(&self) -> &Tools {
-        &self.tools
-    }
-}
-
-impl From<Known> for Household {
-    fn from(known: Known) -> Self {
-        let Known { agents, services, people, accounts, places } = known;
-        let tools = Arc::new(house::tools(&services));
-        let surroundings = places.as_ref().map_or_else(folders, surroundings);
-        // Without a gateway it is where somebody asks.
-        let here = || std::env::current_dir().unwrap_or_default().display().to_string();
-        let workspace = places.as_ref().map_or_else(here, workspace);
-        Self { tools, agents, people, accounts, surroundings, workspace, adapter: None }
-    }
-}
 
 /// Why rules were not taken.
 #[derive(Debug, thiserror::Error)]
@@ -137,7 +54,7 @@ pub struct Loaded {
     /// One line each.
     pub warnings: Vec<String>,
     /// Those of them that say of a rule that it matches nothing, with its line.
-    pub(super) idle: Vec<(u32, String)>,
+    pub idle: Vec<(u32, String)>,
 }
 
 /// Reads the file at `path` and tries its cases. Where there is no file, people are asked about everything.
@@ -159,7 +76,7 @@ fn rules_of(compiled: policy::Compiled, household: &Household) -> Rules {
         compiled,
         posture: Posture::Gateway,
         surroundings: household.surroundings.clone(),
-        people: house::people(household.people.as_deref().unwrap_or_default()),
+        people: household::people(household.people.as_deref().unwrap_or_default()),
     }
 }
 
@@ -202,7 +119,7 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
     // Runs of the gateway have tools of their own beside those of services.
     let own = Registry::arguments();
     let tools: Vec<strangers::Known<'_>> =
-        own.iter().map(strangers::Known::own).chain(gsv::native_known()).chain(services(&household.tools)).collect();
+        own.iter().map(strangers::Known::own).chain(household.runs.own()).chain(services(&household.tools)).collect();
     let mut told = strangers(&source, &tools, if household.tools.is_empty() { Named::Some } else { Named::All });
     let Unmet { unmet, told: left } = unmet(&source, household);
     told.extend(unmet.iter().map(|(_, told)| told.clone()).chain(left));
@@ -242,158 +159,27 @@ fn services(tools: &Tools) -> impl Iterator<Item = strangers::Known<'_>> {
     })
 }
 
-/// Where the main agent's runs begin.
-fn workspace(places: &Places) -> String {
-    places.agents_dir.join(config::MAIN).display().to_string()
-}
-
-/// The folders with a meaning of whoever runs this.
-fn folders() -> Surroundings {
-    Surroundings {
-        home: std::env::var("HOME").ok(),
-        temporary: vec![std::env::temp_dir().display().to_string(), "/tmp".to_owned(), "/var/tmp".to_owned()],
-        ..Surroundings::default()
-    }
-}
-
-/// Where the gateway's own files lie: what no run may write, and what none may read.
-pub(super) fn surroundings(places: &Places) -> Surroundings {
-    let folder = &places.storage.folder;
-    let whole = [folder.clone()];
-    let own = own_files(&places.storage.log);
-    // The workspaces may lie in the data directory.
-    let data: &[PathBuf] = if places.agents_dir.starts_with(folder) { &own } else { &whole };
-    let rules = [places.permissions.clone()].into_iter().chain(places.file.clone());
-    // What every agent is told of is nobody's to write.
-    let skills = config::shared_skills(&places.agents_dir);
-    let keys = places.key.iter().cloned();
-    let texts = |paths: &mut dyn Iterator<Item = PathBuf>| {
-        let whole = paths.map(|path| std::path::absolute(&path).unwrap_or(path));
-        whole.flat_map(paths::both).map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>()
-    };
-    Surroundings {
-        protected: texts(&mut data.iter().cloned().chain(rules.clone()).chain(keys.clone()).chain([skills])),
-        unreadable: texts(&mut data.iter().cloned().chain(places.file.clone()).chain(keys)),
-        ..folders()
-    }
-}
-
-/// What the gateway keeps in its data directory.
-fn own_files(log: &Path) -> Vec<PathBuf> {
-    let folder = log.parent().unwrap_or_else(|| Path::new(""));
-    let name = log.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let beside = ["", "-wal", "-shm", "-journal", ".lock"].map(|end| folder.join(format!("{name}{end}")));
-    let own = [
-        "countersign.sock",
-        "countersign.sock.lock",
-        "web.key",
-        "web.key.new",
-        "web.revoked",
-        "web.revoked.new",
-        "tokens.json",
-        "secrets.yaml",
-        tools::secrets::FOLDER,
-        "objects",
-    ];
-    beside.into_iter().chain([log.with_extension("ballast")]).chain(own.map(|name| folder.join(name))).collect()
-}
-
-/// Rules that are bound to something which is not there.
-struct Unmet {
-    /// A line about each, with the line where it stands.
-    unmet: Vec<(u32, String)>,
-    /// How many rules were not checked, if any.
-    told: Option<String>,
-}
-
-/// Says of every rule that is bound to something which is not there. Nothing is said where it is not known what is there.
-fn unmet(source: &Source, household: &Household) -> Unmet {
-    let mut services: Vec<&str> = household.tools.values().map(|tool| &*tool.service).collect();
-    services.sort_unstable();
-    services.dedup();
-    let agents: Vec<&str> = household.agents.iter().map(String::as_str).collect();
-    let there = |side| match side {
-        Side::Principal => &agents[..],
-        Side::Door => &adapter::OF_GATEWAY,
-        Side::Target => &services[..],
-    };
-    let by_name = Side::ALL.map(|side| there(side).iter().copied().collect::<BTreeSet<&str>>());
-    // Many rules are bound to few, and a pattern is held against all that are there.
-    let mut known: BTreeMap<(usize, &str), bool> = BTreeMap::new();
-    let (mut unmet, mut effort, mut left) = (Vec::new(), Effort::of_rules(count(source)), 0);
-    for rule in source.rules.defaults.iter().chain(&source.rules.rules) {
-        for (number, side) in Side::ALL.into_iter().enumerate() {
-            let Some(pattern) = side.of(rule).filter(|_| !there(side).is_empty()) else { continue };
-            let is_met = match (known.get(&(number, pattern)), side.only(pattern)) {
-                (Some(is_met), _) => *is_met,
-                (None, Some(id)) => by_name[number].contains(id),
-                (None, None) if effort.is_spent() => {
-                    left += 1;
-                    continue;
-                }
-                (None, None) => {
-                    let is_met = there(side).iter().any(|id| side.matches(pattern, id));
-                    effort.take(there(side).len());
-                    known.insert((number, pattern), is_met);
-                    is_met
-                }
-            };
-            if !is_met {
-                let (file, line, there) = (&source.name, rule.line, listed(there(side)));
-                let of_stdio = adapter::STDIO.map(Product::name);
-                let elsewhere = of_stdio.into_iter().find(|name| side == Side::Door && side.matches(pattern, name));
-                let told = match elsewhere {
-                    Some(name) => format!(
-                        "{file}:{line}: {name} takes its rules from the permissions.yaml of its agent directory or from \
-                         --permissions, and none from a gateway; this rule matches nothing here"
-                    ),
-                    None => format!(
-                        "{file}:{line}: there is no {side} \"{pattern}\" here, only {there}; this rule matches nothing"
-                    ),
-                };
-                unmet.push((line, told));
-            }
-        }
-    }
-    let told = unchecked(&source.name, left, "what they are bound to");
-    Unmet { unmet, told }
-}
-
-fn count(source: &Source) -> usize {
-    source.rules.rules.len() + source.rules.defaults.len()
-}
-
-/// A line that says that a check, for `what`, was not made for some rules, if there are any.
-pub(super) fn unchecked(file: &str, rules: usize, what: &str) -> Option<String> {
-    (rules > 0).then(|| {
-        let rules = if rules == 1 { "1 rule was".to_owned() } else { format!("{rules} rules were") };
-        format!("{file}: {rules} not checked for {what}: too many patterns may meet each other")
-    })
-}
-
-/// The first of `names`, and how many more there are.
-fn listed(names: &[&str]) -> String {
-    const SHOWN: usize = 20;
-    match names.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-        None => names.join(", "),
-        Some(more) => format!("{} and {more} more", names[..SHOWN].join(", ")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{collections::BTreeMap, sync::Arc};
 
     use countersign_core::policy::{Action, Rule, arguments::Declared};
 
-    use super::{Household, Known, Layer, Source, Surroundings, Undeclared, load, policy, unmet};
-    use crate::agent_gate::Tool;
+    use countersign_core::policy::Surroundings;
+
+    use super::{Household, Layer, Source, Undeclared, load, policy, unmet};
+    use crate::policy_admin::service_tools::Tool;
+    use crate::policy_admin::{
+        adapter::RunTools as _,
+        testing::{Runs, household},
+    };
     use countersign_config as config;
-    use countersign_config::Person;
+    use countersign_config::{Known, Person};
 
     fn unknown() -> Household {
         Household {
             tools: BTreeMap::new().into(),
+            runs: Arc::new(Runs),
             agents: Vec::new(),
             people: None,
             accounts: None,
@@ -405,7 +191,7 @@ mod tests {
 
     fn own_names() -> std::collections::BTreeSet<String> {
         let own = countersign_runtime::tools::Registry::arguments().into_keys();
-        own.chain(crate::gsv::native_known().map(|known| known.name.to_owned())).collect()
+        own.chain(Runs.own().iter().map(|known| known.name.to_owned()).collect::<Vec<_>>()).collect()
     }
 
     #[test]
@@ -452,7 +238,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, configuration) = (folder.path().join("permissions.yaml"), folder.path().join("config.yaml"));
         std::fs::write(&configuration, "messenger: { type: telegram, telegram: { token: t, chat_id: 1, allowed_users: [1] } }\npeople: [ { id: ana, telegram: [1] }, { id: x, telegram: [2] } ]\n").unwrap();
-        let household: Household = config::known(&configuration, &|_| None).unwrap().into();
+        let household: Household = household(config::known(&configuration, &|_| None).unwrap());
         for (who, told) in [
             ("approvals: 2", None),
             (
@@ -497,7 +283,7 @@ mod tests {
             load(&path, household).unwrap().warnings.iter().map(|line| line.replace(&name, "")).collect()
         };
         assert_eq!(
-            warnings(&known.into()),
+            warnings(&household(known)),
             [
                 "4: there is no principal \"agent*\" here, only kitchen-pi; this rule matches nothing",
                 "5: there is no door \"gate\" here, only agent-gate, console, api, gsv, hermes; this rule matches nothing",
@@ -505,7 +291,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            warnings(&Known::default().into()),
+            warnings(&household(Known::default())),
             [
                 "5: there is no door \"gate\" here, only agent-gate, console, api, gsv, hermes; this rule matches nothing"
             ],
@@ -609,7 +395,7 @@ mod tests {
         let path = folder.path().join("permissions.yaml");
         let text = "rules:\n- { pattern: 'turn(door*', action: ask }\n- { pattern: 'turn(*', action: allow }\n- { pattern: 'pay*', action: ask }\n";
         std::fs::write(&path, text).unwrap();
-        let warnings = load(&path, &Known::default().into()).unwrap().warnings;
+        let warnings = load(&path, &household(Known::default())).unwrap().warnings;
         let file = path.display();
         let want = format!("{file}:2: turn(door* decides nothing: turn(* ({file}:3) goes before it wherever it fits");
         assert!(
@@ -622,7 +408,7 @@ mod tests {
     fn the_rules_that_come_with_the_gateway_pass_their_cases() {
         let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
         let known = config::known(&examples.join("config.yaml"), &|_| None).unwrap();
-        let loaded = load(&examples.join("permissions.yaml"), &known.into()).unwrap();
+        let loaded = load(&examples.join("permissions.yaml"), &household(known)).unwrap();
         assert_eq!(loaded.warnings, Vec::<String>::new());
         assert_eq!((loaded.count, loaded.cases.len()), (6, 4));
     }

@@ -1,0 +1,18 @@
+//! The rules of a gateway: the file, what it is about, what is wrong with it, and what it would make of a call.
+//!
+//! It must not know an adapter: what adapters have of their own is passed in as [`adapter::RunTools`] and
+//! [`adapter::StdioRules`].
+
+pub mod adapter;
+mod approvers;
+mod calls;
+mod explained;
+pub mod household;
+pub(crate) mod outranked;
+pub mod rulebook;
+pub mod rules;
+pub mod service_tools;
+#[cfg(test)]
+mod testing;
+pub mod trial;
+mod unmet;

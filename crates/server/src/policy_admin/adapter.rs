@@ -1,0 +1,71 @@
+//! What adapters bring to a trial of rules.
+
+use std::{
+    fmt::Debug,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use countersign_config::strangers::Known;
+use countersign_core::{call, policy::Subject};
+use serde_json::{Map, Value};
+
+pub use super::calls::{of_host, own};
+use super::rules::{Loaded, RulesError};
+
+/// The tools that runs of a gateway have beside those of services and those that every run has.
+pub trait RunTools: Send + Sync {
+    /// Returns the tools of the gateway's own, with their arguments.
+    fn own(&self) -> Vec<Known<'static>>;
+
+    /// Returns the call of a node's tool that agents know by the name `tool`; none where it is no name of one.
+    fn node_call(&self, tool: &str, arguments: &Map<String, Value>) -> Option<call::Content>;
+}
+
+/// The rules of a stdio adapter, which come of its agent directory and settings.
+pub trait StdioRules: Debug + Send + Sync {
+    /// Returns the name that rules know it by.
+    fn name(&self) -> &'static str;
+
+    /// Returns the path of the file of rules in its agent directory.
+    fn permissions(&self) -> PathBuf;
+
+    /// Reads the rules that a session would start with: those of the file `named`, or of the agent directory.
+    ///
+    /// # Errors
+    /// [`RulesError`]: with such rules nothing starts.
+    fn load(&self, named: Option<&Path>) -> Result<Loaded, RulesError>;
+
+    /// Returns what policy is asked about a call.
+    ///
+    /// # Errors
+    /// Why no session has the tool.
+    fn subject(&self, tool: &str, arguments: &Map<String, Value>) -> Result<Subject, String>;
+}
+
+/// The adapter that a trial of rules is about.
+#[derive(Clone, Debug)]
+pub enum Adapter {
+    /// One of a gateway's.
+    Gateway(&'static str),
+    /// A stdio adapter, as a process that is started here would be.
+    Stdio(Arc<dyn StdioRules>),
+}
+
+impl Adapter {
+    /// Returns the name that rules know it by.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Gateway(name) => name,
+            Self::Stdio(stdio) => stdio.name(),
+        }
+    }
+
+    /// Returns the stdio adapter, if it is one.
+    pub fn stdio(&self) -> Option<&dyn StdioRules> {
+        match self {
+            Self::Gateway(_) => None,
+            Self::Stdio(stdio) => Some(&**stdio),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Calls of runs as policy is asked about them, where nobody makes them.
+
+use countersign_core::{
+    Whereabouts, call,
+    id::SessionId,
+    policy::{Class, Subject},
+    tool::{Effect, Foreign, Machine, Shell, Spec},
+};
+use countersign_runtime::tools::Registry;
+use serde_json::{Map, Value};
+
+/// Returns what policy is asked about a call of a tool of runs; `None` if runs have none of this name.
+pub fn own(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>) -> Option<Subject> {
+    let registry = Registry::standard();
+    let spec = registry.specs().find(|spec| spec.name == tool)?;
+    let effect = if spec.effect == Effect::Reads { Effect::Reads } else { Effect::Changes };
+    let content = content(spec.signature_of(arguments), spec.signature, tool, arguments);
+    Some(subject(door, cwd, &content, effect))
+}
+
+/// Returns what policy is asked about a call of a tool that a host lends.
+pub fn of_host(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>) -> Subject {
+    let spec = Spec {
+        name: tool.to_owned(),
+        description: String::new(),
+        schema: Value::Null,
+        lane: countersign_core::tool::Lane::Shared,
+        repeat: countersign_core::tool::Repeat::Once,
+        effect: Effect::Changes,
+        signature: &[],
+    };
+    // No schema is known here.
+    let foreign = Foreign { name: tool, schema: &Map::new(), needs_shell: false, machine: Machine::This };
+    let content = call::Content {
+        class: Some(Class::HostToolInvoke),
+        shell: Some(Shell::of_foreign(&foreign, arguments)),
+        ..content(spec.signature_of(arguments), &[], tool, arguments)
+    };
+    subject(door, cwd, &content, Effect::Changes)
+}
+
+fn content(signature: String, named: &[&str], tool: &str, arguments: &Map<String, Value>) -> call::Content {
+    call::Content {
+        pins: None,
+        leads_to: None,
+        tool: tool.into(),
+        tool_call_id: "".into(),
+        arguments: arguments.clone(),
+        intent: None,
+        signature,
+        named: named.iter().map(|name| (*name).to_owned()).collect(),
+        class: None,
+        shell: None,
+        problem: None,
+        request: None,
+    }
+}
+
+fn subject(door: &str, cwd: &str, content: &call::Content, effect: Effect) -> Subject {
+    let session = SessionId::new("trial");
+    let place = Whereabouts { session: &session, door: Some(door), cwd, folder: cwd, is_shell_used: false };
+    countersign_core::subject_at(place, content, effect)
+}

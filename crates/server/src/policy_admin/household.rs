@@ -1,0 +1,155 @@
+//! What the rules of a gateway are about: its agents, tools, people and folders.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use countersign_config::{self as config, Accounts, Config, Known, Person, Places};
+use countersign_core::{gate::People, policy::Surroundings};
+use countersign_files::paths;
+use countersign_runtime::tools;
+use countersign_view::principals;
+
+use super::{
+    adapter::{Adapter, RunTools},
+    service_tools::{self, Tools},
+};
+
+/// What rules are about: the agents and the tools of a gateway.
+#[derive(Clone)]
+pub struct Household {
+    pub(super) tools: Arc<Tools>,
+    /// The tools of runs that no service has.
+    pub(super) runs: Arc<dyn RunTools>,
+    /// Empty where they are not known.
+    pub(super) agents: Vec<String>,
+    /// None where they are not known.
+    pub(super) people: Option<Vec<Person>>,
+    /// From where people can answer; none where this is not known.
+    pub(super) accounts: Option<Accounts>,
+    pub(super) surroundings: Surroundings,
+    /// Where runs of the gateway's own begin; empty where this is not known.
+    pub(super) workspace: String,
+    /// The adapter that rules are tried for, where one was named.
+    pub(super) adapter: Option<Adapter>,
+}
+
+impl Household {
+    /// Returns what rules are about as far as a configuration says it, which is nothing where there is none.
+    pub fn of_known(known: Known, runs: Arc<dyn RunTools>) -> Self {
+        let Known { agents, services, people, accounts, places } = known;
+        let tools = Arc::new(service_tools::of(&services));
+        let surroundings = places.as_ref().map_or_else(folders, surroundings);
+        // Without a gateway it is where somebody asks.
+        let here = || std::env::current_dir().unwrap_or_default().display().to_string();
+        let workspace = places.as_ref().map_or_else(here, workspace);
+        Self { tools, runs, agents, people, accounts, surroundings, workspace, adapter: None }
+    }
+
+    /// The same, for calls through one adapter. The rules of a stdio adapter are those of its agent directory.
+    #[must_use]
+    pub fn with_adapter(self, adapter: Adapter) -> Self {
+        Self { adapter: Some(adapter), ..self }
+    }
+
+    /// The adapter that rules are tried for, where one was named.
+    pub fn adapter(&self) -> Option<&Adapter> {
+        self.adapter.as_ref()
+    }
+
+    /// Whether this agent is one that is not there. Where agents are not known it is not told.
+    pub fn is_stranger(&self, agent: &str) -> bool {
+        !self.agents.is_empty() && !self.agents.iter().any(|known| known == agent)
+    }
+
+    /// The tools of services, by name.
+    pub(crate) fn tools(&self) -> &Tools {
+        &self.tools
+    }
+
+    /// Returns what the rules of a gateway with this configuration are about.
+    pub fn of(config: &Config, tools: &Arc<Tools>, runs: Arc<dyn RunTools>) -> Self {
+        let agents = config.agents.iter().map(|agent| agent.id.clone()).collect();
+        let accounts = Accounts {
+            telegram: config.telegram.iter().flat_map(|telegram| &telegram.allowed_users).copied().collect(),
+            console: config.web.users.iter().map(|(login, _)| login.clone()).collect(),
+        };
+        Self {
+            tools: Arc::clone(tools),
+            runs,
+            agents,
+            people: Some(config.people.clone()),
+            accounts: Some(accounts),
+            surroundings: surroundings(&config.places()),
+            workspace: workspace(&config.places()),
+            adapter: None,
+        }
+    }
+}
+
+/// Where the main agent's runs begin.
+fn workspace(places: &Places) -> String {
+    places.agents_dir.join(config::MAIN).display().to_string()
+}
+
+/// The folders with a meaning of whoever runs this.
+fn folders() -> Surroundings {
+    Surroundings {
+        home: std::env::var("HOME").ok(),
+        temporary: vec![std::env::temp_dir().display().to_string(), "/tmp".to_owned(), "/var/tmp".to_owned()],
+        ..Surroundings::default()
+    }
+}
+
+/// Where the gateway's own files lie: what no run may write, and what none may read.
+pub fn surroundings(places: &Places) -> Surroundings {
+    let folder = &places.storage.folder;
+    let whole = [folder.clone()];
+    let own = own_files(&places.storage.log);
+    // The workspaces may lie in the data directory.
+    let data: &[PathBuf] = if places.agents_dir.starts_with(folder) { &own } else { &whole };
+    let rules = [places.permissions.clone()].into_iter().chain(places.file.clone());
+    // What every agent is told of is nobody's to write.
+    let skills = config::shared_skills(&places.agents_dir);
+    let keys = places.key.iter().cloned();
+    let texts = |paths: &mut dyn Iterator<Item = PathBuf>| {
+        let whole = paths.map(|path| std::path::absolute(&path).unwrap_or(path));
+        whole.flat_map(paths::both).map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>()
+    };
+    Surroundings {
+        protected: texts(&mut data.iter().cloned().chain(rules.clone()).chain(keys.clone()).chain([skills])),
+        unreadable: texts(&mut data.iter().cloned().chain(places.file.clone()).chain(keys)),
+        ..folders()
+    }
+}
+
+/// What the gateway keeps in its data directory.
+fn own_files(log: &Path) -> Vec<PathBuf> {
+    let folder = log.parent().unwrap_or_else(|| Path::new(""));
+    let name = log.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let beside = ["", "-wal", "-shm", "-journal", ".lock"].map(|end| folder.join(format!("{name}{end}")));
+    let own = [
+        "countersign.sock",
+        "countersign.sock.lock",
+        "web.key",
+        "web.key.new",
+        "web.revoked",
+        "web.revoked.new",
+        "tokens.json",
+        "secrets.yaml",
+        tools::secrets::FOLDER,
+        "objects",
+    ];
+    beside.into_iter().chain([log.with_extension("ballast")]).chain(own.map(|name| folder.join(name))).collect()
+}
+
+/// Whose identities are whose.
+pub fn people(people: &[Person]) -> People {
+    People::new(people.iter().map(|person| {
+        let telegram = person.telegram.iter().map(|user| principals::of_telegram(*user));
+        let local = person.local.iter().map(|user| principals::of_machine(*user));
+        let console = person.console.iter().map(|login| principals::of_console(login));
+        (person.id.clone(), telegram.chain(local).chain(console).collect::<Vec<_>>())
+    }))
+}

@@ -1,0 +1,186 @@
+//! The tools of services: what agents may ask for, and what a request of one is to the engine and to policy.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use countersign_config::{self as config, Service, Undeclared};
+use countersign_core::{
+    call::Request,
+    digest::{Digest, canonical},
+    id::{PrincipalId, SessionId},
+    policy::{
+        Reach, Subject,
+        arguments::{self, Declared},
+        signature,
+    },
+    tool::{Effect, Repeat, Shell},
+};
+use countersign_runtime::services::{self, ToolCall};
+use countersign_view::{Protocol, principals};
+use serde_json::{Map, Value};
+
+/// Whether arguments may stand in what a tool sends, and if not, why.
+pub type Fits = Arc<dyn Fn(&Map<String, Value>) -> Result<(), String> + Send + Sync>;
+
+/// A tool that agents may ask for.
+pub struct Tool {
+    /// For people.
+    pub description: String,
+    /// The service that does it.
+    pub service: Arc<str>,
+    /// The template of its signature.
+    pub signature: Option<String>,
+    /// Its arguments in the order of the file.
+    pub args: Vec<Declared>,
+    /// What happens to others.
+    pub undeclared: Undeclared,
+    /// Asked before policy is, so that nobody approves what can never be sent.
+    pub fits: Fits,
+    /// Whether twice has the effect of once.
+    pub idempotent: bool,
+    /// Whether it only reads.
+    pub reads: bool,
+}
+
+/// Tools by name.
+pub type Tools = BTreeMap<String, Tool>;
+
+/// Returns the tools of these services, by name.
+pub fn of(services: &[Service]) -> Tools {
+    let tools = services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
+    let told = |(service, tool): (&Service, &config::Tool)| {
+        let call = call_of(tool);
+        let fits: Fits = Arc::new(move |arguments| call.check(arguments).map_err(|refused| refused.to_string()));
+        let told = Tool {
+            fits,
+            description: tool.description.clone(),
+            service: service.name.as_str().into(),
+            signature: Some(tool.signature.clone()).filter(|signature| !signature.is_empty()),
+            args: tool.args.clone(),
+            undeclared: tool.undeclared_args,
+            idempotent: tool.idempotent,
+            reads: matches!(tool.request.method.as_str(), "GET" | "HEAD"),
+        };
+        (tool.name.clone(), told)
+    };
+    tools.map(told).collect()
+}
+
+/// Returns what a call of a tool sends to its service.
+pub fn call_of(tool: &config::Tool) -> ToolCall {
+    ToolCall {
+        method: tool.request.method.clone(),
+        path: tool.request.path.clone(),
+        body_exclude: tool.request.body_exclude.clone(),
+        query: tool.request.query.clone(),
+        wrap: tool.wrap.clone(),
+        idempotent: tool.idempotent,
+        limits: Some(services::Limits {
+            timeout: tool.timeout,
+            response: usize::try_from(tool.max_response).unwrap_or(usize::MAX),
+        }),
+    }
+}
+
+/// A tool that an agent asks for.
+pub struct Asked<'a> {
+    /// The agent's session.
+    pub session: &'a SessionId,
+    /// Who the agent is to policy.
+    pub principal: &'a PrincipalId,
+    /// The id of its request on the wire.
+    pub id: &'a str,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments.
+    pub args: Map<String, Value>,
+    /// The key under which a request counts once.
+    pub key: Option<String>,
+}
+
+/// Returns the request of an agent as the engine takes it.
+///
+/// # Errors
+/// Why it is refused before policy is asked.
+pub fn request(tools: &Tools, asked: Asked<'_>) -> Result<Request, String> {
+    let Asked { session, principal, id, tool: name, args, key } = asked;
+    let tool = tools.get(&name);
+    let declared = tool.map(|tool| &*tool.args).unwrap_or_default();
+    arguments::validate(declared, &args).map_err(|refused| refused.to_string())?;
+    if let Some(tool) = tool {
+        (tool.fits)(&args)?;
+    }
+    let template = tool.and_then(|tool| tool.signature.as_deref());
+    let signatures = match tool {
+        Some(_) => signature::declared(&name, template, &arguments::judged(declared, &args)),
+        None => signature::undeclared(&name, &args),
+    };
+    let signatures = signatures.map_err(|error| error.to_string())?;
+    // What a template says of free text is left empty there, so that people have to be shown the text beside it.
+    let named = template.map(signature::names).unwrap_or_default().into_iter();
+    let named = named.filter(|name| !arguments::is_free_text(declared, name)).map(str::to_owned).collect();
+    // For a tool that nobody defined the question does not arise: all its values are in the signature.
+    let undeclared: Vec<String> = match tool.map(|tool| tool.undeclared) {
+        None | Some(Undeclared::Allow) => Vec::new(),
+        Some(Undeclared::Ask | Undeclared::Refuse) => {
+            arguments::undeclared(declared, template, &args).into_iter().map(str::to_owned).collect()
+        }
+    };
+    if let (Some(Undeclared::Refuse), Some(key)) = (tool.map(|tool| tool.undeclared), undeclared.first()) {
+        return Err(format!("Undeclared argument: {key}"));
+    }
+    let is_read = tool.is_some_and(|tool| tool.reads);
+    Ok(Request {
+        session: session.clone(),
+        principal: principal.clone(),
+        door: Protocol::AgentGate.name().into(),
+        wire: id.into(),
+        key,
+        service: tool.map(|tool| Arc::clone(&tool.service)),
+        tool: name.into(),
+        arguments: args,
+        signatures,
+        named,
+        undeclared,
+        effect: if is_read { Effect::Reads } else { Effect::Changes },
+        repeat: if tool.is_some_and(|tool| tool.idempotent) { Repeat::Idempotent } else { Repeat::Once },
+    })
+}
+
+/// What policy is asked about a request, for somebody who wants to know what would become of it.
+///
+/// # Errors
+/// Why the request is refused before policy is asked.
+pub fn subject(tools: &Tools, agent: &str, name: String, args: Map<String, Value>) -> Result<Subject, String> {
+    let (session, principal) = (SessionId::new(format!("agent:{agent}")), principals::of_agent(agent));
+    let asked = Asked { session: &session, principal: &principal, id: "1", tool: name, args, key: None };
+    let asked = request(tools, asked)?;
+    let mut signatures = asked.signatures.into_iter();
+    let arguments = Value::Object(asked.arguments);
+    let arguments_digest = Digest::of(canonical(&arguments).as_bytes());
+    let Value::Object(arguments) = arguments else { return Err("arguments are an object".to_owned()) };
+    Ok(Subject {
+        principal,
+        door: Some(asked.door.to_string()),
+        target: asked.service.as_deref().map(str::to_owned),
+        session,
+        shell: Shell::of_own(&asked.tool),
+        tool: asked.tool.to_string(),
+        signature: signatures.next().unwrap_or_default(),
+        further_signatures: signatures.collect(),
+        named: asked.named,
+        undeclared: asked.undeclared,
+        arguments_digest,
+        arguments,
+        effect: asked.effect,
+        classes: BTreeSet::new(),
+        reach: Reach::Beyond,
+        cwd: String::new(),
+        session_folder: None,
+        is_later: false,
+        leads_to: None,
+        paths: Vec::new(),
+    })
+}

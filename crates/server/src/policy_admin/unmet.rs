@@ -1,0 +1,91 @@
+//! Rules that are bound to an agent, a door or a service which is not there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use countersign_core::policy::{Effort, Side, Source};
+use countersign_view::Protocol;
+
+use super::household::Household;
+
+/// Rules that are bound to something which is not there.
+pub(super) struct Unmet {
+    /// A line about each, with the line where it stands.
+    pub(super) unmet: Vec<(u32, String)>,
+    /// How many rules were not checked, if any.
+    pub(super) told: Option<String>,
+}
+
+/// Says of every rule that is bound to something which is not there. Nothing is said where it is not known what is there.
+pub(super) fn unmet(source: &Source, household: &Household) -> Unmet {
+    let mut services: Vec<&str> = household.tools.values().map(|tool| &*tool.service).collect();
+    services.sort_unstable();
+    services.dedup();
+    let agents: Vec<&str> = household.agents.iter().map(String::as_str).collect();
+    let gateway = Protocol::OF_GATEWAY.map(Protocol::name);
+    let there = |side| match side {
+        Side::Principal => &agents[..],
+        Side::Door => &gateway,
+        Side::Target => &services[..],
+    };
+    let by_name = Side::ALL.map(|side| there(side).iter().copied().collect::<BTreeSet<&str>>());
+    // Many rules are bound to few, and a pattern is held against all that are there.
+    let mut known: BTreeMap<(usize, &str), bool> = BTreeMap::new();
+    let (mut unmet, mut effort, mut left) = (Vec::new(), Effort::of_rules(count(source)), 0);
+    for rule in source.rules.defaults.iter().chain(&source.rules.rules) {
+        for (number, side) in Side::ALL.into_iter().enumerate() {
+            let Some(pattern) = side.of(rule).filter(|_| !there(side).is_empty()) else { continue };
+            let is_met = match (known.get(&(number, pattern)), side.only(pattern)) {
+                (Some(is_met), _) => *is_met,
+                (None, Some(id)) => by_name[number].contains(id),
+                (None, None) if effort.is_spent() => {
+                    left += 1;
+                    continue;
+                }
+                (None, None) => {
+                    let is_met = there(side).iter().any(|id| side.matches(pattern, id));
+                    effort.take(there(side).len());
+                    known.insert((number, pattern), is_met);
+                    is_met
+                }
+            };
+            if !is_met {
+                let (file, line, there) = (&source.name, rule.line, listed(there(side)));
+                let of_stdio = Protocol::STDIO.map(Protocol::name);
+                let elsewhere = of_stdio.into_iter().find(|name| side == Side::Door && side.matches(pattern, name));
+                let told = match elsewhere {
+                    Some(name) => format!(
+                        "{file}:{line}: {name} takes its rules from the permissions.yaml of its agent directory or from \
+                         --permissions, and none from a gateway; this rule matches nothing here"
+                    ),
+                    None => format!(
+                        "{file}:{line}: there is no {side} \"{pattern}\" here, only {there}; this rule matches nothing"
+                    ),
+                };
+                unmet.push((line, told));
+            }
+        }
+    }
+    let told = unchecked(&source.name, left, "what they are bound to");
+    Unmet { unmet, told }
+}
+
+pub(super) fn count(source: &Source) -> usize {
+    source.rules.rules.len() + source.rules.defaults.len()
+}
+
+/// A line that says that a check, for `what`, was not made for some rules, if there are any.
+pub(super) fn unchecked(file: &str, rules: usize, what: &str) -> Option<String> {
+    (rules > 0).then(|| {
+        let rules = if rules == 1 { "1 rule was".to_owned() } else { format!("{rules} rules were") };
+        format!("{file}: {rules} not checked for {what}: too many patterns may meet each other")
+    })
+}
+
+/// The first of `names`, and how many more there are.
+fn listed(names: &[&str]) -> String {
+    const SHOWN: usize = 20;
+    match names.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        None => names.join(", "),
+        Some(more) => format!("{} and {more} more", names[..SHOWN].join(", ")),
+    }
+}
