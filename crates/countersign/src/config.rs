@@ -8,7 +8,7 @@ use std::{
 
 use countersign_config as config;
 use countersign_config::{Errors, Flags, Loaded};
-use countersign_server::{gateway::checkup, tokens};
+use countersign_server::{gateway::checkup, http::tokens};
 use serde_json::json;
 
 use crate::paint::{Paint, Tone};

@@ -25,7 +25,7 @@ use countersign_runtime::{
 use countersign_server::{
     control::Request,
     gateway::checkup::{self, Key},
-    tokens,
+    http::tokens,
 };
 use countersign_telegram::{ChatKind, Found, Unfit};
 use countersign_view::{Lines, escape, pasted};

@@ -26,12 +26,12 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use crate::listen::Place;
+use crate::http::listen::Place;
 
 use answers::Answers;
 
-use crate::limits::{FailedAuth, Window};
-use countersign_view::{Protocol, principals};
+use crate::http::limits::{FailedAuth, Window};
+use countersign_view::{Protocol, connected::AgentStatus, principals};
 use roster::Roster;
 
 /// How rules name this door.
@@ -94,6 +94,16 @@ pub struct Door {
     roster: Roster,
     failed: parking_lot::Mutex<FailedAuth>,
     closing: tokio::sync::watch::Sender<bool>,
+}
+
+impl AgentStatus for Door {
+    fn all(&self) -> Vec<(String, SessionId)> {
+        self.agents.iter().map(|agent| (agent.id.clone(), agent.session.clone())).collect()
+    }
+
+    fn is_connected(&self, session: &SessionId) -> bool {
+        self.agents.iter().any(|agent| agent.session == *session && self.roster.holds(&agent.id))
+    }
 }
 
 impl Door {
@@ -164,16 +174,6 @@ impl Door {
     /// Whether it is the session of one of the agents.
     pub fn is_agents(&self, session: &SessionId) -> bool {
         self.agents.iter().any(|agent| agent.session == *session)
-    }
-
-    /// Whether the agent of this session is connected.
-    pub fn is_connected(&self, session: &SessionId) -> bool {
-        self.agents.iter().any(|agent| agent.session == *session && self.roster.holds(&agent.id))
-    }
-
-    /// The agents, by id, each with its session.
-    pub(crate) fn agents(&self) -> impl Iterator<Item = (&str, &SessionId)> {
-        self.agents.iter().map(|agent| (agent.id.as_str(), &agent.session))
     }
 
     /// Tells every agent to come back later. What waits goes on waiting.

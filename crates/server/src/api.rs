@@ -12,7 +12,12 @@ mod params;
 mod policy;
 mod sessions;
 
+use crate::chats::Chats;
+use crate::http::web::Auth;
+use countersign_runtime::Clock;
+use countersign_runtime::Handle;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 use axum::{
     Router,
@@ -23,9 +28,8 @@ use countersign_runtime::{Refused, store::ReadError};
 
 use crate::{
     chats::ChatError,
+    http::web::{Problem, Routes},
     policy_admin::household::Household,
-    site::Site,
-    web::{Problem, Routes},
 };
 
 use countersign_view::Protocol;
@@ -36,10 +40,25 @@ const ROOT: &str = "/api/v1/";
 /// The door of sessions that are opened here.
 const DOOR: &str = Protocol::Api.name();
 
+/// The parts of a gateway that the routes work with.
+pub(crate) struct ApiContext {
+    /// The owner of the record.
+    pub handle: Handle,
+    /// The gateway's own conversations.
+    pub chats: Arc<Chats>,
+    /// Logins and tokens.
+    pub auth: Arc<Auth>,
+    /// The time.
+    pub clock: Clock,
+    /// Agents, tools, people and folders that rules are about.
+    pub household: Household,
+    /// Held by whoever verifies the whole chain: it is work for one at a time.
+    pub verifying: Arc<Semaphore>,
+}
+
 /// What the routes work with.
 struct Api {
-    site: Arc<Site>,
-    household: Household,
+    context: Arc<ApiContext>,
     /// What happens, without the texts and with them.
     plain: Feed,
     whole: Feed,
@@ -49,14 +68,13 @@ struct Api {
 type Answered = Result<Response, Failure>;
 
 /// The routes.
-pub(crate) fn routes(site: &Arc<Site>, household: Household) -> Router {
+pub(crate) fn routes(context: &Arc<ApiContext>) -> Router {
     let api = Api {
-        household,
-        plain: Feed::new(site.handle.clone(), View::Plain),
-        whole: Feed::new(site.handle.clone(), View::Whole),
-        site: Arc::clone(site),
+        plain: Feed::new(context.handle.clone(), View::Plain),
+        whole: Feed::new(context.handle.clone(), View::Whole),
+        context: Arc::clone(context),
     };
-    Routes::new(&site.auth)
+    Routes::new(&context.auth)
         .at("GET", "/api/v1/gates", gates::list)
         .at("GET", "/api/v1/gates/{id}", gates::one)
         .at("POST", "/api/v1/gates/{id}/allow", gates::allow)

@@ -28,25 +28,62 @@ mod trial;
 mod wanted;
 mod words;
 
+use crate::chats::Chats;
+use crate::http::web::Auth;
+use crate::policy_admin::household::Household;
+use crate::policy_admin::rulebook::Rulebook;
+use countersign_config::Config;
+use countersign_runtime::Clock;
+use countersign_runtime::Handle;
+use countersign_runtime::services::Services;
+use countersign_telegram::Reporter;
+use countersign_view::connected::{AgentStatus, PeerStatus};
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 use axum::{Router, extract::Path, response::Redirect};
 use countersign_core::{gate::People, id::Lsn, time::Millis};
 use countersign_runtime::Lane;
 
-use crate::{
-    gsv,
-    site::Site,
-    web::{Caller, Routes},
-};
+use crate::http::web::{Caller, Routes};
 
 use self::{history::History, live::Live, page::Trouble};
 
+/// The parts of a gateway that the pages show.
+pub(crate) struct ConsoleContext {
+    /// The owner of the record.
+    pub handle: Handle,
+    /// The gateway's own conversations.
+    pub chats: Arc<Chats>,
+    /// Logins and tokens.
+    pub auth: Arc<Auth>,
+    /// The time.
+    pub clock: Clock,
+    /// When the gateway started.
+    pub started_at: Millis,
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// Agents, tools, people and folders that rules are about.
+    pub household: Household,
+    /// The file of rules.
+    pub rulebook: Arc<Rulebook>,
+    /// Held by whoever verifies the whole chain: it is work for one at a time.
+    pub verifying: Arc<Semaphore>,
+    /// The services that agents ask for.
+    pub services: Arc<Services>,
+    /// The agents of agent-gate.
+    pub agents: Arc<dyn AgentStatus>,
+    /// The nodes and the accounts of chat networks.
+    pub peers: Arc<dyn PeerStatus>,
+    /// Reports how the messenger is, if there is one.
+    pub telegram: Option<Reporter>,
+    /// The address at which the gateway listens.
+    pub address: String,
+}
+
 /// What every page works with.
 struct Console {
-    site: Arc<Site>,
-    /// The door of nodes and chat networks.
-    peers: Arc<gsv::Door>,
+    context: Arc<ConsoleContext>,
     live: Arc<Live>,
     history: History,
 }
@@ -68,9 +105,9 @@ impl Console {
             let state = engine.state();
             (state.pending_gates().count(), state.head(), engine.rules().people.clone())
         };
-        let read = self.site.handle.source(Lane::Request).read(read).await;
+        let read = self.context.handle.source(Lane::Request).read(read).await;
         let ((waiting, head, people), _) = read.ok_or_else(Trouble::closing)?;
-        Ok(Look { caller, waiting, head, now: self.site.clock.now(), people })
+        Ok(Look { caller, waiting, head, now: self.context.clock.now(), people })
     }
 }
 
@@ -80,15 +117,14 @@ async fn nothing(Path(path): Path<String>) -> Trouble {
 }
 
 /// The routes. `/` is the console's unless a front end of the user's is served there.
-pub(crate) fn routes(site: &Arc<Site>, peers: &Arc<gsv::Door>) -> Router {
+pub(crate) fn routes(context: &Arc<ConsoleContext>) -> Router {
     let console = Arc::new(Console {
-        site: Arc::clone(site),
-        peers: Arc::clone(peers),
-        live: Live::follow(site.handle.clone(), site.clock.clone()),
+        context: Arc::clone(context),
+        live: Live::follow(context.handle.clone(), context.clock.clone()),
         history: History::default(),
     });
-    let mut routes = Routes::new(&site.auth);
-    if site.webui().is_none() {
+    let mut routes = Routes::new(&context.auth);
+    if context.config.webui.is_none() {
         routes = routes.at("GET", "/", || async { Redirect::to("/console/") });
     }
     routes

@@ -5,7 +5,7 @@ pub mod checkup;
 mod ground;
 mod hints;
 mod house;
-pub(crate) mod readiness;
+mod websockets;
 
 use crate::policy_admin::{
     household::Household,
@@ -34,31 +34,35 @@ use countersign_runtime::{
 use futures_util::FutureExt as _;
 use serde_json::json;
 
+use crate::http::readiness::Readiness;
 use crate::{
     agent_gate::{self, Door},
-    api,
+    api::{self, ApiContext},
     attach::{Furniture, Guests, Hall},
     chats::{Chats, Models, Workrooms},
-    console,
+    console::{self, ConsoleContext},
     control::{Control, Owned},
-    gjc, gsv, hermes,
-    listen::{self, Doors, Hosts, Port, Rooms, TlsError},
-    metrics, retention,
+    gjc,
+    gsv::{self, GsvContext},
+    hermes::{self, HermesContext},
+    http::{
+        listen::{self, Doors, Hosts, Port, Rooms, TlsError},
+        tokens::Watched,
+        web::{self, Auth},
+    },
+    metrics::{self, MetricsContext},
+    retention,
     sessions::SessionIndex,
-    site::{Reporter, Site},
-    tokens::Watched,
-    web::{self, Auth},
 };
 use countersign_config::{BindError, Config, OnShutdown, logging::Levels};
 use countersign_files::objects::Store;
 use countersign_telegram as telegram;
-use countersign_telegram::{BadAddress, Ear, Telegram};
+use countersign_telegram::{BadAddress, Ear, Reporter, Telegram};
 
 use adapter::GsvTools;
 pub use ground::{Ground, OpenRecord};
 use hints::{in_use, no_folder, unopened};
 use house::House;
-use readiness::Readiness;
 
 /// How long a session in which nothing happens stays in memory.
 const IDLE: Duration = Duration::from_secs(600);
@@ -241,45 +245,83 @@ pub async fn serve(
         .map_err(|problem| io(&config.agents_dir.display().to_string(), problem))?;
     let timeouts = (config.approval_timeout, config.clarify_timeout);
     let rulebook = Rulebook::new(handle.clone(), config.permissions.clone(), household.clone());
-    let site = Arc::new(Site {
-        chats: Chats::new(handle.clone(), models, folder, timeouts, config.retry()),
+    let chats = Arc::new(Chats::new(handle.clone(), models, folder, timeouts, config.retry()));
+    let started_at = clock.now();
+    let reporter = telegram.as_ref().map(|telegram| -> Reporter { Arc::new(telegram.reporter()) });
+    let verifying = Arc::new(tokio::sync::Semaphore::new(1));
+    let url = format!("{}://{}", port.scheme(), shown(&config.gateway.host, bound));
+    let gsv = Arc::new(GsvContext {
         handle: handle.clone(),
-        auth,
-        started_at: clock.now(),
         clock: clock.clone(),
         config: Arc::clone(&config),
-        household: household.clone(),
-        rulebook: Arc::clone(&rulebook),
-        verifying: tokio::sync::Semaphore::new(1),
-        services: Arc::clone(&services),
-        agents: Arc::clone(&door),
-        telegram: telegram.as_ref().map(|telegram| -> Reporter { Arc::new(telegram.reporter()) }),
-        address: format!("{}://{}", port.scheme(), shown(&config.gateway.host, bound)),
+        chats: Arc::clone(&chats),
+        telegram: reporter.clone(),
     });
-    let peers = gsv::Door::open(&site, bound.port(), &wings, &rooms).await.map_err(|error| match error {
+    let peers = gsv::Door::open(&gsv, bound.port(), &wings, &rooms).await.map_err(|error| match error {
         gsv::OpenError::Secrets(error) => ServeError::Secrets(error.to_string()),
         gsv::OpenError::Closing => ServeError::Lost,
     })?;
     if let Some(telegram) = &telegram {
         peers.join(telegram, &ear).await;
     }
-    let pages = web::login_routes(&site.auth)
-        .merge(api::routes(&site, household.clone()))
-        .merge(console::routes(&site, &peers))
-        .merge(metrics::routes(&site))
+    let api = ApiContext {
+        handle: handle.clone(),
+        chats: Arc::clone(&chats),
+        auth: Arc::clone(&auth),
+        clock: clock.clone(),
+        household: household.clone(),
+        verifying: Arc::clone(&verifying),
+    };
+    let hermes = HermesContext {
+        handle: handle.clone(),
+        chats: Arc::clone(&chats),
+        auth: Arc::clone(&auth),
+        clock: clock.clone(),
+        started_at,
+        config: Arc::clone(&config),
+    };
+    let metrics = MetricsContext {
+        handle: handle.clone(),
+        auth: Arc::clone(&auth),
+        started_at,
+        storage: config.storage.clone(),
+        telegram: reporter.clone(),
+    };
+    let console = ConsoleContext {
+        handle: handle.clone(),
+        chats,
+        auth: Arc::clone(&auth),
+        clock: clock.clone(),
+        started_at,
+        config: Arc::clone(&config),
+        household,
+        rulebook: Arc::clone(&rulebook),
+        verifying,
+        services: Arc::clone(&services),
+        agents: door.clone(),
+        peers: peers.clone(),
+        telegram: reporter.clone(),
+        address: url.clone(),
+    };
+    let pages = web::login_routes(&auth)
+        .merge(api::routes(&Arc::new(api)))
+        .merge(console::routes(&Arc::new(console)))
+        .merge(metrics::routes(&Arc::new(metrics)))
         .merge(gsv::routes(&peers))
-        .merge(hermes::open(&site).await.ok_or(ServeError::Lost)?);
+        .merge(hermes::open(&Arc::new(hermes)).await.ok_or(ServeError::Lost)?);
+    let (agents, others) = (Arc::clone(&door), Arc::clone(&peers));
     let doors = Arc::new(Doors {
-        agent_gate: Arc::clone(&door),
-        gsv: Arc::clone(&peers),
-        pages: web::with_fallbacks(pages, &site.auth, hermes::nothing),
+        websockets: Box::new(move |request| {
+            websockets::serve(Arc::clone(&agents), Arc::clone(&others), request).boxed()
+        }),
+        pages: web::with_fallbacks(pages, &auth, hermes::nothing),
         hosts: Hosts::new(bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
         readiness: Readiness::new(handle.clone(), config.storage.folder.clone()),
         health: health(
             handle.clone(),
             services,
             config.services.iter().map(|service| service.name.clone()).collect(),
-            site.telegram.clone(),
+            reporter,
         ),
     });
 
@@ -313,9 +355,8 @@ pub async fn serve(
             }
         });
     }
-    let told = site.address.clone();
     serving.spawn(port.serve(doors, places, until()));
-    ready(&told);
+    ready(&url);
 
     tokio::pin!(stop);
     let reloading = async {

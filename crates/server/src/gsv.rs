@@ -26,6 +26,11 @@ mod skills;
 mod told;
 mod workspace;
 
+use crate::chats::Chats;
+use countersign_config::Config;
+use countersign_runtime::Clock;
+use countersign_runtime::Handle;
+use countersign_telegram::Reporter;
 use std::{
     net::IpAddr,
     sync::{Arc, atomic::AtomicUsize},
@@ -38,7 +43,10 @@ use countersign_runtime::Lane;
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 
-use crate::{chats::Workrooms, limits::FailedAuth, listen::Guest, site::Site};
+use crate::{
+    chats::Workrooms,
+    http::{limits::FailedAuth, listen::Guest},
+};
 use countersign_telegram::{Ear, Telegram};
 
 use roster::Roster;
@@ -52,7 +60,6 @@ pub(crate) use host::Wings;
 pub(crate) use native::known as native_known;
 pub(crate) use nodes::{Executions, NodeCalls, NodeRegister, supposed};
 pub(crate) use registry::Registry;
-pub(crate) use shown::{Account, Node};
 
 /// How many events a client may be behind before it has to come again.
 const BEHIND: usize = 4096;
@@ -68,9 +75,23 @@ pub(crate) enum OpenError {
     Closing,
 }
 
+/// The parts of a gateway that the adapter works with.
+pub struct GsvContext {
+    /// The owner of the record.
+    pub handle: Handle,
+    /// The time.
+    pub clock: Clock,
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// The gateway's own conversations.
+    pub chats: Arc<Chats>,
+    /// Reports how the messenger is, if there is one.
+    pub telegram: Option<Reporter>,
+}
+
 /// The door. One serves all peers of a gateway.
 pub struct Door {
-    site: Arc<Site>,
+    context: Arc<GsvContext>,
     settings: Arc<Settings>,
     roster: Roster,
     desks: chat::Desks,
@@ -100,20 +121,20 @@ impl Door {
     /// # Errors
     /// If secrets that were set cannot be read, or the gateway closes.
     pub(crate) async fn open(
-        site: &Arc<Site>,
+        context: &Arc<GsvContext>,
         port: u16,
         wings: &Wings,
         rooms: &Arc<Workrooms>,
     ) -> Result<Arc<Self>, OpenError> {
-        let settings = Arc::new(Settings::of(&site.config)?);
-        settings.follow(&site.handle).await.ok_or(OpenError::Closing)?;
+        let settings = Arc::new(Settings::of(&context.config)?);
+        settings.follow(&context.handle).await.ok_or(OpenError::Closing)?;
         let door = Arc::new(Self {
             settings,
             roster: Roster::default(),
             desks: chat::Desks::default(),
             cards: chat::Cards::default(),
             trimmed: chat::Trimmed::default(),
-            wrong: Mutex::new(FailedAuth::new(site.config.limits.max_failed_auth_per_minute)),
+            wrong: Mutex::new(FailedAuth::new(context.config.limits.max_failed_auth_per_minute)),
             reading: prompt::Reading::default(),
             networks: channels::Networks::default(),
             automation: automation::Automation::default(),
@@ -123,7 +144,7 @@ impl Door {
             told: broadcast::Sender::new(BEHIND),
             listeners: AtomicUsize::new(0),
             closing: watch::Sender::new(false),
-            site: Arc::clone(site),
+            context: Arc::clone(context),
         });
         chat::follow(&door).await.ok_or(OpenError::Closing)?;
         chat::memory::follow(&door).await.ok_or(OpenError::Closing)?;
@@ -132,7 +153,7 @@ impl Door {
         nodes::follow(&door).await.ok_or(OpenError::Closing)?;
         wings.open(&door, rooms);
         // What was owed to sessions of this door is begun now.
-        site.handle.source(Lane::Request).tell(Command::Tick).await;
+        context.handle.source(Lane::Request).tell(Command::Tick).await;
         Ok(door)
     }
 
@@ -143,7 +164,7 @@ impl Door {
 
     /// Whether anybody may connect: with a token from everywhere, without one from this machine only.
     pub(crate) fn is_open(&self) -> bool {
-        self.settings.token().is_some() || self.site.config.gateway.is_loopback()
+        self.settings.token().is_some() || self.context.config.gateway.is_loopback()
     }
 
     /// Whether peers have to show a token.
@@ -162,14 +183,14 @@ impl Door {
         match (is_trusted, shown) {
             (true, Some(_)) if self.settings.token().is_some() => wrong.succeeded(from),
             (true, _) => {}
-            (false, _) => wrong.failed(from, self.site.clock.now()),
+            (false, _) => wrong.failed(from, self.context.clock.now()),
         }
         is_trusted
     }
 
     /// Whether too many wrong tokens came from an address.
     fn is_limited(&self, from: IpAddr) -> bool {
-        self.wrong.lock().is_limited(from, self.site.clock.now())
+        self.wrong.lock().is_limited(from, self.context.clock.now())
     }
 
     /// Serves one connection to its end. `word` is what it showed that a node of this machine is given.

@@ -21,6 +21,12 @@ mod transcript;
 mod unread;
 mod webui;
 
+use crate::chats::Chats;
+use crate::http::web::Auth;
+use countersign_config::Config;
+use countersign_core::time::Millis;
+use countersign_runtime::Clock;
+use countersign_runtime::Handle;
 pub(crate) use webui::files as front_end;
 
 use std::{
@@ -32,13 +38,29 @@ use axum::{Router, extract::Request, http::StatusCode, middleware::from_fn_with_
 use countersign_core::{id::SessionId, session::ModelRef};
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::{site::Site, web::Problem};
+use crate::http::web::Problem;
 use journals::Journals;
 use traffic::Traffic;
 
+/// The parts of a gateway that the adapter works with.
+pub(crate) struct HermesContext {
+    /// The owner of the record.
+    pub handle: Handle,
+    /// The gateway's own conversations.
+    pub chats: Arc<Chats>,
+    /// Logins and tokens.
+    pub auth: Arc<Auth>,
+    /// The time.
+    pub clock: Clock,
+    /// When the gateway started.
+    pub started_at: Millis,
+    /// The configuration.
+    pub config: Arc<Config>,
+}
+
 /// The door.
 pub(crate) struct Door {
-    site: Arc<Site>,
+    context: Arc<HermesContext>,
     journals: Arc<Journals>,
     traffic: Arc<Traffic>,
     starts: Starts,
@@ -59,23 +81,23 @@ impl Starts {
 }
 
 /// Opens the door. `None` if the gateway closes.
-pub(crate) async fn open(site: &Arc<Site>) -> Option<Router> {
-    let prompts = prompts::Prompts::open(site).await?;
-    let journals = Journals::open(site.handle.clone()).await?;
-    let traffic = Arc::new(Traffic::new(site.clock.clone()));
+pub(crate) async fn open(context: &Arc<HermesContext>) -> Option<Router> {
+    let prompts = prompts::Prompts::open(context).await?;
+    let journals = Journals::open(context.handle.clone()).await?;
+    let traffic = Arc::new(Traffic::new(context.clock.clone()));
     let door = Arc::new(Door {
-        site: Arc::clone(site),
+        context: Arc::clone(context),
         journals,
         traffic: Arc::clone(&traffic),
         starts: Starts(std::array::from_fn(|_| Mutex::new(()))),
-        preferences: preferences::Preferences::open(&site.config.storage.folder),
+        preferences: preferences::Preferences::open(&context.config.storage.folder),
         summaries: conversation::Summaries::default(),
     });
     let mut router = chat::routes(&door).merge(sessions::routes(&door)).merge(settings::routes(&door));
     router = router.merge(conversation::routes(&door)).merge(export::routes(&door)).merge(files::routes(&door));
     router = router.merge(preferences::routes(&door)).merge(absent::routes(&door));
-    router = router.merge(prompts::routes(site, &prompts));
-    if let Some(folder) = site.webui().and_then(|folder| webui::files(folder).ok()) {
+    router = router.merge(prompts::routes(context, &prompts));
+    if let Some(folder) = context.config.webui.as_ref().and_then(|folder| webui::files(folder).ok()) {
         router = router.merge(webui::routes(&door, folder));
     }
     Some(router.layer(from_fn_with_state(traffic, traffic::count)))
@@ -91,8 +113,8 @@ pub(crate) async fn nothing(request: Request) -> Response {
 }
 
 /// Whether a model can be asked to think.
-fn thinks(site: &Site, model: &ModelRef) -> bool {
-    let mut entries = site.chats.models().entries();
+fn thinks(context: &HermesContext, model: &ModelRef) -> bool {
+    let mut entries = context.chats.models().entries();
     entries.any(|entry| entry.provider == model.provider && entry.id == model.id && entry.reasoning)
 }
 

@@ -4,7 +4,6 @@
 //! What labels may say is fixed when this is compiled: no id, name or text of anybody gets in.
 
 mod list;
-pub(crate) mod open;
 mod seen;
 mod text;
 
@@ -17,23 +16,39 @@ use axum::{
     response::Response,
 };
 
-use crate::{
-    site::Site,
-    web::{Problem, Routes, reply},
-};
+use countersign_config::Storage;
+use countersign_core::time::Millis;
+use countersign_runtime::Handle;
+use countersign_telegram::Reporter;
+
+use crate::http::web::{Auth, Problem, Routes, reply};
 
 /// Where they are.
 pub(crate) const PATH: &str = "/metrics";
 /// The form of what is told.
 const FORM: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The route.
-pub(crate) fn routes(site: &Arc<Site>) -> Router {
-    Routes::new(&site.auth).at("GET", PATH, metrics).with_state(Arc::clone(site))
+/// The parts of a gateway that figures are taken from.
+pub(crate) struct MetricsContext {
+    /// The owner of the record.
+    pub(crate) handle: Handle,
+    /// Logins and tokens.
+    pub(crate) auth: Arc<Auth>,
+    /// When the gateway started.
+    pub(crate) started_at: Millis,
+    /// The record and its folder.
+    pub(crate) storage: Storage,
+    /// Reports how the messenger is, if there is one.
+    pub(crate) telegram: Option<Reporter>,
 }
 
-async fn metrics(State(site): State<Arc<Site>>) -> Response {
-    let Some(seen) = seen::look(&site).await else {
+/// The route.
+pub(crate) fn routes(context: &Arc<MetricsContext>) -> Router {
+    Routes::new(&context.auth).at("GET", PATH, metrics).with_state(Arc::clone(context))
+}
+
+async fn metrics(State(context): State<Arc<MetricsContext>>) -> Response {
+    let Some(seen) = seen::look(&context).await else {
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the owner of the record does not answer").reply(PATH);
     };
     let mut told = reply::plain(StatusCode::OK, FORM, text::write(list::ALL, &seen).into_bytes());

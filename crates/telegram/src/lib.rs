@@ -72,6 +72,9 @@ const ORDERS: usize = 16;
 /// Whether the agent of a session is there to hear of a result. It is asked on the owner's own path and must not wait.
 pub type Presence = Arc<dyn Fn(&SessionId) -> bool + Send + Sync>;
 
+/// Reports how a messenger is.
+pub type Reporter = Arc<dyn Fn() -> Report + Send + Sync>;
+
 /// What the messenger is to do.
 #[derive(Clone)]
 pub struct Settings {

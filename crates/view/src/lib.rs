@@ -2,6 +2,7 @@
 //!
 //! It must not know any wire: a door takes what is here and puts it into its own frames.
 
+pub mod connected;
 pub mod decisions;
 pub mod escape;
 pub mod export;

@@ -17,7 +17,7 @@ use countersign_protocol::{
         tool::{Call, Outcome, Resume},
     },
 };
-use countersign_server::listen::pulse::{self, Pulse};
+use countersign_server::http::listen::pulse::{self, Pulse};
 use tokio::{
     sync::mpsc,
     time::{Instant, interval_at, sleep_until},

@@ -19,7 +19,7 @@ use super::{
     cursor::{Cursor, record},
     params::Params,
 };
-use crate::web::{Problem, reply};
+use crate::http::web::{Problem, reply};
 use countersign_view::record::{Filter, Narrator, Outcome, time_of, told};
 
 /// How many entries a page has, if nobody says.
@@ -39,7 +39,7 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
     let params = Params::of(query.as_deref(), &known)?;
     let filter = filter(&params, &api)?;
     let limit = params.count("limit", USUAL, MOST)?;
-    let log = api.site.handle.log();
+    let log = api.context.handle.log();
     let head = log.head(Partition::ZERO).await?;
     let last = params.count("last", 0, MOST)?;
     let after = match (params.get("after"), last) {
@@ -100,7 +100,7 @@ async fn place(log: &AnyLog, text: &str) -> Result<Lsn, Failure> {
 }
 
 fn filter(params: &Params, api: &Api) -> Result<Filter, Failure> {
-    let now = api.site.clock.now();
+    let now = api.context.clock.now();
     let time = |name: &str| {
         let read = params.get(name).map(|text| time_of(text, now));
         read.transpose().map_err(|problem| Failure::bad(format!("{name}: {problem}")))
@@ -127,7 +127,7 @@ fn filter(params: &Params, api: &Api) -> Result<Filter, Failure> {
 
 /// `GET /api/v1/audit/{lsn}`.
 pub(super) async fn one(State(api): State<Arc<Api>>, Path(lsn): Path<String>) -> Answered {
-    let log = api.site.handle.log();
+    let log = api.context.handle.log();
     let missing = || Failure::new(StatusCode::NOT_FOUND, format!("there is no record {lsn}"));
     let lsn = Lsn(lsn.parse().map_err(|_| missing())?);
     let stored = record(log, lsn).await?.ok_or_else(missing)?;
@@ -150,7 +150,7 @@ pub(super) async fn one(State(api): State<Arc<Api>>, Path(lsn): Path<String>) ->
 
 /// `GET /api/v1/audit/head`.
 pub(super) async fn head(State(api): State<Arc<Api>>) -> Answered {
-    let head = api.site.handle.log().head(Partition::ZERO).await?;
+    let head = api.context.handle.log().head(Partition::ZERO).await?;
     Ok(reply::ok(&json!({
         "lsn": head.lsn.0,
         "chain": head.chain,
@@ -163,10 +163,10 @@ pub(super) async fn head(State(api): State<Arc<Api>>) -> Answered {
 pub(super) async fn verify(State(api): State<Arc<Api>>, RawQuery(query): RawQuery) -> Answered {
     let params = Params::of(query.as_deref(), &["head"])?;
     let expected = params.get("head").map(parse_head).transpose()?;
-    let Ok(_permit) = api.site.verifying.try_acquire() else {
+    let Ok(_permit) = api.context.verifying.try_acquire() else {
         return Err(Failure::new(StatusCode::TOO_MANY_REQUESTS, "the chain is being checked already: ask again later"));
     };
-    let report = api.site.handle.log().verify(Partition::ZERO, expected).await?;
+    let report = api.context.handle.log().verify(Partition::ZERO, expected).await?;
     Ok(reply::ok(&json!({
         "ok": report.flaw.is_none(),
         "records": report.records,

@@ -20,7 +20,7 @@ pub(super) use feed::Feed;
 pub(super) use frame::View;
 
 use super::{Answered, Api, Failure, cursor::Cursor, params::Params};
-use crate::{listen::Guest, web::sse};
+use crate::http::{listen::Guest, web::sse};
 
 /// `GET /api/v1/events`.
 pub(super) async fn stream(
@@ -33,7 +33,7 @@ pub(super) async fn stream(
     // A browser that connects again asks as it did at first, and says beside it how far it came.
     let last = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
     let asked = last.filter(|last| !last.is_empty()).or_else(|| params.get("after"));
-    let log = api.site.handle.log();
+    let log = api.context.handle.log();
     let (first, after) = match asked {
         None | Some("now") => {
             let head = log.head(Partition::ZERO).await?;

@@ -18,7 +18,7 @@ use countersign_runtime::{Lane, Refused};
 use serde_json::{Map, Value, json};
 
 use super::{Answered, Api, Failure, cursor::Cursor, params::Params};
-use crate::web::{Body, Caller, ONCE_ONLY, Problem, access, reply};
+use crate::http::web::{Body, Caller, ONCE_ONLY, Problem, access, reply};
 use countersign_view::{
     decisions::{self, enough},
     gate_summary,
@@ -36,7 +36,7 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
     params.one_of("door", &doors())?;
     params.one_of("kind", &kinds())?;
     let wanted = ["door", "session", "kind", "tool"].map(|name| params.get(name).map(str::to_owned));
-    let source = api.site.handle.source(Lane::Result);
+    let source = api.context.handle.source(Lane::Result);
     let read = source.read(move |engine| {
         let gates = engine.state().pending_gates().filter_map(|gate| told(engine, gate, None));
         let fits = |gate: &Value| {
@@ -47,7 +47,7 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
         (gates.filter(fits).collect::<Vec<_>>(), engine.state().head())
     });
     let ((gates, head), _) = read.await.ok_or_else(Failure::closing)?;
-    let cursor = Cursor::at(api.site.handle.log(), head).await?;
+    let cursor = Cursor::at(api.context.handle.log(), head).await?;
     Ok(reply::ok(&json!({ "gates": gates, "cursor": cursor.to_string() })))
 }
 
@@ -68,7 +68,7 @@ pub(super) async fn one(State(api): State<Arc<Api>>, Path(id): Path<String>) -> 
 
 /// A gate, whether it waits or not.
 async fn read(api: &Api, id: GateId) -> Result<Value, Failure> {
-    let source = api.site.handle.source(Lane::Result);
+    let source = api.context.handle.source(Lane::Result);
     let look = move |engine: &Engine| {
         let gate = engine.state().gate(id)?;
         let takes_words = gate.kind().takes_words();
@@ -80,7 +80,7 @@ async fn read(api: &Api, id: GateId) -> Result<Value, Failure> {
         Some(value) => value,
         // What it showed lies in the record only.
         None => {
-            let content = api.site.handle.contents().get(&[content]).await?.pop().flatten();
+            let content = api.context.handle.contents().get(&[content]).await?.pop().flatten();
             let content = content.and_then(|text| serde_json::from_str::<Content>(&text).ok());
             let look = move |engine: &Engine| {
                 let gate = engine.state().gate(id)?;
@@ -91,7 +91,7 @@ async fn read(api: &Api, id: GateId) -> Result<Value, Failure> {
         }
     };
     if let Some(answer) = answer {
-        let said = api.site.handle.contents().get(&[answer]).await?.pop().flatten();
+        let said = api.context.handle.contents().get(&[answer]).await?.pop().flatten();
         // Answers in words are a list, a denial's reason is a text.
         value["said"] = said.map_or(Value::Null, |said| match gate::said(&said).filter(|_| takes_words) {
             Some(answers) => json!(answers),
@@ -193,7 +193,7 @@ async fn find(api: &Api, id: &str) -> Result<GateId, Failure> {
         return Ok(gate);
     }
     let wanted = id.to_owned();
-    let source = api.site.handle.source(Lane::Result);
+    let source = api.context.handle.source(Lane::Result);
     let (found, _) = source.read(move |engine| decisions::find(engine, &wanted)).await.ok_or_else(Failure::closing)?;
     let row = found.map_err(|problem| Failure::new(StatusCode::NOT_FOUND, problem))?;
     GateId::parse(&row.id).ok_or_else(|| unknown(id))
@@ -268,7 +268,7 @@ async fn resolve(api: &Api, caller: &Caller, id: &str, headers: &HeaderMap, answ
     let key = key(caller, headers, &answer)?;
     let gate = find(api, id).await?;
     let command = ToGate::Answer { gate, answer, by: caller.principal.clone(), key };
-    let asked = api.site.handle.source(Lane::Result).ask(Command::Gate(command)).await;
+    let asked = api.context.handle.source(Lane::Result).ask(Command::Gate(command)).await;
     match asked.map(|reply| reply.outcome) {
         Ok(Reply::Resolved(resolution)) => {
             let mut told = json!({ "id": gate.to_string(), "state": "resolved" });

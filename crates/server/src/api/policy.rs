@@ -11,8 +11,8 @@ use super::{
     gates::{object, only, text},
 };
 use crate::{
+    http::web::{Body, reply},
     policy_admin::trial,
-    web::{Body, reply},
 };
 use countersign_config::DEFAULT_AGENT;
 
@@ -22,15 +22,15 @@ pub(super) async fn explain(State(api): State<Arc<Api>>, body: Body) -> Answered
     let tool = text(&body, "tool")?.ok_or_else(|| Failure::bad("tool is missing: the name of a tool"))?.to_owned();
     let arguments = object(&body, "arguments")?;
     let agent = text(&body, "agent")?.unwrap_or(DEFAULT_AGENT).to_owned();
-    let source = api.site.handle.source(Lane::Request);
+    let source = api.context.handle.source(Lane::Request);
     let read = source.read(|engine| {
         let policy = engine.state().policy();
         (engine.rules().clone(), policy.constraints().clone(), policy.grants().clone())
     });
     let ((rules, constraints, grants), _) = read.await.ok_or_else(Failure::closing)?;
-    let now = api.site.clock.now();
+    let now = api.context.clock.now();
     let under = trial::InForce { rules: &rules, constraints: &constraints, grants: &grants, now };
-    Ok(reply::ok(&match trial::explain_under(&under, &api.household, &agent, &tool, arguments) {
+    Ok(reply::ok(&match trial::explain_under(&under, &api.context.household, &agent, &tool, arguments) {
         Ok(explained) => explained.told(),
         Err(why) => json!({ "verdict": "refused", "why": why }),
     }))

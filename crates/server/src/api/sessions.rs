@@ -24,8 +24,8 @@ use super::{
 };
 use crate::{
     chats::{Asking, Halted, Wish},
+    http::web::{Body, Caller, reply},
     sessions::{self, Row},
-    web::{Body, Caller, reply},
 };
 use countersign_core::time::Millis;
 use countersign_view::Protocol;
@@ -69,14 +69,14 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
             Some(read.ok_or_else(|| Failure::bad(format!("after: {text:?} is no place in this list")))?)
         }
     };
-    let source = api.site.handle.source(Lane::Request);
+    let source = api.context.handle.source(Lane::Request);
     let read = source.read(|engine| {
         let agents = engine.state().sessions().filter(|session| sessions::is_agents(session.id()));
         let agents: Vec<Row> = agents.map(of_agent).collect();
         (busy(engine), agents, engine.state().head())
     });
     let ((busy, mut rows, head), _) = read.await.ok_or_else(Failure::closing)?;
-    rows.extend(sessions::list(api.site.handle.log()).await?);
+    rows.extend(sessions::list(api.context.handle.log()).await?);
     rows.sort_by(|one, other| (other.last_at, &other.id).cmp(&(one.last_at, &one.id)));
     let door = params.get("door");
     let fits = |row: &&Row| {
@@ -87,7 +87,7 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
     let page: Vec<&Row> = found.by_ref().take(limit).collect();
     let next = found.next().and_then(|_| page.last()).map(|row| format!("{}.{}", row.last_at, row.id));
     let told: Vec<Value> = page.iter().map(|row| listed(row, busy.get(&row.id))).collect();
-    let cursor = Cursor::at(api.site.handle.log(), head).await?;
+    let cursor = Cursor::at(api.context.handle.log(), head).await?;
     Ok(reply::ok(&json!({ "sessions": told, "next": next, "cursor": cursor.to_string() })))
 }
 
@@ -161,17 +161,17 @@ pub(super) async fn one(State(api): State<Arc<Api>>, Path(id): Path<String>, Raw
         let session = engine.state().session(&wanted)?;
         Some(page(engine, session, before.as_deref(), limit))
     };
-    let read = api.site.handle.source(Lane::Request).read_of(Scope::Session(session), look).await;
+    let read = api.context.handle.source(Lane::Request).read_of(Scope::Session(session), look).await;
     let (found, _) = read.ok_or_else(Failure::closing)?;
     let missing = || Failure::new(StatusCode::NOT_FOUND, format!("there is no session {id}"));
     let Page { head: mut told, entries, earlier, lsn } = found.ok_or_else(missing)??;
     let (mut entries, lsns): (Vec<Entry>, Vec<Lsn>) = entries.into_iter().unzip();
-    let contents = api.site.handle.contents().get(&lsns).await?;
+    let contents = api.context.handle.contents().get(&lsns).await?;
     for (entry, content) in entries.iter_mut().zip(contents) {
         entry.message = content.and_then(|text| RawValue::from_string(text.to_string()).ok());
     }
     told["earlier"] = json!(earlier);
-    told["cursor"] = json!(Cursor::at(api.site.handle.log(), lsn).await?.to_string());
+    told["cursor"] = json!(Cursor::at(api.context.handle.log(), lsn).await?.to_string());
     told["entries"] = serde_json::to_value(&entries).unwrap_or_default();
     Ok(reply::ok(&told))
 }
@@ -234,11 +234,11 @@ pub(super) async fn open(
     let key = asking(&caller, &headers, "open", &body)?;
     let wish =
         Wish { workspace: owned("workspace")?, model, message: message.clone(), key: key.clone(), ..Wish::default() };
-    let session = api.site.chats.open(DOOR, wish).await?;
+    let session = api.context.chats.open(DOOR, wish).await?;
     let run = match message {
         Some(message) => {
             let key = key.map(|key| key.part("message"));
-            Some(api.site.chats.prompt_once(&session, &message, WhenBusy::Refuse, key.as_ref()).await?)
+            Some(api.context.chats.prompt_once(&session, &message, WhenBusy::Refuse, key.as_ref()).await?)
         }
         None => None,
     };
@@ -283,7 +283,7 @@ pub(super) async fn say(
         Some(other) => return Err(Failure::bad(format!("when_busy is refuse, queue or steer, not {other:?}"))),
     };
     let key = asking(&caller, &headers, "say", &body)?;
-    let reply = api.site.chats.prompt_once(&SessionId::new(id.as_str()), said, when_busy, key.as_ref()).await?;
+    let reply = api.context.chats.prompt_once(&SessionId::new(id.as_str()), said, when_busy, key.as_ref()).await?;
     Ok(reply::json(StatusCode::ACCEPTED, &started(&reply)))
 }
 
@@ -298,7 +298,7 @@ pub(super) async fn steer(
     only(&body, &["text"])?;
     let said = needed(&body, "text")?;
     let key = asking(&caller, &headers, "steer", &body)?;
-    match api.site.chats.steer(&SessionId::new(id.as_str()), said, key.as_ref()).await? {
+    match api.context.chats.steer(&SessionId::new(id.as_str()), said, key.as_ref()).await? {
         Some(run) => Ok(reply::json(StatusCode::ACCEPTED, &json!({ "run": run.to_string() }))),
         None => Err(Failure::new(StatusCode::CONFLICT, "no run works in this session: say it as a message")),
     }
@@ -307,7 +307,7 @@ pub(super) async fn steer(
 /// `POST /api/v1/sessions/{id}/stop`.
 pub(super) async fn stop(State(api): State<Arc<Api>>, Path(id): Path<String>, body: Body) -> Answered {
     only(&body, &[])?;
-    let (run, stopped) = match api.site.chats.stop(&SessionId::new(id.as_str())).await? {
+    let (run, stopped) = match api.context.chats.stop(&SessionId::new(id.as_str())).await? {
         Halted::Run(run) => (Some(run.to_string()), true),
         Halted::Other => (None, true),
         Halted::Nothing => (None, false),

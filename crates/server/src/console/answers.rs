@@ -22,7 +22,7 @@ use super::{
     page::Trouble,
     words,
 };
-use crate::web::{Body, Caller, reply};
+use crate::http::web::{Body, Caller, reply};
 use countersign_view::decisions;
 
 /// The longest reason or answer, in characters.
@@ -42,7 +42,7 @@ pub(super) async fn one(
     let problem = match answer(&body, &asked) {
         Err(problem) => Some((StatusCode::BAD_REQUEST, problem)),
         Ok(answer) => {
-            let source = console.site.handle.source(Lane::Result);
+            let source = console.context.handle.source(Lane::Result);
             let key = body.text("key").map(str::to_owned);
             match decisions::answer(&source, gate, answer, &look.caller.principal, key).await {
                 Ok(Reply::Voted { have, need }) => {
@@ -89,7 +89,7 @@ pub(super) async fn several(
         _ => return Err(bad("The answer is neither once nor deny.")),
     };
     let mut done = Vec::new();
-    let source = console.site.handle.source(Lane::Result);
+    let source = console.context.handle.source(Lane::Result);
     for (name, shown) in body.0.iter().filter_map(|(name, value)| Some((name.strip_prefix("gate.")?, value.as_str()?)))
     {
         let gate = GateId::parse(name).ok_or_else(|| bad("One of the chosen ones has no id of a gate."))?;

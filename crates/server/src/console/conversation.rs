@@ -24,7 +24,7 @@ use super::{
     transcript::{About, Transcript},
     words::{ago, many, one, path, plain},
 };
-use crate::web::{Body, Caller};
+use crate::http::web::{Body, Caller};
 
 /// How many calls of an agent are shown.
 const CALLS: usize = 100;
@@ -123,7 +123,7 @@ impl Console {
 
     /// What an agent asked for lately, and what became of it.
     async fn requests(&self, look: &Look, id: &SessionId) -> Result<Markup, Trouble> {
-        let past = self.history.upto_now(&self.site.handle).await.map_err(Trouble::unread)?;
+        let past = self.history.upto_now(&self.context.handle).await.map_err(Trouble::unread)?;
         let calls: Vec<_> = past.calls().rev().filter(|made| made.session == *id).take(CALLS).collect();
         Ok(html! {
             div #transcript aria-label="Requests" role="region" {
@@ -241,7 +241,7 @@ pub(super) async fn unsay(
     _: Body,
 ) -> Result<Response, Trouble> {
     let (look, id) = (console.look(caller).await?, SessionId::new(id));
-    let taken = console.site.chats.take_back(&id).await;
+    let taken = console.context.chats.take_back(&id).await;
     back_with(&console, &look, &id, taken).await
 }
 
@@ -254,7 +254,7 @@ pub(super) async fn say(
     let (look, id) = (console.look(caller).await?, SessionId::new(id));
     let message = body.text("message").unwrap_or_default();
     let key = asking(&look, &body, "say");
-    let said = console.site.chats.prompt_once(&id, message, WhenBusy::Steer, key.as_ref()).await;
+    let said = console.context.chats.prompt_once(&id, message, WhenBusy::Steer, key.as_ref()).await;
     back(&console, &look, &id, said.map(drop)).await
 }
 
@@ -265,7 +265,7 @@ pub(super) async fn stop(
     _: Body,
 ) -> Result<Response, Trouble> {
     let (look, id) = (console.look(caller).await?, SessionId::new(id));
-    let chats = &console.site.chats;
+    let chats = &console.context.chats;
     // Whoever stops it wants nothing more of it to happen by itself: what waits is theirs to say again.
     let taken = match chats.stop(&id).await {
         Ok(_) => match chats.take_back(&id).await {
@@ -285,7 +285,7 @@ pub(super) async fn use_model(
     body: Body,
 ) -> Result<Response, Trouble> {
     let (look, id) = (console.look(caller).await?, SessionId::new(id));
-    let chats = &console.site.chats;
+    let chats = &console.context.chats;
     let found = match model(&body) {
         Some((provider, model)) => chats.model(provider.as_deref(), &model),
         None => Err(crate::chats::ChatError::Invalid("Choose a model".to_owned())),

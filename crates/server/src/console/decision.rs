@@ -24,7 +24,7 @@ use super::{
     record::{Entry, Links, rows, tabs},
     words::{self, one, path, plain},
 };
-use crate::web::Caller;
+use crate::http::web::Caller;
 use countersign_view::record::Narrator;
 
 /// How many records behind the request are looked through.
@@ -92,7 +92,7 @@ impl Console {
     /// The call that a gate decides. A question of a person's own has none.
     async fn call_of(&self, gate: GateId) -> Result<Option<CallId>, Trouble> {
         let key = gate.to_string();
-        let read = self.site.handle.log().read_scope(Partition::ZERO, Scope::Key(&key), Lsn(0), 1).await;
+        let read = self.context.handle.log().read_scope(Partition::ZERO, Scope::Key(&key), Lsn(0), 1).await;
         let opened = read.map_err(Trouble::unread)?.into_iter().next();
         let event = opened.and_then(|stored| Event::decode(&stored.kind, stored.version, &stored.facts).ok());
         match event {
@@ -133,7 +133,7 @@ impl Console {
 
     /// The position before the first record that is not older than `at`.
     async fn first_at(&self, at: Millis) -> Result<Lsn, Trouble> {
-        let log = self.site.handle.log();
+        let log = self.context.handle.log();
         let head = log.head(Partition::ZERO).await.map_err(Trouble::unread)?.lsn.0;
         let (mut low, mut high) = (0, head);
         while low < high {

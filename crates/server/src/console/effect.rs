@@ -135,15 +135,15 @@ pub(super) async fn of_proposals(console: &Console, gate: GateId) -> Result<Vec<
         let tool = Arc::clone(&content.tool);
         Some((engine.proposals(gate), Law::of(engine), to, tool))
     };
-    let read = console.site.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
+    let read = console.context.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
     let Some((proposals, law, to, tool)) = read else { return Ok(Vec::new()) };
-    let past = console.history.upto_now(&console.site.handle).await.map_err(Trouble::unread)?;
+    let past = console.history.upto_now(&console.context.handle).await.map_err(Trouble::unread)?;
     let fits = |made: &&Made| {
         made.verdict != Verdict::Open && made.tool == tool && made.subject.as_ref().is_some_and(|it| it.principal == to)
     };
     let calls: Vec<Made> = past.calls().filter(fits).cloned().collect();
     drop(past);
-    let at = console.site.clock.now();
+    let at = console.context.clock.now();
     let reckon = move || {
         let offered = |proposal: Proposal| {
             let grant = grant(&proposal, &to);

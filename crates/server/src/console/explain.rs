@@ -24,8 +24,8 @@ use super::{
     words::{one, plain},
 };
 use crate::{
+    http::web::Caller,
     policy_admin::trial::{self, action},
-    web::Caller,
 };
 
 /// How many rules that nearly decided are shown.
@@ -45,8 +45,8 @@ pub(super) struct Wanted {
 }
 
 pub(super) fn form(console: &Console, wanted: &Wanted) -> Markup {
-    let agents: Vec<&str> = console.site.agents.agents().map(|(id, _)| id).collect();
-    let tools = console.site.household.tools().keys().cloned();
+    let agents: Vec<String> = console.context.agents.all().into_iter().map(|(id, _)| id).collect();
+    let tools = console.context.household.tools().keys().cloned();
     let own: Vec<String> = Registry::standard().specs().map(|spec| spec.name.clone()).chain(tools).collect();
     html! {
         form.stack method="get" action="/console/explain" {
@@ -96,7 +96,7 @@ pub(super) async fn show(
                 // Looking at every rule is not the owner's to wait for.
                 (subject, verdict, rules.clone())
             };
-            let read = console.site.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
+            let read = console.context.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
             let (subject, verdict, rules) = read;
             let look = move || {
                 let near = near(&rules.compiled, &rules.surroundings, &subject, &verdict);
@@ -163,9 +163,9 @@ fn subject(console: &Console, wanted: &Wanted) -> Result<Subject, String> {
         return Err("name a tool".to_owned());
     }
     if let Some(agent) = wanted.asker.strip_prefix("agent:") {
-        return service_tools::subject(console.site.household.tools(), agent, tool.to_owned(), arguments);
+        return service_tools::subject(console.context.household.tools(), agent, tool.to_owned(), arguments);
     }
-    trial::of_run(&console.site.household, tool, &arguments).ok_or_else(|| format!("runs have no tool {tool}"))
+    trial::of_run(&console.context.household, tool, &arguments).ok_or_else(|| format!("runs have no tool {tool}"))
 }
 
 /// A JSON object, or a name and a value on each line.

@@ -16,7 +16,7 @@ use super::{
     wanted::Wanted,
     words::{counted, one, path, plain},
 };
-use crate::web::Caller;
+use crate::http::web::Caller;
 use countersign_view::time::iso;
 
 const DAY: u64 = 86_400_000;
@@ -34,13 +34,14 @@ pub(super) async fn show(
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
-    let past = console.history.upto_now(&console.site.handle).await.map_err(Trouble::unread)?;
+    let past = console.history.upto_now(&console.context.handle).await.map_err(Trouble::unread)?;
     let tally = &past.tally;
     let today = look.now.0 / DAY;
     let days: Vec<(String, Counts)> = (today.saturating_sub(DAYS - 1)..=today)
         .map(|day| (date(day), tally.days.get(&day).copied().unwrap_or_default()))
         .collect();
-    let agents: Vec<(&str, &str)> = console.site.agents.agents().map(|(id, session)| (id, session.as_str())).collect();
+    let agents = console.context.agents.all();
+    let agents: Vec<(&str, &str)> = agents.iter().map(|(id, session)| (id.as_str(), session.as_str())).collect();
     let mut likes: Vec<(&(Arc<str>, String), &Like)> =
         tally.likes.iter().filter(|(_, like)| like.asked >= OFTEN).collect();
     likes.sort_by_key(|(key, like)| (std::cmp::Reverse(like.asked), *key));

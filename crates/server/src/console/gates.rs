@@ -23,7 +23,7 @@ use super::{
     page::{Tab, Trouble, page},
     words::{counted, path},
 };
-use crate::web::Caller;
+use crate::http::web::Caller;
 
 /// How many decided cards a link can name.
 const MOST_DONE: usize = 50;
@@ -51,7 +51,7 @@ pub(super) async fn inbox(
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
-    let source = console.site.handle.source(Lane::Request);
+    let source = console.context.handle.source(Lane::Request);
     let (pending, _) = source.read(Asked::pending).await.ok_or_else(Trouble::closing)?;
     let key = fresh_key();
     let reader = Reader { now: look.now, csrf: look.caller.csrf(), key: &key, place: Place::List, notice: None };
@@ -121,7 +121,7 @@ pub(super) async fn one(
 impl Console {
     /// One gate, fetched from the log if it rests there, with what was answered.
     pub(super) async fn gate(&self, id: GateId) -> Result<Option<(Asked, Answered)>, Trouble> {
-        let source = self.site.handle.source(Lane::Request);
+        let source = self.context.handle.source(Lane::Request);
         let at = move |engine: &Engine| {
             let gate = engine.state().gate(id)?;
             Some((gate.content(), gate.answer_content(), engine.admitted().gate(id).cloned()))
@@ -129,7 +129,7 @@ impl Console {
         let found = source.read_of(engine::Scope::Gate(id), at).await.ok_or_else(Trouble::closing)?.0;
         let Some((content_at, answer_at, content)) = found else { return Ok(None) };
         let lsns: Vec<_> = [Some(content_at), answer_at].into_iter().flatten().collect();
-        let texts = self.site.handle.contents().get(&lsns).await.map_err(Trouble::unread)?;
+        let texts = self.context.handle.contents().get(&lsns).await.map_err(Trouble::unread)?;
         let read = || texts.first().cloned().flatten().and_then(|text| serde_json::from_str::<Content>(&text).ok());
         let Some(content) = content.or_else(|| read().map(Arc::new)) else { return Ok(None) };
         let asked = move |engine: &Engine| engine.state().gate(id).map(|gate| Asked::of(engine, gate, content));

@@ -1,5 +1,6 @@
 //! Agents, services, messengers, models, and the gateway itself: what is there and how it is doing.
 
+use countersign_view::connected::{Account, Node};
 use std::{path::Path, sync::Arc, time::Duration};
 
 use axum::{Extension, extract::State, response::Response};
@@ -18,10 +19,7 @@ use super::{
     policy::ago_or_never,
     words::{ago, counted, one, path, plain, span},
 };
-use crate::{
-    gsv::{Account, Node},
-    web::Caller,
-};
+use crate::http::web::Caller;
 
 /// How long a page waits for a service to say how it is.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -41,21 +39,21 @@ pub(super) async fn show(
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
-    let site = &console.site;
+    let context = &console.context;
     let agents = console.agents().await?;
-    let services = site.config.services.iter().map(|service| async move {
-        let health = tokio::time::timeout(PATIENCE, site.services.health(&service.name)).await;
+    let services = context.config.services.iter().map(|service| async move {
+        let health = tokio::time::timeout(PATIENCE, context.services.health(&service.name)).await;
         let health = health.map(|health| health.map_err(|unwell| unwell.to_string()));
         (service, health.unwrap_or_else(|_| Err("it did not answer in time".to_owned())))
     });
     let services = join_all(services).await;
     let (planned, count) = console.planned().await?;
-    let nodes = console.peers.nodes_shown().await.map_err(Trouble::unread)?;
-    let accounts = console.peers.accounts_shown().await.ok_or_else(Trouble::closing)?;
-    let head = site.handle.log().head(Partition::ZERO).await.map_err(Trouble::unread)?;
+    let nodes = Arc::clone(&console.context.peers).nodes().await.map_err(Trouble::unread)?;
+    let accounts = Arc::clone(&console.context.peers).accounts().await.ok_or_else(Trouble::closing)?;
+    let head = context.handle.log().head(Partition::ZERO).await.map_err(Trouble::unread)?;
     // What was recorded lately lies beside it.
-    let beside = format!("{}-wal", site.config.storage.log.display());
-    let size = size(&site.config.storage.log).await + size(beside.as_ref()).await;
+    let beside = format!("{}-wal", context.config.storage.log.display());
+    let size = size(&context.config.storage.log).await + size(beside.as_ref()).await;
     let body = html! {
         h1 { "Agents and machines" }
         section aria-labelledby="agents" {
@@ -92,8 +90,8 @@ pub(super) async fn show(
         }
         section aria-labelledby="models" {
             h2 #models { "Models" }
-            @let usual = site.chats.models().usual();
-            (table(&["Model", "Provider", "Context"], site.chats.models().entries().map(|entry| html! {
+            @let usual = context.chats.models().usual();
+            (table(&["Model", "Provider", "Context"], context.chats.models().entries().map(|entry| html! {
                 td { (plain(&entry.name)) " " code { (plain(&entry.id)) } @if usual.as_ref().is_some_and(|usual| usual.id == entry.id && usual.provider == entry.provider) { " " span.bound { "the usual one" } } }
                 td data-label="Provider" { (plain(&entry.provider)) }
                 td.number data-label="Context" { (entry.context_window) }
@@ -103,13 +101,13 @@ pub(super) async fn show(
         section aria-labelledby="gateway" {
             h2 #gateway { "This gateway" }
             dl.facts.panel {
-                div { dt { "Address" } dd { code { (plain(&site.address)) } } }
-                div { dt { "Login" } dd { @if site.auth.is_guarded() { "people log in" } @else { "nothing is asked for; only this machine can reach it" } } }
-                div { dt { "Runs for" } dd { (span(look.now.0.saturating_sub(site.started_at.0))) } }
+                div { dt { "Address" } dd { code { (plain(&context.address)) } } }
+                div { dt { "Login" } dd { @if context.auth.is_guarded() { "people log in" } @else { "nothing is asked for; only this machine can reach it" } } }
+                div { dt { "Runs for" } dd { (span(look.now.0.saturating_sub(context.started_at.0))) } }
                 div { dt { "Version" } dd { (env!("CARGO_PKG_VERSION")) } }
-                div { dt { "Record" } dd { code { (plain(&site.config.storage.log.display().to_string())) } ", " (counted(head.lsn.0, "record")) ", " (size >> 10) " KiB" } }
+                div { dt { "Record" } dd { code { (plain(&context.config.storage.log.display().to_string())) } ", " (counted(head.lsn.0, "record")) ", " (size >> 10) " KiB" } }
                 div { dt { "Head" } dd { code.head { (head.lsn) ":" (head.chain) } } }
-                div { dt { "Rules" } dd { code { (plain(&site.config.permissions.display().to_string())) } } }
+                div { dt { "Rules" } dd { code { (plain(&context.config.permissions.display().to_string())) } } }
             }
         }
     };
@@ -118,8 +116,7 @@ pub(super) async fn show(
 
 impl Console {
     async fn agents(&self) -> Result<Vec<Agent>, Trouble> {
-        let known: Vec<(String, SessionId)> =
-            self.site.agents.agents().map(|(id, session)| (id.to_owned(), session.clone())).collect();
+        let known = self.context.agents.all();
         let asked = known.clone();
         let read = move |engine: &Engine| -> Vec<(usize, usize)> {
             let of = |session: &SessionId| {
@@ -128,10 +125,10 @@ impl Console {
             };
             asked.iter().map(|(_, session)| of(session)).collect()
         };
-        let counts = self.site.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
-        let past = self.history.upto_now(&self.site.handle).await.map_err(Trouble::unread)?;
+        let counts = self.context.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
+        let past = self.history.upto_now(&self.context.handle).await.map_err(Trouble::unread)?;
         let agent = |((id, session), (open, results)): ((String, SessionId), (usize, usize))| Agent {
-            is_connected: self.site.agents.is_connected(&session),
+            is_connected: self.context.agents.is_connected(&session),
             seen: past.asked(&session),
             id,
             session,
@@ -148,7 +145,7 @@ async fn size(file: &Path) -> u64 {
 }
 
 fn messengers(console: &Console, now: Millis) -> Markup {
-    let Some(report) = console.site.telegram.as_ref().map(|report| report()) else {
+    let Some(report) = console.context.telegram.as_ref().map(|report| report()) else {
         return html! { p.empty { "No messenger is configured: decisions are made here, at the terminal and by the doors." } };
     };
     let is_well = report.is_well();

@@ -37,10 +37,10 @@ impl Console {
             let count = jobs.len();
             (jobs.into_iter().take(MOST).cloned().collect::<Vec<Job>>(), count)
         };
-        let asked = self.site.handle.source(Lane::Request).read(read).await;
+        let asked = self.context.handle.source(Lane::Request).read(read).await;
         let ((jobs, count), _) = asked.ok_or_else(Trouble::closing)?;
         let places: Vec<_> = jobs.iter().map(Job::content).collect();
-        let texts = self.site.handle.contents().get(&places).await.map_err(Trouble::unread)?;
+        let texts = self.context.handle.contents().get(&places).await.map_err(Trouble::unread)?;
         let planned = jobs.iter().zip(texts).map(|(job, text)| {
             let text = text.and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
             let named = text.and_then(|text| Some(text["name"].as_str()?.to_owned()));

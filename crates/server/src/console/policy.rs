@@ -26,8 +26,8 @@ use super::{
     words::{ago, left, many, one, plain, who},
 };
 use crate::{
+    http::web::{Body, Caller},
     policy_admin::rulebook::is_plain,
-    web::{Body, Caller},
 };
 use countersign_view::decisions;
 
@@ -79,11 +79,11 @@ impl Console {
             let denials: Vec<Constraint> = state.constraints().iter().cloned().collect();
             (rows, grants, denials, engine.rules().digest())
         };
-        let read = self.site.handle.source(Lane::Request).read(read).await;
+        let read = self.context.handle.source(Lane::Request).read(read).await;
         let ((rows, grants, denials, digest), _) = read.ok_or_else(Trouble::closing)?;
         let denials: Vec<Constraint> = denials.into_iter().filter(|one| one.until > look.now).collect();
         let gates = denials.iter().filter_map(|one| one.gate).collect();
-        let covers = decisions::all_covered(&self.site.handle, gates).await;
+        let covers = decisions::all_covered(&self.context.handle, gates).await;
         let body = html! {
             h1 { "Policy" }
             @if let Some((is_good, text)) = &notice {
@@ -114,7 +114,7 @@ impl Console {
                 }
                 p {
                     @if rows.is_empty() { "None yet. They stand in " } @else { "From " }
-                    code { (plain(&self.site.config.permissions.display().to_string())) } ", digest " code { (digest.to_string().get(..16).unwrap_or_default()) } ". They are looked at from top to bottom."
+                    code { (plain(&self.context.config.permissions.display().to_string())) } ", digest " code { (digest.to_string().get(..16).unwrap_or_default()) } ". They are looked at from top to bottom."
                 }
                 (table(&rows))
             }
@@ -284,7 +284,7 @@ pub(super) async fn revoke(
     _: Body,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
-    let source = console.site.handle.source(Lane::Result);
+    let source = console.context.handle.source(Lane::Result);
     match decisions::revoke(&source, &id, &look.caller.principal).await {
         Ok(_) if id.starts_with("denial_") => Ok(Redirect::to("/console/policy?done=lifted").into_response()),
         Ok(_) => Ok(Redirect::to("/console/policy?done=revoked").into_response()),
@@ -298,7 +298,7 @@ pub(super) async fn reload(
     _: Body,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
-    let done = console.site.rulebook.reload(Some(look.caller.principal.clone())).await;
+    let done = console.context.rulebook.reload(Some(look.caller.principal.clone())).await;
     let notice = match done {
         Ok(warnings) if warnings.is_empty() => (true, "The rules were read again and are in force.".to_owned()),
         Ok(warnings) => (true, format!("The rules were read again and are in force.\n{}", warnings.join("\n"))),

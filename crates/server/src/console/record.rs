@@ -18,7 +18,7 @@ use super::{
     page::{Tab, Trouble, page},
     words::{moment, path, plain},
 };
-use crate::web::{Body, Caller};
+use crate::http::web::{Body, Caller};
 use countersign_view::{
     record::{About, Narrator, Outcome},
     time::millis,
@@ -92,13 +92,13 @@ pub(super) async fn verify(
     _: Body,
 ) -> Result<Response, Trouble> {
     let look = console.look(caller).await?;
-    let Ok(_permit) = console.site.verifying.try_acquire() else {
+    let Ok(_permit) = console.context.verifying.try_acquire() else {
         return Err(Trouble::new(
             StatusCode::TOO_MANY_REQUESTS,
             "The chain is being checked already. Ask again later.",
         ));
     };
-    let report = console.site.handle.log().verify(Partition::ZERO, None).await.map_err(Trouble::unread)?;
+    let report = console.context.handle.log().verify(Partition::ZERO, None).await.map_err(Trouble::unread)?;
     let told = match &report.flaw {
         None => (
             true,
@@ -127,7 +127,7 @@ impl Console {
         wanted: &Wanted,
         notice: Option<(bool, String)>,
     ) -> Result<Response, Trouble> {
-        let head = self.site.handle.log().head(Partition::ZERO).await.map_err(Trouble::unread)?;
+        let head = self.context.handle.log().head(Partition::ZERO).await.map_err(Trouble::unread)?;
         let listed = self.entries(wanted, look.head.0).await?;
         let body = html! {
             h1 { "Record" }
@@ -206,7 +206,7 @@ impl Console {
 
     /// Some records behind `after`, with their contents.
     pub(super) async fn page(&self, after: Lsn) -> Result<Vec<(Stored, Option<Arc<str>>)>, Trouble> {
-        let handle = &self.site.handle;
+        let handle = &self.context.handle;
         let page = handle.log().read(Partition::ZERO, after, PAGE).await.map_err(Trouble::unread)?;
         let lsns: Vec<Lsn> = page.iter().map(|stored| stored.lsn).collect();
         let texts = handle.contents().get(&lsns).await.map_err(Trouble::unread)?;

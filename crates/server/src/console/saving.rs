@@ -12,8 +12,8 @@ use countersign_runtime::Lane;
 
 use super::{Console, Look, answers, card::Asked, history::Made, page::Trouble, wanted::Wanted};
 use crate::{
+    http::web::{Body, Caller},
     policy_admin::rulebook::{DraftError, SaveError},
-    web::{Body, Caller},
 };
 use countersign_view::decisions;
 
@@ -46,7 +46,7 @@ pub(super) async fn save(
     }
     let is_out = edit.comes.is_none();
     let seen = body.text("seen").unwrap_or_default().to_owned();
-    let saved = console.site.rulebook.save(edit, seen, look.caller.principal.clone()).await;
+    let saved = console.context.rulebook.save(edit, seen, look.caller.principal.clone()).await;
     match saved {
         Ok(()) => {}
         Err(SaveError::NotInForce(problem)) => {
@@ -65,7 +65,7 @@ pub(super) async fn save(
             return console.trial_page(&look, wanted, Some(refused(status, told))).await;
         }
     }
-    let file = console.site.rulebook.path().display();
+    let file = console.context.rulebook.path().display();
     let mut told = match is_out {
         true => format!("The rule is taken out of {file}. The rules are in force."),
         false => format!("The rule is saved in {file}. The rules are in force."),
@@ -104,7 +104,7 @@ impl Console {
         let Some(subject) = made.subject.clone().filter(|_| !asked.is_hosted()) else {
             return Ok("What waits is not decided by the rules of this file. It waits on.".to_owned());
         };
-        let now = self.site.clock.now();
+        let now = self.context.clock.now();
         let judge = move |engine: &Engine| {
             let (rules, state) = (engine.rules(), engine.state().policy());
             let layers = Layers {
@@ -117,11 +117,11 @@ impl Console {
             };
             policy::evaluate(&layers, &subject, now)
         };
-        let verdict = self.site.handle.source(Lane::Request).read(judge).await.ok_or_else(Trouble::closing)?.0;
+        let verdict = self.context.handle.source(Lane::Request).read(judge).await.ok_or_else(Trouble::closing)?.0;
         if !matches!(verdict, Verdict::Allow(_)) {
             return Ok(format!("What waits is not let through by it: {}. It waits on.", verdict.why()));
         }
-        let source = self.site.handle.source(Lane::Result);
+        let source = self.context.handle.source(Lane::Result);
         let (by, key) = (&look.caller.principal, key.map(str::to_owned));
         let allowed = decisions::answer(&source, asked.id, Answer::Allow(Scope::Once), by, key).await;
         Ok(match allowed {

@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     chats::{Asking, ChatError, Wish},
+    http::web::{Body, Caller},
     sessions as index,
-    web::{Body, Caller},
 };
 
 /// How many sessions are listed.
@@ -47,7 +47,7 @@ pub(super) async fn list(
 
 impl Console {
     async fn sessions_page(&self, look: &Look, problem: Option<(StatusCode, String)>) -> Result<Response, Trouble> {
-        let rows = index::list(self.site.handle.log()).await.map_err(Trouble::unread)?;
+        let rows = index::list(self.context.handle.log()).await.map_err(Trouble::unread)?;
         let read = |engine: &Engine| {
             let mut busy: BTreeMap<String, Busy> = BTreeMap::new();
             for session in engine.state().sessions().filter(|session| !session.is_at_rest()) {
@@ -58,9 +58,10 @@ impl Console {
             }
             busy
         };
-        let busy = self.site.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
+        let busy = self.context.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
         let of = |id: &str| busy.get(id).copied().unwrap_or_default();
-        let agents: Vec<(&str, &str)> = self.site.agents.agents().map(|(id, session)| (id, session.as_str())).collect();
+        let agents = self.context.agents.all();
+        let agents: Vec<(&str, &str)> = agents.iter().map(|(id, session)| (id.as_str(), session.as_str())).collect();
         let status = problem.as_ref().map_or(StatusCode::OK, |(status, _)| *status);
         let new_chat = self.new_chat(look).await;
         let body = html! {
@@ -101,7 +102,7 @@ impl Console {
     }
 
     async fn new_chat(&self, look: &Look) -> Markup {
-        let workspaces = self.site.chats.workspaces().await;
+        let workspaces = self.context.chats.workspaces().await;
         html! {
             details.panel.new open[false] {
                 summary { "New chat" }
@@ -123,7 +124,7 @@ impl Console {
 
     /// A choice of model. `None` is the usual one.
     pub(super) fn model_choice(&self, id: &str, current: Option<(&str, &str)>) -> Markup {
-        let models = self.site.chats.models();
+        let models = self.context.chats.models();
         let usual = models.usual();
         let usual = usual.as_ref().map(|usual| (usual.provider.as_str(), usual.id.as_str()));
         let chosen = current.or(usual);
@@ -169,7 +170,7 @@ pub(super) async fn open(
         let problem = (StatusCode::BAD_REQUEST, "Write a message to start with.".to_owned());
         return console.sessions_page(&look, Some(problem)).await;
     };
-    let chats = &console.site.chats;
+    let chats = &console.context.chats;
     let opened = match chats.open("console", wish).await {
         Ok(session) => {
             let key = key.map(|key| key.part("message"));

@@ -29,7 +29,7 @@ use super::{
     live::{Joined, Told, Topic, reload, stirred},
     page::Trouble,
 };
-use crate::web::{Caller, sse};
+use crate::http::web::{Caller, sse};
 
 /// How often a list is read again at most.
 const GAP: Duration = Duration::from_secs(2);
@@ -104,7 +104,7 @@ pub(super) async fn open(
     let after = Lsn(heard.or(wanted.after).unwrap_or(0));
     let session = wanted.session.filter(|session| !session.is_empty()).map(SessionId::new);
     let read = |engine: &Engine| engine.state().head();
-    let (head, _) = console.site.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?;
+    let (head, _) = console.context.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?;
     let Joined { mut first, then, recorded } = console.live.join(after, session.as_ref());
     let is_list = wanted.all.is_some();
     if after > head {
@@ -113,7 +113,7 @@ pub(super) async fn open(
     } else if is_list && after < head.max(*recorded.borrow()) {
         first.push(stirred());
     }
-    let hello = sse::frame(None, "hello", &serde_json::json!({ "now": console.site.clock.now().0 }));
+    let hello = sse::frame(None, "hello", &serde_json::json!({ "now": console.context.clock.now().0 }));
     let recorded = is_list.then_some(recorded);
     let window = Window { then, session, recorded, rested: Instant::now() };
     let rest = stream::unfold(window, |mut window| async move { window.next().await.map(|bytes| (bytes, window)) });

@@ -81,11 +81,11 @@ impl Console {
             let session = engine.state().session(&wanted)?;
             Some((about(session), on_the_way(session, before)))
         };
-        let source = self.site.handle.source(Lane::Request);
+        let source = self.context.handle.source(Lane::Request);
         let read = source.read_of(Scope::Session(id.clone()), read).await.ok_or_else(Trouble::closing)?.0;
         let (about, (entries, has_more)) = read.ok_or_else(|| Trouble::missing(format!("session {id}")))?;
         let lsns: Vec<Lsn> = entries.iter().map(|entry| entry.content).collect();
-        let texts = self.site.handle.contents().get(&lsns).await.map_err(Trouble::unread)?;
+        let texts = self.context.handle.contents().get(&lsns).await.map_err(Trouble::unread)?;
         let message = |text: Option<Arc<str>>| text.and_then(|text| serde_json::from_str::<Message>(&text).ok());
         let waiting = self.said_at(&about.waiting).await?;
         let calls = match entries.first() {
@@ -98,7 +98,7 @@ impl Console {
 
     /// What people said in the messages at `lsns`.
     pub(super) async fn said_at(&self, lsns: &[Lsn]) -> Result<Vec<String>, Trouble> {
-        let texts = self.site.handle.contents().get(lsns).await.map_err(Trouble::unread)?;
+        let texts = self.context.handle.contents().get(lsns).await.map_err(Trouble::unread)?;
         let said = |text: Option<Arc<str>>| match serde_json::from_str::<Message>(&text?).ok()? {
             Message::User(said) => Some(text_of(&said.content)),
             _ => None,
@@ -108,7 +108,7 @@ impl Console {
 
     /// What became of the calls that a session wanted behind `after`, by the model's id of each.
     async fn calls_behind(&self, id: &SessionId, after: Lsn) -> Result<BTreeMap<Arc<str>, Made>, Trouble> {
-        let handle = &self.site.handle;
+        let handle = &self.context.handle;
         let (mut after, mut calls, mut read) = (after, Vec::<(CallId, Lsn, Made)>::new(), 0);
         let mut at: BTreeMap<CallId, usize> = BTreeMap::new();
         let mut gates: BTreeMap<GateId, usize> = BTreeMap::new();

@@ -28,8 +28,8 @@ use super::{
     words::{ago, counted, many, one, path},
 };
 use crate::{
+    http::web::Caller,
     policy_admin::rulebook::{Draft, DraftError, Edit},
-    web::Caller,
 };
 
 /// The form in which a rule is written.
@@ -158,7 +158,7 @@ impl Console {
         let Some(line) = line.filter(|_| wanted.is_written() && wanted.text.trim().is_empty()) else {
             return (wanted, None);
         };
-        match self.site.rulebook.written(line).await {
+        match self.context.rulebook.written(line).await {
             Ok(text) => (Wanted { text, ..wanted }, None),
             Err(problem) => (wanted, Some(format!("This cannot be changed here: {problem}"))),
         }
@@ -169,7 +169,7 @@ impl Console {
         if of.is_empty() {
             return Ok(None);
         }
-        let past = self.history.upto_now(&self.site.handle).await.map_err(Trouble::unread)?;
+        let past = self.history.upto_now(&self.context.handle).await.map_err(Trouble::unread)?;
         let is_it = |made: &&Made| made.id.to_string() == of || made.gate.is_some_and(|gate| gate.to_string() == of);
         Ok(past.calls().rev().find(is_it).cloned())
     }
@@ -181,17 +181,17 @@ impl Console {
         asked: Option<&Asked>,
     ) -> Result<Option<Result<Tried, String>>, Trouble> {
         let instead = edit.instead;
-        let draft = match self.site.rulebook.draft(edit).await {
+        let draft = match self.context.rulebook.draft(edit).await {
             Ok(draft) => draft,
             // Nothing of it is changed yet.
             Err(DraftError::There { line, .. }) if instead == Some(u64::from(line)) => return Ok(None),
             Err(error) => return Ok(Some(Err(error.to_string()))),
         };
-        let now = self.site.handle.source(Lane::Request).read(Law::of).await.ok_or_else(Trouble::closing)?.0;
-        let past = self.history.upto_now(&self.site.handle).await.map_err(Trouble::unread)?;
+        let now = self.context.handle.source(Lane::Request).read(Law::of).await.ok_or_else(Trouble::closing)?.0;
+        let past = self.history.upto_now(&self.context.handle).await.map_err(Trouble::unread)?;
         let calls: Vec<Made> = past.calls().filter(|made| made.verdict != Verdict::Open).cloned().collect();
         drop(past);
-        let at = self.site.clock.now();
+        let at = self.context.clock.now();
         let (then, rule) = (now.under(draft.rules.clone()), draft.rule.clone());
         let waits = waits.map(|made| let_through(&then, made, asked.is_some_and(Asked::is_hosted), at));
         let reckon = move || {
@@ -208,7 +208,7 @@ impl Console {
         html! {
             section.panel #save aria-labelledby="save-title" {
                 h2 #save-title { @if is_out { "To take it out" } @else { "To make it so" } }
-                p { "What changes in " code { (one(&self.site.rulebook.path().display().to_string())) } ":" }
+                p { "What changes in " code { (one(&self.context.rulebook.path().display().to_string())) } ":" }
                 pre.copy.diff { @for line in tried.draft.change.lines() { span.(if line.starts_with('-') { "gone" } else { "come" }) { (one(line)) } } }
                 @for warning in &tried.draft.warnings { p.note { strong.warn { "Mind: " } (one(warning)) } }
                 @match &tried.waits {

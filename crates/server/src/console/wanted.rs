@@ -4,8 +4,8 @@ use countersign_core::policy::{Action, Rule};
 use serde::Deserialize;
 
 use crate::{
+    http::web::Body,
     policy_admin::rulebook::{Comes, Edit},
-    web::Body,
 };
 
 pub(super) const ACTIONS: [(Action, &str, &str); 3] =

@@ -23,8 +23,10 @@ use tokio::{
 use super::{Answered, Request, answer};
 use crate::{
     attach::{self, Hall},
-    listen::{self, peer::Local, seldom::Seldom},
-    metrics::open::ATTACHED,
+    http::{
+        listen::{self, peer::Local, seldom::Seldom},
+        open_connections::ATTACHED,
+    },
 };
 use countersign_config::logging::Levels;
 

@@ -16,7 +16,7 @@ use secrecy::ExposeSecret as _;
 
 use super::{address, house, io};
 use crate::policy_admin::rules;
-use crate::{chats::Models, listen};
+use crate::{chats::Models, http::listen};
 use countersign_config::{Config, Provider};
 use countersign_telegram as telegram;
 use countersign_telegram::{Found, Unfit};

@@ -31,7 +31,7 @@ use self::conversation::Conversation;
 pub use self::setup::{Plain, Setup, SetupError};
 use super::Presence;
 use crate::{
-    listen::{Hosts, Port},
+    http::listen::{Hosts, Port},
     omp::{FromClients, OpenDoor, Output, StartError},
 };
 

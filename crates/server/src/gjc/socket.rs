@@ -31,7 +31,7 @@ pub use self::place::SocketError;
 use self::{past::Past, place::Owned};
 use super::{Presence, window::Window};
 use crate::{
-    listen::{peer::Local, seldom::Seldom},
+    http::listen::{peer::Local, seldom::Seldom},
     omp::{FromClients, OpenDoor, StartError},
 };
 

@@ -98,7 +98,7 @@ impl Bell {
 /// Brings the settings into force that concern jobs and heartbeats, now and whenever they change. `None` if the gateway
 /// closes.
 pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
-    let mut subscriber = door.site.handle.subscribe().await?;
+    let mut subscriber = door.context.handle.subscribe().await?;
     bring_settings(door).await.ok()?;
     let door = Arc::clone(door);
     tokio::spawn(async move {
@@ -108,7 +108,7 @@ pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
                 continue;
             }
             // Whatever is not recorded now is brought with the next change, or by the next process.
-            if door.settings.refresh(&door.site.handle).await.is_none() || bring_settings(&door).await.is_err() {
+            if door.settings.refresh(&door.context.handle).await.is_none() || bring_settings(&door).await.is_err() {
                 tracing::warn!("settings of jobs and heartbeats are not in force yet");
             }
         }
@@ -152,7 +152,7 @@ pub(super) fn connected(door: &Arc<Door>) {
 /// # Errors
 /// 500 with why it was refused.
 async fn ask(door: &Door, command: schedule::Command) -> Result<Reply, Fault> {
-    let asked = door.site.handle.source(Lane::Request).ask(Command::Schedule(command)).await;
+    let asked = door.context.handle.source(Lane::Request).ask(Command::Schedule(command)).await;
     asked.map(|reply| reply.outcome).map_err(|refused| fault(&refused))
 }
 

@@ -94,9 +94,9 @@ fn account_of(peer: &Peer) -> Option<Account> {
 pub(super) async fn came(door: &Arc<Door>, peer: &Peer) -> Result<(), Fault> {
     let Some(account) = account_of(peer) else { return Ok(()) };
     let met = Command::Channel(Network::Meet(account.clone()));
-    let asked = door.site.handle.source(Lane::Request).ask(met).await;
+    let asked = door.context.handle.source(Lane::Request).ask(met).await;
     asked.map_err(|refused| Fault::new(code::UNAVAILABLE, refused.to_string()))?;
-    door.networks.connected.lock().insert(account.clone(), door.site.clock.now());
+    door.networks.connected.lock().insert(account.clone(), door.context.clock.now());
     door.networks.kick(account);
     Ok(())
 }

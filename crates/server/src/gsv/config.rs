@@ -22,7 +22,7 @@ pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, r
             let work = tokio::spawn(async move {
                 // Who showed the one of before has shown nothing that counts. Whoever changed it knows the new one.
                 let close = || door.roster.close_others(&peer, close::UNAUTHORIZED, close::UNAUTHORIZED_REASON);
-                door.settings.set(&door.site, peer.principal(), &set, close).await
+                door.settings.set(&door.context, peer.principal(), &set, close).await
             });
             work.await.map_err(|error| Fault::new(code::FAILED, error.to_string()))??;
             Ok(Json::of(&done))

@@ -71,7 +71,7 @@ pub(super) enum Undelivered {
 /// Who last spoke with an agent, and when.
 pub(super) async fn last_active(door: &Arc<Door>, agent: &str) -> Option<(Address, Millis)> {
     let agent = agent.to_owned();
-    let source = door.site.handle.source(Lane::Request);
+    let source = door.context.handle.source(Lane::Request);
     let read = source
         .read(move |engine| engine.state().channels().active(&agent).map(|active| (active.at.clone(), active.time)));
     read.await?.0
@@ -105,7 +105,7 @@ pub(super) async fn deliver(door: &Arc<Door>, delivery: Delivery<'_>) -> Result<
 /// [`Undelivered`], and then nothing is.
 pub(super) async fn send(door: &Arc<Door>, message: Message) -> Result<bool, Undelivered> {
     let command = Command::Channel(channel::Command::Send(Box::new(message)));
-    match door.site.handle.source(Lane::Result).ask(command).await {
+    match door.context.handle.source(Lane::Result).ask(command).await {
         Ok(reply) => Ok(reply.outcome != Reply::Repeated),
         Err(Refused::Refusal(Refusal::Channel(channel::Refusal::Unknown { network, .. }))) => {
             Err(Undelivered::Unknown(network))
@@ -125,7 +125,7 @@ async fn address(door: &Arc<Door>, agent: &str, target: Target) -> Result<Addres
         (None, Some(last)) => last.account.name,
         (None, None) => {
             let of = channel.clone();
-            let source = door.site.handle.source(Lane::Request);
+            let source = door.context.handle.source(Lane::Request);
             let read = source.read(move |engine| {
                 let known = engine.state().channels().accounts().map(|known| &known.account);
                 known.filter(|account| account.network == of).map(|account| account.name.clone()).collect::<Vec<_>>()

@@ -24,7 +24,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::listen::peer::Local;
+use crate::http::listen::peer::Local;
 
 /// How long a word is good.
 const GOOD: Duration = Duration::from_secs(60);

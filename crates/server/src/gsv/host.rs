@@ -81,12 +81,12 @@ struct OfSession {
 impl Host for OfSession {
     fn model(&self, model: &ModelRef) -> Result<Chosen, String> {
         let key = self.door.settings.secret(&format!("apiKeys.{}", model.provider));
-        self.door.site.chats.models().choose_with(model, key).map_err(|unasked| unasked.to_string())
+        self.door.context.chats.models().choose_with(model, key).map_err(|unasked| unasked.to_string())
     }
 
     fn models(&self, _: &SessionId, _: &ModelRef) -> Vec<ModelRef> {
         let has_key = |provider: &str| self.door.settings.secret(&format!("apiKeys.{provider}")).is_some();
-        self.door.site.chats.models().usable(has_key)
+        self.door.context.chats.models().usable(has_key)
     }
 
     fn tools(&self, _: &SessionId) -> Arc<Registry> {
@@ -112,7 +112,7 @@ impl Host for OfSession {
     fn system_prompt(&self, _: &SessionId, _: &str, tools: &[&Spec]) -> String {
         let native::Place { key, agent, run } = &self.place;
         let settings = &self.door.settings;
-        let (now, zone) = (self.door.site.clock.wall(), settings.zone());
+        let (now, zone) = (self.door.context.clock.wall(), settings.zone());
         let folder = workspace::of(&self.door, Some(agent));
         let occasion = if *key == settings.keys().main(agent) {
             Occasion::Main
@@ -132,7 +132,7 @@ impl Host for OfSession {
     }
 
     fn picture<'a>(&'a self, reference: &'a str) -> BoxFuture<'a, Option<String>> {
-        let store = Store::of(&self.door.site.config.storage.folder);
+        let store = Store::of(&self.door.context.config.storage.folder);
         async move { store.base64(objects::referred(reference)?).await }.boxed()
     }
 

@@ -134,12 +134,7 @@ pub(super) fn definitions() -> Vec<Definition> {
     of_the_wire.map(|(_, spec)| told(spec)).collect()
 }
 
-/// Their full names, for rules.
-pub(crate) fn names() -> Vec<&'static str> {
-    SPECS.iter().map(|spec| spec.name.as_str()).collect()
-}
-
-/// The same with what they take.
+/// Their full names with what they take, for rules.
 pub(crate) fn known<'a>() -> impl Iterator<Item = Known<'a>> {
     SPECS.iter().map(|spec| {
         let properties = spec.schema.get("properties").and_then(Value::as_object);

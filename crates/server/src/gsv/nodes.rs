@@ -52,7 +52,7 @@ pub(super) struct Nodes {
 
 /// Follows the record for those who wait. `None` if the gateway closes.
 pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
-    let subscriber = door.site.handle.subscribe().await?;
+    let subscriber = door.context.handle.subscribe().await?;
     tokio::spawn(waiting::follow(Arc::clone(door), subscriber));
     Some(())
 }

@@ -2,6 +2,7 @@
 
 mod secrets;
 
+use super::GsvContext;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
@@ -25,7 +26,6 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use crate::site::Site;
 use countersign_config::Config;
 use secrets::Secrets;
 
@@ -120,7 +120,7 @@ impl Settings {
     /// 400 for a setting that there is not and a value that it cannot have; 500 if it was not recorded.
     pub(super) async fn set(
         &self,
-        site: &Site,
+        context: &GsvContext,
         by: PrincipalId,
         set: &Set,
         on_other_token: impl FnOnce(),
@@ -138,9 +138,9 @@ impl Settings {
         let kept = tokio::task::spawn_blocking(move || file.keep(secrets)).await.map_err(|error| failed(&error))?;
         let kept = kept.map_err(|error| failed(&error))?;
         let command = settings::Command::Set { by, path, value, secrets: kept };
-        let asked = site.handle.source(Lane::Request).ask(Command::Settings(command)).await;
+        let asked = context.handle.source(Lane::Request).ask(Command::Settings(command)).await;
         // Also if it is not known whether it was recorded: the record says what counts.
-        self.refresh(&site.handle).await.ok_or_else(|| failed(&"the gateway is closing"))?;
+        self.refresh(&context.handle).await.ok_or_else(|| failed(&"the gateway is closing"))?;
         let shown = |token: Option<SecretString>| token.map(|token| token.expose_secret().to_owned());
         if shown(self.token()) != shown(before) {
             on_other_token();
@@ -157,14 +157,25 @@ impl Settings {
     ///
     /// # Errors
     /// 500 if it was not recorded.
-    pub(super) async fn add(&self, site: &Site, by: PrincipalId, names: &[&str], item: &str) -> Result<(), Fault> {
+    pub(super) async fn add(
+        &self,
+        context: &GsvContext,
+        by: PrincipalId,
+        names: &[&str],
+        item: &str,
+    ) -> Result<(), Fault> {
         let failed = |why: &dyn std::fmt::Display| Fault::new(code::FAILED, why.to_string());
         let path = Path::of(names.iter().map(|name| (*name).to_owned()));
         let path = path.ok_or_else(|| Fault::invalid("path required"))?;
         let _turn = self.changing.lock().await;
         let command = settings::Command::Add { by, path, item: item.to_owned() };
-        site.handle.source(Lane::Request).ask(Command::Settings(command)).await.map_err(|refused| failed(&refused))?;
-        self.refresh(&site.handle).await.ok_or_else(|| failed(&"the gateway is closing"))
+        context
+            .handle
+            .source(Lane::Request)
+            .ask(Command::Settings(command))
+            .await
+            .map_err(|refused| failed(&refused))?;
+        self.refresh(&context.handle).await.ok_or_else(|| failed(&"the gateway is closing"))
     }
 
     /// Decides whether a change leaves settings that a gateway can work with.
@@ -320,8 +331,8 @@ impl Settings {
     }
 
     /// A model as the engine knows it. One that there is not is asked for all the same, and its run says so.
-    pub(super) fn reference(&self, site: &Site, model: &Model) -> ModelRef {
-        let found = site.chats.models().known(&model.provider, &model.id);
+    pub(super) fn reference(&self, context: &GsvContext, model: &Model) -> ModelRef {
+        let found = context.chats.models().known(&model.provider, &model.id);
         found.unwrap_or_else(|| ModelRef {
             provider: model.provider.clone(),
             id: model.id.clone(),
@@ -346,7 +357,7 @@ impl Settings {
     }
 
     /// What is set for a session of an agent that is opened.
-    pub(super) fn of_session(&self, site: &Site, agent: &str) -> SessionSettings {
+    pub(super) fn of_session(&self, context: &GsvContext, agent: &str) -> SessionSettings {
         let tree = self.tree();
         let compaction = &tree["compaction"];
         let usual = SessionSettings::default();
@@ -358,12 +369,12 @@ impl Settings {
         };
         SessionSettings {
             // A client is told of a failure after all attempts: their waits take seven seconds together.
-            retry: Retry { max: 3, base: Duration::from_secs(1), ..site.config.retry() },
-            model: Some(self.reference(site, &self.model_of(agent))),
+            retry: Retry { max: 3, base: Duration::from_secs(1), ..context.config.retry() },
+            model: Some(self.reference(context, &self.model_of(agent))),
             thinking: tree["model"]["thinkingLevel"].as_str().map(str::to_owned),
             thresholds,
-            approval_timeout: site.config.approval_timeout,
-            clarify_timeout: site.config.clarify_timeout,
+            approval_timeout: context.config.approval_timeout,
+            clarify_timeout: context.config.clarify_timeout,
             profile: Profile { renewal: Some(self.renewal()), ..Profile::default() },
             sums: Sums::BeforeRuns,
             peer_timeout: AWAY,

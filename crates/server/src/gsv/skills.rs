@@ -62,7 +62,7 @@ pub(super) async fn answer(door: &Arc<Door>, _: &Arc<Peer>, method: Method, requ
 async fn shelf(door: &Arc<Door>, agent: &str) -> Result<(Vec<Skill>, Arc<Value>), Fault> {
     let settings = door.settings.tree();
     let (agent, tree) = (agent_id(agent), Arc::clone(&settings));
-    let folder = Folder::of(&door.site.config.agents_dir, &agent);
+    let folder = Folder::of(&door.context.config.agents_dir, &agent);
     let read = tokio::task::spawn_blocking(move || all(&folder, &agent, &tree)).await;
     let skills = read.map_err(|error| Fault::new(code::FAILED, error.to_string()))?;
     Ok((skills, settings))
@@ -71,7 +71,7 @@ async fn shelf(door: &Arc<Door>, agent: &str) -> Result<(Vec<Skill>, Arc<Value>)
 /// The programs that skills of any agent need: of those in the settings, and of those that have a folder.
 pub(super) async fn all_required(door: &Arc<Door>) -> BTreeSet<String> {
     let (settings, own) = (door.settings.tree(), door.settings.agent());
-    let agents_dir = door.site.config.agents_dir.clone();
+    let agents_dir = door.context.config.agents_dir.clone();
     let read = move || {
         let listed = settings["agents"]["list"].as_array().into_iter().flatten();
         let listed = listed.filter_map(|agent| agent["id"].as_str().map(agent_id));
@@ -135,5 +135,5 @@ async fn status(door: &Arc<Door>, agent: &str) -> Result<Status, Fault> {
         }
     };
     let skills = skills.into_iter().map(entry).collect();
-    Ok(Status { agent_id: agent_id(agent), refreshed_at: door.site.clock.now().0, required_bins, nodes, skills })
+    Ok(Status { agent_id: agent_id(agent), refreshed_at: door.context.clock.now().0, required_bins, nodes, skills })
 }

@@ -49,7 +49,7 @@ pub(super) async fn answer(door: &Arc<Door>, _: &Arc<Peer>, method: Method, requ
 /// The folder of an agent, or of the usual one.
 pub(super) fn of(door: &Door, agent: Option<&str>) -> Folder {
     let agent = agent.map_or_else(|| door.settings.agent(), agent_id);
-    Folder::of(&door.site.config.agents_dir, &agent)
+    Folder::of(&door.context.config.agents_dir, &agent)
 }
 
 /// Works with files where that may block.

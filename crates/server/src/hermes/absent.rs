@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     chats::ChatError,
-    web::{Body, Routes, reply},
+    http::web::{Body, Routes, reply},
 };
 
 /// A path and its answer.
@@ -55,7 +55,7 @@ const TABLE: &[Row] = &[
 ];
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
-    let mut routes = Routes::new(&door.site.auth);
+    let mut routes = Routes::new(&door.context.auth);
     for (path, _) in TABLE {
         routes = routes.at("GET", path, absent);
     }
@@ -75,7 +75,7 @@ async fn absent(uri: Uri) -> Response {
 /// How a client drew the calls of a turn. It draws them again from the messages, which have them.
 async fn scene(State(door): State<Arc<Door>>, body: Body) -> Result<Response, Rejection> {
     let session = fields::session(&body)?;
-    match door.site.chats.thinking(&session).await {
+    match door.context.chats.thinking(&session).await {
         Ok(_) | Err(ChatError::NotOurs) => Ok(reply::ok(&json!({ "ok": true, "persisted": false }))),
         Err(error) => Err(error.into()),
     }

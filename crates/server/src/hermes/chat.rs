@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     chats::{ChatError, sayable},
-    web::{Body, Routes, reply, sse},
+    http::web::{Body, Routes, reply, sse},
 };
 
 /// How many attachments a message may have.
@@ -31,7 +31,7 @@ type Asked = Query<BTreeMap<String, String>>;
 type Outcome = Result<Response, Rejection>;
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
-    Routes::new(&door.site.auth)
+    Routes::new(&door.context.auth)
         .at("POST", "/api/chat/start", start)
         .at("GET", "/api/chat/stream", stream)
         .at("GET", "/api/chat/stream/status", status)
@@ -69,7 +69,7 @@ async fn start(State(door): State<Arc<Door>>, body: Body) -> Outcome {
         let why = "attachments are not taken by this gateway: name files of the workspace in the message";
         return Err(Rejection::bad(why));
     }
-    let chats = &door.site.chats;
+    let chats = &door.context.chats;
     let model = fields::model(&body, chats.models());
     // Nobody else's message may be taken on between the model of this one and itself.
     let _turn = door.starts.turn(&session).await;
@@ -91,7 +91,7 @@ async fn start(State(door): State<Arc<Door>>, body: Body) -> Outcome {
 
 /// Begins a turn, with the reasoning effort that is set.
 async fn prompt(door: &Door, session: &SessionId, text: &str) -> Outcome {
-    let chats = &door.site.chats;
+    let chats = &door.context.chats;
     // A message that is refused must not change how the turn that works thinks.
     if chats.at_rest(session).await.is_ok() {
         preferences::apply_effort(door, session).await?;
@@ -114,7 +114,7 @@ async fn regenerate(door: &Door, session: &SessionId, body: &Body) -> Outcome {
     };
     let revision = fields::required(body, "regeneration_revision")?;
     let _turn = door.starts.turn(session).await;
-    let Some(known) = transcript::session(&door.site.handle, session, Messages::Without).await else {
+    let Some(known) = transcript::session(&door.context.handle, session, Messages::Without).await else {
         return Err(Rejection::no_session());
     };
     if known.is_streaming {
@@ -123,7 +123,7 @@ async fn regenerate(door: &Door, session: &SessionId, body: &Body) -> Outcome {
     if known.regeneration_revision.as_deref() != Some(revision) {
         return stale("The conversation has changed since; load it again");
     }
-    match door.site.chats.undo(session).await {
+    match door.context.chats.undo(session).await {
         Ok(Some(back)) if !back.text.trim().is_empty() => prompt(door, session, &back.text).await,
         Ok(_) => stale("There is no message that could be asked again"),
         Err(ChatError::Busy) => Ok(busy(door, session).await),
@@ -132,7 +132,7 @@ async fn regenerate(door: &Door, session: &SessionId, body: &Body) -> Outcome {
 }
 
 async fn started(door: &Door, session: &SessionId, outcome: Reply) -> Response {
-    let Some(told) = transcript::session(&door.site.handle, session, Messages::Without).await else {
+    let Some(told) = transcript::session(&door.context.handle, session, Messages::Without).await else {
         return problem(StatusCode::SERVICE_UNAVAILABLE, "the gateway is closing");
     };
     let stream = match outcome {
@@ -146,7 +146,7 @@ async fn started(door: &Door, session: &SessionId, outcome: Reply) -> Response {
     reply::ok(&json!({
         "stream_id": stream,
         "session_id": told.session_id,
-        "pending_started_at": transcript::seconds(door.site.clock.now()),
+        "pending_started_at": transcript::seconds(door.context.clock.now()),
         "turn_id": stream,
         "title": told.title,
         "effective_model": told.model,
@@ -155,7 +155,7 @@ async fn started(door: &Door, session: &SessionId, outcome: Reply) -> Response {
 }
 
 async fn busy(door: &Door, session: &SessionId) -> Response {
-    let known = transcript::session(&door.site.handle, session, Messages::Without).await;
+    let known = transcript::session(&door.context.handle, session, Messages::Without).await;
     let stream = known.and_then(|session| session.active_stream_id);
     let told = json!({ "error": ChatError::Busy.to_string(), "active_stream_id": stream });
     reply::json(StatusCode::CONFLICT, &told)
@@ -235,7 +235,7 @@ async fn cancel(State(door): State<Arc<Door>>, asked: Asked) -> Response {
     let Some(journal) = journal(&door, &asked).await.filter(|journal| !journal.standing().is_over) else {
         return told(false);
     };
-    match door.site.chats.stop_run(&journal.session, journal.run).await {
+    match door.context.chats.stop_run(&journal.session, journal.run).await {
         Ok(cancelled) => told(cancelled),
         Err(error) => Rejection::from(error).into_response(),
     }
@@ -243,7 +243,7 @@ async fn cancel(State(door): State<Arc<Door>>, asked: Asked) -> Response {
 
 async fn steer(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let (session, text) = (fields::session(&body)?, fields::required(&body, "text")?);
-    Ok(match door.site.chats.steer(&session, text, None).await? {
+    Ok(match door.context.chats.steer(&session, text, None).await? {
         Some(run) => reply::ok(&json!({ "accepted": true, "stream_id": stream_id(run) })),
         None => reply::ok(&json!({ "accepted": false, "fallback": "not_running" })),
     })

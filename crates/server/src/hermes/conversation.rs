@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     chats::Extent,
-    web::{Body, Caller, Routes, reply},
+    http::web::{Body, Caller, Routes, reply},
 };
 
 /// How long the name of a copy may be, in characters.
@@ -61,7 +61,7 @@ impl Summaries {
 }
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
-    Routes::new(&door.site.auth)
+    Routes::new(&door.context.auth)
         .at("POST", "/api/session/undo", undo)
         .at("POST", "/api/session/retry", retry)
         .at("POST", "/api/session/truncate", truncate)
@@ -80,7 +80,7 @@ pub(super) fn routes(door: &Arc<Door>) -> Router {
 
 /// The reply to a change: the session as it is now.
 async fn changed(door: &Door, id: &SessionId, messages: Messages) -> Outcome {
-    match transcript::session(&door.site.handle, id, messages).await {
+    match transcript::session(&door.context.handle, id, messages).await {
         Some(session) => Ok(reply::ok(&json!({ "ok": true, "session": session }))),
         None => Err(Rejection::no_session()),
     }
@@ -93,7 +93,7 @@ fn nothing_to(word: &str) -> Response {
 
 async fn undo(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
-    let Some(back) = door.site.chats.undo(&id).await? else {
+    let Some(back) = door.context.chats.undo(&id).await? else {
         return Ok(nothing_to("undo"));
     };
     let preview: String = back.text.chars().take(40).collect();
@@ -105,7 +105,7 @@ async fn undo(State(door): State<Arc<Door>>, body: Body) -> Outcome {
 
 async fn retry(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
-    let Some(back) = door.site.chats.undo(&id).await? else {
+    let Some(back) = door.context.chats.undo(&id).await? else {
         return Ok(nothing_to("retry"));
     };
     Ok(reply::ok(&json!({ "ok": true, "last_user_text": back.text, "removed_count": back.messages })))
@@ -116,16 +116,16 @@ async fn truncate(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let Some(keep) = fields::count(&body, "keep_count")? else {
         return Err(Rejection::bad("Missing required field(s): keep_count"));
     };
-    let Some(last) = transcript::entry_before(&door.site.handle, &id, keep).await else {
+    let Some(last) = transcript::entry_before(&door.context.handle, &id, keep).await else {
         return Err(Rejection::no_session());
     };
-    door.site.chats.end_at(&id, last).await?;
+    door.context.chats.end_at(&id, last).await?;
     changed(&door, &id, Messages::Last(MOST_MESSAGES)).await
 }
 
 async fn clear(State(door): State<Arc<Door>>, Extension(caller): Extension<Caller>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
-    door.site.chats.clear(&id, &caller.principal).await?;
+    door.context.chats.clear(&id, &caller.principal).await?;
     changed(&door, &id, Messages::Last(MOST_MESSAGES)).await
 }
 
@@ -133,29 +133,29 @@ async fn branch(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
     let keep = fields::count(&body, "keep_count")?;
     let name = fields::text(&body, "title")?;
-    let Some(source) = transcript::session(&door.site.handle, &id, Messages::Without).await else {
+    let Some(source) = transcript::session(&door.context.handle, &id, Messages::Without).await else {
         return Err(Rejection::no_session());
     };
     let extent = match keep {
         None => Extent::Whole,
-        Some(keep) => match transcript::entry_before(&door.site.handle, &id, keep).await {
+        Some(keep) => match transcript::entry_before(&door.context.handle, &id, keep).await {
             Some(last) => Extent::UpTo(last),
             None => return Err(Rejection::no_session()),
         },
     };
     let name =
         name.map_or_else(|| format!("{} (fork)", source.title), |name| name.chars().take(LONGEST_NAME).collect());
-    let copy = door.site.chats.copy(DOOR, &id, extent, &name).await?;
+    let copy = door.context.chats.copy(DOOR, &id, extent, &name).await?;
     Ok(reply::ok(&json!({ "session_id": copy.as_str(), "title": name, "parent_session_id": id.as_str() })))
 }
 
 async fn duplicate(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
-    let Some(source) = transcript::session(&door.site.handle, &id, Messages::Without).await else {
+    let Some(source) = transcript::session(&door.context.handle, &id, Messages::Without).await else {
         return Err(Rejection::no_session());
     };
     let name = format!("{} (copy)", source.title);
-    let copy = door.site.chats.copy(DOOR, &id, Extent::Whole, &name).await?;
+    let copy = door.context.chats.copy(DOOR, &id, Extent::Whole, &name).await?;
     changed(&door, &copy, Messages::Last(MOST_MESSAGES)).await
 }
 
@@ -166,8 +166,8 @@ async fn compress(State(door): State<Arc<Door>>, body: Body) -> Outcome {
         None => fields::text(&body, "topic")?,
     };
     let topic: Option<String> = topic.map(|topic| topic.chars().take(LONGEST_TOPIC).collect());
-    let begun = door.site.clock.now();
-    door.site.chats.compact(&id, topic.as_deref()).await?;
+    let begun = door.context.clock.now();
+    door.context.chats.compact(&id, topic.as_deref()).await?;
     door.summaries.note(id.clone(), begun, topic);
     Ok(summary(&door, &id).await)
 }
@@ -182,7 +182,7 @@ async fn summary(door: &Door, id: &SessionId) -> Response {
     let idle = || reply::ok(&json!({ "ok": true, "status": "idle", "session_id": id.as_str() }));
     let Some((begun, topic)) = door.summaries.of(id) else { return idle() };
     let of = id.clone();
-    let source = door.site.handle.source(Lane::Request);
+    let source = door.context.handle.source(Lane::Request);
     let read = source.read(move |engine| {
         let session = engine.state().session(&of)?;
         let is_made = |entry: &&countersign_core::session::Entry| {
@@ -193,7 +193,7 @@ async fn summary(door: &Door, id: &SessionId) -> Response {
     let Some((Some((is_working, is_made)), _)) = read.await else { return idle() };
     let mut told = json!({
         "ok": true, "status": "running", "session_id": id.as_str(), "focus_topic": topic,
-        "started_at": transcript::seconds(begun), "updated_at": transcript::seconds(door.site.clock.now()),
+        "started_at": transcript::seconds(begun), "updated_at": transcript::seconds(door.context.clock.now()),
     });
     if is_working {
         return reply::ok(&told);
@@ -206,7 +206,7 @@ async fn summary(door: &Door, id: &SessionId) -> Response {
         return reply::ok(&told);
     }
     told["status"] = "done".into();
-    let session = transcript::session(&door.site.handle, id, Messages::Last(MOST_MESSAGES)).await;
+    let session = transcript::session(&door.context.handle, id, Messages::Last(MOST_MESSAGES)).await;
     told["session"] = session.map_or(Value::Null, |session| json!(session));
     told["summary"] = json!({ "headline": "What came before was summed up", "token_line": "", "note": null });
     reply::ok(&told)
@@ -214,7 +214,7 @@ async fn summary(door: &Door, id: &SessionId) -> Response {
 
 async fn name_again(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
-    match door.site.chats.rename_by_first(&id).await? {
+    match door.context.chats.rename_by_first(&id).await? {
         Some(name) => Ok(reply::ok(&json!({ "ok": true, "title": transcript::title(Some(&name)) }))),
         None => Err(Rejection::bad("There is no message to name this conversation by")),
     }
@@ -222,7 +222,7 @@ async fn name_again(State(door): State<Arc<Door>>, body: Body) -> Outcome {
 
 async fn update(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
-    let chats = &door.site.chats;
+    let chats = &door.context.chats;
     // What is refused changes nothing, so the model is looked up before the folder is changed.
     let (workspace, model) = (fields::text(&body, "workspace")?, fields::model(&body, chats.models())?);
     if let Some(workspace) = workspace {
@@ -240,7 +240,7 @@ async fn pin(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let pinned = fields::flag(&body, "pinned", true)?;
     if pinned {
         let most = door.preferences.most_pinned();
-        let listed = transcript::list(&door.site.handle).await.unwrap_or_default();
+        let listed = transcript::list(&door.context.handle).await.unwrap_or_default();
         let others = listed.iter().filter(|other| other.pinned && !other.archived && other.session_id != id.as_str());
         if others.count() >= most {
             let why = format!("Up to {most} sessions can be pinned. Unpin one before pinning another.");
@@ -258,13 +258,13 @@ async fn archive(State(door): State<Arc<Door>>, body: Body) -> Outcome {
 }
 
 async fn listed(door: &Door, id: &SessionId, change: impl FnOnce(&mut Listing) + Send) -> Outcome {
-    door.site.chats.list_as(id, change).await?;
+    door.context.chats.list_as(id, change).await?;
     changed(door, id, Messages::Without).await
 }
 
 async fn delete(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let id = fields::session(&body)?;
-    door.site.chats.list_as(&id, |listing| listing.deleted = true).await?;
+    door.context.chats.list_as(&id, |listing| listing.deleted = true).await?;
     door.preferences.forget_draft(&id).await;
     Ok(reply::ok(&json!({ "ok": true, "session_id": id.as_str() })))
 }

@@ -18,7 +18,7 @@ use super::{
     fields::{self, Rejection},
     transcript::{self, Messages},
 };
-use crate::web::{Routes, reply};
+use crate::http::web::{Routes, reply};
 use countersign_view::export::{Header, export_html};
 
 /// How many conversations one search looks through, the newest first.
@@ -32,7 +32,7 @@ type Params = Query<BTreeMap<String, String>>;
 type Outcome = Result<Response, Rejection>;
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
-    Routes::new(&door.site.auth)
+    Routes::new(&door.context.auth)
         .at("GET", "/api/session/export", export)
         .at("GET", "/api/sessions/search", search)
         .with_state(Arc::clone(door))
@@ -41,7 +41,8 @@ pub(super) fn routes(door: &Arc<Door>) -> Router {
 async fn export(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
     let id = fields::session_in(&asked)?;
     let missing = || Rejection::no_session();
-    let session = transcript::session(&door.site.handle, &id, Messages::Last(usize::MAX)).await.ok_or_else(missing)?;
+    let session =
+        transcript::session(&door.context.handle, &id, Messages::Last(usize::MAX)).await.ok_or_else(missing)?;
     let (kind, ending, file) = match asked.get("format").map(String::as_str) {
         None | Some("json") => {
             let file = serde_json::to_vec_pretty(&session).unwrap_or_default();
@@ -65,7 +66,7 @@ async fn export(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
 
 async fn page(door: &Door, id: &SessionId, session: &hermes::Session) -> Option<String> {
     let of = id.clone();
-    let source = door.site.handle.source(Lane::Request);
+    let source = door.context.handle.source(Lane::Request);
     let read = source.read_of(Scope::Session(id.clone()), move |engine| {
         let session = engine.state().session(&of)?;
         let path: Vec<_> = session.path().into_iter().map(|entry| (entry.content, entry.at)).collect();
@@ -73,7 +74,7 @@ async fn page(door: &Door, id: &SessionId, session: &hermes::Session) -> Option<
     });
     let (started, path) = read.await?.0?;
     let lsns: Vec<_> = path.iter().map(|(content, _)| *content).collect();
-    let texts = door.site.handle.contents().get(&lsns).await.ok()?;
+    let texts = door.context.handle.contents().get(&lsns).await.ok()?;
     let messages = path
         .into_iter()
         .zip(texts)
@@ -86,7 +87,7 @@ async fn page(door: &Door, id: &SessionId, session: &hermes::Session) -> Option<
         cwd: session.workspace.clone(),
         model: model.map(|(provider, id)| format!("{provider}/{id}")),
         started: Some(started),
-        exported: door.site.clock.now(),
+        exported: door.context.clock.now(),
     };
     Some(export_html(&header, &messages))
 }
@@ -101,7 +102,7 @@ async fn search(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
             return Err(Rejection::bad("depth must be a whole number from 0 on, which means all"));
         }
     };
-    let Some(listed) = transcript::list(&door.site.handle).await else {
+    let Some(listed) = transcript::list(&door.context.handle).await else {
         return Err(Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "the record cannot be read"));
     };
     let mut found = Vec::new();
@@ -131,7 +132,7 @@ async fn search(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
 
 /// Where something was said among the first `depth` messages of a session, with a little around it.
 async fn said_in(door: &Door, id: &SessionId, wanted: &str, depth: usize) -> Option<String> {
-    let session = transcript::session(&door.site.handle, id, Messages::Last(usize::MAX)).await?;
+    let session = transcript::session(&door.context.handle, id, Messages::Last(usize::MAX)).await?;
     let messages = session.messages.unwrap_or_default();
     let most = if depth == 0 { messages.len() } else { depth };
     messages.iter().take(most).find_map(|message| around(message.content.as_str()?, wanted))

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{chat, problem};
 use crate::{
     chats::{ChatError, Models},
-    web::Body,
+    http::web::Body,
 };
 
 /// How many values an error lists.

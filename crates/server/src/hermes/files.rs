@@ -25,7 +25,7 @@ use super::{
     transcript::{self, Messages},
     webui::kind_of,
 };
-use crate::web::{Routes, reply};
+use crate::http::web::{Routes, reply};
 
 /// How many entries of a folder are listed.
 const MOST_ENTRIES: usize = 2000;
@@ -37,7 +37,7 @@ type Params = Query<BTreeMap<String, String>>;
 type Outcome = Result<Response, Rejection>;
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
-    Routes::new(&door.site.auth)
+    Routes::new(&door.context.auth)
         .at("GET", "/api/list", list)
         .at("GET", "/api/file", text)
         .at("GET", "/api/file/raw", raw)
@@ -47,7 +47,7 @@ pub(super) fn routes(door: &Arc<Door>) -> Router {
 /// The real path of what a query names in its session's folder, and that folder.
 async fn named(door: &Door, asked: &Params) -> Result<(PathBuf, PathBuf), Rejection> {
     let id = fields::session_in(asked)?;
-    let session = transcript::session(&door.site.handle, &id, Messages::Without).await;
+    let session = transcript::session(&door.context.handle, &id, Messages::Without).await;
     let Some(session) = session.filter(|session| !session.workspace.is_empty()) else {
         return Err(Rejection::no_session());
     };

@@ -30,7 +30,7 @@ use super::{
     fields::{self, Rejection},
     sessions::DOOR,
 };
-use crate::web::{Body, Routes, reply};
+use crate::http::web::{Body, Routes, reply};
 
 /// The file, in the data directory.
 const FILE: &str = "hermes.json";
@@ -152,7 +152,7 @@ impl Preferences {
 }
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
-    Routes::new(&door.site.auth)
+    Routes::new(&door.context.auth)
         .at("GET", "/api/settings", settings)
         .at("POST", "/api/settings", set)
         .at("GET", "/api/reasoning", reasoning)
@@ -172,12 +172,12 @@ async fn settings(State(door): State<Arc<Door>>) -> Response {
 
 fn told(door: &Door) -> Value {
     let mut told = known::all(&door.preferences.held.lock().settings);
-    let usual = door.site.chats.models().usual();
+    let usual = door.context.chats.models().usual();
     let usual = usual.as_ref();
     told.insert("default_model".to_owned(), json!(usual.map(|model| &model.id)));
     told.insert("default_model_provider".to_owned(), json!(usual.map(|model| &model.provider)));
-    told.insert("auth_enabled".to_owned(), door.site.auth.is_guarded().into());
-    told.insert("password_auth_enabled".to_owned(), door.site.auth.is_guarded().into());
+    told.insert("auth_enabled".to_owned(), door.context.auth.is_guarded().into());
+    told.insert("password_auth_enabled".to_owned(), door.context.auth.is_guarded().into());
     told.insert("webui_version".to_owned(), super::webui::version(door).into());
     // What the front end shows of the version; the other one tells its caches apart.
     told.insert("update_channel_version".to_owned(), env!("CARGO_PKG_VERSION").into());
@@ -217,12 +217,12 @@ async fn reasoning(State(door): State<Arc<Door>>, asked: Params) -> Response {
 
 /// What is set, and what the named model takes; without a name the usual one.
 fn reasoning_of(door: &Door, provider: Option<&str>, model: Option<&str>) -> Value {
-    let models = door.site.chats.models();
+    let models = door.context.chats.models();
     let found = match model {
         Some(model) => models.find(provider, model).or_else(|| models.find(None, model)),
         None => models.usual(),
     };
-    let thinks = found.is_some_and(|model| super::thinks(&door.site, &model));
+    let thinks = found.is_some_and(|model| super::thinks(&door.context, &model));
     let efforts: Vec<&str> = if thinks { LEVELS.map(Level::as_str).to_vec() } else { Vec::new() };
     let held = door.preferences.held.lock();
     let shows = held.settings.get("show_thinking").and_then(Value::as_bool).unwrap_or(true);
@@ -275,12 +275,12 @@ async fn set_reasoning(State(door): State<Arc<Door>>, body: Body) -> Outcome {
 /// # Errors
 /// The reply where that was not recorded.
 pub(super) async fn apply_effort(door: &Door, session: &SessionId) -> Result<(), Rejection> {
-    let chats = &door.site.chats;
+    let chats = &door.context.chats;
     let effort = door.preferences.effort();
     let (model, now) = chats.thinking(session).await?;
     // Where nothing is set here, what another adapter set for its session stays.
     let stays = effort.is_none() && !chats.is_of(session, DOOR).await?;
-    if now.as_deref() == effort || stays || !model.is_some_and(|model| super::thinks(&door.site, &model)) {
+    if now.as_deref() == effort || stays || !model.is_some_and(|model| super::thinks(&door.context, &model)) {
         return Ok(());
     }
     let setting = Setting::Thinking(effort.map(str::to_owned));
@@ -289,7 +289,7 @@ pub(super) async fn apply_effort(door: &Door, session: &SessionId) -> Result<(),
 
 async fn draft(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
     let id = fields::session_in(&asked)?;
-    door.site.chats.thinking(&id).await?;
+    door.context.chats.thinking(&id).await?;
     Ok(reply::ok(&json!({ "draft": door.preferences.draft(&id) })))
 }
 
@@ -298,7 +298,7 @@ async fn write_draft(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     // Not trimmed: somebody writes on.
     let text = fields::exact(&body, "text")?.map(|text| text.chars().take(LONGEST_DRAFT).collect::<String>());
     fields::list(&body, "files")?;
-    door.site.chats.thinking(&id).await?;
+    door.context.chats.thinking(&id).await?;
     if let Some(text) = text {
         let of = id.clone();
         let change = move |held: &mut PreferenceFile| keep_draft(&mut held.drafts, of.as_str(), text);

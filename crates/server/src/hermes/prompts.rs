@@ -13,6 +13,7 @@ mod queue;
 mod streams;
 mod yolo;
 
+use super::HermesContext;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -41,10 +42,7 @@ use self::{
     queue::{Line, Queues},
 };
 
-use crate::{
-    site::Site,
-    web::{Caller, Problem, Routes, sse},
-};
+use crate::http::web::{Caller, Problem, Routes, sse};
 
 /// How many changes of the list one who reads slowly may be behind.
 const CHANGES: usize = 256;
@@ -86,8 +84,8 @@ struct Closed;
 
 impl Prompts {
     /// Begins to follow the log. `None` if it cannot be followed any more.
-    pub(crate) async fn open(site: &Site) -> Option<Arc<Self>> {
-        let handle = site.handle.clone();
+    pub(crate) async fn open(context: &HermesContext) -> Option<Arc<Self>> {
+        let handle = context.handle.clone();
         let subscriber = handle.subscribe().await?;
         let prompts = Arc::new(Self {
             handle,
@@ -277,8 +275,8 @@ pub(super) async fn bare(handle: &Handle, gate: GateId) -> Option<Event> {
 }
 
 /// The routes.
-pub(crate) fn routes(site: &Site, prompts: &Arc<Prompts>) -> Router {
-    Routes::new(&site.auth)
+pub(crate) fn routes(context: &HermesContext, prompts: &Arc<Prompts>) -> Router {
+    Routes::new(&context.auth)
         .at("GET", "/api/approval/pending", approvals::pending)
         .at("GET", "/api/approval/stream", approvals::stream)
         .at("POST", "/api/approval/respond", approvals::respond)

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     chats::Wish,
-    web::{Body, Routes, reply},
+    http::web::{Body, Routes, reply},
 };
 use countersign_view::Protocol;
 
@@ -33,7 +33,7 @@ type Asked = Query<BTreeMap<String, String>>;
 type Outcome = Result<Response, Rejection>;
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
-    Routes::new(&door.site.auth)
+    Routes::new(&door.context.auth)
         .at("POST", "/api/session/new", new)
         .at("GET", "/api/sessions", list)
         .at("GET", "/api/session", one)
@@ -43,7 +43,7 @@ pub(super) fn routes(door: &Arc<Door>) -> Router {
 }
 
 async fn new(State(door): State<Arc<Door>>, body: Body) -> Outcome {
-    let chats = &door.site.chats;
+    let chats = &door.context.chats;
     let wish = Wish {
         workspace: fields::text(&body, "workspace")?.map(str::to_owned),
         model: fields::model(&body, chats.models())?.map(|model| (Some(model.provider), model.id)),
@@ -56,7 +56,7 @@ async fn new(State(door): State<Arc<Door>>, body: Body) -> Outcome {
 }
 
 async fn told(door: &Door, id: &SessionId, messages: Messages) -> Outcome {
-    let Some(session) = transcript::session(&door.site.handle, id, messages).await else {
+    let Some(session) = transcript::session(&door.context.handle, id, messages).await else {
         return Err(Rejection::no_session());
     };
     let mut session = json!(session);
@@ -65,7 +65,7 @@ async fn told(door: &Door, id: &SessionId, messages: Messages) -> Outcome {
 }
 
 async fn list(State(door): State<Arc<Door>>) -> Outcome {
-    let Some(mut sessions) = transcript::list(&door.site.handle).await else {
+    let Some(mut sessions) = transcript::list(&door.context.handle).await else {
         return Err(Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "the record cannot be read"));
     };
     // The front end gives up the stream of a turn that is not in the list.
@@ -80,7 +80,7 @@ async fn list(State(door): State<Arc<Door>>) -> Outcome {
         "sessions": sessions,
         "cli_count": 0,
         "archived_count": archived,
-        "server_time": transcript::seconds(door.site.clock.now()),
+        "server_time": transcript::seconds(door.context.clock.now()),
         "server_tz": chrono::Local::now().format("%z").to_string(),
         "active_profile": "default",
     })))
@@ -103,7 +103,7 @@ async fn status(State(door): State<Arc<Door>>, asked: Asked) -> Outcome {
     let id = fields::session_in(&asked)?;
     // The index knows no more than the sum, and clients show what was read and what was written: of the newest.
     let newest = Messages::Last(MOST_MESSAGES);
-    let Some(session) = transcript::session(&door.site.handle, &id, newest).await else {
+    let Some(session) = transcript::session(&door.context.handle, &id, newest).await else {
         return Err(Rejection::no_session());
     };
     Ok(reply::ok(&json!({
@@ -123,6 +123,6 @@ async fn status(State(door): State<Arc<Door>>, asked: Asked) -> Outcome {
 
 async fn rename(State(door): State<Arc<Door>>, body: Body) -> Outcome {
     let (id, title) = (fields::session(&body)?, fields::required(&body, "title")?);
-    door.site.chats.rename(&id, title).await?;
+    door.context.chats.rename(&id, title).await?;
     told(&door, &id, Messages::Without).await
 }

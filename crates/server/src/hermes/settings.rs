@@ -15,15 +15,15 @@ use tokio::time::Instant;
 
 use super::{Door, transcript};
 use crate::{
+    http::web::{Body, Routes, reply},
     sessions,
-    web::{Body, Routes, reply},
 };
 
 /// How long something may take of which it is said whether it is well.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) fn routes(door: &Arc<Door>) -> Router {
-    Routes::new(&door.site.auth)
+    Routes::new(&door.context.auth)
         .at("GET", "/health", health)
         .at("GET", "/api/models", models)
         .at("GET", "/api/profiles", profiles)
@@ -36,7 +36,7 @@ pub(super) fn routes(door: &Arc<Door>) -> Router {
 
 async fn health(State(door): State<Arc<Door>>, asked: Query<BTreeMap<String, String>>) -> Response {
     let is_deep = asked.get("deep").is_some_and(|deep| matches!(deep.as_str(), "1" | "true" | "yes" | "on"));
-    let source = door.site.handle.source(countersign_runtime::Lane::Request);
+    let source = door.context.handle.source(countersign_runtime::Lane::Request);
     let read = source.read(|engine| (engine.state().sessions().count(), engine.state().runs().count()));
     let (requests, last) = door.traffic.so_far();
     let accept_loop = json!({ "requests_total": requests, "last_request_at": transcript::seconds(last) });
@@ -61,7 +61,7 @@ async fn health(State(door): State<Arc<Door>>, asked: Query<BTreeMap<String, Str
         // Anybody may ask this, and names of sessions are not for anybody.
         "runs": [],
         "last_run_finished_at": door.journals.finished().map(transcript::seconds),
-        "server_started_at": transcript::seconds(door.site.started_at),
+        "server_started_at": transcript::seconds(door.context.started_at),
         "uptime_seconds": uptime(&door),
         "accept_loop": accept_loop,
     });
@@ -80,7 +80,7 @@ async fn health(State(door): State<Arc<Door>>, asked: Query<BTreeMap<String, Str
 
 /// Whether what every page needs can be read: the record's end and the list of sessions.
 async fn deep(door: &Door) -> (bool, Value) {
-    let log = door.site.handle.log();
+    let log = door.context.handle.log();
     let began = Instant::now();
     let record = matches!(tokio::time::timeout(PATIENCE, log.head(Partition::ZERO)).await, Ok(Ok(_)));
     let record_check = check(record, began);
@@ -95,11 +95,11 @@ fn check(is_well: bool, began: Instant) -> Value {
 }
 
 fn uptime(door: &Door) -> f64 {
-    door.site.clock.now().since(door.site.started_at).as_secs_f64()
+    door.context.clock.now().since(door.context.started_at).as_secs_f64()
 }
 
 async fn models(State(door): State<Arc<Door>>) -> Response {
-    let models = door.site.chats.models();
+    let models = door.context.chats.models();
     let usual = models.usual();
     let mut groups: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for entry in models.entries() {
@@ -131,7 +131,7 @@ async fn projects() -> Response {
 }
 
 async fn workspaces(State(door): State<Arc<Door>>) -> Response {
-    let told = door.site.chats.workspaces().await.into_iter().map(|folder| {
+    let told = door.context.chats.workspaces().await.into_iter().map(|folder| {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         json!({ "path": folder, "name": name })
     });

@@ -14,7 +14,7 @@ use axum::{
 };
 
 use super::Door;
-use crate::web::{Caller, Problem, Routes, reply};
+use crate::http::web::{Caller, Problem, Routes, reply};
 
 /// How large a file may be that is served, in bytes.
 const LARGEST: u64 = 32 << 20;
@@ -42,7 +42,7 @@ pub(crate) fn files(folder: &Path) -> Result<PathBuf, String> {
 }
 
 pub(super) fn routes(door: &Arc<Door>, folder: PathBuf) -> Router {
-    Routes::new(&door.site.auth)
+    Routes::new(&door.context.auth)
         .at("GET", "/", index)
         .at("GET", "/index.html", index)
         .at("GET", "/session/{id}", index)
@@ -61,7 +61,7 @@ async fn index(State(front): State<Front>, caller: Option<Extension<Caller>>) ->
 
 /// Names the process: a service worker keeps nothing of one that is gone.
 pub(super) fn version(door: &Door) -> String {
-    format!("{}-{:x}", env!("CARGO_PKG_VERSION"), door.site.started_at.0)
+    format!("{}-{:x}", env!("CARGO_PKG_VERSION"), door.context.started_at.0)
 }
 
 /// The page with what hides the controls of what is not here and that no setting hides. Its files stay as they are.

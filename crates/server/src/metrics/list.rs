@@ -4,13 +4,11 @@
 
 use countersign_runtime::meters::{self, Counter, Timer};
 
-use super::{
-    open,
-    text::{
-        Kind::{self, Counter as Counts, Gauge, Histogram},
-        Labels, Metric, Value,
-    },
+use super::text::{
+    Kind::{self, Counter as Counts, Gauge, Histogram},
+    Labels, Metric, Value,
 };
+use crate::http::open_connections;
 
 /// The doors of `countersign_connections`.
 const DOORS: [&str; 5] = ["agent_gate", "gsv", "stream", "attach", "http"];
@@ -134,7 +132,13 @@ pub(super) const ALL: &[Metric] = &[
         &[("door", &DOORS)],
         "Open connections. http: all at the port, whatever they became; stream: replies that go on; attach: hosts whose session lives here.",
         |_| {
-            let gauges = [&open::AGENT_GATE, &open::GSV, &open::STREAM, &open::ATTACHED, &open::HTTP];
+            let gauges = [
+                &open_connections::AGENT_GATE,
+                &open_connections::GSV,
+                &open_connections::STREAM,
+                &open_connections::ATTACHED,
+                &open_connections::HTTP,
+            ];
             labelled("door", &DOORS, gauges.iter().map(|gauge| signed(gauge.get())))
         },
     ),

@@ -9,7 +9,7 @@ use countersign_runtime::{
     store::free_space,
 };
 
-use crate::site::Site;
+use super::MetricsContext;
 
 /// How long the owner has to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -42,8 +42,8 @@ pub(super) struct Seen {
 }
 
 /// Looks. `None` if the owner does not answer.
-pub(super) async fn look(site: &Site) -> Option<Seen> {
-    let asked = site.handle.source(Lane::Request);
+pub(super) async fn look(context: &MetricsContext) -> Option<Seen> {
+    let asked = context.handle.source(Lane::Request);
     let read = asked.read(|engine| {
         let state = engine.state();
         let mut gates = [0; GATE_KINDS.len()];
@@ -52,8 +52,8 @@ pub(super) async fn look(site: &Site) -> Option<Seen> {
         (gates, sessions as u64, runs as u64, state.head())
     });
     let ((gates, sessions, runs, Lsn(head)), _) = tokio::time::timeout(PATIENCE, read).await.ok()??;
-    let (log, folder) = (site.config.storage.log.clone(), site.config.storage.folder.clone());
-    let waiting = site.handle.waiting() as u64;
+    let (log, folder) = (context.storage.log.clone(), context.storage.folder.clone());
+    let waiting = context.handle.waiting() as u64;
     // Small files of the system; the disk may be slow to say how it is.
     let machine = tokio::task::spawn_blocking(move || {
         let wal = {
@@ -68,8 +68,8 @@ pub(super) async fn look(site: &Site) -> Option<Seen> {
     });
     let (record, free, memory, descriptors) = machine.await.ok()?;
     #[allow(clippy::cast_precision_loss, reason = "milliseconds since 1970 have room")]
-    let started = site.started_at.0 as f64 / 1000.0;
-    let messenger = site.telegram.as_ref().map(|report| report().is_well());
+    let started = context.started_at.0 as f64 / 1000.0;
+    let messenger = context.telegram.as_ref().map(|report| report().is_well());
     Some(Seen { gates, sessions, runs, head, waiting, record, free, memory, descriptors, started, messenger })
 }
 

@@ -35,9 +35,11 @@ use super::{
     waiting::{NotWaiting, Prompt, Work},
 };
 use crate::{
-    listen::{Guest, peer},
+    http::{
+        listen::{Guest, peer},
+        web::{reply, sse},
+    },
     session_file::find,
-    web::{reply, sse},
 };
 
 /// How long a body may be, in bytes.

@@ -14,7 +14,7 @@ use countersign_protocol::gjc::{
 };
 use secrecy::SecretString;
 
-use crate::listen;
+use crate::http::listen;
 use countersign_agent_dir::Environment;
 
 const CERTIFICATE: &str = "GJC_BRIDGE_TLS_CERT";

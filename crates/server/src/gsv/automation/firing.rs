@@ -58,7 +58,7 @@ async fn definition(door: &Door, fired: &Fired) -> Result<Definition, String> {
 
 /// The content of a record, if it is still there.
 pub(super) async fn read(door: &Door, place: Lsn) -> Result<Option<Arc<str>>, String> {
-    let texts = door.site.handle.contents().get(&[place]).await.map_err(|error| error.to_string())?;
+    let texts = door.context.handle.contents().get(&[place]).await.map_err(|error| error.to_string())?;
     Ok(texts.into_iter().next().flatten())
 }
 
@@ -83,7 +83,7 @@ async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Strin
                 None => usual,
             };
             let marks = Marks {
-                model: Some(door.settings.reference(&door.site, &model)),
+                model: Some(door.settings.reference(&door.context, &model)),
                 thinking: task.thinking.map(|level| level.shown().to_owned()),
                 terms: terms(fired, task.timeout_seconds.map(|seconds| seconds.saturating_mul(1000))),
                 ..Marks::default()
@@ -94,7 +94,7 @@ async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, Strin
 }
 
 async fn text_of_task(door: &Arc<Door>, fired: &Fired, name: &str, task: &Task) -> String {
-    let time = door.settings.zone().full_time(door.site.clock.wall());
+    let time = door.settings.zone().full_time(door.context.clock.wall());
     let note = match telling::of_task(task) {
         Some(telling) => note(door, fired, name, telling).await,
         None => String::new(),
@@ -202,7 +202,7 @@ pub(super) async fn tell_failure(door: &Arc<Door>, fired: &Fired, telling: Telli
 /// Whether people were told the same a short while ago.
 async fn is_repeated(door: &Door, fired: &Fired, text: &str) -> bool {
     let Some((at, place)) = fired.job.told() else { return false };
-    let is_recent = door.site.clock.now().since(at) < REPEATED_AFTER;
+    let is_recent = door.context.clock.now().since(at) < REPEATED_AFTER;
     is_recent && words(door, place).await.as_deref() == Some(text)
 }
 

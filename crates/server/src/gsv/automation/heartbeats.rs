@@ -118,7 +118,7 @@ pub(super) async fn plan(door: &Arc<Door>, replan: Replan) -> Result<(), Fault> 
 /// # Errors
 /// 500 if the gateway closes.
 pub(super) async fn are_planned(door: &Arc<Door>) -> Result<bool, Fault> {
-    let source = door.site.handle.source(Lane::Request);
+    let source = door.context.handle.source(Lane::Request);
     let read = source.read(|engine| engine.state().schedule().jobs(Kind::Heartbeat).next().is_some());
     Ok(read.await.ok_or_else(closing)?.0)
 }
@@ -133,7 +133,7 @@ pub(super) async fn start(door: &Arc<Door>) -> Answer {
 }
 
 async fn states(door: &Arc<Door>) -> Result<BTreeMap<String, State>, Fault> {
-    let source = door.site.handle.source(Lane::Request);
+    let source = door.context.handle.source(Lane::Request);
     let read = source.read(|engine| engine.state().schedule().jobs(Kind::Heartbeat).cloned().collect::<Vec<Job>>());
     let (jobs, _) = read.await.ok_or_else(closing)?;
     let mut states = BTreeMap::new();
@@ -175,7 +175,7 @@ pub(super) async fn trigger(door: &Arc<Door>, agent: &str) -> Answer {
 
 /// Has an agent look after its list now, and waits until it is asked. What it came to, if it was not.
 async fn fire(door: &Arc<Door>, agent: &str) -> Result<Option<(Status, String)>, Fault> {
-    let mut subscriber = door.site.handle.subscribe().await.ok_or_else(closing)?;
+    let mut subscriber = door.context.handle.subscribe().await.ok_or_else(closing)?;
     let Reply::Fired(fired) = ask(door, schedule::Command::Fire(Which::Now(job_of(agent)))).await? else {
         return Ok(None);
     };
@@ -217,10 +217,10 @@ pub(super) async fn say(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Com
     }
     let key = Keys::of_heartbeat(agent);
     let session = chat::prepare(door, &key).await.map_err(|fault| fault.message)?;
-    let time = door.settings.zone().full_time(door.site.clock.wall());
+    let time = door.settings.zone().full_time(door.context.clock.wall());
     let list = list.map_or_else(|| format!("({LIST} is not there.)"), |list| format!("{LIST}:\n\n{}", list.trim()));
     let text = format!("[heartbeat · {time}] {}\n\n{list}", rules.prompt);
-    let model = door.settings.reference(&door.site, &door.settings.model_of(agent));
+    let model = door.settings.reference(&door.context, &door.settings.model_of(agent));
     let marks = Marks { model: Some(model), terms: firing::terms(fired, Some(LONGEST)), ..Marks::default() };
     Ok(firing::message(fired, session, &text, marks, Conversation::GoesOn))
 }
@@ -237,7 +237,7 @@ const fn reason(skip: Skip) -> &'static str {
 
 /// Why there is no heartbeat now, if there is none.
 async fn skip(door: &Arc<Door>, fired: &Fired, rules: &Rules, list: Option<&str>) -> Result<Option<Skip>, String> {
-    if rules.hours.is_some_and(|hours| !hours.contain(door.site.clock.wall())) {
+    if rules.hours.is_some_and(|hours| !hours.contain(door.context.clock.wall())) {
         return Ok(Some(Skip::OutsideActiveHours));
     }
     let Some(list) = list else { return Ok(Some(Skip::NoHeartbeatFile)) };
@@ -250,13 +250,13 @@ async fn skip(door: &Arc<Door>, fired: &Fired, rules: &Rules, list: Option<&str>
 
 /// Whether a run works in the session in which somebody last spoke with the agent.
 async fn is_busy(door: &Arc<Door>, agent: &str) -> Result<bool, String> {
-    let rows = registry::list(door.site.handle.log()).await.map_err(|error| error.to_string())?;
+    let rows = registry::list(door.context.handle.log()).await.map_err(|error| error.to_string())?;
     let is_its = |key: &str| agent_of(key).map(agent_id).as_deref() == Some(agent);
     let is_ours = |key: &str| key.split(':').nth(2).is_some_and(|part| part == "cron" || part == "heartbeat");
     let spoken = rows.iter().filter(|row| is_its(&row.key) && !is_ours(&row.key));
     let Some(last) = spoken.max_by_key(|row| row.last_said_at) else { return Ok(false) };
     let id = registry::session_of(&last.key);
-    let source = door.site.handle.source(Lane::Request);
+    let source = door.context.handle.source(Lane::Request);
     // One that is not at hand rests.
     let read = source.read(move |engine| engine.state().session(&id).is_some_and(|session| !session.is_at_rest()));
     Ok(read.await.is_some_and(|(busy, _)| busy))
@@ -306,7 +306,7 @@ pub(super) async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Co
         None => None,
     };
     let last = last.as_ref().map(|(text, at)| (text.as_str(), *at));
-    let text = match told(&text.unwrap_or_default(), last, door.site.clock.now()) {
+    let text = match told(&text.unwrap_or_default(), last, door.context.clock.now()) {
         Told::Say(text) => text,
         Told::Nothing | Told::Repeated => return Ok(firing::ends(fired, Status::Ok, false, None, None)),
     };

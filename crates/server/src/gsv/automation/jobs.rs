@@ -26,8 +26,8 @@ use super::{
 };
 
 pub(super) async fn status(door: &Arc<Door>) -> Answer {
-    let now = door.site.clock.now();
-    let source = door.site.handle.source(Lane::Request);
+    let now = door.context.clock.now();
+    let source = door.context.handle.source(Lane::Request);
     let read = source.read(move |engine| {
         let state = engine.state().schedule();
         let limits = state.limits();
@@ -54,7 +54,7 @@ pub(super) async fn list(door: &Arc<Door>, list: cron::List) -> Answer {
 /// # Errors
 /// 500 if the record cannot be read.
 pub(super) async fn listed(door: &Arc<Door>, list: cron::List) -> Result<cron::Listed, Fault> {
-    let source = door.site.handle.source(Lane::Request);
+    let source = door.context.handle.source(Lane::Request);
     let agent = list.agent.as_deref().map(key::agent_id);
     let (page, is_all) = (list.page, list.include_disabled);
     let read = source.read(move |engine| {
@@ -76,7 +76,7 @@ pub(super) async fn listed(door: &Arc<Door>, list: cron::List) -> Result<cron::L
 async fn shown(door: &Arc<Door>, jobs: Vec<Job>) -> Result<Vec<cron::Job>, Fault> {
     let places = jobs.iter().flat_map(|job| [Some(job.content()), job.last().map(|last| last.record)]);
     let places: Vec<Lsn> = places.flatten().collect();
-    let texts = door.site.handle.contents().get(&places).await.map_err(|error| failed(error.to_string()))?;
+    let texts = door.context.handle.contents().get(&places).await.map_err(|error| failed(error.to_string()))?;
     let texts: BTreeMap<Lsn, Arc<str>> =
         places.into_iter().zip(texts).filter_map(|(place, text)| Some((place, text?))).collect();
     Ok(jobs.iter().filter_map(|job| wire(job, &texts)).collect())
@@ -111,7 +111,7 @@ fn wire(job: &Job, texts: &BTreeMap<Lsn, Arc<str>>) -> Option<cron::Job> {
 /// One job of [`Kind::Job`].
 async fn find(door: &Arc<Door>, id: &str) -> Result<Job, Fault> {
     let job = JobId::new(id);
-    let source = door.site.handle.source(Lane::Request);
+    let source = door.context.handle.source(Lane::Request);
     let read = source.read(move |engine| engine.state().schedule().job(&job).cloned());
     let (found, _) = read.await.ok_or_else(closing)?;
     found.filter(|job| job.plan().kind == Kind::Job).ok_or_else(|| cron::unknown_job(id))
@@ -157,7 +157,7 @@ pub(super) async fn update(door: &Arc<Door>, update: cron::Update) -> Answer {
 pub(super) async fn updated(door: &Arc<Door>, update: cron::Update) -> Result<cron::Saved, Fault> {
     let _turn = door.automation.changing.lock().await;
     let job = find(door, &update.id).await?;
-    let text = door.site.handle.contents().get(&[job.content()]).await.map_err(|error| failed(error.to_string()))?;
+    let text = door.context.handle.contents().get(&[job.content()]).await.map_err(|error| failed(error.to_string()))?;
     let text = text.into_iter().next().flatten();
     let before = text.and_then(|text| serde_json::from_str::<Definition>(&text).ok());
     let before = before.ok_or_else(|| failed(format!("Cron job cannot be read: {}", update.id)))?;
@@ -208,7 +208,7 @@ pub(super) async fn run(door: &Arc<Door>, peer: &Peer, run: cron::Run) -> Answer
 /// # Errors
 /// 500 with why none did, 503 where whoever asked has gone.
 async fn ran(door: &Arc<Door>, peer: &Peer, run: cron::Run) -> Result<cron::Ran, Fault> {
-    let mut subscriber = door.site.handle.subscribe().await.ok_or_else(closing)?;
+    let mut subscriber = door.context.handle.subscribe().await.ok_or_else(closing)?;
     let fired = match fire(door, &run).await? {
         Ok(fired) => fired,
         Err(skipped) => return Ok(cron::Ran { ok: true, ran: 0, results: vec![skipped] }),
@@ -242,7 +242,7 @@ async fn fire(door: &Arc<Door>, run: &cron::Run) -> Result<Result<Vec<FiringId>,
         cron::Run::IfDue(id) => Which::IfDue(find(door, id).await?.id().clone()),
         cron::Run::Force(id) => Which::Now(find(door, id).await?.id().clone()),
     };
-    let source = door.site.handle.source(Lane::Request);
+    let source = door.context.handle.source(Lane::Request);
     match source.ask(Command::Schedule(schedule::Command::Fire(which))).await.map(|reply| reply.outcome) {
         Ok(Reply::Fired(fired)) => Ok(Ok(fired)),
         Ok(_) => Ok(Ok(Vec::new())),
@@ -261,7 +261,7 @@ async fn begun(door: &Arc<Door>, fired: Vec<FiringId>) -> Result<HashSet<FiringI
         let has_begun = |id: &FiringId| state.firing(id).is_some_and(|(_, firing)| firing.stage != Stage::Due);
         fired.into_iter().filter(has_begun).collect()
     };
-    let read = door.site.handle.source(Lane::Request).read(look).await;
+    let read = door.context.handle.source(Lane::Request).read(look).await;
     read.map(|(begun, _)| begun).ok_or_else(closing)
 }
 
@@ -329,6 +329,6 @@ pub(super) async fn runs(door: &Arc<Door>, runs: cron::Runs) -> Answer {
 /// # Errors
 /// 500 if the record cannot be read.
 pub(super) async fn past(door: &Arc<Door>, runs: &cron::Runs) -> Result<cron::PastRuns, Fault> {
-    let found = history::runs(door.site.handle.log(), runs.job.as_deref(), runs.page).await;
+    let found = history::runs(door.context.handle.log(), runs.job.as_deref(), runs.page).await;
     found.map_err(|error| failed(error.to_string()))
 }

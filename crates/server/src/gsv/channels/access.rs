@@ -39,7 +39,7 @@ pub(super) fn of(door: &Arc<Door>, inbound: &Inbound) -> Access {
     let listed = network["allowFrom"].as_array().into_iter().flatten();
     let mut allowed: Vec<String> = listed.filter_map(|entry| entry.as_str().map(str::to_owned)).collect();
     if is_telegram {
-        let may_decide = door.site.config.telegram.iter().flat_map(|telegram| &telegram.allowed_users);
+        let may_decide = door.context.config.telegram.iter().flat_map(|telegram| &telegram.allowed_users);
         allowed.extend(may_decide.filter(|user| user.to_string() == places::sender(inbound)).map(i64::to_string));
     }
     access(policy, &allowed, &inbound.peer, inbound.sender.as_ref())

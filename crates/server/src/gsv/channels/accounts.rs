@@ -1,5 +1,6 @@
 //! Methods about accounts of chat networks: which there are, how they are, and their beginning and end.
 
+use countersign_view::connected;
 use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_core::{
@@ -19,7 +20,7 @@ use countersign_runtime::Lane;
 use serde_json::json;
 
 use super::{
-    super::{Door, dispatch::Answer, shown},
+    super::{Door, dispatch::Answer},
     failed,
     places::{self, TELEGRAM, WEBHOOK},
     webhook,
@@ -29,7 +30,7 @@ use super::{
 const LEFT_OUT: [&str; 2] = ["whatsapp", "discord"];
 
 async fn known(door: &Arc<Door>) -> Result<Vec<Known>, Fault> {
-    let source = door.site.handle.source(Lane::Request);
+    let source = door.context.handle.source(Lane::Request);
     let read = source.read(|engine| engine.state().channels().accounts().cloned().collect::<Vec<_>>()).await;
     read.map(|(known, _)| known).ok_or_else(|| failed("the gateway is closing"))
 }
@@ -143,7 +144,7 @@ fn only_default(channel: &str, account: Option<&str>) -> Result<(), Fault> {
 
 async fn meet(door: &Arc<Door>, account: Named) -> Result<(), Fault> {
     let met = Command::Channel(Network::Meet(account));
-    door.site.handle.source(Lane::Request).ask(met).await.map(drop).map_err(failed)
+    door.context.handle.source(Lane::Request).ask(met).await.map(drop).map_err(failed)
 }
 
 pub(super) async fn stop(door: &Arc<Door>, asked: Account) -> Answer {
@@ -200,7 +201,7 @@ pub(super) async fn logout(door: &Arc<Door>, asked: Account) -> Answer {
     let account = meant(&of, account).ok_or_else(|| no_account(&channel, named.as_deref()))?;
     disconnect(door, &account, "Logged out");
     let forget = Command::Channel(Network::Forget(account.clone()));
-    door.site.handle.source(Lane::Request).ask(forget).await.map_err(failed)?;
+    door.context.handle.source(Lane::Request).ask(forget).await.map_err(failed)?;
     Ok(done(channel, account.name, None))
 }
 
@@ -233,8 +234,8 @@ fn sockets(door: &Door, of: Vec<Known>) -> Vec<AccountStatus> {
 }
 
 /// Every account as pages show it, by network. Telegram is the messenger's. `None` if the gateway closes.
-pub(in crate::gsv) async fn shown(door: &Arc<Door>) -> Option<Vec<shown::Account>> {
-    let source = door.site.handle.source(Lane::Request);
+pub(in crate::gsv) async fn shown(door: &Arc<Door>) -> Option<Vec<connected::Account>> {
+    let source = door.context.handle.source(Lane::Request);
     let read = source.read(|engine| {
         let state = engine.state().channels();
         let mut waiting = BTreeMap::<Named, usize>::new();
@@ -251,7 +252,7 @@ pub(in crate::gsv) async fn shown(door: &Arc<Door>) -> Option<Vec<shown::Account
     let mut all = Vec::new();
     for (network, of) in networks {
         let of = if network == WEBHOOK { webhooks(door).await.ok()? } else { sockets(door, of) };
-        all.extend(of.into_iter().map(|status| shown::Account {
+        all.extend(of.into_iter().map(|status| connected::Account {
             waiting: waiting.get(&places::account(&network, &status.account_id)).copied().unwrap_or_default(),
             network: network.clone(),
             name: status.account_id,
@@ -271,7 +272,7 @@ async fn heard(door: &Arc<Door>, network: &str) -> Result<BTreeMap<String, Optio
 }
 
 async fn telegram(door: &Arc<Door>) -> Result<Vec<AccountStatus>, Fault> {
-    let Some(report) = door.site.telegram.as_ref().map(|report| report()) else { return Ok(Vec::new()) };
+    let Some(report) = door.context.telegram.as_ref().map(|report| report()) else { return Ok(Vec::new()) };
     let is_well = report.is_well();
     let heard = heard(door, TELEGRAM).await?;
     Ok(vec![AccountStatus {

@@ -35,7 +35,7 @@ const AGAIN: Duration = Duration::from_secs(2);
 
 /// Begins to follow. `None` if the gateway closes.
 pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
-    let subscriber = door.site.handle.subscribe().await?;
+    let subscriber = door.context.handle.subscribe().await?;
     let found = |engine: &Engine| {
         let state = engine.state();
         let runs = state.runs().filter_map(|run| {
@@ -48,7 +48,7 @@ pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
         let knocked = state.all_gates().filter(|gate| gate.kind() == Kind::Pairing && gate.owes_update());
         (runs, sessions, knocked.map(Gate::id).collect::<BTreeSet<_>>(), asked_before(engine))
     };
-    let ((runs, sessions, knocked, asked), _) = door.site.handle.source(Lane::Request).read(found).await?;
+    let ((runs, sessions, knocked, asked), _) = door.context.handle.source(Lane::Request).read(found).await?;
     let sessions = sessions.into_iter().filter(|session| key_of(session).is_some()).collect();
     for (session, gate) in asked {
         door.cards.tell(&in_chat(&session), gate);
@@ -185,7 +185,7 @@ impl Asks {
 
     async fn look_at(&mut self, session: &SessionId) -> Option<bool> {
         let of = session.clone();
-        let source = self.door.site.handle.source(Lane::Request);
+        let source = self.door.context.handle.source(Lane::Request);
         let ((asked, ended), _) = source.read(move |engine| look(engine, &of)).await?;
         let mut is_done = true;
         for ended in ended {
@@ -198,7 +198,7 @@ impl Asks {
     }
 
     async fn ask(&mut self, session: &SessionId, asked: Asked) -> Option<bool> {
-        let texts = self.door.site.handle.contents().get(&[asked.content]).await.ok()?;
+        let texts = self.door.context.handle.contents().get(&[asked.content]).await.ok()?;
         let content = texts.into_iter().next().flatten();
         let Some(content) = content.and_then(|text| serde_json::from_str::<Content>(&text).ok()) else {
             return Some(true);
@@ -220,7 +220,7 @@ impl Asks {
         carrier::typing(&self.door, &asked.origin.from, session, false);
         let reference = reference(&asked.origin);
         let shown = gate::Command::Shown { gate: asked.gate, surface: CHAT.to_owned(), reference };
-        Some(self.door.site.handle.source(Lane::Result).ask(Command::Gate(shown)).await.is_ok())
+        Some(self.door.context.handle.source(Lane::Result).ask(Command::Gate(shown)).await.is_ok())
     }
 
     async fn tell_end(&mut self, ended: Ended) -> bool {
@@ -242,7 +242,7 @@ impl Asks {
             }
         }
         let updated = gate::Command::Updated { gate: ended.gate, surface: CHAT.to_owned(), reference: ended.reference };
-        self.door.site.handle.source(Lane::Result).ask(Command::Gate(updated)).await.is_ok()
+        self.door.context.handle.source(Lane::Result).ask(Command::Gate(updated)).await.is_ok()
     }
 }
 

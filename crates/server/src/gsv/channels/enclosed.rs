@@ -24,7 +24,7 @@ const UNNAMED: Duration = Duration::from_secs(600);
 /// What the system says.
 pub(in crate::gsv) async fn put(door: &Door, name: &str, bytes: Vec<u8>) -> std::io::Result<Media> {
     let object = format!("{LETTERS}/{}", uuid::Uuid::new_v4());
-    Store::of(&door.site.config.storage.folder).put(object.clone(), bytes).await?;
+    Store::of(&door.context.config.storage.folder).put(object.clone(), bytes).await?;
     Ok(Media { object, name: name.to_owned(), mime_type: media::type_of(name).to_owned() })
 }
 
@@ -33,27 +33,27 @@ pub(in crate::gsv) async fn put(door: &Door, name: &str, bytes: Vec<u8>) -> std:
 /// # Errors
 /// In words, why it is not to be had.
 pub(super) async fn open(door: &Door, media: &Media) -> Result<Enclosed, String> {
-    let bytes = Store::of(&door.site.config.storage.folder).bytes(&media.object).await;
+    let bytes = Store::of(&door.context.config.storage.folder).bytes(&media.object).await;
     let bytes = bytes.map_err(|error| format!("{} cannot be read any more: {error}", media.name))?;
     Ok(Enclosed { name: media.name.clone(), mime_type: media.mime_type.clone(), bytes })
 }
 
 /// Takes a file out of the store whose letter has ended.
 pub(in crate::gsv) async fn release(door: &Door, object: String) {
-    Store::of(&door.site.config.storage.folder).discard(vec![object]).await;
+    Store::of(&door.context.config.storage.folder).discard(vec![object]).await;
 }
 
 /// Takes out what no letter names: those that a crash left, and those of letters that were dropped. `None` if the gateway
 /// closes.
 pub(super) async fn sweep(door: &Arc<Door>) -> Option<()> {
-    let source = door.site.handle.source(Lane::Request);
+    let source = door.context.handle.source(Lane::Request);
     let read = source.read(|engine| {
         let letters = engine.state().channels().letters();
         letters.filter_map(|letter| Some(letter.media.as_ref()?.object.clone())).collect::<BTreeSet<_>>()
     });
     let (named, _) = read.await?;
     let before = SystemTime::now().checked_sub(UNNAMED)?;
-    if let Err(problem) = Store::of(&door.site.config.storage.folder).clear_but(LETTERS, named, before).await {
+    if let Err(problem) = Store::of(&door.context.config.storage.folder).clear_but(LETTERS, named, before).await {
         tracing::warn!(%problem, "files of messages that ended could not be taken out of the store");
     }
     Some(())

@@ -108,7 +108,7 @@ fn run_of(from: &Address, message: &str) -> String {
 async fn is_heard(door: &Arc<Door>, from: &Address, id: Option<&str>) -> Result<bool, Fault> {
     let Some(id) = id.map(str::to_owned) else { return Ok(false) };
     let account = from.account.clone();
-    let source = door.site.handle.source(Lane::Request);
+    let source = door.context.handle.source(Lane::Request);
     let read = source.read(move |engine| engine.state().channels().is_heard(&account, &id)).await;
     read.map(|(heard, _)| heard).ok_or_else(|| super::failed("the gateway is closing"))
 }
@@ -162,7 +162,7 @@ fn before(door: &Door, inbound: &Inbound) -> String {
 
 /// The time of day where people live, such as `3:05 PM CET`.
 fn clock(door: &Door) -> String {
-    door.settings.zone().time_of_day(door.site.clock.wall())
+    door.settings.zone().time_of_day(door.context.clock.wall())
 }
 
 #[cfg(test)]

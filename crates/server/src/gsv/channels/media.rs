@@ -79,7 +79,7 @@ async fn one(door: &Door, key: &str, place: usize, item: &Media) -> Result<(Opti
     let ending =
         picture.or_else(|| ENDINGS.iter().find(|(known, _)| *known == mime)).map_or("bin", |(_, ending)| ending);
     let name = format!("{}/{}.{ending}", media_folder(key), uuid::Uuid::new_v4());
-    let store = objects::Store::of(&door.site.config.storage.folder);
+    let store = objects::Store::of(&door.context.config.storage.folder);
     let put = store.put(name.clone(), bytes).await;
     put.map_err(|error| super::failed(format!("{within} could not be stored: {error}")))?;
     let picture = picture.map(|(mime, _)| Image { data: objects::reference(&name), mime_type: (*mime).to_owned() });

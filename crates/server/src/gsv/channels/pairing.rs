@@ -88,7 +88,7 @@ pub(super) async fn knock(door: &Arc<Door>, inbound: &Inbound, from: Address) ->
         told: AWAITED.into(),
     };
     let command = Command::Channel(Network::Knock(Box::new(knock)));
-    match door.site.handle.source(Lane::Request).ask(command).await {
+    match door.context.handle.source(Lane::Request).ask(command).await {
         Ok(_) => Ok(Taken::PendingPairing { sender_id: sender }),
         Err(Unasked::Refusal(Refused::Channel(refusal @ Refusal::Crowded(_)))) => {
             Err(Fault::new(code::UNAVAILABLE, refusal.to_string()))
@@ -128,7 +128,7 @@ fn waiting(engine: &Engine) -> Vec<Waiting> {
 }
 
 async fn everybody(door: &Arc<Door>) -> Result<Vec<Waiting>, Fault> {
-    let read = door.site.handle.source(Lane::Request).read(waiting).await;
+    let read = door.context.handle.source(Lane::Request).read(waiting).await;
     read.map(|(waiting, _)| waiting).ok_or_else(|| failed("the gateway is closing"))
 }
 
@@ -154,7 +154,7 @@ async fn decide(door: &Arc<Door>, decide: &Decide, answer: Answer, by: Principal
     let found = everybody(door).await?.into_iter().find(is_meant);
     let Some(Waiting { gate, about, .. }) = found else { return Err(Fault::no_pairing(&wanted)) };
     let answer = gate::Command::Answer { gate, answer, by, key: None };
-    match door.site.handle.source(Lane::Result).ask(Command::Gate(answer)).await {
+    match door.context.handle.source(Lane::Result).ask(Command::Gate(answer)).await {
         Ok(_) => {}
         // Somebody else was first.
         Err(Unasked::Refusal(Refused::Answer(gate::AnswerRefusal::AlreadyResolved { .. }))) => {
@@ -197,19 +197,19 @@ fn decided(gate: &Gate) -> Option<Decided> {
 /// 500 if something was not recorded. It is done again from where it stands, by whoever asks next.
 pub(super) async fn finish(door: &Arc<Door>, id: GateId) -> Result<(), Fault> {
     let _turn = door.networks.finishing.lock().await;
-    let source = door.site.handle.source(Lane::Result);
+    let source = door.context.handle.source(Lane::Result);
     let read = source.read_of(At::Gate(id), move |engine| engine.state().gate(id).and_then(decided)).await;
     let (decided, _) = read.ok_or_else(|| failed("the gateway is closing"))?;
     let Some(decided) = decided else { return Ok(()) };
     if decided.is_in {
-        let texts = door.site.handle.contents().get(&[decided.content]).await.map_err(failed)?;
+        let texts = door.context.handle.contents().get(&[decided.content]).await.map_err(failed)?;
         let content = texts.into_iter().next().flatten();
         let content: Option<Content> = content.and_then(|text| serde_json::from_str(&text).ok());
         if let Some(about) = content.as_ref().and_then(About::read) {
             let by = decided.by.unwrap_or_else(|| PrincipalId::new("system"));
             let tree = door.settings.tree();
             let network = access::set_as(&tree, &about.from.account.network);
-            door.settings.add(&door.site, by, &["channels", network, "allowFrom"], &about.sender_id).await?;
+            door.settings.add(&door.context, by, &["channels", network, "allowFrom"], &about.sender_id).await?;
             welcome(door, id, about.from).await;
         }
     }

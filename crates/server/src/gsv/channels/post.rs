@@ -36,8 +36,8 @@ type Work = BoxFuture<'static, (Account, Step)>;
 
 /// Begins to deliver. `None` if the gateway closes.
 pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
-    let subscriber = door.site.handle.subscribe().await?;
-    let source = door.site.handle.source(Lane::Request);
+    let subscriber = door.context.handle.subscribe().await?;
+    let source = door.context.handle.source(Lane::Request);
     let read = source.read(|engine| {
         engine.state().channels().letters().map(|letter| letter.to.account.clone()).collect::<BTreeSet<_>>()
     });
@@ -141,7 +141,7 @@ async fn deliver(door: &Arc<Door>, account: &Account) -> Step {
             Err(()) => return Step::Over,
         };
         let (id, object) = (owed.id, owed.media.as_ref().map(|media| media.object.clone()));
-        let texts = match door.site.handle.contents().get(&[owed.content]).await {
+        let texts = match door.context.handle.contents().get(&[owed.content]).await {
             Ok(texts) => texts,
             Err(_) => return Step::Failed(None),
         };
@@ -155,7 +155,7 @@ async fn deliver(door: &Arc<Door>, account: &Account) -> Step {
                     Ok(media) => {
                         let letter = Letter { owed, text: text.to_string(), media };
                         asks::is_told(door, &letter.owed);
-                        carrier::carry(door, &letter, door.site.clock.now()).await
+                        carrier::carry(door, &letter, door.context.clock.now()).await
                     }
                     Err(why) => Carried::Refused(why),
                 }
@@ -183,7 +183,7 @@ async fn deliver(door: &Arc<Door>, account: &Account) -> Step {
 /// The letter that is next.
 async fn first(door: &Arc<Door>, account: &Account) -> Result<Option<Owed>, ()> {
     let of = account.clone();
-    let source = door.site.handle.source(Lane::Request);
+    let source = door.context.handle.source(Lane::Request);
     let read = source.read(move |engine| engine.state().channels().letters_of(&of).next().cloned()).await;
     read.map(|(owed, _)| owed).ok_or(())
 }
@@ -191,7 +191,7 @@ async fn first(door: &Arc<Door>, account: &Account) -> Result<Option<Owed>, ()> 
 /// Records how a letter ended, however long that takes: it must not go out again for a full disk. False if nothing is
 /// recorded any more.
 async fn record(door: &Arc<Door>, command: Command) -> bool {
-    let source = door.site.handle.source(Lane::Result);
+    let source = door.context.handle.source(Lane::Result);
     let mut wait = FIRST;
     loop {
         match source.ask(command.clone()).await {

@@ -23,7 +23,7 @@ use countersign_telegram::{Attached, ChatType, Ear, FileKind, Flow, Hear, Talk, 
 pub(in crate::gsv) async fn join(door: &Arc<Door>, talk: Arc<Talk>, ear: &Ear) {
     let account = places::account(TELEGRAM, Account::DEFAULT);
     let met = Command::Channel(Network::Meet(account.clone()));
-    if let Err(problem) = door.site.handle.source(Lane::Request).ask(met).await {
+    if let Err(problem) = door.context.handle.source(Lane::Request).ask(met).await {
         // It is known with the first message that comes.
         tracing::warn!(%problem, "telegram could not be recorded as a chat network");
     }

@@ -40,7 +40,7 @@ use super::{
     carrier, failed, inbound,
     places::{self, WEBHOOK},
 };
-use crate::{
+use crate::http::{
     listen::{Guest, peer},
     web,
 };
@@ -139,12 +139,12 @@ async fn take(door: &Arc<Door>, account: &str, request: HttpRequest) -> Result<J
     let unsigned = || Fault::new(code::UNAUTHORIZED, "Unauthorized: missing, wrong or old signature");
     let settings = Settings::of(door, account).map_err(|_| unsigned())?;
     // What cannot have been signed is not read.
-    if !sign::may_be(id, timestamp, signature, door.site.clock.wall()) {
+    if !sign::may_be(id, timestamp, signature, door.context.clock.wall()) {
         return Err(unsigned());
     }
     let body = read(&door.networks.webhook, &head.headers, body).await?;
     let signed = sign::Signed { id, timestamp, signature, body: &body };
-    if !signed.is_by(&settings.secret, door.site.clock.wall()) {
+    if !signed.is_by(&settings.secret, door.context.clock.wall()) {
         return Err(unsigned());
     }
     // An agent's command may find out with what others sign.
@@ -250,7 +250,7 @@ impl Sender {
         };
         let body = Json::of(&outbound).text().to_owned();
         let id = letter.owed.id.to_string();
-        let now = door.site.clock.wall();
+        let now = door.context.clock.wall();
         let Some(signature) = sign::sign(&settings.secret, &id, now, body.as_bytes()) else {
             return Carried::Refused("the secret that is set cannot be used".to_owned());
         };

@@ -81,7 +81,7 @@ async fn at_a_gate(
     let waiting = waiting.map(|asked| (token(asked.gate), is_shown(asked)));
     let decided = seen.decided.as_ref().filter(|asked| speaker.may_answer(asked));
     let decided = decided.and_then(|asked| Some((token(asked.gate), asked.decided.as_ref()?, asked.run)));
-    let now = door.site.clock.now();
+    let now = door.context.clock.now();
     let situation = Situation {
         waiting: waiting.as_ref().map(|(token, is_shown)| Waiting { token, is_shown: *is_shown }),
         decided: decided.as_ref().map(|(token, outcome, _)| Decided {
@@ -152,7 +152,7 @@ async fn decide(
     run: &str,
     speaker: &Speaker,
 ) -> Option<Sent> {
-    let source = door.site.handle.source(Lane::Result);
+    let source = door.context.handle.source(Lane::Result);
     let (by, reference, key) = (speaker.by.clone(), run.to_owned(), speaker.key());
     let answer = gate::Command::AnswerAs { gate: asked.gate, answer, by, reference, key };
     let answered = source.ask(Command::Gate(answer)).await;

@@ -21,14 +21,14 @@ use countersign_files::objects::Store;
 /// 500 if the record cannot be read.
 pub(super) async fn messages(door: &Arc<Door>, lines: &[Line]) -> Result<Vec<Message>, Fault> {
     let contents: Vec<_> = lines.iter().map(|line| line.content).collect();
-    let texts = door.site.handle.contents().get(&contents).await.map_err(unreadable)?;
+    let texts = door.context.handle.contents().get(&contents).await.map_err(unreadable)?;
     let said = texts.iter().zip(lines).filter_map(|(text, line)| messages::wire(text.as_deref()?, line.at));
     Ok(messages::in_order(said.collect()))
 }
 
 /// Takes an archive away that was put there for something that came to nothing.
 pub(super) async fn discard(door: &Arc<Door>, name: &str) {
-    Store::of(&door.site.config.storage.folder).discard(vec![name.to_owned(), note_name(name)]).await;
+    Store::of(&door.context.config.storage.folder).discard(vec![name.to_owned(), note_name(name)]).await;
 }
 
 fn note_name(name: &str) -> String {
@@ -54,7 +54,7 @@ pub(super) async fn put(
     };
     let failed = |error: std::io::Error| unreadable(format!("{name}: {error}"));
     let packed = tokio::task::spawn_blocking(pack).await.map_err(unreadable)?.map_err(failed)?;
-    let store = Store::of(&door.site.config.storage.folder);
+    let store = Store::of(&door.context.config.storage.folder);
     store.put(name.clone(), packed).await.map_err(failed)?;
     store.put(note_name(&name), Json::of(&note).text().as_bytes().to_vec()).await.map_err(failed)
 }

@@ -58,7 +58,7 @@ async fn work(
             None => Err(Model::invalid(&selector)),
             Some(model) => {
                 let id = lives::open(door, &seen.key).await?;
-                lives::set(door, &id, Setting::Model(door.settings.reference(&door.site, &model))).await?;
+                lives::set(door, &id, Setting::Model(door.settings.reference(&door.context, &model))).await?;
                 let mut profile = see(door, &seen.key).await?.profile;
                 profile.model = Some((model.provider.clone(), model.id.clone()));
                 let set = session::Command::Set { setting: Setting::Profile(Box::new(profile)), entry: None };
@@ -104,7 +104,7 @@ async fn stop(door: &Arc<Door>, seen: &Seen, word: Word) -> Result<Reply, Fault>
     // Where nothing runs, a summary may be made behind which the agent would go on by itself.
     let session = super::super::registry::session_of(&seen.key);
     let abort = word.over(engine::Command::Run(run::Command::Abort { session }));
-    let stopped = door.site.handle.source(Lane::Result).ask(abort).await;
+    let stopped = door.context.handle.source(Lane::Result).ask(abort).await;
     Ok(match (stopped.map_err(|refused| lives::refusal(&refused))?.outcome, &seen.awaited) {
         (engine::Reply::Stopping(run), _) => {
             let working = seen.working.as_ref().filter(|working| working.run == run);

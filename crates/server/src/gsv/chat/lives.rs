@@ -80,7 +80,7 @@ impl Word {
 /// # Errors
 /// 500 with why it was refused.
 pub(super) async fn ask(door: &Door, command: Command) -> Result<countersign_core::engine::Reply, Fault> {
-    let asked = door.site.handle.source(Lane::Request).ask(command).await;
+    let asked = door.context.handle.source(Lane::Request).ask(command).await;
     asked.map(|reply| reply.outcome).map_err(|refused| refusal(&refused))
 }
 
@@ -99,15 +99,15 @@ pub(super) fn refusal(refused: &Refused) -> Fault {
 pub(in crate::gsv) async fn open(door: &Arc<Door>, key: &str) -> Result<SessionId, Fault> {
     let id = session_of(key);
     let agent = key::agent_of(key).map_or_else(|| door.settings.agent(), key::agent_id);
-    let cwd = door.site.chats.folder(Some(&agent)).await.map_err(unreadable)?;
+    let cwd = door.context.chats.folder(Some(&agent)).await.map_err(unreadable)?;
     let open = session::Command::Open {
         cwd: cwd.display().to_string(),
         name: Some(key.to_owned()),
         parent: None,
         door: Some(DOOR.to_owned()),
-        settings: Box::new(door.settings.of_session(&door.site, &agent)),
+        settings: Box::new(door.settings.of_session(&door.context, &agent)),
     };
-    let asked = door.site.handle.source(Lane::Request).ask(Command::Session(id.clone(), open)).await;
+    let asked = door.context.handle.source(Lane::Request).ask(Command::Session(id.clone(), open)).await;
     match asked {
         Ok(_) | Err(Refused::Refusal(Refusal::SessionExists(_))) => Ok(id),
         Err(refused) => Err(refusal(&refused)),
@@ -120,7 +120,7 @@ pub(in crate::gsv) async fn open(door: &Arc<Door>, key: &str) -> Result<SessionI
 /// 500 if it was not recorded.
 pub(super) async fn catch_up(door: &Door, id: &SessionId, seen: &Seen) -> Result<(), Fault> {
     let Some(settings) = &seen.settings else { return Ok(()) };
-    let usual = door.settings.of_session(&door.site, &agent(door, seen));
+    let usual = door.settings.of_session(&door.context, &agent(door, seen));
     let mut now = settings.clone();
     now.thresholds = usual.thresholds;
     (now.approval_timeout, now.clarify_timeout) = (usual.approval_timeout, usual.clarify_timeout);
@@ -207,7 +207,7 @@ pub(super) async fn renew(door: &Arc<Door>, seen: Seen, word: Word) -> Result<Re
         return Err(refused);
     }
     // Nothing that is said from now on refers to it. What a crash leaves goes the next time.
-    let media_deleted = match Store::of(&door.site.config.storage.folder).clear(&media_folder(&seen.key)).await {
+    let media_deleted = match Store::of(&door.context.config.storage.folder).clear(&media_folder(&seen.key)).await {
         Ok(count) => count,
         Err(problem) => {
             tracing::warn!(%problem, "what came with the messages of a session could not be deleted");
@@ -272,7 +272,7 @@ pub(super) async fn trim(
     }
     let (head, tail) = seen.lines.split_at(from);
     let messages = archive::messages(door, head).await?;
-    let name = wire::archive_part(&agent(door, seen), &seen.id, door.site.clock.now().0);
+    let name = wire::archive_part(&agent(door, seen), &seen.id, door.context.clock.now().0);
     archive::put(door, name.clone(), messages, note(door, seen, head.len())).await?;
     let first_kept = tail[0].id.clone();
     let trim = Command::Session(session_of(&seen.key), session::Command::Trim { first_kept });
@@ -290,7 +290,7 @@ pub(super) async fn trim(
 pub(super) async fn renew_if_due(door: &Arc<Door>, seen: &Seen) -> Result<bool, Fault> {
     let rule = seen.profile.renewal.unwrap_or_default().rule();
     // By the clock that people live by.
-    let clock = &door.site.clock;
+    let clock = &door.context.clock;
     let is_due = rule.is_due(seen.last_at.moved(clock.ahead()), clock.wall(), door.settings.zone());
     if !(is_due && seen.is_at_rest && seen.queued == 0) || see_whole(door, &seen.key).await?.lines.is_empty() {
         return Ok(false);
@@ -308,7 +308,7 @@ pub(super) fn note(door: &Door, seen: &Seen, count: usize) -> wire::ArchiveNote 
         session_id: seen.id.clone(),
         agent_id: agent(door, seen),
         message_count: count,
-        archived_at: door.site.clock.now().0,
+        archived_at: door.context.clock.now().0,
         tokens: seen.row.tokens(),
     }
 }
@@ -319,14 +319,14 @@ async fn rest(door: &Arc<Door>, id: &SessionId, seen: Seen) -> Result<Whole, Fau
         return see_whole(door, &seen.key).await;
     }
     let closing = || unreadable("the gateway is closing");
-    let mut subscriber = door.site.handle.subscribe().await.ok_or_else(closing)?;
+    let mut subscriber = door.context.handle.subscribe().await.ok_or_else(closing)?;
     ask(door, Command::Session(id.clone(), session::Command::Clear)).await?;
     for run in &seen.behind {
         door.tell(&seen.key, Some(run), State::Error { error: CANCELLED.to_owned() }, None);
     }
     ask(door, Command::Session(id.clone(), session::Command::AbortCompaction)).await?;
     let abort = Command::Run(run::Command::Abort { session: id.clone() });
-    let stopped = door.site.handle.source(Lane::Result).ask(abort).await;
+    let stopped = door.context.handle.source(Lane::Result).ask(abort).await;
     stopped.map_err(|refused| refusal(&refused))?;
     let resting = async {
         loop {

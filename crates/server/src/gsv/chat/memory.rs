@@ -110,7 +110,7 @@ fn row_of(renewed: Lsn) -> String {
 /// Has models write down what should be remembered of conversations that were put away, also of those that an earlier process did
 /// not come to. Whoever begins anew does not wait for it. `None` if the gateway closes.
 pub(in crate::gsv) async fn follow(door: &Arc<Door>) -> Option<()> {
-    let mut subscriber = door.site.handle.subscribe().await?;
+    let mut subscriber = door.context.handle.subscribe().await?;
     let mut desk = Desk { door: Arc::clone(door), begun: BTreeSet::new(), room: Arc::new(Semaphore::new(AT_ONCE)) };
     tokio::spawn(async move {
         desk.look().await;
@@ -136,7 +136,7 @@ struct Desk {
 impl Desk {
     /// Begins with whatever is owed and was not begun.
     async fn look(&mut self) {
-        let log = self.door.site.handle.log();
+        let log = self.door.context.handle.log();
         let rows = match log.view(Partition::ZERO, VIEW, "", None, MOST).await {
             Ok(rows) => rows,
             Err(error) => {
@@ -167,7 +167,7 @@ impl Desk {
 }
 
 async fn read(door: &Door, contents: &[Lsn]) -> Result<Vec<Option<Arc<str>>>, String> {
-    door.site.handle.contents().get(contents).await.map_err(|error| error.to_string())
+    door.context.handle.contents().get(contents).await.map_err(|error| error.to_string())
 }
 
 async fn noted(door: &Arc<Door>, key: &str, renewed: Lsn) -> Result<(), String> {
@@ -180,10 +180,10 @@ async fn noted(door: &Arc<Door>, key: &str, renewed: Lsn) -> Result<(), String> 
     let settings = &door.settings;
     let agent = key::agent_of(key).map_or_else(|| settings.agent(), key::agent_id);
     let model = model.map_or_else(|| settings.model_of(&agent), |(provider, id)| Model { provider, id });
-    let model = settings.reference(&door.site, &model);
+    let model = settings.reference(&door.context, &model);
     let secret = settings.secret(&format!("apiKeys.{}", model.provider));
-    let chosen = door.site.chats.models().choose_with(&model, secret).map_err(|unasked| unasked.to_string())?;
-    let retry = settings.of_session(&door.site, &agent).retry;
+    let chosen = door.context.chats.models().choose_with(&model, secret).map_err(|unasked| unasked.to_string())?;
+    let retry = settings.of_session(&door.context, &agent).retry;
     let text = note_down(&chosen, &messages, |part| request(part, &[]), retry, settings.silence()).await?;
     remember(door, &agent, &begun, &text).await;
     Ok(())
@@ -202,7 +202,7 @@ pub(in crate::gsv) async fn remember(door: &Arc<Door>, agent: &str, first_kept: 
     // A long conversation was read in parts, and there may be nothing in some of them.
     let text = text.trim().lines().filter(is_something).collect::<Vec<_>>().join("\n");
     let text = text.trim();
-    let Some(day) = door.settings.zone().day(door.site.clock.wall(), 0).filter(|_| !text.is_empty()) else { return };
+    let Some(day) = door.settings.zone().day(door.context.clock.wall(), 0).filter(|_| !text.is_empty()) else { return };
     let Ok(path) = Path::read(&format!("memory/{day}.md")) else { return };
     // A crash before the summary is recorded has all of it made again.
     let mark = format!("<!-- {first_kept} -->");
@@ -227,7 +227,7 @@ pub(in crate::gsv) async fn put_away(door: &Arc<Door>, key: &str, first_kept: &E
     }
     let seen = see(door, key).await.map_err(said)?;
     let messages = archive::messages(door, &lines).await.map_err(said)?;
-    let name = wire::archive_part(&lives::agent(door, &seen), &seen.id, door.site.clock.now().0);
+    let name = wire::archive_part(&lives::agent(door, &seen), &seen.id, door.context.clock.now().0);
     let note = lives::note(door, &seen, messages.len());
     archive::put(door, name, messages, note).await.map_err(said)
 }

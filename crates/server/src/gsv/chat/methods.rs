@@ -41,7 +41,7 @@ async fn whole(door: &Arc<Door>, peer: &Peer, raw: &str) -> Result<Whole, Fault>
 }
 
 pub(super) async fn list(door: &Arc<Door>, list: List) -> Answer {
-    let rows = registry::list(door.site.handle.log()).await.map_err(unreadable)?;
+    let rows = registry::list(door.context.handle.log()).await.map_err(unreadable)?;
     let count = rows.len();
     let sessions = list.page.of(rows).into_iter().map(|row| Entry {
         session_key: row.key,
@@ -114,7 +114,7 @@ pub(super) async fn stats(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
         tokens: seen.row.tokens(),
         created_at: seen.opened_at.0,
         updated_at: seen.last_at.0,
-        uptime: door.site.clock.now().0.saturating_sub(seen.opened_at.0),
+        uptime: door.context.clock.now().0.saturating_sub(seen.opened_at.0),
         is_processing: !seen.is_at_rest,
         queue_size: seen.queued,
     }))
@@ -156,7 +156,7 @@ pub(super) async fn preview(door: &Arc<Door>, peer: &Peer, preview: Preview) -> 
 /// `final` would lose it.
 async fn waiting_card(door: &Arc<Door>, seen: &Seen) -> Result<Option<Message>, Fault> {
     let Some(asked) = &seen.waiting else { return Ok(None) };
-    let texts = door.site.handle.contents().get(&[asked.content]).await.map_err(unreadable)?;
+    let texts = door.context.handle.contents().get(&[asked.content]).await.map_err(unreadable)?;
     let content = texts.into_iter().next().flatten();
     let Some(content) = content.and_then(|text| serde_json::from_str::<Content>(&text).ok()) else { return Ok(None) };
     let text = card::asking(asked.gate, &content, &asked.scopes, &seen.cwd, seen.waiting_behind);
@@ -195,7 +195,7 @@ pub(super) async fn patch(door: &Arc<Door>, peer: &Peer, patch: Patch) -> Answer
     };
     if profile.model != own {
         let (provider, model) = profile.model.clone().unwrap_or((usual.provider, usual.id));
-        let model = door.settings.reference(&door.site, &Model { provider, id: model });
+        let model = door.settings.reference(&door.context, &Model { provider, id: model });
         lives::set(door, &id, Setting::Model(model)).await?;
     }
     match patch.thinking_level {

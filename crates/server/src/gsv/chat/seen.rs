@@ -202,7 +202,7 @@ pub(super) async fn before(door: &Arc<Door>, key: &str, first_kept: EntryId) -> 
             kept.filter(|entry| !matches!(entry.kind, Kind::Compaction { .. })).map(|entry| &entry.id).collect();
         lines(session).into_iter().filter(|line| !stays.contains(&line.id)).collect()
     };
-    let read = door.site.handle.source(Lane::Request).read_of(scope, read).await;
+    let read = door.context.handle.source(Lane::Request).read_of(scope, read).await;
     Ok(read.ok_or_else(|| unreadable("the gateway is closing"))?.0)
 }
 
@@ -291,16 +291,16 @@ async fn see_with<T: Send + 'static>(
     key: &str,
     more: impl FnOnce(&Session) -> T + Send + 'static,
 ) -> Result<(Seen, Option<T>), Fault> {
-    let row = registry::row(door.site.handle.log(), key).await.map_err(unreadable)?;
+    let row = registry::row(door.context.handle.log(), key).await.map_err(unreadable)?;
     let (id, of) = (registry::session_of(key), key.to_owned());
-    let source = door.site.handle.source(Lane::Request);
+    let source = door.context.handle.source(Lane::Request);
     let scope = Scope::Session(id.clone());
     let read = source.read_of(scope, move |engine| {
         engine.state().session(&id).map(|session| (look(engine, session, &of), more(session)))
     });
     let (found, _) = read.await.ok_or_else(|| unreadable("the gateway is closing"))?;
     let (seen, more) = found.unzip();
-    let now = door.site.clock.now();
+    let now = door.context.clock.now();
     let agent = key::agent_of(key).map_or_else(|| door.settings.agent(), key::agent_id);
     let model = door.settings.model_of(&agent);
     let mut seen = seen.unwrap_or_else(|| Seen {

@@ -246,7 +246,7 @@ async fn begin(
     let marks = Box::new(Marks {
         reference: Some(run.clone()),
         origin: speaker.origin.clone(),
-        model: directives.model.as_ref().map(|model| door.settings.reference(&door.site, model)),
+        model: directives.model.as_ref().map(|model| door.settings.reference(&door.context, model)),
         thinking: directives.think_level.map(|level| level.shown().to_owned()),
         ..Marks::default()
     });
@@ -263,7 +263,7 @@ async fn begin(
     if let Some(asked) = seen.waiting.as_ref().filter(|_| queued) {
         let text = answering::awaited(asked, speaker);
         // The original's command line waits for a `final`, and lets nobody write meanwhile.
-        door.notify(&seen.key, &run, &Shown::said(&text, door.site.clock.now().0));
+        door.notify(&seen.key, &run, &Shown::said(&text, door.context.clock.now().0));
         if let Some(origin) = &speaker.origin {
             tell_chat(door, session_of(&seen.key).as_str(), origin, text).await;
         }

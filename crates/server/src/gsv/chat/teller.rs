@@ -59,14 +59,14 @@ struct Ask {
 
 /// Follows the record for clients. `None` if the gateway closes.
 pub(in crate::gsv) async fn follow(door: &Arc<Door>) -> Option<()> {
-    let subscriber = door.site.handle.subscribe().await?;
-    let talks = found(&door.site.handle).await?;
+    let subscriber = door.context.handle.subscribe().await?;
+    let talks = found(&door.context.handle).await?;
     for (session, talk) in &talks {
         if let Some(asked) = talk.asked {
             door.cards.tell(session, asked);
         }
     }
-    let again = summed(&door.site.handle).await?;
+    let again = summed(&door.context.handle).await?;
     tokio::spawn(Teller { door: Arc::clone(door), talks, again, touched: BTreeMap::new() }.run(subscriber));
     Some(())
 }
@@ -300,7 +300,7 @@ impl Teller {
 
     async fn cwd(&self, session: &SessionId) -> Option<String> {
         let id = key_of(session).map(session_of)?;
-        let source = self.door.site.handle.source(Lane::Request);
+        let source = self.door.context.handle.source(Lane::Request);
         source.read(move |engine| engine.state().session(&id).map(|session| session.cwd().to_owned())).await?.0
     }
 }

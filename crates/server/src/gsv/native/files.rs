@@ -29,7 +29,7 @@ pub(super) async fn in_folder<T: Send + 'static>(
     work: impl FnOnce(Folder, Path) -> Result<T, String> + Send + 'static,
 ) -> Result<T, Failure> {
     let path = Path::read(path).map_err(|fault| Failure::Invalid(fault.message))?;
-    let folder = Folder::of(&call.door.site.config.agents_dir, &call.agent);
+    let folder = Folder::of(&call.door.context.config.agents_dir, &call.agent);
     let done = tokio::task::spawn_blocking(move || work(folder, path)).await;
     done.map_err(|error| Failure::Failed(error.to_string()))?.map_err(Failure::Failed)
 }

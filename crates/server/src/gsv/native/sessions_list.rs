@@ -45,7 +45,7 @@ struct Arguments {
 async fn run(mut call: Call) -> Outcome {
     let Arguments { limit, offset, message_limit } = call.read()?;
     let failed = |why: &dyn std::fmt::Display| Failure::Failed(why.to_string());
-    let rows = registry::list(call.door.site.handle.log()).await.map_err(|error| failed(&error))?;
+    let rows = registry::list(call.door.context.handle.log()).await.map_err(|error| failed(&error))?;
     let count = rows.len();
     let messages = message_limit.unwrap_or(0).min(MOST_MESSAGES);
     let mut sessions = Vec::new();

@@ -85,13 +85,13 @@ fn sweep(rows: &mut dyn Rows, now: u64) {
 /// A call that this process knows nothing of any more, with the node that has it; none if there is no such call.
 pub(super) async fn find(door: &Door, wire: &str) -> Option<(String, Late)> {
     let call = CallId::parse(wire).filter(|call| call.to_string() == wire)?;
-    let log = door.site.handle.log();
+    let log = door.context.handle.log();
     let row = row(log, &call.to_string()).await?;
     let content = log.contents(Partition::ZERO, &[row.lsn]).await;
     let content = content.inspect_err(|error| tracing::warn!(%error, "what a node was given cannot be read")).ok()?;
     let Some(Kept::Text(text)) = content.into_iter().next().flatten() else { return None };
     let content: Content = serde_json::from_str(&text).ok()?;
-    Some((row.node, Late::of(call, &content, door.site.handle.source(Lane::Result))))
+    Some((row.node, Late::of(call, &content, door.context.handle.source(Lane::Result))))
 }
 
 async fn row(log: &AnyLog, key: &str) -> Option<Row> {

@@ -140,7 +140,7 @@ async fn awaited(door: &Door, node: &str, execution: &str) -> Option<Row> {
     let looking = async {
         loop {
             changed.mark_unchanged();
-            if let Some(row) = find(door.site.handle.log(), node, execution, door.site.clock.now()).await {
+            if let Some(row) = find(door.context.handle.log(), node, execution, door.context.clock.now()).await {
                 return Some(row);
             }
             // An error means that the gateway closes.
@@ -174,7 +174,7 @@ async fn tell(door: &Door, session: SessionId, node: &str, event: &ExecEvent) ->
         key: Key { name: format!("execution:{name}"), asks: name },
         command: Box::new(session::Command::Say { said, marks }),
     };
-    let asked = door.site.handle.source(Lane::Request).ask(Command::Session(session, once)).await;
+    let asked = door.context.handle.source(Lane::Request).ask(Command::Session(session, once)).await;
     // The node sends it again.
     asked.map(drop).map_err(|refused| Fault { retryable: Some(true), ..Fault::new(code::FAILED, refused.to_string()) })
 }

@@ -115,7 +115,7 @@ async fn begin(
         named: spec.signature.iter().map(|name| (*name).to_owned()).collect(),
         arguments,
     };
-    let source = door.site.handle.source(Lane::Request);
+    let source = door.context.handle.source(Lane::Request);
     let act = Command::Call(CallCommand::Act(Box::new(act)));
     let asked = match source.ask(act.clone()).await {
         Err(Refused::Refusal(Refusal::NoSession(_))) => {
@@ -136,15 +136,15 @@ async fn begin(
 async fn open(door: &Arc<Door>, id: SessionId) -> Result<(), Fault> {
     let failed = |error: String| Fault::new(code::FAILED, error);
     let agent = door.settings.agent();
-    let cwd = door.site.chats.folder(Some(&agent)).await.map_err(|error| failed(error.to_string()))?;
+    let cwd = door.context.chats.folder(Some(&agent)).await.map_err(|error| failed(error.to_string()))?;
     let open = session::Command::Open {
         cwd: cwd.display().to_string(),
         name: Some("Tools that clients called".to_owned()),
         parent: None,
         door: Some(DOOR.to_owned()),
-        settings: Box::new(door.settings.of_session(&door.site, &agent)),
+        settings: Box::new(door.settings.of_session(&door.context, &agent)),
     };
-    match door.site.handle.source(Lane::Request).ask(Command::Session(id, open)).await {
+    match door.context.handle.source(Lane::Request).ask(Command::Session(id, open)).await {
         Ok(_) | Err(Refused::Refusal(Refusal::SessionExists(_))) => Ok(()),
         Err(refused) => Err(failed(refused.to_string())),
     }
@@ -159,7 +159,7 @@ async fn find(door: &Door, name: &str) -> Result<Arc<NodeTool>, Fault> {
         return Ok(tool);
     }
     for (node, tool) in toolbox::parts(name) {
-        let known = register::find(door.site.handle.log(), node).await;
+        let known = register::find(door.context.handle.log(), node).await;
         if known.is_some_and(|known| known.registration.tools.iter().any(|of| of.name == tool))
             && door.roster.node(node).is_none()
         {
@@ -173,6 +173,6 @@ async fn find(door: &Door, name: &str) -> Result<Arc<NodeTool>, Fault> {
 fn fresh(door: &Door) -> Result<CallId, Fault> {
     let mut bits = [0; 10];
     getrandom::fill(&mut bits).map_err(|error| Fault::new(code::FAILED, error.to_string()))?;
-    let id = uuid::Builder::from_unix_timestamp_millis(door.site.clock.now().0, &bits).into_uuid();
+    let id = uuid::Builder::from_unix_timestamp_millis(door.context.clock.now().0, &bits).into_uuid();
     Ok(CallId::new(id))
 }

@@ -93,7 +93,7 @@ impl State {
 impl Probes {
     /// A node came: what it said of its programs counts, and it is asked about the others that skills of agents need.
     pub(super) fn came(&self, door: &Arc<Door>, peer: &Arc<Peer>, runtime: Option<&RuntimeInfo>) {
-        let now = door.site.clock.now().0;
+        let now = door.context.clock.now().0;
         let said = runtime.map(|runtime| {
             let at = runtime.host_bin_status_updated_at.unwrap_or(now).min(now);
             runtime.host_bin_status.iter().map(|(bin, has)| (bin.clone(), (*has, at))).collect()
@@ -177,7 +177,7 @@ async fn one(
     within: Duration,
 ) -> Option<Result<(), String>> {
     let node = &peer.connect.id;
-    let (known, now) = (door.nodes.probes.bins(node), door.site.clock.now().0);
+    let (known, now) = (door.nodes.probes.bins(node), door.context.clock.now().0);
     let is_fresh = |bin: &&String| {
         known
             .get(*bin)
@@ -210,7 +210,7 @@ async fn one(
         };
         match answered {
             Ok(Ok(Probed { ok: true, bins, .. })) => {
-                let (said, at) = (bins.unwrap_or_default(), door.site.clock.now().0);
+                let (said, at) = (bins.unwrap_or_default(), door.context.clock.now().0);
                 let mut state = door.nodes.probes.0.lock();
                 // It may have gone meanwhile.
                 if let Some(known) = state.known.get_mut(node) {

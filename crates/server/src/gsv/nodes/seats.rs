@@ -52,9 +52,9 @@ pub(in crate::gsv) async fn enter(door: &Arc<Door>, peer: &Arc<Peer>) {
         leaves(door, node, before.connection);
         door.nodes.logs.replaced(node);
     }
-    let source = door.site.handle.source(Lane::Result);
+    let source = door.context.handle.source(Lane::Result);
     let registration = Registration::of(&peer.connect, tools, runtime.as_ref(), journal.is_some());
-    if register::find(door.site.handle.log(), node).await.is_none_or(|known| known.registration != registration) {
+    if register::find(door.context.handle.log(), node).await.is_none_or(|known| known.registration != registration) {
         let said = Json::of(&registration).text().into();
         let registered = source.ask(Command::Peer(peer::Command::Registered { peer: peer_of(node), said })).await;
         if let Err(error) = registered {

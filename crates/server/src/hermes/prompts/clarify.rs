@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     chats::sayable,
-    web::{BadBody, Body, Caller, Problem, reply},
+    http::web::{BadBody, Body, Caller, Problem, reply},
 };
 use countersign_view::{Lines, escape};
 

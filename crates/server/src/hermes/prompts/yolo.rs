@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     chats::ChatError,
-    web::{BadBody, Body, Caller, Problem, reply},
+    http::web::{BadBody, Body, Caller, Problem, reply},
 };
 
 /// How many sessions can be let through at once.

@@ -15,7 +15,7 @@ use std::{
 use countersign_core::{digest::Digest, time::Millis};
 use serde::{Deserialize, Serialize};
 
-pub use crate::web::Scope;
+pub use crate::http::web::Scope;
 pub(crate) use watched::Watched;
 
 use countersign_config as config;

@@ -75,7 +75,7 @@ mod tests {
     use std::{convert::Infallible, net::Ipv4Addr, sync::Arc};
 
     use super::{LOOK, while_known};
-    use crate::web::auth::{Auth, COOKIE};
+    use crate::http::web::auth::{Auth, COOKIE};
     use countersign_config::Web;
 
     #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use subtle::ConstantTimeEq as _;
 
 use super::{FILE, Scope, Token, TokensError, list};
-use crate::web::auth::Tokens;
+use crate::http::web::auth::Tokens;
 
 /// How long what was read is taken for what the file says.
 const FRESH: Duration = Duration::from_secs(1);
@@ -109,7 +109,7 @@ mod tests {
     use countersign_runtime::Clock;
 
     use super::{FRESH, Scope, Watched};
-    use crate::{
+    use crate::http::{
         tokens::{add, remove},
         web::auth::Tokens as _,
     };

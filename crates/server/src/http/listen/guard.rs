@@ -14,10 +14,10 @@ use axum::{
 };
 
 use super::Doors;
-use crate::web::{CROSS_ORIGIN, Problem, origin};
+use crate::http::web::{CROSS_ORIGIN, Problem, origin};
 
 /// What a page of somebody else's is told, but where a door has words of its own.
-pub(super) const FOREIGN: &str = "This origin may not speak to the gateway.\n";
+pub const FOREIGN: &str = "This origin may not speak to the gateway.\n";
 
 /// What is told to whoever asked for a name that is not the gateway's.
 const UNNAMED: &str = "The gateway does not answer to this name.\n";

@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::rooms::Rooms;
-use crate::limits::network;
+use crate::http::limits::network;
 
 /// How long whoever comes waits for those to leave who were sent away.
 const LEAVING: Duration = Duration::from_secs(2);

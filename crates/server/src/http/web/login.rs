@@ -18,7 +18,7 @@ use super::{
     cookie,
     reply::{self, Problem},
 };
-use crate::listen::Guest;
+use crate::http::listen::Guest;
 
 /// Where whoever came in wants to go.
 #[derive(Deserialize)]

@@ -17,43 +17,46 @@ use std::{net::SocketAddr, sync::Arc};
 
 use axum::{
     Router,
-    extract::{FromRequest as _, Request, State, WebSocketUpgrade},
+    extract::{Request, State},
     http::{StatusCode, header},
     middleware::{Next, from_fn, from_fn_with_state},
     response::{IntoResponse as _, Response},
     routing::get,
 };
-use countersign_protocol::{agent_gate::LARGEST_FRAME, gsv};
 use futures_util::future::BoxFuture;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpSocket};
 
 pub(crate) use crowd::Place;
-pub use guard::Hosts;
+pub use guard::{FOREIGN, Hosts};
 pub(crate) use rooms::{Rooms, few};
 use streams::Streams;
 pub(crate) use taking::Guest;
 pub use tls::{TlsError, load as load_tls};
 
-use crate::{agent_gate, gateway::readiness::Readiness, gsv as peers, metrics::open, web::dress};
+use crate::http::{readiness::Readiness, web::dress};
 
 /// How many connections may wait to be taken.
 const BACKLOG: u32 = 4096;
 /// How many may ask at once whether the gateway is well, at the port that is for nothing else.
 pub(crate) const HEALTH_MOST: usize = 64;
-/// What a connection keeps ready for reading and writing, in bytes. The library's own default is a hundred times that.
-const BUFFER: usize = 4096;
-/// What is kept ready for reading at the gsv door, where there are the most of them and most frames are small.
-const GSV_BUFFER: usize = 1024;
-/// Where clients, nodes and channels connect. Every other path is for agents.
-const PEERS: &str = "/ws";
+/// A request for a WebSocket that passed the checks of the port.
+pub struct WebSocketRequest {
+    /// The request.
+    pub request: Request,
+    /// The connection that it came over.
+    pub guest: Guest,
+    /// Whether no page sent it, or one of the gateway's own.
+    pub is_own_page: bool,
+}
+
+/// Answers a request for a WebSocket.
+pub type WebSockets = Box<dyn Fn(WebSocketRequest) -> BoxFuture<'static, Response> + Send + Sync>;
 
 /// What answers behind a port.
 pub struct Doors {
-    /// Agents.
-    pub agent_gate: Arc<agent_gate::Door>,
-    /// Clients, nodes and channels, at `PEERS`.
-    pub gsv: Arc<peers::Door>,
+    /// Answers requests for WebSockets.
+    pub websockets: WebSockets,
     /// Everything that is no WebSocket: pages, phones, programs.
     pub pages: Router,
     /// Which names the gateway answers to.
@@ -151,7 +154,7 @@ async fn health(State(doors): State<Arc<Doors>>) -> Response {
     (status, [("content-type", "application/json")], told).into_response()
 }
 
-/// A WebSocket is an agent's whatever path it names but one; the rest is for others.
+/// Hands on requests for WebSockets.
 async fn websockets(State(doors): State<Arc<Doors>>, request: Request, next: Next) -> Response {
     let wants = request.headers().get(header::UPGRADE).and_then(|wanted| wanted.to_str().ok());
     if !wants.is_some_and(|wanted| wanted.eq_ignore_ascii_case("websocket")) {
@@ -160,50 +163,6 @@ async fn websockets(State(doors): State<Arc<Doors>>, request: Request, next: Nex
     let Some(guest) = request.extensions().get::<Guest>().cloned() else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
-    let is_peers = request.uri().path() == PEERS;
-    let word = request.headers().get(gsv::greeting::HEADER).and_then(|word| word.to_str().ok()).map(str::to_owned);
-    // Where nobody has to show anything a page of another program on this machine would have all of the door.
-    let is_strange = is_peers && !doors.gsv.asks_for_token() && !doors.hosts.is_own_page(&request);
-    let upgrade = match WebSocketUpgrade::from_request(request, &()).await {
-        Ok(upgrade) => upgrade,
-        Err(refused) => return refused.into_response(),
-    };
-    let upgrade = upgrade.read_buffer_size(BUFFER).write_buffer_size(BUFFER);
-    if is_peers {
-        if !doors.gsv.is_open() {
-            let why = "No clients.token is configured: this door is open on loopback only.\n";
-            return (StatusCode::FORBIDDEN, why).into_response();
-        }
-        if is_strange {
-            return (StatusCode::FORBIDDEN, guard::FOREIGN).into_response();
-        }
-        guest.patience.hand_over();
-        let door = Arc::clone(&doors.gsv);
-        return upgrade
-            .max_write_buffer_size(2 * gsv::LARGEST_FRAME)
-            .max_message_size(gsv::LARGEST_FRAME)
-            .max_frame_size(gsv::LARGEST_FRAME)
-            .read_buffer_size(GSV_BUFFER)
-            .on_upgrade(move |socket| {
-                let serving = door.serve(socket, guest, word);
-                async move {
-                    let _open = open::GSV.held();
-                    serving.await;
-                }
-            });
-    }
-    if !doors.agent_gate.is_open() {
-        return (StatusCode::FORBIDDEN, "No agent is configured: this door is closed.\n").into_response();
-    }
-    // It has a time of its own for those who take nothing.
-    guest.patience.hand_over();
-    let door = Arc::clone(&doors.agent_gate);
-    upgrade
-        .max_write_buffer_size(2 * LARGEST_FRAME)
-        .max_message_size(LARGEST_FRAME)
-        .max_frame_size(LARGEST_FRAME)
-        .on_upgrade(move |socket| async move {
-            let _open = open::AGENT_GATE.held();
-            door.serve(socket, guest.from.ip(), guest.place).await;
-        })
+    let is_own_page = doors.hosts.is_own_page(&request);
+    (doors.websockets)(WebSocketRequest { request, guest, is_own_page }).await
 }

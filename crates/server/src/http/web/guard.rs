@@ -17,7 +17,7 @@ use super::{
     watched,
 };
 use crate::{
-    listen::{Guest, peer},
+    http::listen::{Guest, peer},
     metrics,
 };
 

@@ -23,7 +23,7 @@ use super::{
     rooms::{Limit, Rooms},
     seldom::Seldom,
 };
-use crate::metrics::open::HTTP;
+use crate::http::open_connections::HTTP;
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -49,6 +49,13 @@ pub(crate) struct Guest {
     pub(crate) place: Arc<Place>,
     pub(crate) peer: Peer,
     pub(super) patience: Patience,
+}
+
+impl Guest {
+    /// Leaves it to the adapter how long the other end may take nothing of what is sent.
+    pub(crate) fn hand_over(&self) {
+        self.patience.hand_over();
+    }
 }
 
 /// Serves `router` to everybody who connects, until `end`, and then until all have left. A request carries its

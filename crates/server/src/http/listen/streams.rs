@@ -14,7 +14,7 @@ use futures_util::StreamExt as _;
 use tokio::sync::Semaphore;
 
 use super::taking::Guest;
-use crate::{metrics::open::STREAM, web::Problem};
+use crate::http::{open_connections::STREAM, web::Problem};
 
 /// How many connections are kept free of streams, where there are as many to spare.
 const RESERVE: usize = 64;
@@ -82,7 +82,7 @@ mod tests {
     use hyper_util::service::TowerToHyperService;
 
     use super::{Streams, admit};
-    use crate::web::sse;
+    use crate::http::web::sse;
 
     #[tokio::test]
     async fn streams_leave_room_for_what_is_short_and_give_theirs_back() {

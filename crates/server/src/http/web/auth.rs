@@ -14,7 +14,7 @@ use ring::hmac;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{access::Scope, cookie, origin, revoked::Revoked};
-use crate::limits::FailedAuth;
+use crate::http::limits::FailedAuth;
 use countersign_config::Web;
 
 /// The name of the cookie.

@@ -1,0 +1,10 @@
+//! HTTP of a gateway: the port, who may speak at all, logins and tokens, limits, and replies.
+//!
+//! It must not know an adapter: routes and the answer to WebSockets are passed in.
+
+pub mod limits;
+pub mod listen;
+pub mod open_connections;
+pub mod readiness;
+pub mod tokens;
+pub mod web;
