@@ -39,6 +39,7 @@ const PARTS: &[&str] = &[
     "countersign_files",
     "countersign_models",
     "countersign_otlp",
+    "countersign_policy_admin",
     "countersign_protocol",
     "countersign_runtime",
     "countersign_server",

@@ -12,7 +12,7 @@ mod pending;
 mod requests;
 mod roster;
 
-use crate::policy_admin::service_tools::Tools;
+use countersign_policy_admin::service_tools::Tools;
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use axum::extract::ws::WebSocket;

@@ -29,8 +29,8 @@ use countersign_runtime::{Refused, store::ReadError};
 use crate::{
     chats::ChatError,
     http::web::{Problem, Routes},
-    policy_admin::household::Household,
 };
+use countersign_policy_admin::household::Household;
 
 use countersign_view::Protocol;
 use events::{Feed, View};

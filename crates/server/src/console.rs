@@ -30,9 +30,9 @@ mod words;
 
 use crate::chats::Chats;
 use crate::http::web::Auth;
-use crate::policy_admin::household::Household;
-use crate::policy_admin::rulebook::Rulebook;
 use countersign_config::Config;
+use countersign_policy_admin::household::Household;
+use countersign_policy_admin::rulebook::Rulebook;
 use countersign_runtime::Clock;
 use countersign_runtime::Handle;
 use countersign_runtime::services::Services;

@@ -7,7 +7,7 @@ mod hints;
 mod house;
 mod websockets;
 
-use crate::policy_admin::{
+use countersign_policy_admin::{
     household::Household,
     rulebook::Rulebook,
     rules::{self, RulesError},

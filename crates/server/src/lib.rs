@@ -16,7 +16,6 @@ mod hermes;
 pub mod http;
 mod metrics;
 pub mod omp;
-pub mod policy_admin;
 pub mod prompt;
 mod retention;
 pub mod session_file;

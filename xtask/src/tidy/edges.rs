@@ -25,7 +25,11 @@ const EDGES: &[(&str, &[&str])] = &[
     ("config", &["core", "runtime", "files", "view"]),
     ("telegram", &["core", "runtime", "view"]),
     ("agent-dir", &["core", "runtime", "files", "config"]),
-    ("server", &["core", "protocol", "runtime", "otlp", "files", "view", "config", "telegram", "agent-dir"]),
+    ("policy-admin", &["core", "runtime", "files", "view", "config"]),
+    (
+        "server",
+        &["core", "protocol", "runtime", "otlp", "files", "view", "config", "telegram", "agent-dir", "policy-admin"],
+    ),
     (
         BINARY,
         &[

@@ -1,6 +1,6 @@
 //! One connection: who it is, what it asks for, and every reply that it is owed.
 
-use crate::policy_admin::service_tools::Asked;
+use countersign_policy_admin::service_tools::Asked;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     net::IpAddr,

@@ -5,7 +5,7 @@ use countersign_protocol::agent_gate::{Fault, code};
 use countersign_runtime::tools::Secrets;
 use serde_json::{Map, Value, json};
 
-use crate::policy_admin::service_tools::{self, Asked, Tools};
+use countersign_policy_admin::service_tools::{self, Asked, Tools};
 
 /// What `list_tools` says.
 pub(super) fn list(order: &[String], tools: &Tools) -> String {

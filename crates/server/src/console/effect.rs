@@ -17,7 +17,7 @@ use super::{
     page::Trouble,
     words::{counted, one},
 };
-use crate::policy_admin::trial;
+use countersign_policy_admin::trial;
 
 /// How many calls are named as examples.
 const EXAMPLES: usize = 8;

@@ -1,6 +1,6 @@
 //! What would become of a call that nobody makes, and which rules nearly decided.
 
-use crate::policy_admin::service_tools;
+use countersign_policy_admin::service_tools;
 use std::sync::Arc;
 
 use axum::{
@@ -23,10 +23,8 @@ use super::{
     policy::verb,
     words::{one, plain},
 };
-use crate::{
-    http::web::Caller,
-    policy_admin::trial::{self, action},
-};
+use crate::http::web::Caller;
+use countersign_policy_admin::trial::{self, action};
 
 /// How many rules that nearly decided are shown.
 const NEAR: usize = 8;

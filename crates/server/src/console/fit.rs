@@ -12,7 +12,7 @@ use super::{
     effect::{Law, Sums},
     history::Made,
 };
-use crate::policy_admin::{outranked::outranked, trial};
+use countersign_policy_admin::{outranked::outranked, trial};
 
 /// How many reasons are named.
 const REASONS: usize = 4;

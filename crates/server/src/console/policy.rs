@@ -25,10 +25,8 @@ use super::{
     wanted::Wanted,
     words::{ago, left, many, one, plain, who},
 };
-use crate::{
-    http::web::{Body, Caller},
-    policy_admin::rulebook::is_plain,
-};
+use crate::http::web::{Body, Caller};
+use countersign_policy_admin::rulebook::is_plain;
 use countersign_view::decisions;
 
 /// What was just done.

@@ -11,10 +11,8 @@ use countersign_core::{
 use countersign_runtime::Lane;
 
 use super::{Console, Look, answers, card::Asked, history::Made, page::Trouble, wanted::Wanted};
-use crate::{
-    http::web::{Body, Caller},
-    policy_admin::rulebook::{DraftError, SaveError},
-};
+use crate::http::web::{Body, Caller};
+use countersign_policy_admin::rulebook::{DraftError, SaveError};
 use countersign_view::decisions;
 
 pub(super) async fn save(

@@ -27,10 +27,8 @@ use super::{
     wanted::{ACTIONS, REMOVE, Wanted, YAML},
     words::{ago, counted, many, one, path},
 };
-use crate::{
-    http::web::Caller,
-    policy_admin::rulebook::{Draft, DraftError, Edit},
-};
+use crate::http::web::Caller;
+use countersign_policy_admin::rulebook::{Draft, DraftError, Edit};
 
 /// The form in which a rule is written.
 pub(super) fn form(wanted: &Wanted) -> Markup {

@@ -3,10 +3,8 @@
 use countersign_core::policy::{Action, Rule};
 use serde::Deserialize;
 
-use crate::{
-    http::web::Body,
-    policy_admin::rulebook::{Comes, Edit},
-};
+use crate::http::web::Body;
+use countersign_policy_admin::rulebook::{Comes, Edit};
 
 pub(super) const ACTIONS: [(Action, &str, &str); 3] =
     [(Action::Allow, "allow", "allowed"), (Action::Ask, "ask", "asked about"), (Action::Deny, "deny", "denied")];
@@ -167,7 +165,7 @@ mod tests {
     use countersign_core::policy::{Action, Rule};
 
     use super::Wanted;
-    use crate::policy_admin::rulebook::{Comes, Edit};
+    use countersign_policy_admin::rulebook::{Comes, Edit};
 
     fn plain(instead: Option<u64>, rule: &Rule) -> Edit {
         Edit { instead, comes: Some(Comes::Plain(rule.clone())) }

@@ -13,14 +13,11 @@ use countersign_core::{call, policy::Subject};
 use countersign_view::Protocol;
 use serde_json::{Map, Value};
 
-use crate::{
-    gjc, gsv,
-    omp::rules as session_rules,
-    policy_admin::{
-        adapter::{self, Adapter, RunTools, StdioRules},
-        household::Household,
-        rules::{Loaded, RulesError},
-    },
+use crate::{gjc, gsv, omp::rules as session_rules};
+use countersign_policy_admin::{
+    adapter::{self, Adapter, RunTools, StdioRules},
+    household::Household,
+    rules::{Loaded, RulesError},
 };
 
 /// The tools of runs that the gsv adapter brings.
@@ -160,12 +157,12 @@ mod tests {
     use serde_json::json;
 
     use super::{household, named, of_file};
-    use crate::policy_admin::{
+    use countersign_agent_dir::Environment;
+    use countersign_core::policy::Action;
+    use countersign_policy_admin::{
         rules::read,
         trial::{action, explain},
     };
-    use countersign_agent_dir::Environment;
-    use countersign_core::policy::Action;
 
     fn environment(root: &Path) -> Environment {
         [("HOME", root.display().to_string())].into_iter().collect()

@@ -3,7 +3,7 @@
 //! It starts nothing, opens no record and changes nothing.
 
 use super::adapter::GsvTools;
-use crate::policy_admin::household::{self, Household};
+use countersign_policy_admin::household::{self, Household};
 use std::sync::Arc;
 use std::{net::TcpListener, path::PathBuf, time::Duration};
 
@@ -15,9 +15,9 @@ use countersign_runtime::{
 use secrecy::ExposeSecret as _;
 
 use super::{address, house, io};
-use crate::policy_admin::rules;
 use crate::{chats::Models, http::listen};
 use countersign_config::{Config, Provider};
+use countersign_policy_admin::rules;
 use countersign_telegram as telegram;
 use countersign_telegram::{Found, Unfit};
 

@@ -1,6 +1,6 @@
 //! What the work of a gateway needs: its services, with the credentials that no agent sees.
 
-use crate::policy_admin::{household, service_tools};
+use countersign_policy_admin::{household, service_tools};
 use countersign_view::connected::AgentStatus as _;
 use std::{collections::BTreeMap, sync::Arc};
 

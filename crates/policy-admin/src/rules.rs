@@ -168,8 +168,8 @@ mod tests {
     use countersign_core::policy::Surroundings;
 
     use super::{Household, Layer, Source, Undeclared, load, policy, unmet};
-    use crate::policy_admin::service_tools::Tool;
-    use crate::policy_admin::{
+    use crate::service_tools::Tool;
+    use crate::{
         adapter::RunTools as _,
         testing::{Runs, household},
     };

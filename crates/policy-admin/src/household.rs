@@ -64,7 +64,7 @@ impl Household {
     }
 
     /// The tools of services, by name.
-    pub(crate) fn tools(&self) -> &Tools {
+    pub fn tools(&self) -> &Tools {
         &self.tools
     }
 

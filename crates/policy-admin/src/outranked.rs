@@ -25,7 +25,7 @@ pub(super) fn all(name: &str, compiled: &Compiled, idle: &BTreeSet<u32>) -> Vec<
 }
 
 /// Returns the pattern and place of a rule that decides before `rule` about whatever `rule` fits, as far as their texts show.
-pub(crate) fn outranked(rule: &Rule, compiled: &Compiled, idle: &BTreeSet<u32>) -> Option<String> {
+pub fn outranked(rule: &Rule, compiled: &Compiled, idle: &BTreeSet<u32>) -> Option<String> {
     let found = compiled.preceding(rule, |listed| !idle.contains(&listed.named.origin.line))?;
     Some(format!("{} ({})", found.named.pattern, found.named.origin))
 }

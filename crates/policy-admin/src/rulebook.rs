@@ -27,16 +27,16 @@ use countersign_files::replace::{Access, replace};
 
 /// A change of the file: a rule that comes, goes, or stands in the place of another.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Edit {
+pub struct Edit {
     /// The line, counted from 1, in which the rule or default begins that goes.
-    pub(crate) instead: Option<u64>,
+    pub instead: Option<u64>,
     /// What comes.
-    pub(crate) comes: Option<Comes>,
+    pub comes: Option<Comes>,
 }
 
 /// What comes into the file.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Comes {
+pub enum Comes {
     /// A rule that [`is_plain`].
     Plain(Rule),
     /// The text of any, as it is to stand there.
@@ -45,17 +45,17 @@ pub(crate) enum Comes {
 
 /// What the file would be.
 #[derive(Clone, Debug)]
-pub(crate) struct Draft {
+pub struct Draft {
     /// Digest of the text that it was made from.
-    pub(crate) seen: Digest,
+    pub seen: Digest,
     /// What is put in and cut out, a line each behind its sign.
-    pub(crate) change: String,
+    pub change: String,
     /// The rules that would be in force.
-    pub(crate) rules: Rules,
+    pub rules: Rules,
     /// What a person should know about the rule that comes.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
     /// The rule that comes; none if that is a default.
-    pub(crate) rule: Option<Rule>,
+    pub rule: Option<Rule>,
     before: String,
     after: String,
 }
@@ -66,7 +66,7 @@ const FIRST: &str = "this is the first rule. Without any, what only reads inside
 
 /// Why a change cannot be made.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum DraftError {
+pub enum DraftError {
     /// The file cannot be read.
     #[error("{file}: {source}", file = .file.display())]
     Io {
@@ -104,7 +104,7 @@ pub(crate) enum DraftError {
 
 /// Why a change was not made, or is not in force.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SaveError {
+pub enum SaveError {
     /// It cannot be made.
     #[error(transparent)]
     Draft(#[from] DraftError),
@@ -120,7 +120,7 @@ pub(crate) enum SaveError {
 }
 
 /// The file, what it is about, and who works on it.
-pub(crate) struct Rulebook {
+pub struct Rulebook {
     handle: Handle,
     path: PathBuf,
     household: Household,
@@ -128,12 +128,12 @@ pub(crate) struct Rulebook {
 }
 
 impl Rulebook {
-    pub(crate) fn new(handle: Handle, path: PathBuf, household: Household) -> Arc<Self> {
+    pub fn new(handle: Handle, path: PathBuf, household: Household) -> Arc<Self> {
         Arc::new(Self { handle, path, household, turn: Semaphore::new(1) })
     }
 
     /// The file.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
@@ -141,7 +141,7 @@ impl Rulebook {
     ///
     /// # Errors
     /// What is wrong with them, for people. Those of before stay in force.
-    pub(crate) async fn reload(self: &Arc<Self>, by: Option<PrincipalId>) -> Result<Vec<String>, String> {
+    pub async fn reload(self: &Arc<Self>, by: Option<PrincipalId>) -> Result<Vec<String>, String> {
         let book = Arc::clone(self);
         // Whoever asked may go away: what was begun is done.
         let work = tokio::spawn(async move {
@@ -155,7 +155,7 @@ impl Rulebook {
     ///
     /// # Errors
     /// [`DraftError`].
-    pub(crate) async fn draft(self: &Arc<Self>, edit: Edit) -> Result<Draft, DraftError> {
+    pub async fn draft(self: &Arc<Self>, edit: Edit) -> Result<Draft, DraftError> {
         let book = Arc::clone(self);
         tokio::task::spawn_blocking(move || book.drafted(&edit)).await.unwrap_or(Err(DraftError::Lost))
     }
@@ -164,7 +164,7 @@ impl Rulebook {
     ///
     /// # Errors
     /// [`DraftError::Io`], [`DraftError::Form`], [`DraftError::Lost`].
-    pub(crate) async fn written(self: &Arc<Self>, line: u64) -> Result<String, DraftError> {
+    pub async fn written(self: &Arc<Self>, line: u64) -> Result<String, DraftError> {
         let book = Arc::clone(self);
         let read = move || rule_lines::written(&book.text()?, line).map_err(|why| book.form(why));
         tokio::task::spawn_blocking(read).await.unwrap_or(Err(DraftError::Lost))
@@ -175,7 +175,7 @@ impl Rulebook {
     ///
     /// # Errors
     /// [`SaveError`]
-    pub(crate) async fn save(self: &Arc<Self>, edit: Edit, seen: String, by: PrincipalId) -> Result<(), SaveError> {
+    pub async fn save(self: &Arc<Self>, edit: Edit, seen: String, by: PrincipalId) -> Result<(), SaveError> {
         let book = Arc::clone(self);
         let work = tokio::spawn(async move {
             let _turn = book.turn.acquire().await.map_err(|_| DraftError::Lost)?;
@@ -313,7 +313,7 @@ fn come_into(rules: &[Rule], instead: Option<u64>) -> Option<&Rule> {
 }
 
 /// Whether a rule says no more than a pattern, an agent, an action and a description.
-pub(crate) fn is_plain(rule: &Rule) -> bool {
+pub fn is_plain(rule: &Rule) -> bool {
     let Rule { pattern, tool, args, principal: _, door, target, action: _, description: _, steps, line: _ } = rule;
     let is_more = tool.is_some() || args.is_some() || door.is_some() || target.is_some() || !steps.is_empty();
     pattern.is_some() && !is_more

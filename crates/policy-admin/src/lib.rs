@@ -8,7 +8,7 @@ mod approvers;
 mod calls;
 mod explained;
 pub mod household;
-pub(crate) mod outranked;
+pub mod outranked;
 pub mod rulebook;
 pub mod rules;
 pub mod service_tools;

@@ -116,11 +116,11 @@ pub struct Explained {
 }
 
 /// What decides, beside the request.
-pub(crate) struct InForce<'a> {
-    pub(crate) rules: &'a Rules,
-    pub(crate) constraints: &'a Constraints,
-    pub(crate) grants: &'a Grants,
-    pub(crate) now: Millis,
+pub struct InForce<'a> {
+    pub rules: &'a Rules,
+    pub constraints: &'a Constraints,
+    pub grants: &'a Grants,
+    pub now: Millis,
 }
 
 /// Explains what becomes of a request of the agent `agent`.
@@ -143,7 +143,7 @@ pub fn explain(
 ///
 /// # Errors
 /// Why it is refused before policy is asked.
-pub(crate) fn explain_under(
+pub fn explain_under(
     InForce { rules, constraints, grants, now }: &InForce<'_>,
     household: &Household,
     agent: &str,
@@ -211,7 +211,7 @@ fn run_of(household: &Household, door: &str, tool: String, arguments: Map<String
 }
 
 /// What policy would be asked about a tool of the gateway's own runs; `None` if they have none of this name.
-pub(crate) fn of_run(household: &Household, tool: &str, arguments: &Map<String, Value>) -> Option<Subject> {
+pub fn of_run(household: &Household, tool: &str, arguments: &Map<String, Value>) -> Option<Subject> {
     calls::own("console", &household.workspace, tool, arguments)
 }
 
@@ -236,7 +236,7 @@ mod tests {
     use serde_json::json;
 
     use super::{Action, action, explain};
-    use crate::policy_admin::{rules::read, testing::household};
+    use crate::{rules::read, testing::household};
 
     #[test]
     fn an_explanation_has_the_signature_the_verdict_and_what_nearly_decided() {
