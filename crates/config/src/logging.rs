@@ -37,6 +37,7 @@ const PARTS: &[&str] = &[
     "countersign_config",
     "countersign_core",
     "countersign_files",
+    "countersign_http",
     "countersign_models",
     "countersign_otlp",
     "countersign_policy_admin",

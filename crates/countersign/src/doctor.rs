@@ -13,6 +13,7 @@ use std::{
 };
 
 use countersign_config::{BindError, Config, Fault, Finding, Loaded};
+use countersign_http::tokens;
 use countersign_runtime::{
     Clock,
     services::HealthFailure,
@@ -25,7 +26,6 @@ use countersign_runtime::{
 use countersign_server::{
     control::Request,
     gateway::checkup::{self, Key},
-    http::tokens,
 };
 use countersign_telegram::{ChatKind, Found, Unfit};
 use countersign_view::{Lines, escape, pasted};

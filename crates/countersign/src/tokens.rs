@@ -5,8 +5,8 @@
 use std::{io::Write as _, path::Path, process::ExitCode, time::Duration};
 
 use countersign_core::time::Millis;
+use countersign_http::tokens::{self, Scope, Token};
 use countersign_runtime::Clock;
-use countersign_server::http::tokens::{self, Scope, Token};
 use countersign_view::{Lines, escape, pasted, time::iso};
 use serde_json::{Value, json};
 

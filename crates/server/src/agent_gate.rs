@@ -26,11 +26,11 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use crate::http::listen::Place;
+use countersign_http::listen::Place;
 
 use answers::Answers;
 
-use crate::http::limits::{FailedAuth, Window};
+use countersign_http::limits::{FailedAuth, Window};
 use countersign_view::{Protocol, connected::AgentStatus, principals};
 use roster::Roster;
 

@@ -13,7 +13,7 @@ mod policy;
 mod sessions;
 
 use crate::chats::Chats;
-use crate::http::web::Auth;
+use countersign_http::web::Auth;
 use countersign_runtime::Clock;
 use countersign_runtime::Handle;
 use std::sync::Arc;
@@ -26,10 +26,8 @@ use axum::{
 };
 use countersign_runtime::{Refused, store::ReadError};
 
-use crate::{
-    chats::ChatError,
-    http::web::{Problem, Routes},
-};
+use crate::chats::ChatError;
+use countersign_http::web::{Problem, Routes};
 use countersign_policy_admin::household::Household;
 
 use countersign_view::Protocol;

@@ -29,8 +29,8 @@ mod wanted;
 mod words;
 
 use crate::chats::Chats;
-use crate::http::web::Auth;
 use countersign_config::Config;
+use countersign_http::web::Auth;
 use countersign_policy_admin::household::Household;
 use countersign_policy_admin::rulebook::Rulebook;
 use countersign_runtime::Clock;
@@ -45,7 +45,7 @@ use axum::{Router, extract::Path, response::Redirect};
 use countersign_core::{gate::People, id::Lsn, time::Millis};
 use countersign_runtime::Lane;
 
-use crate::http::web::{Caller, Routes};
+use countersign_http::web::{Caller, Routes};
 
 use self::{history::History, live::Live, page::Trouble};
 

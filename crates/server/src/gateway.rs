@@ -34,7 +34,6 @@ use countersign_runtime::{
 use futures_util::FutureExt as _;
 use serde_json::json;
 
-use crate::http::readiness::Readiness;
 use crate::{
     agent_gate::{self, Door},
     api::{self, ApiContext},
@@ -45,17 +44,18 @@ use crate::{
     gjc,
     gsv::{self, GsvContext},
     hermes::{self, HermesContext},
-    http::{
-        listen::{self, Doors, Hosts, Port, Rooms, TlsError},
-        tokens::Watched,
-        web::{self, Auth},
-    },
     metrics::{self, MetricsContext},
     retention,
     sessions::SessionIndex,
 };
 use countersign_config::{BindError, Config, OnShutdown, logging::Levels};
 use countersign_files::objects::Store;
+use countersign_http::readiness::Readiness;
+use countersign_http::{
+    listen::{self, Doors, Hosts, Port, Rooms, TlsError},
+    tokens::Watched,
+    web::{self, Auth},
+};
 use countersign_telegram as telegram;
 use countersign_telegram::{BadAddress, Ear, Reporter, Telegram};
 

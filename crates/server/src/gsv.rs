@@ -43,10 +43,8 @@ use countersign_runtime::Lane;
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 
-use crate::{
-    chats::Workrooms,
-    http::{limits::FailedAuth, listen::Guest},
-};
+use crate::chats::Workrooms;
+use countersign_http::{limits::FailedAuth, listen::Guest};
 use countersign_telegram::{Ear, Telegram};
 
 use roster::Roster;

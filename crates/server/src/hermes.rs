@@ -22,9 +22,9 @@ mod unread;
 mod webui;
 
 use crate::chats::Chats;
-use crate::http::web::Auth;
 use countersign_config::Config;
 use countersign_core::time::Millis;
+use countersign_http::web::Auth;
 use countersign_runtime::Clock;
 use countersign_runtime::Handle;
 pub(crate) use webui::files as front_end;
@@ -38,7 +38,7 @@ use axum::{Router, extract::Request, http::StatusCode, middleware::from_fn_with_
 use countersign_core::{id::SessionId, session::ModelRef};
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::http::web::Problem;
+use countersign_http::web::Problem;
 use journals::Journals;
 use traffic::Traffic;
 

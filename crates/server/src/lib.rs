@@ -13,12 +13,9 @@ pub mod gateway;
 pub mod gjc;
 pub mod gsv;
 mod hermes;
-pub mod http;
 mod metrics;
 pub mod omp;
 pub mod prompt;
 mod retention;
 pub mod session_file;
 mod sessions;
-
-pub use http::web::access;

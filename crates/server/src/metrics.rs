@@ -21,10 +21,8 @@ use countersign_core::time::Millis;
 use countersign_runtime::Handle;
 use countersign_telegram::Reporter;
 
-use crate::http::web::{Auth, Problem, Routes, reply};
+use countersign_http::web::{Auth, METRICS, Problem, Routes, reply};
 
-/// Where they are.
-pub(crate) const PATH: &str = "/metrics";
 /// The form of what is told.
 const FORM: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -44,12 +42,12 @@ pub(crate) struct MetricsContext {
 
 /// The route.
 pub(crate) fn routes(context: &Arc<MetricsContext>) -> Router {
-    Routes::new(&context.auth).at("GET", PATH, metrics).with_state(Arc::clone(context))
+    Routes::new(&context.auth).at("GET", METRICS, metrics).with_state(Arc::clone(context))
 }
 
 async fn metrics(State(context): State<Arc<MetricsContext>>) -> Response {
     let Some(seen) = seen::look(&context).await else {
-        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the owner of the record does not answer").reply(PATH);
+        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the owner of the record does not answer").reply(METRICS);
     };
     let mut told = reply::plain(StatusCode::OK, FORM, text::write(list::ALL, &seen).into_bytes());
     told.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(FORM));

@@ -3,7 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Subcommand, ValueEnum, builder::PossibleValue};
-use countersign_server::http::tokens::Scope;
+use countersign_http::tokens::Scope;
 
 use super::at::Where;
 use crate::tokens::{self, What};

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use countersign_http::listen::pulse::{self, Pulse};
 use countersign_protocol::{
     Json, Wire,
     gsv::{
@@ -17,7 +18,6 @@ use countersign_protocol::{
         tool::{Call, Outcome, Resume},
     },
 };
-use countersign_server::http::listen::pulse::{self, Pulse};
 use tokio::{
     sync::mpsc,
     time::{Instant, interval_at, sleep_until},

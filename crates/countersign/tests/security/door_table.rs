@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, fs};
 
+use countersign_http::web::access::{Effect, Entry, Scope, TABLE, Who};
 use countersign_protocol::gsv::method::{self, Method};
-use countersign_server::access::{Effect, Entry, Scope, TABLE, Who};
 use serde_json::{Value, json};
 
 use crate::{

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, fs, path::PathBuf};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use countersign_server::access::{Effect, TABLE};
+use countersign_http::web::access::{Effect, TABLE};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;

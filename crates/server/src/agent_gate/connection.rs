@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use super::{Door, Known, answers::Told, greeting::authenticate, outcome::Outcome, pending, requests, roster::Knock};
-use crate::http::listen::{Place, pulse::Pulse};
+use countersign_http::listen::{Place, pulse::Pulse};
 
 /// How long ago a client spoke that is taken for alive without being asked.
 const RECENT: Duration = Duration::from_secs(1);

@@ -19,7 +19,7 @@ use super::{
     cursor::{Cursor, record},
     params::Params,
 };
-use crate::http::web::{Problem, reply};
+use countersign_http::web::{Problem, reply};
 use countersign_view::record::{Filter, Narrator, Outcome, time_of, told};
 
 /// How many entries a page has, if nobody says.

@@ -20,7 +20,7 @@ pub(super) use feed::Feed;
 pub(super) use frame::View;
 
 use super::{Answered, Api, Failure, cursor::Cursor, params::Params};
-use crate::http::{listen::Guest, web::sse};
+use countersign_http::{listen::Guest, web::sse};
 
 /// `GET /api/v1/events`.
 pub(super) async fn stream(

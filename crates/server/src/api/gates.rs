@@ -18,7 +18,7 @@ use countersign_runtime::{Lane, Refused};
 use serde_json::{Map, Value, json};
 
 use super::{Answered, Api, Failure, cursor::Cursor, params::Params};
-use crate::http::web::{Body, Caller, ONCE_ONLY, Problem, access, reply};
+use countersign_http::web::{Body, Caller, ONCE_ONLY, Problem, access, reply};
 use countersign_view::{
     decisions::{self, enough},
     gate_summary,

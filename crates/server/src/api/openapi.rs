@@ -4,7 +4,7 @@
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use crate::http::web::{
+use countersign_http::web::{
     Who,
     access::{Effect, TABLE},
     reply,
@@ -242,7 +242,7 @@ fn whole() -> Value {
                 "cookie": {
                     "type": "apiKey",
                     "in": "cookie",
-                    "name": crate::http::web::auth::COOKIE,
+                    "name": countersign_http::web::auth::COOKIE,
                     "description": "Of a person who logged in. Pages also send X-CSRF-Token with whatever acts",
                 },
             },

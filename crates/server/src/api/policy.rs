@@ -10,8 +10,8 @@ use super::{
     Answered, Api, Failure,
     gates::{object, only, text},
 };
-use crate::http::web::{Body, reply};
 use countersign_config::DEFAULT_AGENT;
+use countersign_http::web::{Body, reply};
 use countersign_policy_admin::trial;
 
 /// `POST /api/v1/policy/explain`: under the rules that are in force, with what people granted and denied.

@@ -24,10 +24,10 @@ use super::{
 };
 use crate::{
     chats::{Asking, Halted, Wish},
-    http::web::{Body, Caller, reply},
     sessions::{self, Row},
 };
 use countersign_core::time::Millis;
+use countersign_http::web::{Body, Caller, reply};
 use countersign_view::Protocol;
 use countersign_view::time::iso;
 

@@ -22,7 +22,7 @@ use super::{
     page::Trouble,
     words,
 };
-use crate::http::web::{Body, Caller, reply};
+use countersign_http::web::{Body, Caller, reply};
 use countersign_view::decisions;
 
 /// The longest reason or answer, in characters.

@@ -9,7 +9,7 @@ use axum::{
 };
 use countersign_core::digest::Digest;
 
-use crate::http::web::reply;
+use countersign_http::web::reply;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("app.js");

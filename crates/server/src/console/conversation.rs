@@ -24,7 +24,7 @@ use super::{
     transcript::{About, Transcript},
     words::{ago, many, one, path, plain},
 };
-use crate::http::web::{Body, Caller};
+use countersign_http::web::{Body, Caller};
 
 /// How many calls of an agent are shown.
 const CALLS: usize = 100;

@@ -24,7 +24,7 @@ use super::{
     record::{Entry, Links, rows, tabs},
     words::{self, one, path, plain},
 };
-use crate::http::web::Caller;
+use countersign_http::web::Caller;
 use countersign_view::record::Narrator;
 
 /// How many records behind the request are looked through.

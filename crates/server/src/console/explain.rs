@@ -23,7 +23,7 @@ use super::{
     policy::verb,
     words::{one, plain},
 };
-use crate::http::web::Caller;
+use countersign_http::web::Caller;
 use countersign_policy_admin::trial::{self, action};
 
 /// How many rules that nearly decided are shown.

@@ -16,7 +16,7 @@ use super::{
     wanted::Wanted,
     words::{counted, one, path, plain},
 };
-use crate::http::web::Caller;
+use countersign_http::web::Caller;
 use countersign_view::time::iso;
 
 const DAY: u64 = 86_400_000;

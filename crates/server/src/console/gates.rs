@@ -23,7 +23,7 @@ use super::{
     page::{Tab, Trouble, page},
     words::{counted, path},
 };
-use crate::http::web::Caller;
+use countersign_http::web::Caller;
 
 /// How many decided cards a link can name.
 const MOST_DONE: usize = 50;

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 
 use super::card::{Answered, Asked, Place, Reader};
-use crate::http::web::sse;
+use countersign_http::web::sse;
 use countersign_view::{Lines, escape};
 
 /// How many frames a window may be behind before it is told to look at everything again.

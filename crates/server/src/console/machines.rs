@@ -19,7 +19,7 @@ use super::{
     policy::ago_or_never,
     words::{ago, counted, one, path, plain, span},
 };
-use crate::http::web::Caller;
+use countersign_http::web::Caller;
 
 /// How long a page waits for a service to say how it is.
 const PATIENCE: Duration = Duration::from_secs(2);

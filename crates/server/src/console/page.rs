@@ -10,7 +10,7 @@ use super::{
     Look,
     assets::{SCRIPT_AT, STYLE_AT},
 };
-use crate::http::web::{Via, reply};
+use countersign_http::web::{Via, reply};
 
 /// A picture for the tab, so that browsers ask for none.
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' height='16' rx='4' fill='%230f5c6e'/%3E%3Cpath d='M4 8.5l2.8 2.8L12 5.5' fill='none' stroke='white' stroke-width='2'/%3E%3C/svg%3E";

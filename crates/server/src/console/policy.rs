@@ -25,7 +25,7 @@ use super::{
     wanted::Wanted,
     words::{ago, left, many, one, plain, who},
 };
-use crate::http::web::{Body, Caller};
+use countersign_http::web::{Body, Caller};
 use countersign_policy_admin::rulebook::is_plain;
 use countersign_view::decisions;
 

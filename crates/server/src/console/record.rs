@@ -18,7 +18,7 @@ use super::{
     page::{Tab, Trouble, page},
     words::{moment, path, plain},
 };
-use crate::http::web::{Body, Caller};
+use countersign_http::web::{Body, Caller};
 use countersign_view::{
     record::{About, Narrator, Outcome},
     time::millis,

@@ -11,7 +11,7 @@ use countersign_core::{
 use countersign_runtime::Lane;
 
 use super::{Console, Look, answers, card::Asked, history::Made, page::Trouble, wanted::Wanted};
-use crate::http::web::{Body, Caller};
+use countersign_http::web::{Body, Caller};
 use countersign_policy_admin::rulebook::{DraftError, SaveError};
 use countersign_view::decisions;
 

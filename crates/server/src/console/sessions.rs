@@ -20,9 +20,9 @@ use super::{
 };
 use crate::{
     chats::{Asking, ChatError, Wish},
-    http::web::{Body, Caller},
     sessions as index,
 };
+use countersign_http::web::{Body, Caller};
 
 /// How many sessions are listed.
 const ROWS: usize = 200;

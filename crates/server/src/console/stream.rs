@@ -29,7 +29,7 @@ use super::{
     live::{Joined, Told, Topic, reload, stirred},
     page::Trouble,
 };
-use crate::http::web::{Caller, sse};
+use countersign_http::web::{Caller, sse};
 
 /// How often a list is read again at most.
 const GAP: Duration = Duration::from_secs(2);

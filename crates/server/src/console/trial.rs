@@ -27,7 +27,7 @@ use super::{
     wanted::{ACTIONS, REMOVE, Wanted, YAML},
     words::{ago, counted, many, one, path},
 };
-use crate::http::web::Caller;
+use countersign_http::web::Caller;
 use countersign_policy_admin::rulebook::{Draft, DraftError, Edit};
 
 /// The form in which a rule is written.

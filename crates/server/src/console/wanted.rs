@@ -3,7 +3,7 @@
 use countersign_core::policy::{Action, Rule};
 use serde::Deserialize;
 
-use crate::http::web::Body;
+use countersign_http::web::Body;
 use countersign_policy_admin::rulebook::{Comes, Edit};
 
 pub(super) const ACTIONS: [(Action, &str, &str); 3] =

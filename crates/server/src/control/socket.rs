@@ -21,14 +21,12 @@ use tokio::{
 };
 
 use super::{Answered, Request, answer};
-use crate::{
-    attach::{self, Hall},
-    http::{
-        listen::{self, peer::Local, seldom::Seldom},
-        open_connections::ATTACHED,
-    },
-};
+use crate::attach::{self, Hall};
 use countersign_config::logging::Levels;
+use countersign_http::{
+    listen::{self, peer::Local, seldom::Seldom},
+    open_connections::ATTACHED,
+};
 
 /// The socket's name in the data directory.
 pub const FILE: &str = "countersign.sock";

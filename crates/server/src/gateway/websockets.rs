@@ -9,12 +9,10 @@ use axum::{
 };
 use countersign_protocol::{agent_gate::LARGEST_FRAME, gsv};
 
-use crate::{
-    agent_gate, gsv as peers,
-    http::{
-        listen::{FOREIGN, WebSocketRequest},
-        open_connections,
-    },
+use crate::{agent_gate, gsv as peers};
+use countersign_http::{
+    listen::{FOREIGN, WebSocketRequest},
+    open_connections,
 };
 
 /// What a connection keeps ready for reading and writing, in bytes. The library's own default is a hundred times that.

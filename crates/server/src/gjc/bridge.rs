@@ -30,10 +30,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::conversation::Conversation;
 pub use self::setup::{Plain, Setup, SetupError};
 use super::Presence;
-use crate::{
-    http::listen::{Hosts, Port},
-    omp::{FromClients, OpenDoor, Output, StartError},
-};
+use crate::omp::{FromClients, OpenDoor, Output, StartError};
+use countersign_http::listen::{Hosts, Port};
 
 /// How many connections there are at most.
 const CONNECTIONS: usize = 512;

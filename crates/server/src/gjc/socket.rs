@@ -30,10 +30,8 @@ use tokio_util::{
 pub use self::place::SocketError;
 use self::{past::Past, place::Owned};
 use super::{Presence, window::Window};
-use crate::{
-    http::listen::{peer::Local, seldom::Seldom},
-    omp::{FromClients, OpenDoor, StartError},
-};
+use crate::omp::{FromClients, OpenDoor, StartError};
+use countersign_http::listen::{peer::Local, seldom::Seldom};
 
 /// How many events are kept for a client that comes back.
 const EVENTS: usize = 10_000;

@@ -29,7 +29,7 @@ use super::{
     peer::Peer,
     told::Told,
 };
-use crate::http::listen::{self, Guest, pulse::Pulse};
+use countersign_http::listen::{self, Guest, pulse::Pulse};
 
 /// How long a peer has to connect.
 const HANDSHAKE: Duration = Duration::from_secs(15);

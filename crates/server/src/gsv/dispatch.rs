@@ -12,7 +12,7 @@ use countersign_protocol::{
 use tokio::time::timeout;
 
 use super::{Door, automation, channels, chat, config, nodes, peer::Peer, skills, workspace};
-use crate::http::listen::peer;
+use countersign_http::listen::peer;
 
 /// What a request comes to.
 pub(super) type Answer = Result<Json, Fault>;

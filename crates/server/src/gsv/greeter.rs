@@ -24,7 +24,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::http::listen::peer::Local;
+use countersign_http::listen::peer::Local;
 
 /// How long a word is good.
 const GOOD: Duration = Duration::from_secs(60);

@@ -16,7 +16,7 @@ use countersign_protocol::{
 use parking_lot::Mutex;
 
 use super::outbox::Outbox;
-use crate::http::listen;
+use countersign_http::listen;
 
 /// How long a peer may take to say that it has something.
 const PROOF: Duration = Duration::from_secs(40);

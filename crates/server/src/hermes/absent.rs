@@ -16,10 +16,8 @@ use super::{
     fields::{self, Rejection},
     problem,
 };
-use crate::{
-    chats::ChatError,
-    http::web::{Body, Routes, reply},
-};
+use crate::chats::ChatError;
+use countersign_http::web::{Body, Routes, reply};
 
 /// A path and its answer.
 type Row = (&'static str, fn() -> Value);

@@ -18,10 +18,8 @@ use super::{
     preferences, problem,
     transcript::{self, Messages},
 };
-use crate::{
-    chats::{ChatError, sayable},
-    http::web::{Body, Routes, reply, sse},
-};
+use crate::chats::{ChatError, sayable};
+use countersign_http::web::{Body, Routes, reply, sse};
 
 /// How many attachments a message may have.
 const MOST_ATTACHMENTS: usize = 20;

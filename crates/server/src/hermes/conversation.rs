@@ -23,10 +23,8 @@ use super::{
     sessions::DOOR,
     transcript::{self, MOST_MESSAGES, Messages},
 };
-use crate::{
-    chats::Extent,
-    http::web::{Body, Caller, Routes, reply},
-};
+use crate::chats::Extent;
+use countersign_http::web::{Body, Caller, Routes, reply};
 
 /// How long the name of a copy may be, in characters.
 const LONGEST_NAME: usize = 80;

@@ -18,7 +18,7 @@ use super::{
     fields::{self, Rejection},
     transcript::{self, Messages},
 };
-use crate::http::web::{Routes, reply};
+use countersign_http::web::{Routes, reply};
 use countersign_view::export::{Header, export_html};
 
 /// How many conversations one search looks through, the newest first.

@@ -10,10 +10,8 @@ use countersign_core::{id::SessionId, session::ModelRef};
 use serde_json::Value;
 
 use super::{chat, problem};
-use crate::{
-    chats::{ChatError, Models},
-    http::web::Body,
-};
+use crate::chats::{ChatError, Models};
+use countersign_http::web::Body;
 
 /// How many values an error lists.
 const MOST_LISTED: usize = 30;

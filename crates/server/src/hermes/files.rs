@@ -25,7 +25,7 @@ use super::{
     transcript::{self, Messages},
     webui::kind_of,
 };
-use crate::http::web::{Routes, reply};
+use countersign_http::web::{Routes, reply};
 
 /// How many entries of a folder are listed.
 const MOST_ENTRIES: usize = 2000;

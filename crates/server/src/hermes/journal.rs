@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::{sync::watch, time::Instant};
 
-use crate::http::web::sse;
+use countersign_http::web::sse;
 
 /// How many bytes a reader that is behind is given at once.
 const AT_ONCE: usize = 64 << 10;

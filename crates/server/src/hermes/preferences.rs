@@ -30,7 +30,7 @@ use super::{
     fields::{self, Rejection},
     sessions::DOOR,
 };
-use crate::http::web::{Body, Routes, reply};
+use countersign_http::web::{Body, Routes, reply};
 
 /// The file, in the data directory.
 const FILE: &str = "hermes.json";

@@ -42,7 +42,7 @@ use self::{
     queue::{Line, Queues},
 };
 
-use crate::http::web::{Caller, Problem, Routes, sse};
+use countersign_http::web::{Caller, Problem, Routes, sse};
 
 /// How many changes of the list one who reads slowly may be behind.
 const CHANGES: usize = 256;

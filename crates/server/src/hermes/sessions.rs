@@ -20,10 +20,8 @@ use super::{
     journal::stream_id,
     transcript::{self, MOST_MESSAGES, Messages},
 };
-use crate::{
-    chats::Wish,
-    http::web::{Body, Routes, reply},
-};
+use crate::chats::Wish;
+use countersign_http::web::{Body, Routes, reply};
 use countersign_view::Protocol;
 
 /// How the record calls sessions that were opened through this door.

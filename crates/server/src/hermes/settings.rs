@@ -14,10 +14,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Door, transcript};
-use crate::{
-    http::web::{Body, Routes, reply},
-    sessions,
-};
+use crate::sessions;
+use countersign_http::web::{Body, Routes, reply};
 
 /// How long something may take of which it is said whether it is well.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -14,7 +14,7 @@ use axum::{
 };
 
 use super::Door;
-use crate::http::web::{Caller, Problem, Routes, reply};
+use countersign_http::web::{Caller, Problem, Routes, reply};
 
 /// How large a file may be that is served, in bytes.
 const LARGEST: u64 = 32 << 20;

@@ -8,7 +8,7 @@ use super::text::{
     Kind::{self, Counter as Counts, Gauge, Histogram},
     Labels, Metric, Value,
 };
-use crate::http::open_connections;
+use countersign_http::open_connections;
 
 /// The doors of `countersign_connections`.
 const DOORS: [&str; 5] = ["agent_gate", "gsv", "stream", "attach", "http"];

@@ -9,7 +9,8 @@ use countersign_runtime::{
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
-use crate::{api::cursor::Cursor, http::web::sse};
+use crate::api::cursor::Cursor;
+use countersign_http::web::sse;
 use countersign_view::{record::name, time::iso};
 
 /// How much of a fact is shown.

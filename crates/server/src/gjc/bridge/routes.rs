@@ -34,12 +34,10 @@ use super::{
     keys::NotDone,
     waiting::{NotWaiting, Prompt, Work},
 };
-use crate::{
-    http::{
-        listen::{Guest, peer},
-        web::{reply, sse},
-    },
-    session_file::find,
+use crate::session_file::find;
+use countersign_http::{
+    listen::{Guest, peer},
+    web::{reply, sse},
 };
 
 /// How long a body may be, in bytes.

@@ -14,8 +14,8 @@ use countersign_protocol::gjc::{
 };
 use secrecy::SecretString;
 
-use crate::http::listen;
 use countersign_agent_dir::Environment;
+use countersign_http::listen;
 
 const CERTIFICATE: &str = "GJC_BRIDGE_TLS_CERT";
 const KEY: &str = "GJC_BRIDGE_TLS_KEY";

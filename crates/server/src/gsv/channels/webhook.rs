@@ -40,7 +40,7 @@ use super::{
     carrier, failed, inbound,
     places::{self, WEBHOOK},
 };
-use crate::http::{
+use countersign_http::{
     listen::{Guest, peer},
     web,
 };

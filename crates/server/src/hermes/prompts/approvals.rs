@@ -23,7 +23,7 @@ use super::{
     queue::Line,
     streams,
 };
-use crate::http::web::{BadBody, Body, Caller, ONCE_ONLY, Problem, Via, access, reply};
+use countersign_http::web::{BadBody, Body, Caller, ONCE_ONLY, Problem, Via, access, reply};
 
 /// What a person can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

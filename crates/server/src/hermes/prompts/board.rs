@@ -11,7 +11,7 @@ use super::{
     card::Asked,
     queue::{Line, Queues},
 };
-use crate::http::web::sse;
+use countersign_http::web::sse;
 
 /// How many notices one who reads slowly may be behind, before it is told how things stand instead.
 const NOTICES: usize = 32;

@@ -24,10 +24,8 @@ use super::{
     queue::Line,
     streams,
 };
-use crate::{
-    chats::sayable,
-    http::web::{BadBody, Body, Caller, Problem, reply},
-};
+use crate::chats::sayable;
+use countersign_http::web::{BadBody, Body, Caller, Problem, reply};
 use countersign_view::{Lines, escape};
 
 /// What is said to whoever answers what waits no longer.

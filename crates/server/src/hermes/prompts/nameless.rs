@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::http::web::{Body, Caller};
+use countersign_http::web::{Body, Caller};
 
 /// Within what time the same answer counts as one that was posted twice.
 const TWICE: Duration = Duration::from_secs(1);
@@ -115,7 +115,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::{Nameless, Post, TWICE};
-    use crate::http::web::{Caller, Via};
+    use countersign_http::web::{Caller, Via};
 
     fn caller(name: &str) -> Caller {
         Caller { principal: PrincipalId::new(name), name: name.to_owned(), via: Via::Open }

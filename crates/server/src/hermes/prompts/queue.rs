@@ -11,7 +11,7 @@ use countersign_core::{
 use serde_json::{Value, json};
 
 use super::card::{self, Asked};
-use crate::http::web::sse;
+use countersign_http::web::sse;
 
 /// The two queues of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

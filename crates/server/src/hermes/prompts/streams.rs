@@ -21,7 +21,7 @@ use super::{
     card,
     queue::Line,
 };
-use crate::http::web::{Caller, Problem, reply, sse};
+use countersign_http::web::{Caller, Problem, reply, sse};
 
 /// What keeps a stream alive on which nothing happens.
 const ALIVE: &str = "keepalive";

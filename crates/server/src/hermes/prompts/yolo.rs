@@ -23,10 +23,8 @@ use super::{
     super::fields::{self, Rejection},
     Prompts, card,
 };
-use crate::{
-    chats::ChatError,
-    http::web::{BadBody, Body, Caller, Problem, reply},
-};
+use crate::chats::ChatError;
+use countersign_http::web::{BadBody, Body, Caller, Problem, reply};
 
 /// How many sessions can be let through at once.
 const MOST: usize = 10_000;

@@ -1,0 +1,270 @@
+//! How many are connected, and who has to go when there are too many: those who have not shown who they are, from the
+//! address that has the most of them, the oldest first; and where there are none, whoever comes.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::{OwnedSemaphorePermit, watch},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::rooms::Rooms;
+use crate::limits::network;
+
+/// How long whoever comes waits for those to leave who were sent away.
+const LEAVING: Duration = Duration::from_secs(2);
+
+/// Everybody who is connected to one port.
+pub(super) struct Crowd {
+    rooms: Rooms,
+    strangers: Mutex<Strangers>,
+    /// How many have a place.
+    count: watch::Sender<usize>,
+}
+
+/// Those of whom nothing is known.
+#[derive(Default)]
+struct Strangers {
+    next: u64,
+    waiting: BTreeMap<u64, Stranger>,
+    /// By the order in which they came.
+    of_party: BTreeMap<IpAddr, BTreeSet<u64>>,
+    /// How many each party has, and its oldest: the last one here gives up its oldest.
+    crowded: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
+}
+
+struct Stranger {
+    party: IpAddr,
+    gone: CancellationToken,
+}
+
+impl Strangers {
+    fn add(&mut self, party: IpAddr) -> (u64, CancellationToken) {
+        let number = self.next;
+        self.next += 1;
+        let gone = CancellationToken::new();
+        self.waiting.insert(number, Stranger { party, gone: gone.clone() });
+        self.change(party, |numbers| {
+            numbers.insert(number);
+        });
+        (number, gone)
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Stranger> {
+        let stranger = self.waiting.remove(&number)?;
+        self.change(stranger.party, |numbers| {
+            numbers.remove(&number);
+        });
+        Some(stranger)
+    }
+
+    /// Changes which ones a party has, and what follows from it.
+    fn change(&mut self, party: IpAddr, change: impl FnOnce(&mut BTreeSet<u64>)) {
+        let numbers = self.of_party.entry(party).or_default();
+        let rank = |numbers: &BTreeSet<u64>| numbers.first().map(|oldest| (numbers.len(), Reverse(*oldest), party));
+        if let Some(before) = rank(numbers) {
+            self.crowded.remove(&before);
+        }
+        change(numbers);
+        match rank(numbers) {
+            Some(after) => drop(self.crowded.insert(after)),
+            None => drop(self.of_party.remove(&party)),
+        }
+    }
+
+    /// The one that has to go.
+    fn first(&self) -> Option<u64> {
+        self.crowded.last().map(|(_, Reverse(oldest), _)| *oldest)
+    }
+}
+
+/// The place of one connection, for as long as anything of it is there.
+pub struct Place {
+    crowd: Arc<Crowd>,
+    number: u64,
+    gone: CancellationToken,
+    /// Its descriptor, which it has until it has left.
+    room: Option<OwnedSemaphorePermit>,
+}
+
+impl Crowd {
+    /// In `rooms`.
+    pub(super) fn new(rooms: Rooms) -> Arc<Self> {
+        Arc::new(Self { rooms, strangers: Mutex::default(), count: watch::Sender::new(0) })
+    }
+
+    /// Gives a place to a connection of which nothing is known yet but where it comes from, once there is a descriptor for
+    /// it. `None` if all places are taken by those who are known, or none was left in time.
+    ///
+    /// Dropped before, it leaves nothing behind.
+    pub(super) async fn enter(self: &Arc<Self>, from: IpAddr) -> Option<Arc<Place>> {
+        let mut place = self.admit(network(from))?;
+        place.room = timeout(LEAVING, self.rooms.take()).await.ok()?;
+        place.room.is_some().then(|| Arc::new(place))
+    }
+
+    fn admit(self: &Arc<Self>, party: IpAddr) -> Option<Place> {
+        let mut strangers = self.strangers.lock();
+        let (number, gone) = strangers.add(party);
+        self.count.send_modify(|count| *count += 1);
+        if *self.count.borrow() > self.rooms.most() {
+            // It counts among the strangers of its own party, so it takes the place of one of these where they are the most.
+            self.send_away(&mut strangers);
+        }
+        drop(strangers);
+        let is_refused = gone.is_cancelled();
+        let place = Place { crowd: Arc::clone(self), number, gone, room: None };
+        (!is_refused).then_some(place)
+    }
+
+    /// Has one leave that has not said who it is. False if there is none.
+    pub(super) fn make_room(&self) -> bool {
+        self.send_away(&mut self.strangers.lock())
+    }
+
+    fn send_away(&self, strangers: &mut Strangers) -> bool {
+        let Some(Stranger { gone, .. }) = strangers.first().and_then(|number| strangers.remove(number)) else {
+            return false;
+        };
+        // Under the lock: nobody is kept and sent away at once. Its place is another's now, however long it takes to leave.
+        gone.cancel();
+        self.count.send_modify(|count| *count -= 1);
+        true
+    }
+
+    /// Waits until everybody is gone.
+    pub(super) async fn empty(&self) {
+        // The sender is ours, so it cannot be gone.
+        let _ = self.count.subscribe().wait_for(|count| *count == 0).await;
+    }
+}
+
+impl Place {
+    /// It is known now who has this place: nobody takes it away any more. False if somebody just did.
+    pub fn keep(&self) -> bool {
+        self.crowd.strangers.lock().remove(self.number);
+        !self.gone.is_cancelled()
+    }
+
+    /// Waits until the place is another's.
+    pub async fn lost(&self) {
+        self.gone.cancelled().await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut strangers = self.crowd.strangers.lock();
+        strangers.remove(self.number);
+        if !self.gone.is_cancelled() {
+            self.crowd.count.send_modify(|count| *count -= 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::IpAddr, sync::Arc};
+
+    use super::{Crowd, Place, Rooms};
+
+    fn crowd(most: usize) -> Arc<Crowd> {
+        Crowd::new(Rooms::of_this_process(most))
+    }
+
+    fn at(last: u8) -> IpAddr {
+        [10, 0, 0, last].into()
+    }
+
+    async fn enter(crowd: &Arc<Crowd>, last: u8) -> Arc<Place> {
+        crowd.enter(at(last)).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn where_all_places_are_taken_the_oldest_stranger_goes_and_then_whoever_comes() {
+        let crowd = crowd(3);
+        let [first, second, third] = [enter(&crowd, 1).await, enter(&crowd, 1).await, enter(&crowd, 1).await];
+        assert!(first.keep());
+        let fourth = enter(&crowd, 1).await;
+        assert!(second.gone.is_cancelled() && !third.gone.is_cancelled());
+        assert!(!second.keep(), "who was sent away does not become known");
+        assert!(third.keep() && fourth.keep());
+        assert!(crowd.enter(at(1)).await.is_none());
+        assert!(!crowd.make_room(), "nobody who is known goes");
+        // Who was sent away had no place any more to give up.
+        drop(second);
+        assert!(crowd.enter(at(1)).await.is_none());
+        drop(first);
+        assert!(crowd.enter(at(1)).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn the_address_with_the_most_strangers_gives_up_its_oldest() {
+        for (case, there, comes, goes) in [
+            ("another's crowd", &[1, 2, 2][..], 3, Some(1)),
+            ("its own crowd", &[1, 2, 2], 2, Some(1)),
+            ("all alike", &[1, 2, 3], 4, Some(0)),
+            ("it makes the crowd", &[1, 2, 3], 2, Some(1)),
+            ("it makes one of two", &[1, 1, 2], 2, Some(0)),
+        ] {
+            let crowd = crowd(there.len());
+            let mut places = Vec::new();
+            for last in there {
+                places.push(enter(&crowd, *last).await);
+            }
+            let _comes = enter(&crowd, comes).await;
+            assert_eq!(places.iter().position(|place| place.gone.is_cancelled()), goes, "{case}");
+        }
+    }
+
+    #[tokio::test]
+    async fn those_who_are_known_do_not_make_their_address_a_crowd() {
+        let crowd = crowd(4);
+        for _ in 0..2 {
+            let known = enter(&crowd, 1).await;
+            assert!(known.keep());
+            std::mem::forget(known);
+        }
+        let (flood, other) = (enter(&crowd, 2).await, enter(&crowd, 2).await);
+        let fresh = enter(&crowd, 1).await;
+        assert!(flood.gone.is_cancelled() && !other.gone.is_cancelled() && fresh.keep());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_descriptor_is_free_once_whoever_had_it_has_left() {
+        let crowd = crowd(1);
+        let stays = enter(&crowd, 1).await;
+        // What is left of them belongs to somebody else.
+        let mut held = Vec::new();
+        while let Some(room) = crowd.rooms.try_take() {
+            held.push(room);
+        }
+        assert!(crowd.enter(at(2)).await.is_none(), "nobody has left in time");
+        assert!(stays.gone.is_cancelled());
+        let mut coming = std::pin::pin!(crowd.enter(at(2)));
+        assert!(futures_util::poll!(&mut coming).is_pending());
+        drop(stays);
+        assert!(coming.await.is_some());
+    }
+
+    #[tokio::test]
+    async fn it_is_empty_once_the_last_one_left() {
+        let crowd = crowd(2);
+        let [one, other] = [enter(&crowd, 1).await, enter(&crowd, 1).await];
+        assert!(one.keep());
+        let mut empty = std::pin::pin!(crowd.empty());
+        assert!(futures_util::poll!(&mut empty).is_pending());
+        drop(one);
+        assert!(futures_util::poll!(&mut empty).is_pending());
+        drop(other);
+        empty.await;
+    }
+}

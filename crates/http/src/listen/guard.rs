@@ -1,0 +1,228 @@
+//! Refuses requests that a page of somebody else's sent, or that were led here under another name.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv6Addr},
+    sync::Arc,
+};
+
+use axum::{
+    extract::{Request, State},
+    http::{StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+
+use super::Doors;
+use crate::web::{CROSS_ORIGIN, Problem, origin};
+
+/// What a page of somebody else's is told, but where a door has words of its own.
+pub const FOREIGN: &str = "This origin may not speak to the gateway.\n";
+
+/// What is told to whoever asked for a name that is not the gateway's.
+const UNNAMED: &str = "The gateway does not answer to this name.\n";
+
+/// The names that a gateway answers to.
+#[derive(Clone, Debug, Default)]
+pub struct Hosts {
+    names: BTreeSet<String>,
+    /// Those of them that the owner gave.
+    given: BTreeSet<String>,
+    /// Whether every address of this machine is one of them: it listens on all.
+    any_address: bool,
+}
+
+impl Hosts {
+    /// Loopback names, the address that is bound, and `more`.
+    pub fn new(bound: IpAddr, more: impl IntoIterator<Item = String>) -> Self {
+        let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+        let given: BTreeSet<String> = more.into_iter().map(|name| name.to_lowercase()).collect();
+        let all = loopback.into_iter().chain([bound.to_string()]).chain(given.iter().cloned());
+        Self {
+            names: all.map(|name| plain(&name)).collect(),
+            given,
+            any_address: bound.to_canonical().is_unspecified(),
+        }
+    }
+
+    /// Whether no page sent this, or one of our own: from where it was asked for, with the same port, or from a name that the owner gave.
+    pub(super) fn is_own_page(&self, request: &Request) -> bool {
+        text(request, header::ORIGIN).is_none_or(|origin| self.is_own(origin, host(request)))
+    }
+
+    fn is_own(&self, origin: &str, host: Option<&str>) -> bool {
+        host.is_some_and(|host| origin::is_at(origin, host))
+            || origin::authority(origin).is_some_and(|given| self.given.contains(&host_of(given).to_lowercase()))
+    }
+
+    /// Looks whether a request may be heard.
+    ///
+    /// # Errors
+    /// Why not, for whoever sent it.
+    pub fn check(&self, request: &Request, is_tls: bool) -> Result<(), &'static str> {
+        let is_several = |name| request.headers().get_all(name).iter().nth(1).is_some();
+        if is_several(header::ORIGIN) {
+            return Err(FOREIGN);
+        }
+        if is_several(header::HOST) {
+            return Err(UNNAMED);
+        }
+        allows(self, is_tls, host(request), text(request, header::ORIGIN))
+    }
+
+    /// Whether `authority`, a host with or without a port, is one of them.
+    fn holds(&self, authority: &str) -> bool {
+        let name = plain(&host_of(authority).to_lowercase());
+        let address = name.parse::<IpAddr>();
+        self.names.contains(&name) || address.is_ok_and(|address| self.any_address || address.is_loopback())
+    }
+}
+
+/// The one spelling of an address, which has several, such as `::ffff:127.0.0.1` for `127.0.0.1`. A name is as it is.
+fn plain(name: &str) -> String {
+    name.parse::<IpAddr>().map_or_else(|_| name.to_owned(), |address| address.to_canonical().to_string())
+}
+
+fn text(request: &Request, name: header::HeaderName) -> Option<&str> {
+    request.headers().get(name).map(|value| value.to_str().unwrap_or("?"))
+}
+
+/// The authority that a request is for.
+fn host(request: &Request) -> Option<&str> {
+    text(request, header::HOST).or_else(|| request.uri().authority().map(|authority| authority.as_str()))
+}
+
+/// The host of an authority, without brackets.
+fn host_of(authority: &str) -> &str {
+    if let Some(rest) = authority.strip_prefix('[') {
+        let is_port = |text: &str| text.is_empty() || text.strip_prefix(':').is_some_and(is_number);
+        return match rest.split_once(']') {
+            Some((host, port)) if host.parse::<Ipv6Addr>().is_ok() && is_port(port) => host,
+            // Else what stands behind the bracket would not be looked at.
+            Some(_) | None => authority,
+        };
+    }
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !host.contains(':') => host,
+        _ => authority,
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a request may be heard.
+fn allows(hosts: &Hosts, is_tls: bool, host: Option<&str>, origin: Option<&str>) -> Result<(), &'static str> {
+    if origin.is_some_and(|origin| !origin::authority(origin).is_some_and(|authority| hosts.holds(authority))) {
+        return Err(FOREIGN);
+    }
+    match host {
+        Some(host) if hosts.holds(host) => Ok(()),
+        // A certificate has shown already that this name is ours, and no page can leave its origin out.
+        _ if is_tls && origin.is_none() => Ok(()),
+        _ => Err(UNNAMED),
+    }
+}
+
+/// What is told over HTTP: with the name, where it is one, and with what would make it the gateway's.
+fn refused(why: &str, host: Option<&str>) -> (StatusCode, String) {
+    let is_name = |host: &&str| {
+        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte))
+    };
+    if why != UNNAMED {
+        return (StatusCode::FORBIDDEN, why.to_owned());
+    }
+    let name = host.map(host_of).filter(is_name).map_or_else(String::new, |name| format!(": {name}"));
+    (
+        StatusCode::FORBIDDEN,
+        format!(
+            "The gateway does not answer to this name{name}. Its names are those of gateway.public_url and gateway.allowed_hosts.\n"
+        ),
+    )
+}
+
+pub(super) async fn check(State((doors, is_tls)): State<(Arc<Doors>, bool)>, request: Request, next: Next) -> Response {
+    match doors.hosts.check(&request, is_tls) {
+        Ok(()) => next.run(request).await,
+        Err(why) => {
+            let (status, told) = refused(why, host(&request));
+            if !request.uri().path().starts_with("/api/") {
+                return (status, told).into_response();
+            }
+            let told = if why == FOREIGN { CROSS_ORIGIN } else { told.trim_end() };
+            Problem::new(status, told).reply(request.uri().path())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FOREIGN, Hosts, UNNAMED, allows, refused};
+
+    #[test]
+    fn a_page_of_another_program_of_this_machine_is_not_our_own() {
+        let hosts = Hosts::new("127.0.0.1".parse().unwrap(), ["gate.example.org".to_owned()]);
+        for (origin, host, want) in [
+            ("http://localhost:8443", "localhost:8443", true),
+            ("http://LOCALHOST:80", "localhost", true),
+            ("https://gate.example.org", "localhost:8443", true),
+            ("http://localhost:3000", "localhost:8443", false),
+            ("http://127.5.5.5:1", "localhost:8443", false),
+            ("http://127.0.0.1:8443", "localhost:8443", false),
+            ("null", "localhost:8443", false),
+        ] {
+            assert_eq!(hosts.is_own(origin, Some(host)), want, "{origin} at {host}");
+        }
+    }
+
+    #[test]
+    fn whoever_is_not_answered_is_told_the_name_and_the_keys() {
+        for (host, name) in [(Some("gate.example.org:8443"), ": gate.example.org"), (Some("<b>"), ""), (None, "")] {
+            let want = "Its names are those of gateway.public_url and gateway.allowed_hosts.\n";
+            assert_eq!(refused(UNNAMED, host).1, format!("The gateway does not answer to this name{name}. {want}"));
+        }
+        assert_eq!(refused(FOREIGN, Some("a.b")).1, FOREIGN);
+    }
+
+    #[test]
+    fn only_names_of_the_gateway_are_answered() {
+        let hosts = Hosts::new("10.0.0.5".parse().unwrap(), ["gate.example.org".to_owned()]);
+        let any = Hosts::new("0.0.0.0".parse().unwrap(), []);
+        for (case, hosts, tls, host, origin, want) in [
+            ("loopback", &hosts, false, Some("127.0.0.1:8443"), None, true),
+            ("a name of loopback", &hosts, false, Some("localhost:1"), None, true),
+            ("loopback in IPv6 form", &hosts, false, Some("[::ffff:127.0.0.1]:1"), None, true),
+            ("loopback as a browser writes that", &hosts, false, Some("[::ffff:7f00:1]:1"), None, true),
+            ("another address in IPv6 form", &hosts, false, Some("[::ffff:192.0.2.9]:1"), None, false),
+            ("loopback in brackets", &hosts, false, Some("[::1]:8443"), None, true),
+            ("the address that is bound", &hosts, false, Some("10.0.0.5:8443"), None, true),
+            ("its public name", &hosts, false, Some("Gate.Example.org"), None, true),
+            ("another name", &hosts, false, Some("evil.example"), None, false),
+            ("another name behind brackets", &hosts, false, Some("[::1].evil.example"), None, false),
+            ("more behind brackets", &hosts, false, Some("[::1]127.0.0.1"), None, false),
+            ("no port behind brackets", &hosts, false, Some("[::1]:x"), None, false),
+            ("a name in brackets", &hosts, false, Some("[localhost]"), None, false),
+            ("a page behind brackets", &hosts, false, Some("localhost:1"), Some("http://[::1].evil.example"), false),
+            ("another address", &hosts, false, Some("10.0.0.6:8443"), None, false),
+            ("any address, where it listens on all", &any, false, Some("10.0.0.6:8443"), None, true),
+            ("a name, where it listens on all", &any, false, Some("evil.example"), None, false),
+            ("no name at all", &hosts, false, None, None, false),
+            ("any name over TLS", &hosts, true, Some("evil.example"), None, true),
+            ("a foreign page", &hosts, false, Some("localhost:1"), Some("https://evil.example"), false),
+            ("a foreign page over TLS", &hosts, true, Some("gate.example.org"), Some("https://evil.example"), false),
+            ("a page of nowhere", &hosts, false, Some("localhost:1"), Some("null"), false),
+            ("its own page", &hosts, false, Some("localhost:1"), Some("http://localhost:1"), true),
+            (
+                "a page that leads here under another name",
+                &hosts,
+                true,
+                Some("evil.example"),
+                Some("https://gate.example.org"),
+                false,
+            ),
+        ] {
+            assert_eq!(allows(hosts, tls, host, origin).is_ok(), want, "{case}");
+        }
+    }
+}

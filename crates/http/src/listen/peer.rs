@@ -1,0 +1,322 @@
+//! Who sits at the other end of a connection from this machine: a command that an agent of ours runs, or somebody else.
+//!
+//! Commands of agents have the rights of the gateway's user, and what a person would answer with lies open to them. So whatever hangs
+//! below this process decides nothing over its own port or socket; nor does what hangs below a node or another door on this machine;
+//! nor does this process itself, which connects where commands ask its proxy to. Somebody has to be found who has the other end open
+//! and is none of these: who did not wait for the answer, or hides the socket until it comes, counts as one of them.
+
+mod holder;
+mod local;
+mod socket;
+mod users;
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    net::{IpAddr, SocketAddr, UdpSocket},
+    path::Path,
+    sync::Arc,
+};
+
+use countersign_runtime::tools::{exec, is_own_address};
+use holder::{Among, holder};
+pub use local::Local;
+use nix::{
+    errno::Errno,
+    unistd::{geteuid, getpid},
+};
+use socket::{Socket, find};
+use tokio::sync::{OnceCell, Semaphore};
+
+/// What whoever is refused over a socket of this machine is told.
+pub const REFUSED_HERE: &str = "This comes from a command of an agent, which may not decide, or from a program that ended before \
+    the gateway could look at it, or that it cannot look at now";
+/// What whoever is refused over the port is told.
+pub const REFUSED: &str = "This comes from a command of an agent, which may not decide, or from a program of this machine that \
+    the gateway cannot look into, such as a tunnel of its own user: `countersign gates` can decide";
+
+/// The other end of a TCP connection. It is looked at when that matters, until it may decide. One without addresses decides nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    ends: Option<(SocketAddr, SocketAddr)>,
+    /// A refusal is not kept: it may come of what is over soon, such as descriptors that lack.
+    may_decide: Arc<OnceCell<()>>,
+}
+
+impl Peer {
+    /// Of a connection from `theirs` to `ours`.
+    pub fn new(theirs: SocketAddr, ours: SocketAddr) -> Self {
+        Self { ends: Some((theirs, ours)), may_decide: Arc::default() }
+    }
+
+    /// Whether it is none of the commands that agents run.
+    pub async fn may_decide(&self) -> bool {
+        let Some((theirs, ours)) = self.ends else { return false };
+        let look = || async move {
+            if looked(move || look(theirs, ours, Among::Known)).await == Some(true) {
+                return Ok(());
+            }
+            // All are gone through for one after the other: many who connect at once have one processor busy, and keep nobody
+            // waiting who was seen before.
+            let turn = TURN.acquire().await.map_err(drop)?;
+            let look = move || {
+                // Also where nobody waits for it any more.
+                let _turn = turn;
+                look(theirs, ours, Among::All)
+            };
+            if looked(look).await == Some(true) { Ok(()) } else { Err(()) }
+        };
+        self.may_decide.get_or_try_init(look).await.is_ok()
+    }
+}
+
+/// Held while all processes are gone through.
+static TURN: Semaphore = Semaphore::const_new(1);
+
+/// How many look at the same time: what else wants a thread, or a descriptor, does not wait for a flood of connections.
+const MOST_LOOKS: usize = 8;
+static LOOKS: Semaphore = Semaphore::const_new(MOST_LOOKS);
+
+/// Looks on a thread of its own. `None` if that ended badly.
+async fn looked<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let place = LOOKS.acquire().await.ok()?;
+    let look = move || {
+        let _place = place;
+        look()
+    };
+    tokio::task::spawn_blocking(look).await.ok()
+}
+
+fn look(theirs: SocketAddr, ours: SocketAddr, among: Among) -> bool {
+    let socket = match find(theirs, ours) {
+        Ok(Some(socket)) => socket,
+        Ok(None) if !is_of_this_machine(theirs) => return true,
+        _ if among == Among::Known => return false,
+        // It was here and has gone: whoever decides waits for the answer.
+        Ok(None) => return false,
+        Err(error) => {
+            tracing::warn!(%error, "it cannot be told who connects from this machine");
+            return !is_of_this_machine(theirs);
+        }
+    };
+    let wanted = format!("socket:[{}]", socket.inode);
+    is_a_persons(socket, geteuid().as_raw(), &wanted, among)
+        && find(theirs, ours).is_ok_and(|found| found.is_some_and(|found| found.inode == socket.inode))
+}
+
+/// Whether somebody has a socket of this machine open who acts for no agent, as far as a process of the user `us` can tell.
+fn is_a_persons(socket: Socket, us: u32, wanted: &str, among: Among) -> bool {
+    // A command's socket has the command's user: ours unless we are root, who can become anybody, or one that our user may become.
+    if us != 0 && socket.user != us && !users::may_be_a_commands(socket.user) {
+        let is_nobodys = || exec::acting().is_ok_and(|acting| is_open_in_none(&acting, socket, wanted));
+        return among == Among::All && socket.inode != 0 && is_nobodys();
+    }
+    match holder(wanted, among) {
+        // Its own connections are those of commands.
+        Some(held) if held.pid == getpid().as_raw() => !exec::has_begun(),
+        // It still has it behind the look: its number has not come to mean somebody else.
+        Some(held) => exec::acts(held.pid) == Some(false) && held.is_there(wanted),
+        // It is open in none while it is on its way from one process to another, and in none that we can see if that is in another
+        // namespace or lets nobody look. Without a command there is nobody whom this could be.
+        None => among == Among::All && exec::nobody_acts(),
+    }
+}
+
+/// Whether it is sure that none of these has a socket open.
+fn is_open_in_none(acting: &BTreeSet<i32>, socket: Socket, wanted: &str) -> bool {
+    // A process without privileges has one user in all of its threads: those of others need not be gone through.
+    let may = |pid: &i32| is_of(Path::new(&format!("/proc/{pid}")), socket.user);
+    !acting.iter().any(|pid| may(pid) && holds(*pid, wanted, socket.user))
+}
+
+/// Whether an address may be one of this machine's: a command chooses freely from which of them it connects.
+fn is_of_this_machine(address: SocketAddr) -> bool {
+    let mut own = match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, 0),
+        // One of a link only counts together with its interface.
+        IpAddr::V6(_) => address,
+    };
+    own.set_port(0);
+    // Only this answer says that no interface has it. Any other failure, such as no descriptors left, says nothing.
+    let is_taken = UdpSocket::bind(own).map_or_else(|error| error.kind() != io::ErrorKind::AddrNotAvailable, |_| true);
+    // Where any address can be bound, as behind some load balancers, that says nothing either.
+    is_taken && (!is_any_bound(own) || own.ip().is_loopback() || is_own_address(own.ip()))
+}
+
+fn is_any_bound(address: SocketAddr) -> bool {
+    let version = if address.is_ipv4() { "ipv4" } else { "ipv6" };
+    let said = fs::read_to_string(format!("/proc/sys/net/{version}/ip_nonlocal_bind"));
+    said.is_ok_and(|said| said.trim() != "0")
+}
+
+/// Whether a process has a socket open, in any of its threads; and if it does not let that be seen, whether it could.
+fn holds(pid: i32, wanted: &str, user: u32) -> bool {
+    let threads = match fs::read_dir(format!("/proc/{pid}/task")) {
+        Ok(threads) => threads,
+        Err(error) => return !has_gone(&error),
+    };
+    for thread in threads.flatten() {
+        let place = thread.path();
+        match has_open(&place, wanted) {
+            Ok(true) => return true,
+            Ok(false) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                // What has ended has nothing open, and lets nobody look either.
+                if !has_ended(&place) && is_of(&place, user) {
+                    return true;
+                }
+            }
+            // It ended while it was looked at; or it cannot be told.
+            Err(error) if has_gone(&error) => {}
+            Err(_) => return true,
+        }
+    }
+    false
+}
+
+/// Whether a failed look says that there is nobody: the process has ended.
+fn has_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ESRCH as i32)
+}
+
+fn has_open(place: &Path, wanted: &str) -> io::Result<bool> {
+    let open = fs::read_dir(place.join("fd"))?;
+    Ok(open.flatten().any(|one| fs::read_link(one.path()).is_ok_and(|target| target.as_os_str() == wanted)))
+}
+
+fn has_ended(place: &Path) -> bool {
+    match fs::read_to_string(place.join("stat")) {
+        Ok(stat) => stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X'])),
+        Err(error) => has_gone(&error),
+    }
+}
+
+/// Whether a thread has, or had, the rights of `user`.
+fn is_of(place: &Path, user: u32) -> bool {
+    let status = fs::read_to_string(place.join("status")).unwrap_or_default();
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    users.is_none_or(|users| users.split_ascii_whitespace().any(|one| one.parse() == Ok(user)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{IoSlice, Read as _},
+        net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+        os::{fd::AsRawFd as _, unix::net::UnixStream},
+    };
+
+    use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+    use tokio::{io::AsyncWriteExt as _, net::TcpSocket};
+
+    use super::{Among, Peer, find, holds, is_a_persons, is_of_this_machine, look};
+
+    /// A command that runs below this process until it is dropped.
+    struct Command(std::process::Child);
+
+    impl Command {
+        fn start() -> Self {
+            Self(std::process::Command::new("sleep").arg("600").spawn().unwrap())
+        }
+    }
+
+    impl Drop for Command {
+        fn drop(&mut self) {
+            // It may have ended.
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// Addresses of this machine from which its port on the loopback can be reached.
+    fn own_addresses() -> Vec<IpAddr> {
+        let mut found: Vec<IpAddr> = ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().unwrap()).into();
+        // Nothing is sent; the system only chooses an address. Without a network it has none.
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        if socket.connect("198.51.100.1:9").is_ok() {
+            found.push(socket.local_addr().unwrap().ip());
+        }
+        found
+    }
+
+    #[tokio::test]
+    async fn whoever_resets_the_line_behind_its_requests_counts_as_a_command_from_any_address_of_this_machine() {
+        let _command = Command::start();
+        for ip in own_addresses() {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let client = TcpSocket::new_v4().unwrap();
+            client.bind(SocketAddr::new(ip, 0)).unwrap();
+            let mut client = client.connect(listener.local_addr().unwrap()).await.unwrap();
+            let (mut server, theirs) = listener.accept().unwrap();
+            let ours = server.local_addr().unwrap();
+            assert_eq!(theirs.ip(), ip);
+            // The beginning of another request hides the end of the line from whoever reads the first.
+            let said = b"POST /api/v1/gates/g/allow HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\nGET / HT";
+            client.write_all(said).await.unwrap();
+            client.set_zero_linger().unwrap();
+            drop(client);
+            // What it said can be read still, and the system knows nothing of it any more.
+            let mut heard = vec![0; said.len()];
+            server.read_exact(&mut heard).unwrap();
+            assert_eq!(find(theirs, ours).unwrap(), None, "{ip}");
+            assert!(!look(theirs, ours, Among::All), "{ip}");
+        }
+    }
+
+    #[test]
+    fn what_no_interface_has_is_elsewhere() {
+        let _command = Command::start();
+        // These are for documentation alone. One goes on to the other's form when a port listens to both.
+        for elsewhere in ["198.51.100.7:4000", "[::ffff:198.51.100.7]:4000"] {
+            let elsewhere = elsewhere.parse().unwrap();
+            assert!(!is_of_this_machine(elsewhere), "{elsewhere}");
+            assert!(look(elsewhere, "127.0.0.1:1".parse().unwrap(), Among::All), "{elsewhere}");
+        }
+        for here in ["127.0.0.1:4000", "127.3.2.1:4000", "[::ffff:127.0.0.1]:4000"] {
+            assert!(is_of_this_machine(here.parse().unwrap()), "{here}");
+        }
+    }
+
+    #[test]
+    fn a_socket_of_our_user_that_is_on_its_way_between_processes_is_a_commands() {
+        let _command = Command::start();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, theirs) = listener.accept().unwrap();
+        let ours = server.local_addr().unwrap();
+        // This process has begun no command here, and so is somebody.
+        assert!(look(theirs, ours, Among::All));
+        let (here, _there) = UnixStream::pair().unwrap();
+        let given = [client.as_raw_fd()];
+        let given = [ControlMessage::ScmRights(&given)];
+        sendmsg::<()>(here.as_raw_fd(), &[IoSlice::new(b"x")], &given, MsgFlags::empty(), None).unwrap();
+        drop(client);
+        let socket = find(theirs, ours).unwrap().unwrap();
+        assert!(socket.inode != 0 && !look(theirs, ours, Among::All));
+        // What another user's program opened no command did, unless this one is root.
+        let wanted = format!("socket:[{}]", socket.inode);
+        for (us, expected) in [(socket.user, false), (0, false), (socket.user + 1, true)] {
+            assert_eq!(is_a_persons(socket, us, &wanted, Among::All), expected, "{us}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_without_addresses_decides_nothing() {
+        assert!(!Peer::default().may_decide().await);
+    }
+
+    #[test]
+    fn the_process_behind_a_connection_is_found_until_it_goes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, theirs) = listener.accept().unwrap();
+        let ours = server.local_addr().unwrap();
+        let socket = find(theirs, ours).unwrap().unwrap();
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(holds(own, &format!("socket:[{}]", socket.inode), socket.user));
+        assert!(!holds(own, "socket:[0]", socket.user));
+        drop(client);
+        let after = find(theirs, ours).unwrap();
+        assert!(after.is_none_or(|after| after.inode == 0), "{after:?}");
+    }
+}

@@ -1,0 +1,132 @@
+//! Who connected to a local socket, held from then on.
+//!
+//! The kernel says a number, and a number comes again: whoever has ended gives it to somebody else sooner or later. The handle of the
+//! process beside it stays that process's. It must not know what anybody asks.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+};
+
+use countersign_runtime::tools::exec;
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::socket::{getsockopt, sockopt::PeerPidfd},
+    unistd::geteuid,
+};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tokio::net::UnixStream;
+
+use super::{looked, users::may_be_a_commands};
+
+/// The process at the other end of a connection to a local socket.
+pub struct Local {
+    user: u32,
+    pid: Option<i32>,
+    process: Handle,
+}
+
+/// What is held of a process.
+enum Handle {
+    Held(OwnedFd),
+    /// It had gone, or cannot be held now.
+    None,
+    /// This kernel has no handles.
+    Unknown,
+}
+
+impl Local {
+    /// To be made right behind the accept.
+    ///
+    /// # Errors
+    /// The system does not say who it is.
+    pub fn of(stream: &UnixStream) -> io::Result<Self> {
+        let peer = stream.peer_cred()?;
+        let (user, pid) = (peer.uid(), peer.pid());
+        let process = match getsockopt(stream, PeerPidfd) {
+            Ok(process) => Handle::Held(process),
+            // A kernel before 6.5 has no handle of whoever connected; the number is not old yet.
+            Err(Errno::ENOPROTOOPT) => {
+                match pid.and_then(Pid::from_raw).map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
+                    Some(Ok(process)) => Handle::Held(process),
+                    Some(Err(rustix::io::Errno::NOSYS)) => Handle::Unknown,
+                    Some(Err(_)) | None => Handle::None,
+                }
+            }
+            Err(_) => Handle::None,
+        };
+        Ok(Self { user, pid, process })
+    }
+
+    /// Whether it is none of the commands that agents run. What the system says of its number counts only while it is still there, and
+    /// who has gone decides nothing: a person's program waits for the answer.
+    pub async fn may_decide(self) -> bool {
+        let seen = looked(move || match self.pid {
+            // It is in no namespace of ours, and so none of ours.
+            Some(0) => true,
+            // Commands have our user, unless we are root: one of another, whom `/proc` hides, is none.
+            Some(pid) if self.is_anothers() && exec::is_hidden(pid) => self.is_there(),
+            Some(pid) => exec::acts(pid) == Some(false) && self.is_there(),
+            None => false,
+        });
+        seen.await.unwrap_or(false)
+    }
+
+    /// Whether it is a gateway, door or node of our user that acts for no agent itself.
+    pub async fn comes_from_a_door(self) -> bool {
+        // Nobody else takes the time of a look.
+        self.user == geteuid().as_raw()
+            && looked(move || self.pid.is_some_and(exec::is_door) && self.is_there()).await.unwrap_or(false)
+    }
+
+    /// Whether its user is not ours, and nobody whom a command of ours may become.
+    fn is_anothers(&self) -> bool {
+        let us = geteuid().as_raw();
+        us != 0 && self.user != us && !may_be_a_commands(self.user)
+    }
+
+    /// Whether it has not ended: until then its number is its own.
+    fn is_there(&self) -> bool {
+        let process = match &self.process {
+            Handle::Held(process) => process,
+            Handle::None => return false,
+            Handle::Unknown => return true,
+        };
+        poll(&mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use tokio::net::{UnixListener, UnixStream};
+
+    use super::Local;
+
+    #[tokio::test]
+    async fn a_number_counts_only_as_long_as_whoever_connected_is_there() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let own = Local::of(&one).unwrap();
+        assert!(own.is_there() && own.may_decide().await);
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        let script = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); sys.stdin.read()";
+        let Ok(mut child) = Command::new("python3").args(["-c", script]).arg(&path).stdin(Stdio::piped()).spawn()
+        else {
+            return;
+        };
+        let (stream, _) = listener.accept().await.unwrap();
+        let theirs = Local::of(&stream).unwrap();
+        assert_eq!(theirs.pid, Some(child.id().cast_signed()));
+        assert!(theirs.is_there());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!theirs.is_there());
+        // Whoever has its number by now is somebody else.
+        let recycled = Local { pid: Some(std::process::id().cast_signed()), ..theirs };
+        assert!(!recycled.is_there());
+    }
+}

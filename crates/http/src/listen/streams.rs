@@ -1,0 +1,111 @@
+//! Replies that go on: each keeps its connection, and together they leave some of them to those who ask for something
+//! short, such as an answer to what waits.
+
+use std::sync::Arc;
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{Request, State},
+    http::{HeaderValue, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use futures_util::StreamExt as _;
+use tokio::sync::Semaphore;
+
+use super::taking::Guest;
+use crate::{open_connections::STREAM, web::Problem};
+
+/// How many connections are kept free of streams, where there are as many to spare.
+const RESERVE: usize = 64;
+/// How long somebody for whose stream there is no room should wait, in seconds.
+const AGAIN: &str = "5";
+
+/// The room for streams at a port.
+#[derive(Clone, Debug)]
+pub(super) struct Streams {
+    room: Arc<Semaphore>,
+    most: usize,
+}
+
+impl Streams {
+    /// At a port with `most` connections.
+    pub(super) fn new(most: usize) -> Self {
+        let most = most - RESERVE.min(most.div_ceil(2));
+        Self { room: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))), most }
+    }
+}
+
+/// Gives a reply that is a stream its place, or refuses it.
+pub(super) async fn admit(State(streams): State<Streams>, request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let guest = request.extensions().get::<Guest>().cloned();
+    let response = next.run(request).await;
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if !kind.starts_with("text/event-stream") {
+        return response;
+    }
+    let Ok(permit) = Arc::clone(&streams.room).try_acquire_owned() else {
+        let mut refused = Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("The gateway has {} streams open, its limit (rate_limit.max_connections)", streams.most),
+        )
+        .reply(&path);
+        refused.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(AGAIN));
+        return refused;
+    };
+    // Whoever may have a stream is no stranger; nobody takes its place for one.
+    if guest.is_some_and(|guest| !guest.place.keep()) {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
+    let open = STREAM.held();
+    response.map(|body| {
+        let frames = body.into_data_stream().map(move |frame: Result<Bytes, axum::Error>| {
+            // The room is given back with the body.
+            let _held = (&permit, &open);
+            frame
+        });
+        Body::from_stream(frames)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{
+        Router,
+        body::Body,
+        http::{Request, StatusCode},
+        middleware::from_fn_with_state,
+        routing::get,
+    };
+    use hyper::service::Service as _;
+    use hyper_util::service::TowerToHyperService;
+
+    use super::{Streams, admit};
+    use crate::web::sse;
+
+    #[tokio::test]
+    async fn streams_leave_room_for_what_is_short_and_give_theirs_back() {
+        for (most, want) in [(0, 0), (1, 0), (2, 1), (5, 2), (128, 64), (20_000, 19_936)] {
+            assert_eq!(Streams::new(most).most, want, "{most}");
+        }
+        let streams = Streams::new(5);
+        let app = Router::new()
+            .route("/api/stream", get(async || sse::reply(futures_util::stream::pending(), "quiet")))
+            .route("/api/short", get(async || "here"))
+            .layer(from_fn_with_state(streams, admit));
+        let app = TowerToHyperService::new(app);
+        let ask = async |path: &str| {
+            let request = Request::get(path).body(Body::empty()).unwrap();
+            app.call(request).await.unwrap()
+        };
+        let held = [ask("/api/stream").await, ask("/api/stream").await];
+        assert!(held.iter().all(|reply| reply.status() == StatusCode::OK));
+        let refused = ask("/api/stream").await;
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(refused.headers()["retry-after"], "5");
+        assert_eq!(ask("/api/short").await.status(), StatusCode::OK);
+        drop(held);
+        assert_eq!(ask("/api/stream").await.status(), StatusCode::OK);
+    }
+}

@@ -1,0 +1,333 @@
+//! Takes connections: each in a task of its own, with a place, and with little time until it has said what it wants.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::{Router, body::Body, http::Request};
+use hyper::{body::Incoming, server::conn::http1, service::Service as _};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::TcpListener,
+    sync::{Semaphore, watch},
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
+
+use super::{
+    crowd::{Crowd, Place},
+    impatient::{Impatient, Patience},
+    peer::Peer,
+    rooms::{Limit, Rooms},
+    seldom::Seldom,
+};
+use crate::open_connections::HTTP;
+
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long the head of a request may take, and how long a connection may say nothing between two.
+const HEAD: Duration = Duration::from_secs(10);
+/// How long a client may take nothing of what is sent to it.
+const DEAF: Duration = Duration::from_secs(20);
+/// How large a head may be, in bytes.
+const LARGEST_HEAD: usize = 32 << 10;
+/// How many are told at once that there is no room.
+const REFUSALS: usize = 64;
+/// How long that may take.
+const REFUSAL: Duration = Duration::from_secs(1);
+/// How long nothing is taken after the system would not give a connection; each time in a row twice as long, up to the most.
+const RECOVERY: Duration = Duration::from_millis(50);
+const LONGEST_RECOVERY: Duration = Duration::from_secs(1);
+
+/// Who sent a request: from where, the place of its connection, what sits at its other end, and how long that may take
+/// nothing of what is sent.
+#[derive(Clone)]
+pub struct Guest {
+    pub from: SocketAddr,
+    pub place: Arc<Place>,
+    pub peer: Peer,
+    pub(super) patience: Patience,
+}
+
+impl Guest {
+    /// Leaves it to the adapter how long the other end may take nothing of what is sent.
+    pub fn hand_over(&self) {
+        self.patience.hand_over();
+    }
+}
+
+/// Serves `router` to everybody who connects, until `end`, and then until all have left. A request carries its
+/// [`Guest`] among its extensions.
+pub(super) async fn take(
+    listener: TcpListener,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    rooms: Rooms,
+    router: Router,
+    end: impl Future<Output = ()> + Send,
+) {
+    let acceptor = tls.map(TlsAcceptor::from);
+    let crowd = Crowd::new(rooms.clone());
+    let (closing, closes) = watch::channel(false);
+    let refusals = Arc::new(Semaphore::new(REFUSALS));
+    let (mut full, mut failing) = (Seldom::default(), Failing::default());
+    let mut end = std::pin::pin!(end);
+    loop {
+        let accepted = tokio::select! {
+            () = &mut end => break,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, from) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                failing.recover(&error, &crowd).await;
+                continue;
+            }
+        };
+        failing.rest = None;
+        // A line that cannot be told not to wait still works.
+        let _ = stream.set_nodelay(true);
+        // A line that has no address any more decides nothing.
+        let peer = stream.local_addr().map(|ours| Peer::new(from, ours)).unwrap_or_default();
+        let place = tokio::select! {
+            () = &mut end => break,
+            place = crowd.enter(from.ip()) => place,
+        };
+        let Some(place) = place else {
+            let (most, limit) = (rooms.most(), rooms.limit());
+            if let Some(before) = full.now() {
+                tracing::warn!(before, "a connection was refused: there are {most}, {}", limit.place());
+            }
+            // Over TLS there would have to be a handshake first, which is what there is no room for.
+            if acceptor.is_none()
+                && let (Ok(permit), Some(room)) = (Arc::clone(&refusals).try_acquire_owned(), rooms.try_take())
+            {
+                tokio::spawn(async move {
+                    let _ = timeout(REFUSAL, refuse(stream, most, limit)).await;
+                    drop((permit, room));
+                });
+            }
+            continue;
+        };
+        let (router, acceptor, closes) = (router.clone(), acceptor.clone(), closes.clone());
+        tokio::spawn(async move {
+            let _open = HTTP.held();
+            let patience = Patience::new(DEAF);
+            let guest = Guest { from, place: Arc::clone(&place), peer, patience };
+            let served = async {
+                match acceptor {
+                    None => converse(stream, router, guest, closes).await,
+                    Some(acceptor) => {
+                        if let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                            converse(stream, router, guest, closes).await;
+                        }
+                    }
+                }
+            };
+            tokio::select! {
+                () = place.lost() => {}
+                () = served => {}
+            }
+        });
+    }
+    drop(listener);
+    closing.send_replace(true);
+    crowd.empty().await;
+}
+
+/// Connections that the system would not give, one after another.
+#[derive(Default)]
+struct Failing {
+    said: Seldom,
+    /// How long nothing is taken after the next one.
+    rest: Option<Duration>,
+}
+
+impl Failing {
+    /// Waits a moment after the system would not give a connection: out of descriptors, most likely, and then whoever has
+    /// not said who it is gives its own back.
+    async fn recover(&mut self, error: &io::Error, crowd: &Crowd) {
+        if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
+            return;
+        }
+        if let Some(before) = self.said.now() {
+            tracing::warn!(%error, before, "a connection could not be taken");
+        }
+        crowd.make_room();
+        let rest = self.rest.unwrap_or(RECOVERY);
+        self.rest = Some((rest * 2).min(LONGEST_RECOVERY));
+        tokio::time::sleep(rest).await;
+    }
+}
+
+/// Tells a client that there is no room, and why.
+async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin, most: usize, limit: Limit) -> io::Result<()> {
+    let why = format!("The gateway has {most} connections, {}.\n", limit.place());
+    let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 5\r\nconnection: close";
+    stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{why}", why.len()).as_bytes()).await?;
+    stream.shutdown().await?;
+    // What it sent is read, or the end of the line would overtake the answer.
+    let mut passed_over = [0; 1024];
+    while stream.read(&mut passed_over).await? > 0 {}
+    Ok(())
+}
+
+/// Serves one connection to its end or until it becomes a WebSocket, and after `closes` no further request.
+async fn converse<S>(stream: S, router: Router, guest: Guest, mut closes: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let stream = Impatient::new(stream, guest.patience.clone());
+    let router = TowerToHyperService::new(router);
+    let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(guest.clone());
+        router.call(request.map(Body::new))
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(LARGEST_HEAD)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    let mut connection = std::pin::pin!(connection);
+    // What goes wrong on a line is its client's business.
+    let ended = tokio::select! {
+        ended = &mut connection => Some(ended),
+        _ = closes.wait_for(|closing| *closing) => None,
+    };
+    if ended.is_none() {
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use axum::{Router, routing::get};
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
+        sync::watch,
+        time::Instant,
+    };
+
+    use super::{
+        Crowd, DEAF, Failing, Guest, HEAD, LARGEST_HEAD, LONGEST_RECOVERY, Limit, Patience, Peer, RECOVERY, Rooms,
+        converse, refuse,
+    };
+
+    /// A connection that is served, the client's end of it, and what tells that the port closes.
+    async fn line() -> (DuplexStream, watch::Sender<bool>) {
+        let (client, server) = duplex(1 << 20);
+        let (closing, closes) = watch::channel(false);
+        let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let place = Crowd::new(Rooms::of_this_process(1)).enter(from.ip()).await.unwrap();
+        let guest = Guest { from, place, peer: Peer::default(), patience: Patience::new(DEAF) };
+        let router =
+            Router::new().route("/", get(async || "here")).route("/much", get(async || "much".repeat(1 << 20)));
+        tokio::spawn(converse(server, router, guest, closes));
+        (client, closing)
+    }
+
+    async fn rest(client: &mut DuplexStream) -> String {
+        let mut told = String::new();
+        client.read_to_string(&mut told).await.unwrap();
+        told
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_says_nothing_or_too_little_in_time_is_closed() {
+        for said in ["", "G", "GET / HTTP/1.1\r\nhost: a\r\nx: ", "GET / HTTP/1.1\r\nhost: a\r\n\r\n"] {
+            let (mut client, _closing) = line().await;
+            let begun = Instant::now();
+            client.write_all(said.as_bytes()).await.unwrap();
+            let told = rest(&mut client).await;
+            assert_eq!(told.ends_with("here"), said.ends_with("\r\n\r\n"), "{said:?}: {told}");
+            let took = begun.elapsed();
+            assert!(took >= HEAD && took < HEAD * 2, "{said:?}: {took:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_byte_by_byte_does_not_stretch_its_time() {
+        let (mut client, _closing) = line().await;
+        let begun = Instant::now();
+        let head = b"GET / HTTP/1.1\r\nx: ".iter().chain(std::iter::repeat(&b'a'));
+        for byte in head {
+            if client.write_all(&[*byte]).await.is_err() {
+                break;
+            }
+            tokio::time::sleep(HEAD / 50).await;
+        }
+        assert!(begun.elapsed() < HEAD * 2, "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_is_too_large_is_refused() {
+        let (mut client, _closing) = line().await;
+        let head = format!("GET / HTTP/1.1\r\nx: {}", "a".repeat(2 * LARGEST_HEAD));
+        client.write_all(head.as_bytes()).await.unwrap();
+        assert!(rest(&mut client).await.starts_with("HTTP/1.1 431 "));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_rests_is_closed_when_the_port_closes() {
+        let (mut client, closing) = line().await;
+        client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut answer = [0; 12];
+        client.read_exact(&mut answer).await.unwrap();
+        let begun = Instant::now();
+        closing.send_replace(true);
+        assert!(rest(&mut client).await.ends_with("here"));
+        assert!(begun.elapsed() < HEAD, "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_takes_nothing_of_the_answer_is_closed() {
+        let (mut client, _closing) = line().await;
+        client.write_all(b"GET /much HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut answer = vec![0; 1 << 20];
+        client.read_exact(&mut answer).await.unwrap();
+        // Whoever takes something now and then stays.
+        for _ in 0..3 {
+            tokio::time::sleep(DEAF * 3 / 4).await;
+            client.read_exact(&mut answer[..1 << 18]).await.unwrap();
+        }
+        tokio::time::sleep(DEAF * 2).await;
+        let mut rest = Vec::new();
+        let _ = client.read_to_end(&mut rest).await;
+        assert!(rest.len() < 2 << 20, "{} bytes more", rest.len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_names_the_limit() {
+        let (mut client, server) = duplex(1 << 10);
+        let refusing = tokio::spawn(refuse(server, 7, Limit::Configured));
+        client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        let told = rest(&mut client).await;
+        assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("has 7 connections"), "{told}");
+        drop(client);
+        refusing.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_the_system_gives_no_connection_it_is_asked_less_and_less_and_strangers_go() {
+        let crowd = Crowd::new(Rooms::of_this_process(9));
+        let place = crowd.enter(Ipv4Addr::LOCALHOST.into()).await.unwrap();
+        let mut failing = Failing::default();
+        let error = std::io::Error::from(std::io::ErrorKind::Other);
+        let mut rests = Vec::new();
+        for _ in 0..7 {
+            let begun = Instant::now();
+            failing.recover(&error, &crowd).await;
+            rests.push(begun.elapsed());
+        }
+        assert_eq!((rests[0], rests[1], rests[6]), (RECOVERY, RECOVERY * 2, LONGEST_RECOVERY));
+        assert!(!place.keep(), "whoever has not said who it is gives its own back");
+        let begun = Instant::now();
+        failing.recover(&std::io::Error::from(std::io::ErrorKind::ConnectionAborted), &crowd).await;
+        assert_eq!(begun.elapsed().as_millis(), 0, "a client that went is nothing to wait for");
+    }
+}

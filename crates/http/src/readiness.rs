@@ -1,0 +1,95 @@
+//! Whether a gateway can take work: its record can be written, its owner answers, and there is room on the disk.
+//!
+//! What it says names no file and no cause: anybody may ask. The cause is logged when it changes.
+
+use std::{path::PathBuf, time::Duration};
+
+use countersign_runtime::{
+    Handle, Lane,
+    store::{Head, Log as _, Partition, free_space},
+};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, timeout},
+};
+use tracing::{info, warn};
+
+/// How long what was found holds: whoever asks all the time makes nothing be written all the time.
+const FRESH: Duration = Duration::from_secs(1);
+/// How long the owner and the record have.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Less room than this, in bytes, is too little to take work.
+const LEAST: u64 = 32 << 20;
+
+/// What looks.
+pub struct Readiness {
+    handle: Handle,
+    folder: PathBuf,
+    found: Mutex<Option<(Instant, Vec<&'static str>)>>,
+}
+
+impl Readiness {
+    /// Of the gateway with that owner and data directory.
+    pub fn new(handle: Handle, folder: PathBuf) -> Self {
+        Self { handle, folder, found: Mutex::new(None) }
+    }
+
+    /// What keeps the gateway from taking work; nothing if it can.
+    pub async fn problems(&self) -> Vec<&'static str> {
+        let mut found = self.found.lock().await;
+        if let Some((at, problems)) = &*found
+            && at.elapsed() < FRESH
+        {
+            return problems.clone();
+        }
+        let (owner, record) = tokio::join!(self.owner(), self.record());
+        let problems: Vec<&'static str> = [owner, record, self.disk()].into_iter().flatten().collect();
+        let before = found.replace((Instant::now(), problems.clone())).map(|(_, problems)| problems);
+        if problems.is_empty() && before.is_some_and(|before| !before.is_empty()) {
+            info!("ready again");
+        }
+        problems
+    }
+
+    async fn owner(&self) -> Option<&'static str> {
+        let asked = self.handle.source(Lane::Request);
+        match timeout(PATIENCE, asked.read(|_| ())).await {
+            Ok(Some(_)) => None,
+            Ok(None) => Some("the owner of the record has ended"),
+            Err(_) => Some("the owner of the record does not answer in time"),
+        }
+    }
+
+    async fn record(&self) -> Option<&'static str> {
+        let log = self.handle.log();
+        let written = async {
+            // A record that holds nothing yet has no file, and is not given one for being asked about.
+            if log.head(Partition::ZERO).await.map_err(|error| error.to_string())? == Head::EMPTY {
+                return Ok(());
+            }
+            log.probe().await.map_err(|error| error.to_string())
+        };
+        match timeout(PATIENCE, written).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => {
+                warn!(error, "not ready: the record cannot be written");
+                Some("the record cannot be written")
+            }
+            Err(_) => Some("the record cannot be written in time"),
+        }
+    }
+
+    fn disk(&self) -> Option<&'static str> {
+        match free_space(&self.folder) {
+            Ok(free) if free >= LEAST => None,
+            Ok(free) => {
+                warn!(free, "not ready: there is too little room");
+                Some("there is too little room on the disk")
+            }
+            Err(error) => {
+                warn!(%error, "not ready: the data directory cannot be looked at");
+                Some("the data directory cannot be looked at")
+            }
+        }
+    }
+}

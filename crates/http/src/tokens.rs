@@ -1,0 +1,232 @@
+//! Tokens of programs that use the gateway over HTTP: who they are, what each may do, and until when.
+//!
+//! A token is told once, when it is made; what is kept is its digest. It must not know what is asked with one.
+
+mod watched;
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use countersign_core::{digest::Digest, time::Millis};
+use serde::{Deserialize, Serialize};
+
+pub use crate::web::Scope;
+pub use watched::Watched;
+
+use countersign_config as config;
+use countersign_files::replace::{Access, replace};
+
+/// The file's name in the data directory.
+pub const FILE: &str = config::TOKENS_FILE;
+/// How every token begins, so that one is known for what it is wherever it turns up.
+const PREFIX: &str = "cst_";
+/// How long a name may be.
+const LONGEST_NAME: usize = 64;
+/// The form of the file.
+const VERSION: u32 = 1;
+
+/// One token, without what it is shown by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token {
+    /// What it is called; the record calls its holder `token:<name>`.
+    pub name: String,
+    /// SHA-256 of its text.
+    sha256: Digest,
+    /// What it may do, each once.
+    pub scopes: Vec<Scope>,
+    /// When it was made, in milliseconds since 1970.
+    pub created: Millis,
+    /// From when on it is good no longer; none means never.
+    pub expires: Option<Millis>,
+}
+
+impl Token {
+    /// Whether it is still good.
+    pub fn is_good(&self, now: Millis) -> bool {
+        self.expires.is_none_or(|expires| now < expires)
+    }
+}
+
+/// The whole file.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    version: u32,
+    tokens: Vec<Token>,
+}
+
+/// Why tokens were not listed or changed. The file is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum TokensError {
+    /// The file cannot be read or replaced.
+    #[error("{}: {source}", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It is not what this program writes.
+    #[error("{}: this is no file of tokens: {why}", file.display())]
+    Form {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is such a token.
+    #[error("there is a token {0} already: `countersign tokens remove {0}` takes it back")]
+    Known(String),
+    /// There is no such token.
+    #[error("there is no token {0}: `countersign tokens list` has those that there are")]
+    Unknown(String),
+    /// The name cannot be used.
+    #[error("{0:?} is no name for a token: letters, digits, - _ and . may be in it, 64 at most")]
+    Name(String),
+    /// It would be allowed nothing.
+    #[error("a token needs at least one scope: read, answer, chat, admin or metrics")]
+    NoScope,
+    /// The system gives no random bytes.
+    #[error("there are no random bytes for a token: {0}")]
+    Dice(String),
+}
+
+/// The tokens of the data directory `folder`, in the order in which they were made; those that are out of date as well.
+///
+/// # Errors
+/// [`TokensError::Io`], [`TokensError::Form`].
+pub fn list(folder: &Path) -> Result<Vec<Token>, TokensError> {
+    let file = folder.join(FILE);
+    let text = match fs::read(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(TokensError::Io { file, source }),
+    };
+    match serde_json::from_slice::<Kept>(&text) {
+        Ok(kept) if kept.version == VERSION => Ok(kept.tokens),
+        Ok(kept) => Err(TokensError::Form { file, why: format!("it has version {}", kept.version) }),
+        Err(error) => Err(TokensError::Form { file, why: error.to_string() }),
+    }
+}
+
+/// Makes a token and gives its text, which is kept nowhere.
+///
+/// # Errors
+/// [`TokensError`].
+pub fn add(
+    folder: &Path,
+    name: &str,
+    scopes: &[Scope],
+    lasts: Option<Duration>,
+    now: Millis,
+) -> Result<String, TokensError> {
+    let is_name = (1..=LONGEST_NAME).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    if !is_name {
+        return Err(TokensError::Name(name.to_owned()));
+    }
+    let mut scopes = scopes.to_vec();
+    scopes.sort_unstable();
+    scopes.dedup();
+    if scopes.is_empty() {
+        return Err(TokensError::NoScope);
+    }
+    let random = config::new_token().map_err(|error| TokensError::Dice(error.to_string()))?;
+    let text = format!("{PREFIX}{random}");
+    let token = Token {
+        name: name.to_owned(),
+        sha256: Digest::of(text.as_bytes()),
+        scopes,
+        created: now,
+        expires: lasts.map(|lasts| now + lasts),
+    };
+    change(folder, |tokens| {
+        if tokens.iter().any(|known| known.name == name) {
+            return Err(TokensError::Known(name.to_owned()));
+        }
+        tokens.push(token);
+        Ok(())
+    })?;
+    Ok(text)
+}
+
+/// Takes a token back. A gateway that runs knows it within a second.
+///
+/// # Errors
+/// [`TokensError`].
+pub fn remove(folder: &Path, name: &str) -> Result<(), TokensError> {
+    change(folder, |tokens| {
+        let before = tokens.len();
+        tokens.retain(|token| token.name != name);
+        if tokens.len() == before { Err(TokensError::Unknown(name.to_owned())) } else { Ok(()) }
+    })
+}
+
+fn change(folder: &Path, edit: impl FnOnce(&mut Vec<Token>) -> Result<(), TokensError>) -> Result<(), TokensError> {
+    let file = folder.join(FILE);
+    let failed = |source| TokensError::Io { file: file.clone(), source };
+    fs::create_dir_all(folder).map_err(failed)?;
+    // Two commands at once would each leave out what the other one did.
+    let _lock = lock(&folder.join(format!("{FILE}.lock"))).map_err(failed)?;
+    let mut tokens = list(folder)?;
+    edit(&mut tokens)?;
+    let text = serde_json::to_vec_pretty(&Kept { version: VERSION, tokens })
+        .map_err(|error| TokensError::Form { file: file.clone(), why: error.to_string() })?;
+    replace(&file, &text, Access::Private).map_err(failed)
+}
+
+fn lock(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    file.lock()?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::fs::PermissionsExt as _, time::Duration};
+
+    use countersign_core::time::Millis;
+
+    use super::{FILE, Scope, TokensError, add, list, remove};
+
+    #[test]
+    fn a_token_is_kept_as_a_digest_and_nobody_else_can_read_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let scopes = [Scope::Chat, Scope::Read, Scope::Read];
+        let text = add(&data, "ci", &scopes, Some(Duration::from_secs(60)), Millis(1_000)).unwrap();
+        assert!(text.starts_with("cst_") && text.len() >= 4 + 43, "{text}");
+        let file = data.join(FILE);
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(!std::fs::read_to_string(&file).unwrap().contains(&text[4..]));
+        let listed = list(&data).unwrap();
+        assert_eq!((listed[0].name.as_str(), &listed[0].scopes[..]), ("ci", &[Scope::Read, Scope::Chat][..]));
+        assert!(listed[0].is_good(Millis(60_999)) && !listed[0].is_good(Millis(61_000)));
+        remove(&data, "ci").unwrap();
+        assert_eq!(list(&data).unwrap(), []);
+    }
+
+    #[test]
+    fn what_makes_no_sense_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path();
+        add(data, "a", &[Scope::Read], None, Millis(1)).unwrap();
+        let again = add(data, "a", &[Scope::Admin], None, Millis(1));
+        assert!(matches!(again, Err(TokensError::Known(name)) if name == "a"));
+        for name in ["", "a b", "é", &"x".repeat(65)] {
+            assert!(matches!(add(data, name, &[Scope::Read], None, Millis(1)), Err(TokensError::Name(_))), "{name}");
+        }
+        assert!(matches!(add(data, "b", &[], None, Millis(1)), Err(TokensError::NoScope)));
+        assert!(matches!(remove(data, "b"), Err(TokensError::Unknown(_))));
+        assert_eq!(list(data).unwrap().len(), 1);
+        for text in ["{", "[]", r#"{"version":2,"tokens":[]}"#] {
+            std::fs::write(data.join(FILE), text).unwrap();
+            assert!(matches!(add(data, "b", &[Scope::Read], None, Millis(1)), Err(TokensError::Form { .. })), "{text}");
+            assert_eq!(std::fs::read_to_string(data.join(FILE)).unwrap(), text);
+        }
+    }
+}

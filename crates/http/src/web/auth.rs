@@ -1,0 +1,324 @@
+//! Who people are at the console and the doors over HTTP: passwords, the cookie behind them, and how often one may be wrong.
+//!
+//! A cookie says by itself who has it and since when, sealed with a key that lies in the data directory. What is kept is
+//! only which were given back before their time.
+
+use countersign_view::principals;
+use std::{io::Write as _, net::IpAddr, os::unix::fs::OpenOptionsExt as _, path::Path, sync::Arc, time::Duration};
+
+use axum::http::HeaderMap;
+use countersign_core::{id::PrincipalId, time::Millis};
+use countersign_runtime::Clock;
+use parking_lot::Mutex;
+use ring::hmac;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::{access::Scope, cookie, origin, revoked::Revoked};
+use crate::limits::FailedAuth;
+use countersign_config::Web;
+
+/// The name of the cookie.
+pub const COOKIE: &str = "hermes_session";
+/// How long one is good.
+pub const LASTS: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How many wrong passwords one address may give in a minute, and how many wrong tokens beside them.
+const MOST_WRONG: u32 = 5;
+/// What the record calls whoever has the shared password.
+const SHARED: &str = "web";
+/// What the record calls whoever comes where nothing is asked for.
+const OPEN: &str = "web:open";
+
+/// How somebody showed who they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// Nothing is asked for.
+    Open,
+    /// A cookie; the token of forms that it is bound to.
+    Cookie {
+        /// What a page has to send back.
+        csrf: String,
+    },
+    /// A program's token.
+    Token {
+        /// What it may do.
+        scopes: Vec<Scope>,
+    },
+}
+
+/// Who calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// In the record.
+    pub principal: PrincipalId,
+    /// For people.
+    pub name: String,
+    /// How they showed it.
+    pub via: Via,
+}
+
+impl Caller {
+    /// Whether this one may do what `scope` is about. People may do all of it.
+    pub fn may(&self, scope: Scope) -> bool {
+        match &self.via {
+            Via::Open | Via::Cookie { .. } => true,
+            Via::Token { scopes } => scopes.contains(&scope),
+        }
+    }
+
+    /// What a page of this caller has to send with whatever changes something; empty where nothing is asked for.
+    pub fn csrf(&self) -> &str {
+        match &self.via {
+            Via::Cookie { csrf } => csrf,
+            Via::Open | Via::Token { .. } => "",
+        }
+    }
+}
+
+/// Why somebody did not come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotLoggedIn {
+    /// Nobody has this password.
+    Wrong,
+    /// Too many from this address were wrong; even the right one is not heard for a while.
+    TooOften,
+}
+
+/// Knows programs by their tokens.
+pub trait Tokens: Send + Sync {
+    /// The name and scopes of the token with this text.
+    fn find(&self, token: &str) -> Option<(String, Vec<Scope>)>;
+}
+
+/// Who may come in, and who has.
+pub struct Auth {
+    key: hmac::Key,
+    web: Web,
+    clock: Clock,
+    wrong: Mutex<FailedAuth>,
+    /// Counted by themselves: nobody guesses a token, and a program whose token is out of date must not keep people of its address out.
+    wrong_tokens: Mutex<FailedAuth>,
+    revoked: Arc<Revoked>,
+    tokens: Option<Box<dyn Tokens>>,
+    /// Names under which pages of ours may be served beside that of the request: behind a proxy.
+    names: Vec<String>,
+    is_tls: bool,
+    /// The authority of a `public_url` that is reached over TLS.
+    public: Option<String>,
+}
+
+impl Auth {
+    /// With its key and what was given back, from `folder`. `names` are authorities of `public_url` and the like.
+    ///
+    /// # Errors
+    /// What the system says of the files.
+    pub fn open(
+        folder: &Path,
+        web: Web,
+        clock: Clock,
+        names: Vec<String>,
+        is_tls: bool,
+        tokens: Option<Box<dyn Tokens>>,
+    ) -> std::io::Result<Self> {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &key(&folder.join("web.key"))?);
+        let revoked = Arc::new(Revoked::open(folder.join("web.revoked"), clock.now())?);
+        let [wrong, wrong_tokens] = [(); 2].map(|()| Mutex::new(FailedAuth::new(MOST_WRONG)));
+        Ok(Self { key, web, clock, wrong, wrong_tokens, revoked, tokens, names, is_tls, public: None })
+    }
+
+    /// The same behind a proxy, perhaps, that serves it at `public_url`.
+    pub fn behind(self, public_url: Option<&str>) -> Self {
+        let public = public_url.and_then(|url| url.strip_prefix("https://")?.split('/').next());
+        Self { public: public.map(str::to_lowercase), ..self }
+    }
+
+    /// Whether anybody has to show anything.
+    pub fn is_guarded(&self) -> bool {
+        self.web.is_guarded()
+    }
+
+    /// Whether what a request asks for goes back over TLS: that of the port, or of a proxy before it. A browser says how it
+    /// reached the page; of other clients the name that they asked for has to do.
+    pub(crate) fn is_secure(&self, asked: &HeaderMap) -> bool {
+        let text = |name: &str| asked.get(name).and_then(|value| value.to_str().ok());
+        self.is_tls
+            || match text("origin") {
+                Some(origin) => origin.starts_with("https://"),
+                None => text("host").is_some_and(|host| self.public.as_deref() == Some(&host.to_lowercase())),
+            }
+    }
+
+    /// Who sent a request, with tokens that nobody has counted against its address.
+    ///
+    /// # Errors
+    /// [`NotLoggedIn`] for a token that is not known. One that is known is heard however many were wrong.
+    pub fn heard(&self, from: Option<IpAddr>, headers: &HeaderMap) -> Result<Option<Caller>, NotLoggedIn> {
+        let caller = self.caller(headers);
+        match (caller.as_ref().map(|caller| &caller.via), from) {
+            (Some(Via::Cookie { .. }), Some(from)) => self.wrong.lock().succeeded(from),
+            (Some(Via::Token { .. }), Some(from)) => self.wrong_tokens.lock().succeeded(from),
+            (Some(Via::Open) | None, _) | (_, None) => {}
+        }
+        if caller.is_some() || bearer(headers).is_none() {
+            return Ok(caller);
+        }
+        let Some(from) = from else { return Err(NotLoggedIn::Wrong) };
+        let (now, mut wrong) = (self.clock.now(), self.wrong_tokens.lock());
+        if wrong.is_limited(from, now) {
+            return Err(NotLoggedIn::TooOften);
+        }
+        wrong.failed(from, now);
+        Err(NotLoggedIn::Wrong)
+    }
+
+    /// Who sent a request, if that is known.
+    pub fn caller(&self, headers: &HeaderMap) -> Option<Caller> {
+        if let Some(token) = bearer(headers) {
+            // A token that is wrong is no reason to be somebody else.
+            let (name, scopes) = self.tokens.as_ref()?.find(token)?;
+            let principal = PrincipalId::new(format!("token:{name}"));
+            return Some(Caller { principal, name, via: Via::Token { scopes } });
+        }
+        if !self.is_guarded() {
+            return Some(Caller { principal: PrincipalId::new(OPEN), name: "you".to_owned(), via: Via::Open });
+        }
+        self.of_cookie(cookie::value(headers, COOKIE)?)
+    }
+
+    fn of_cookie(&self, cookie: &str) -> Option<Caller> {
+        let (login, token) = self.unsealed(cookie)?;
+        if self.revoked.holds(&token) {
+            return None;
+        }
+        let csrf = hex::encode(hmac::sign(&self.key, format!("form {token}").as_bytes()));
+        let principal = principal(login.as_deref());
+        Some(Caller { principal, name: login.unwrap_or_else(|| "you".to_owned()), via: Via::Cookie { csrf } })
+    }
+
+    /// Whose a cookie is that we sealed and that is not out of date, and its token as we write it: hex has two spellings.
+    fn unsealed(&self, cookie: &str) -> Option<(Option<String>, String)> {
+        let (token, seal) = cookie.split_once('.')?;
+        let bytes: [u8; 32] = hex::decode(token).ok()?.try_into().ok()?;
+        let login = self.logins().find(|login| who(login.as_deref()) == bytes[24..])?;
+        let sealed = [&bytes[..], &self.fingerprint(login.as_deref())?].concat();
+        hmac::verify(&self.key, &sealed, &hex::decode(seal).ok()?).ok()?;
+        let issued = Millis(u64::from_be_bytes(bytes[16..24].try_into().ok()?));
+        let now = self.clock.now();
+        (issued <= now + Duration::from_secs(60) && now < issued + LASTS).then(|| (login, hex::encode(bytes)))
+    }
+
+    /// The text of a new cookie for whoever has `password`.
+    ///
+    /// # Errors
+    /// [`NotLoggedIn`].
+    pub(crate) fn log_in(&self, from: IpAddr, password: &str) -> Result<String, NotLoggedIn> {
+        let now = self.clock.now();
+        let mut wrong = self.wrong.lock();
+        if wrong.is_limited(from, now) {
+            return Err(NotLoggedIn::TooOften);
+        }
+        let given = self.digest(password);
+        let mut found = None;
+        // All are looked at, so that the time taken tells nothing.
+        for login in self.logins() {
+            let known = self.password(login.as_deref()).map(|known| self.digest(known.expose_secret()));
+            if known.is_some_and(|known| bool::from(subtle::ConstantTimeEq::ct_eq(&known[..], &given[..]))) {
+                found = Some(login);
+            }
+        }
+        let Some(login) = found else {
+            wrong.failed(from, now);
+            return Err(NotLoggedIn::Wrong);
+        };
+        wrong.succeeded(from);
+        drop(wrong);
+        Ok(self.cookie_for(login.as_deref(), now))
+    }
+
+    fn cookie_for(&self, login: Option<&str>, now: Millis) -> String {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes[..16]).expect("the operating system has randomness");
+        bytes[16..24].copy_from_slice(&now.0.to_be_bytes());
+        bytes[24..].copy_from_slice(&who(login));
+        let sealed = [&bytes[..], &self.fingerprint(login).unwrap_or_default()].concat();
+        format!("{}.{}", hex::encode(bytes), hex::encode(hmac::sign(&self.key, &sealed)))
+    }
+
+    /// Takes the cookie of a request back. It is good for nobody any more. One that is none of ours is passed over.
+    ///
+    /// # Errors
+    /// It could not be noted; it stays good until it is out of date.
+    pub(crate) async fn log_out(&self, headers: &HeaderMap) -> std::io::Result<()> {
+        let given = cookie::value(headers, COOKIE).and_then(|cookie| self.unsealed(cookie));
+        let Some((_, token)) = given else { return Ok(()) };
+        let now = self.clock.now();
+        self.revoked.note(token, now + LASTS, now).await
+    }
+
+    /// Whether a page with this origin or address is ours, when it was asked for under `host`.
+    pub fn is_ours(&self, origin: &str, host: Option<&str>) -> bool {
+        host.into_iter().chain(self.names.iter().map(String::as_str)).any(|at| origin::is_at(origin, at))
+    }
+
+    /// Everybody with a password: logins, and nobody in particular for the shared one.
+    fn logins(&self) -> impl Iterator<Item = Option<String>> + '_ {
+        let shared = self.web.password.iter().map(|_| None);
+        shared.chain(self.web.users.iter().map(|(login, _)| Some(login.clone())))
+    }
+
+    fn password(&self, login: Option<&str>) -> Option<&SecretString> {
+        match login {
+            None => self.web.password.as_ref(),
+            Some(login) => self.web.users.iter().find(|(known, _)| known == login).map(|(_, password)| password),
+        }
+    }
+
+    fn digest(&self, password: &str) -> Vec<u8> {
+        hmac::sign(&self.key, format!("password {password}").as_bytes()).as_ref().to_vec()
+    }
+
+    /// Part of what seals a cookie: with another password it is good no longer.
+    fn fingerprint(&self, login: Option<&str>) -> Option<Vec<u8>> {
+        self.password(login).map(|password| self.digest(password.expose_secret()))
+    }
+}
+
+/// The token that a request shows.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get("authorization")?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// What the record calls somebody who logged in.
+fn principal(login: Option<&str>) -> PrincipalId {
+    login.map_or_else(|| PrincipalId::new(SHARED), principals::of_console)
+}
+
+/// What stands for a login in a cookie.
+fn who(login: Option<&str>) -> [u8; 8] {
+    let text = login.map_or_else(String::new, |login| format!("login {login}"));
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    let mut short = [0; 8];
+    short.copy_from_slice(&digest.as_ref()[..8]);
+    short
+}
+
+/// The key at `path`, made if it is not there.
+fn key(path: &Path) -> std::io::Result<Vec<u8>> {
+    if let Ok(text) = std::fs::read_to_string(path)
+        && let Some(key) = hex::decode(text.trim()).ok().filter(|key| key.len() == 32)
+    {
+        return Ok(key);
+    }
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).expect("the operating system has randomness");
+    let fresh = path.with_extension("key.new");
+    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    file.write_all(format!("{}\n", hex::encode(key)).as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&fresh, path)?;
+    Ok(key.to_vec())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! Coming in and leaving: the page for people, and the calls of hermes' clients. Source: docs/protocol/hermes.md, Authentication.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension, Router,
+    extract::{Query, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse as _, Redirect, Response},
+};
+use maud::{DOCTYPE, html};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    Body, Caller, Routes,
+    auth::{Auth, COOKIE, LASTS, NotLoggedIn},
+    cookie,
+    reply::{self, Problem},
+};
+use crate::listen::Guest;
+
+/// Where whoever came in wants to go.
+#[derive(Deserialize)]
+struct Wanted {
+    #[serde(default)]
+    next: String,
+}
+
+/// The routes.
+pub fn routes(auth: &Arc<Auth>) -> Router {
+    Routes::new(auth)
+        .at("GET", "/login", page)
+        .at("POST", "/login", enter)
+        .at("POST", "/logout", leave)
+        .at("GET", "/api/auth/status", status)
+        .at("POST", "/api/auth/login", log_in)
+        .at("POST", "/api/auth/logout", log_out)
+        .with_state(Arc::clone(auth))
+}
+
+/// A place on this gateway, whatever was written: nobody is sent elsewhere from here.
+fn place(next: &str) -> &str {
+    let is_ours = next.starts_with('/')
+        && !next.starts_with("//")
+        && !next.contains(|letter: char| letter == '\\' || letter.is_control());
+    if is_ours { next } else { "/" }
+}
+
+async fn page(
+    State(auth): State<Arc<Auth>>,
+    caller: Option<Extension<Caller>>,
+    Query(wanted): Query<Wanted>,
+) -> Response {
+    if caller.is_some() || !auth.is_guarded() {
+        return Redirect::to(place(&wanted.next)).into_response();
+    }
+    form(StatusCode::OK, &wanted.next, None)
+}
+
+fn form(status: StatusCode, next: &str, problem: Option<&str>) -> Response {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "Log in · Countersign" }
+                link rel="stylesheet" href="/console/style.css";
+            }
+            body.login {
+                main {
+                    h1 { "Countersign" }
+                    form method="post" action="/login" {
+                        @if let Some(problem) = problem { p.problem role="alert" { (problem) } }
+                        input type="hidden" name="next" value=(place(next));
+                        label for="password" { "Password" }
+                        input #password type="password" name="password" autocomplete="current-password" required autofocus;
+                        button type="submit" { "Log in" }
+                    }
+                }
+            }
+        }
+    };
+    reply::html(status, page.into_string())
+}
+
+async fn enter(
+    State(auth): State<Arc<Auth>>,
+    Extension(guest): Extension<Guest>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let next = body.text("next").unwrap_or("/").to_owned();
+    match auth.log_in(guest.from.ip(), body.text("password").unwrap_or_default()) {
+        Ok(cookie) => {
+            with_cookie(Redirect::to(place(&next)).into_response(), &auth, &headers, &cookie, LASTS.as_secs())
+        }
+        Err(NotLoggedIn::Wrong) => form(StatusCode::UNAUTHORIZED, &next, Some("That password is not right.")),
+        Err(NotLoggedIn::TooOften) => {
+            form(StatusCode::TOO_MANY_REQUESTS, &next, Some("Too many wrong passwords. Wait a minute, then try again."))
+        }
+    }
+}
+
+async fn leave(State(auth): State<Arc<Auth>>, headers: HeaderMap) -> Response {
+    if let Err(error) = auth.log_out(&headers).await {
+        tracing::error!(%error, "a cookie could not be taken back");
+    }
+    with_cookie(Redirect::to("/login").into_response(), &auth, &headers, "", 0)
+}
+
+fn with_cookie(mut response: Response, auth: &Auth, asked: &HeaderMap, value: &str, seconds: u64) -> Response {
+    if let Ok(line) = HeaderValue::from_str(&cookie::set(COOKIE, value, seconds, auth.is_secure(asked))) {
+        response.headers_mut().append(header::SET_COOKIE, line);
+    }
+    response
+}
+
+async fn status(State(auth): State<Arc<Auth>>, caller: Option<Extension<Caller>>) -> Response {
+    let is_in = caller.is_some();
+    let is_guarded = auth.is_guarded();
+    reply::ok(&json!({
+        "auth_enabled": is_guarded,
+        "logged_in": is_in,
+        "password_auth_enabled": is_guarded,
+        "oidc_enabled": false,
+        "passkeys_enabled": false,
+        "passkeys_count": 0,
+        "passwordless_enabled": false,
+        "passkey_feature_flag": false,
+        "auth_disabled_acknowledged": true,
+        "authenticated": is_in,
+        "password_required": is_guarded,
+    }))
+}
+
+async fn log_in(
+    State(auth): State<Arc<Auth>>,
+    Extension(guest): Extension<Guest>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    if !auth.is_guarded() {
+        return reply::ok(&json!({ "ok": true, "message": "Authentication is not enabled" }));
+    }
+    let password = body.0.get("password").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let problem = |status, text: &str| Problem::new(status, text).reply("/api/auth/login");
+    match auth.log_in(guest.from.ip(), password) {
+        Ok(cookie) => with_cookie(reply::ok(&json!({ "ok": true })), &auth, &headers, &cookie, LASTS.as_secs()),
+        Err(NotLoggedIn::Wrong) => problem(StatusCode::UNAUTHORIZED, "Invalid password"),
+        Err(NotLoggedIn::TooOften) => {
+            problem(StatusCode::TOO_MANY_REQUESTS, "Too many failed attempts. Try again in a minute.")
+        }
+    }
+}
+
+async fn log_out(State(auth): State<Arc<Auth>>, headers: HeaderMap) -> Response {
+    if let Err(error) = auth.log_out(&headers).await {
+        tracing::error!(%error, "a cookie could not be taken back");
+        let problem =
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The session could not be ended: nothing can be written");
+        return problem.reply("/api/auth/logout");
+    }
+    with_cookie(reply::ok(&json!({ "ok": true })), &auth, &headers, "", 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place;
+
+    #[test]
+    fn nobody_is_sent_elsewhere_after_coming_in() {
+        for (next, want) in [
+            ("/console/gates/1", "/console/gates/1"),
+            ("", "/"),
+            ("//evil.example", "/"),
+            ("https://evil.example", "/"),
+            ("/\\evil.example", "/"),
+            ("/a\r\nset-cookie: b", "/"),
+            ("/\t/evil.example", "/"),
+        ] {
+            assert_eq!(place(next), want, "{next:?}");
+        }
+    }
+}
