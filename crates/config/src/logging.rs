@@ -35,6 +35,7 @@ const PARTS: &[&str] = &[
     "countersign",
     "countersign_agent_dir",
     "countersign_config",
+    "countersign_conversations",
     "countersign_core",
     "countersign_files",
     "countersign_http",

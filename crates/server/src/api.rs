@@ -12,7 +12,7 @@ mod params;
 mod policy;
 mod sessions;
 
-use crate::chats::Chats;
+use countersign_conversations::chats::Chats;
 use countersign_http::web::Auth;
 use countersign_runtime::Clock;
 use countersign_runtime::Handle;
@@ -26,7 +26,7 @@ use axum::{
 };
 use countersign_runtime::{Refused, store::ReadError};
 
-use crate::chats::ChatError;
+use countersign_conversations::chats::ChatError;
 use countersign_http::web::{Problem, Routes};
 use countersign_policy_admin::household::Household;
 

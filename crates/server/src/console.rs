@@ -28,8 +28,8 @@ mod trial;
 mod wanted;
 mod words;
 
-use crate::chats::Chats;
 use countersign_config::Config;
+use countersign_conversations::chats::Chats;
 use countersign_http::web::Auth;
 use countersign_policy_admin::household::Household;
 use countersign_policy_admin::rulebook::Rulebook;

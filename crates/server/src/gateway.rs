@@ -38,7 +38,6 @@ use crate::{
     agent_gate::{self, Door},
     api::{self, ApiContext},
     attach::{Furniture, Guests, Hall},
-    chats::{Chats, Models, Workrooms},
     console::{self, ConsoleContext},
     control::{Control, Owned},
     gjc,
@@ -46,9 +45,12 @@ use crate::{
     hermes::{self, HermesContext},
     metrics::{self, MetricsContext},
     retention,
-    sessions::SessionIndex,
 };
 use countersign_config::{BindError, Config, OnShutdown, logging::Levels};
+use countersign_conversations::{
+    chats::{Chats, Models, Workrooms},
+    sessions::SessionIndex,
+};
 use countersign_files::objects::Store;
 use countersign_http::readiness::Readiness;
 use countersign_http::{

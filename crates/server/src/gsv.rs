@@ -26,8 +26,8 @@ mod skills;
 mod told;
 mod workspace;
 
-use crate::chats::Chats;
 use countersign_config::Config;
+use countersign_conversations::chats::Chats;
 use countersign_runtime::Clock;
 use countersign_runtime::Handle;
 use countersign_telegram::Reporter;
@@ -43,7 +43,7 @@ use countersign_runtime::Lane;
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 
-use crate::chats::Workrooms;
+use countersign_conversations::chats::Workrooms;
 use countersign_http::{limits::FailedAuth, listen::Guest};
 use countersign_telegram::{Ear, Telegram};
 

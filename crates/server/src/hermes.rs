@@ -21,8 +21,8 @@ mod transcript;
 mod unread;
 mod webui;
 
-use crate::chats::Chats;
 use countersign_config::Config;
+use countersign_conversations::chats::Chats;
 use countersign_core::time::Millis;
 use countersign_http::web::Auth;
 use countersign_runtime::Clock;

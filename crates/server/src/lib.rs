@@ -5,7 +5,6 @@
 pub mod agent_gate;
 mod api;
 pub mod attach;
-mod chats;
 mod console;
 pub mod control;
 pub mod fuzz;
@@ -15,7 +14,5 @@ pub mod gsv;
 mod hermes;
 mod metrics;
 pub mod omp;
-pub mod prompt;
 mod retention;
 pub mod session_file;
-mod sessions;

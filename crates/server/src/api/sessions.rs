@@ -22,7 +22,7 @@ use super::{
     gates::{doors, named, only, text},
     params::Params,
 };
-use crate::{
+use countersign_conversations::{
     chats::{Asking, Halted, Wish},
     sessions::{self, Row},
 };

@@ -209,7 +209,7 @@ async fn back(
     console: &Console,
     look: &Look,
     id: &SessionId,
-    done: Result<(), crate::chats::ChatError>,
+    done: Result<(), countersign_conversations::chats::ChatError>,
 ) -> Result<Response, Trouble> {
     match done {
         Ok(()) => Ok(Redirect::to(&format!("{}#speak", path("/console/sessions/", id.as_str()))).into_response()),
@@ -222,7 +222,7 @@ async fn back_with(
     console: &Console,
     look: &Look,
     id: &SessionId,
-    done: Result<Vec<Lsn>, crate::chats::ChatError>,
+    done: Result<Vec<Lsn>, countersign_conversations::chats::ChatError>,
 ) -> Result<Response, Trouble> {
     match done {
         Ok(taken) if !taken.is_empty() => {
@@ -270,7 +270,7 @@ pub(super) async fn stop(
     let taken = match chats.stop(&id).await {
         Ok(_) => match chats.take_back(&id).await {
             // Its own host's messages are that host's.
-            Err(crate::chats::ChatError::NotOurs) => Ok(Vec::new()),
+            Err(countersign_conversations::chats::ChatError::NotOurs) => Ok(Vec::new()),
             taken => taken,
         },
         Err(error) => Err(error),
@@ -288,7 +288,7 @@ pub(super) async fn use_model(
     let chats = &console.context.chats;
     let found = match model(&body) {
         Some((provider, model)) => chats.model(provider.as_deref(), &model),
-        None => Err(crate::chats::ChatError::Invalid("Choose a model".to_owned())),
+        None => Err(countersign_conversations::chats::ChatError::Invalid("Choose a model".to_owned())),
     };
     let done = match found {
         Ok(model) => chats.use_model(&id, model).await,

@@ -18,7 +18,7 @@ use super::{
     page::{Tab, Trouble, page_with},
     words::{ago, counted, path, plain},
 };
-use crate::{
+use countersign_conversations::{
     chats::{Asking, ChatError, Wish},
     sessions as index,
 };

@@ -24,7 +24,7 @@ use super::{
     page::Trouble,
     words::{self, Tone, many, moment, one, path, plain},
 };
-use crate::sessions::{is_agents, is_spoken_for};
+use countersign_conversations::sessions::{is_agents, is_spoken_for};
 use countersign_view::record::ended;
 
 /// How many entries a page shows.

@@ -15,8 +15,8 @@ use countersign_runtime::{
 use secrecy::ExposeSecret as _;
 
 use super::{address, house, io};
-use crate::chats::Models;
 use countersign_config::{Config, Provider};
+use countersign_conversations::chats::Models;
 use countersign_http::listen;
 use countersign_policy_admin::rules;
 use countersign_telegram as telegram;

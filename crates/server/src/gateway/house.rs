@@ -20,15 +20,13 @@ use countersign_runtime::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    agent_gate,
-    attach::Guests,
-    chats::{Models, Workrooms},
-    gsv,
-    prompt::compaction,
-};
+use crate::{agent_gate, attach::Guests, gsv};
 use countersign_config as config;
 use countersign_config::{Auth, Config};
+use countersign_conversations::{
+    chats::{Models, Workrooms},
+    prompt::compaction,
+};
 use countersign_telegram as telegram;
 
 /// The tools of services by name, each with its service.

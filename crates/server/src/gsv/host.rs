@@ -33,7 +33,7 @@ use super::{
     registry::key_of,
     skills, workspace,
 };
-use crate::{chats::Workrooms, prompt::compaction};
+use countersign_conversations::{chats::Workrooms, prompt::compaction};
 use countersign_files::objects::{self, Store};
 
 /// Where the door will be once it is open. Until then nothing of its sessions is begun.

@@ -9,7 +9,7 @@ use countersign_protocol::gsv::workspace::Path;
 use parking_lot::Mutex;
 
 use super::{skills::Offered, workspace::Folder};
-use crate::prompt::APPROVALS;
+use countersign_conversations::prompt::APPROVALS;
 
 const BASE: &str = include_str!("prompt/base.md");
 const STYLE: &str = include_str!("prompt/style.md");

@@ -16,7 +16,7 @@ use super::{
     fields::{self, Rejection},
     problem,
 };
-use crate::chats::ChatError;
+use countersign_conversations::chats::ChatError;
 use countersign_http::web::{Body, Routes, reply};
 
 /// A path and its answer.

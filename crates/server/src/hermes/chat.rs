@@ -18,7 +18,7 @@ use super::{
     preferences, problem,
     transcript::{self, Messages},
 };
-use crate::chats::{ChatError, sayable};
+use countersign_conversations::chats::{ChatError, sayable};
 use countersign_http::web::{Body, Routes, reply, sse};
 
 /// How many attachments a message may have.

@@ -23,7 +23,7 @@ use super::{
     sessions::DOOR,
     transcript::{self, MOST_MESSAGES, Messages},
 };
-use crate::chats::Extent;
+use countersign_conversations::chats::Extent;
 use countersign_http::web::{Body, Caller, Routes, reply};
 
 /// How long the name of a copy may be, in characters.

@@ -10,7 +10,7 @@ use countersign_core::{id::SessionId, session::ModelRef};
 use serde_json::Value;
 
 use super::{chat, problem};
-use crate::chats::{ChatError, Models};
+use countersign_conversations::chats::{ChatError, Models};
 use countersign_http::web::Body;
 
 /// How many values an error lists.

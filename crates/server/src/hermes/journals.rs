@@ -35,7 +35,7 @@ use super::{
     transcript::{self, Messages},
     unread::UnreadTurns,
 };
-use crate::sessions::is_agents;
+use countersign_conversations::sessions::is_agents;
 
 /// How many bytes of turns that are over are kept, for clients that lost their line shortly before the end. What is let go of
 /// is made again from the record.

@@ -20,7 +20,7 @@ use super::{
     journal::stream_id,
     transcript::{self, MOST_MESSAGES, Messages},
 };
-use crate::chats::Wish;
+use countersign_conversations::chats::Wish;
 use countersign_http::web::{Body, Routes, reply};
 use countersign_view::Protocol;
 

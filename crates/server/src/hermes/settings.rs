@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Door, transcript};
-use crate::sessions;
+use countersign_conversations::sessions;
 use countersign_http::web::{Body, Routes, reply};
 
 /// How long something may take of which it is said whether it is well.

@@ -14,7 +14,7 @@ use countersign_runtime::{Handle, Lane, tools::strip_intent};
 use serde_json::{Value, json};
 
 use super::{journal::stream_id, teller::beginning};
-use crate::sessions::{self, Row};
+use countersign_conversations::sessions::{self, Row};
 use countersign_view::{Lines, escape};
 
 /// How many messages one reply holds at most.

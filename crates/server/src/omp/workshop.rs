@@ -20,8 +20,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{dialect::DialectOptions, host::Lent};
-use crate::prompt::{self, compaction};
 use countersign_agent_dir::{AgentDir, Product, Roster, keys::Credential, settings};
+use countersign_conversations::prompt::{self, compaction};
 
 /// What all sessions of one process share.
 pub(crate) struct Common {

@@ -24,7 +24,7 @@ use super::{
     queue::Line,
     streams,
 };
-use crate::chats::sayable;
+use countersign_conversations::chats::sayable;
 use countersign_http::web::{BadBody, Body, Caller, Problem, reply};
 use countersign_view::{Lines, escape};
 

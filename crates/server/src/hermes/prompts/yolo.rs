@@ -23,7 +23,7 @@ use super::{
     super::fields::{self, Rejection},
     Prompts, card,
 };
-use crate::chats::ChatError;
+use countersign_conversations::chats::ChatError;
 use countersign_http::web::{BadBody, Body, Caller, Problem, reply};
 
 /// How many sessions can be let through at once.

@@ -9,12 +9,10 @@ use countersign_protocol::omp::{
     state::{FastMode, ProtocolVersion, SlashCommand, SlashCommands, SourceInfo, Subagents, Subscription},
 };
 
-use crate::{
-    omp::door::{Door, Then},
-    prompt::{
-        Disk,
-        slash::{self, Template},
-    },
+use crate::omp::door::{Door, Then};
+use countersign_conversations::prompt::{
+    Disk,
+    slash::{self, Template},
 };
 
 /// The version of the protocol that is spoken.

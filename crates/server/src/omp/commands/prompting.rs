@@ -21,10 +21,8 @@ use countersign_runtime::{
 use serde_json::{Value, json};
 
 use super::{ABORTED, acknowledge, not_sent, problem, settings::current, stop_all};
-use crate::{
-    omp::{door::Door, image},
-    prompt::{self, slash},
-};
+use crate::omp::{door::Door, image};
+use countersign_conversations::prompt::{self, slash};
 
 /// How much of a file that is mentioned is shown, in bytes.
 const MENTIONED: usize = 50 * 1024;

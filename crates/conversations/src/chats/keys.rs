@@ -12,7 +12,7 @@ const ID: usize = 12;
 
 /// What somebody asks for under a key of theirs.
 #[derive(Clone, Debug)]
-pub(crate) struct Asking {
+pub struct Asking {
     name: String,
     asks: Digest,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Asking {
 impl Asking {
     /// That `caller` asks `what` (such as a route) with `body` under the key `name`. Members of the body that are about the
     /// request and not about what it wants are left out of what is compared.
-    pub(crate) fn new(caller: &PrincipalId, name: &str, what: &str, body: &Map<String, Value>) -> Self {
+    pub fn new(caller: &PrincipalId, name: &str, what: &str, body: &Map<String, Value>) -> Self {
         let meant: Map<String, Value> =
             body.iter().filter(|(name, _)| !matches!(name.as_str(), "csrf" | "key")).map(clone).collect();
         let asks = Digest::of(canonical(&json!([what, meant])).as_bytes());
@@ -28,23 +28,23 @@ impl Asking {
     }
 
     /// The same where something else under this name is another thing: a form that somebody comes back to.
-    pub(crate) fn exactly(self) -> Self {
+    pub fn exactly(self) -> Self {
         let asks = self.asks.to_string();
         Self { name: format!("{} {}", self.name, asks.get(..16).unwrap_or(&asks)), asks: self.asks }
     }
 
     /// The key of one part of it.
-    pub(crate) fn part(&self, part: &str) -> Self {
+    pub fn part(&self, part: &str) -> Self {
         Self { name: format!("{} {part}", self.name), asks: self.asks }
     }
 
     /// As the engine knows it.
-    pub(crate) fn key(&self) -> Key {
+    pub fn key(&self) -> Key {
         Key { name: self.name.clone(), asks: self.asks }
     }
 
     /// The id of the session that it opens, if those of the attempts before are taken.
-    pub(crate) fn session(&self, attempt: u32) -> SessionId {
+    pub fn session(&self, attempt: u32) -> SessionId {
         let digest = Digest::of(canonical(&json!(["session", self.name, attempt])).as_bytes()).to_string();
         SessionId::new(digest.get(..ID).unwrap_or(&digest))
     }

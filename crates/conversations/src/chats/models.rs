@@ -21,7 +21,7 @@ struct Listed {
 }
 
 /// The models of the configuration, those that are built in of a provider with a key, and the scripted one.
-pub(crate) struct Models {
+pub struct Models {
     listed: Vec<Listed>,
     usual: Option<ModelRef>,
     providers: Arc<dyn Model>,
@@ -29,7 +29,7 @@ pub(crate) struct Models {
 
 impl Models {
     /// Those of `config`.
-    pub(crate) fn of(config: &Config) -> Self {
+    pub fn of(config: &Config) -> Self {
         let mut listed = Vec::new();
         for (name, provider) in &config.providers {
             let builtin = catalogue::builtin().iter().filter(|entry| entry.provider == *name);
@@ -46,12 +46,12 @@ impl Models {
     }
 
     /// The model of sessions that name none.
-    pub(crate) fn usual(&self) -> Option<ModelRef> {
+    pub fn usual(&self) -> Option<ModelRef> {
         self.usual.clone()
     }
 
     /// A model by the id at its provider; without a provider the first that has it.
-    pub(crate) fn find(&self, provider: Option<&str>, id: &str) -> Option<ModelRef> {
+    pub fn find(&self, provider: Option<&str>, id: &str) -> Option<ModelRef> {
         // Some clients write the provider before the id.
         let at_provider = id.strip_prefix('@').and_then(|id| id.split_once(':'));
         let at_provider = at_provider.filter(|(before, _)| self.has_provider(before));
@@ -65,13 +65,13 @@ impl Models {
     }
 
     /// A model by provider and id, also one that is built in and whose provider the configuration does not have.
-    pub(crate) fn known(&self, provider: &str, id: &str) -> Option<ModelRef> {
+    pub fn known(&self, provider: &str, id: &str) -> Option<ModelRef> {
         self.find(Some(provider), id).or_else(|| builtin(provider, id).map(reference))
     }
 
     /// The models that sessions can go on with: those that are listed, but for the scripted one, and those that are built in
     /// of other providers for which `has_key` says that there is a key.
-    pub(crate) fn usable(&self, has_key: impl Fn(&str) -> bool) -> Vec<ModelRef> {
+    pub fn usable(&self, has_key: impl Fn(&str) -> bool) -> Vec<ModelRef> {
         let listed = self.entries().filter(|entry| entry.provider != demo::PROVIDER);
         let more = catalogue::builtin().iter();
         let more = more.filter(|entry| !self.has_provider(&entry.provider) && has_key(&entry.provider));
@@ -82,7 +82,7 @@ impl Models {
     ///
     /// # Errors
     /// [`Unasked`].
-    pub(crate) fn choose_with(&self, model: &ModelRef, key: Option<SecretString>) -> Result<Chosen, Unasked> {
+    pub fn choose_with(&self, model: &ModelRef, key: Option<SecretString>) -> Result<Chosen, Unasked> {
         let (provider, id) = (&model.provider, &model.id);
         let found = self.choose(model).ok();
         let found = found.or_else(|| {
@@ -101,7 +101,7 @@ impl Models {
     }
 
     /// All of them, by provider.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.listed.iter().map(|listed| &*listed.entry)
     }
 
@@ -109,7 +109,7 @@ impl Models {
     ///
     /// # Errors
     /// Why it cannot be, for people.
-    pub(crate) fn choose(&self, model: &ModelRef) -> Result<Chosen, String> {
+    pub fn choose(&self, model: &ModelRef) -> Result<Chosen, String> {
         let named = |listed: &&Listed| listed.entry.provider == model.provider && listed.entry.id == model.id;
         let found = self.listed.iter().find(named);
         let found = found.ok_or_else(|| format!("this gateway has no model {}/{}", model.provider, model.id))?;

@@ -28,7 +28,7 @@ struct Room {
 }
 
 /// The rooms of all sessions.
-pub(crate) struct Workrooms {
+pub struct Workrooms {
     launcher: Launcher,
     sandbox: Sandbox,
     environment: Environment,
@@ -42,7 +42,7 @@ pub(crate) struct Workrooms {
 impl Workrooms {
     /// With the program's own binary for commands, which `sandbox` holds and which may be given `secrets`, and instructions of
     /// people from `folder`.
-    pub(crate) fn new(program: &Path, sandbox: Sandbox, secrets: Secrets, folder: &Path, clock: Clock) -> Self {
+    pub fn new(program: &Path, sandbox: Sandbox, secrets: Secrets, folder: &Path, clock: Clock) -> Self {
         Self {
             launcher: Launcher::new(program),
             environment: Environment::clean([]),
@@ -56,12 +56,12 @@ impl Workrooms {
     }
 
     /// The tools that runs have.
-    pub(crate) fn registry(&self) -> &Arc<Registry> {
+    pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 
     /// What a model is told first.
-    pub(crate) fn system_prompt(&self, cwd: &str, tools: &[&Spec]) -> String {
+    pub fn system_prompt(&self, cwd: &str, tools: &[&Spec]) -> String {
         let tools: Vec<Spec> = tools.iter().map(|spec| (*spec).clone()).collect();
         let facts = prompt::Facts {
             folder: &self.instructions,
@@ -78,7 +78,7 @@ impl Workrooms {
     }
 
     /// Where the tools of a session work. A workspace that is gone confines them to nothing.
-    pub(crate) fn context(&self, session: &SessionId, cwd: &str) -> Context {
+    pub fn context(&self, session: &SessionId, cwd: &str) -> Context {
         let (shells, todos) = self.room(session);
         let roots = Roots::new(Path::new(cwd), []).unwrap_or_else(|error| {
             tracing::error!(%error, cwd, "a workspace cannot be used");
@@ -105,7 +105,7 @@ impl Workrooms {
     }
 
     /// Ends every shell, with everything that it started.
-    pub(crate) async fn close(&self) {
+    pub async fn close(&self) {
         let rooms = std::mem::take(&mut *self.rooms.lock());
         for room in rooms.into_values() {
             room.shells.close().await;

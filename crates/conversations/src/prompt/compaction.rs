@@ -265,12 +265,12 @@ fn sealed(text: &str) -> String {
 }
 
 /// How many bytes of a request a message takes.
-pub(crate) fn told_size(message: &Message) -> usize {
+pub fn told_size(message: &Message) -> usize {
     serialise(std::slice::from_ref(message)).len()
 }
 
 /// The requests for a summary of `history` and of the first part of a turn, `turn`.
-pub(crate) fn summaries(
+pub fn summaries(
     history: &[Message],
     turn: &[Message],
     previous: Option<&Summary>,
@@ -292,7 +292,7 @@ pub(crate) fn summaries(
 }
 
 /// A summary put together from what the model wrote for [`summaries`].
-pub(crate) fn join_summary(history: &str, turn: Option<&str>, details: &Value) -> String {
+pub fn join_summary(history: &str, turn: Option<&str>, details: &Value) -> String {
     let mut files = FileLists::default();
     files.add_details(details);
     join(history, turn, &files)

@@ -22,10 +22,10 @@ use countersign_runtime::{Handle, Lane, Refused};
 
 use crate::sessions::{is_agents, is_spoken_for};
 
-pub(crate) use edits::Extent;
-pub(crate) use keys::Asking;
-pub(crate) use models::Models;
-pub(crate) use workroom::Workrooms;
+pub use edits::Extent;
+pub use keys::Asking;
+pub use models::Models;
+pub use workroom::Workrooms;
 
 /// How long a message may be, in bytes.
 const LONGEST: usize = 1 << 20;
@@ -34,7 +34,7 @@ const TITLE: usize = 64;
 
 /// Why something did not happen in a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ChatError {
+pub enum ChatError {
     /// There is no such session.
     #[error("Session not found")]
     Unknown,
@@ -57,7 +57,7 @@ pub(crate) enum ChatError {
 
 /// What somebody stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Halted {
+pub enum Halted {
     /// A run that works, or that waited to begin.
     Run(RunId),
     /// Something else that would have gone on, such as a summary.
@@ -68,26 +68,26 @@ pub(crate) enum Halted {
 
 /// What a new conversation is to be like.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wish {
+pub struct Wish {
     /// A folder below that of agents, by name or whole path.
-    pub(crate) workspace: Option<String>,
+    pub workspace: Option<String>,
     /// The model's provider and id, or its id alone.
-    pub(crate) model: Option<(Option<String>, String)>,
+    pub model: Option<(Option<String>, String)>,
     /// The session that it came from.
-    pub(crate) parent: Option<String>,
+    pub parent: Option<String>,
     /// What the model is shown of a run in it that was stopped.
-    pub(crate) stopped: Stopped,
+    pub stopped: Stopped,
     /// Which sessions a denial in it binds.
-    pub(crate) denials: DenialReach,
+    pub denials: DenialReach,
     /// What will be said in it first. Where that cannot be said, nothing is opened.
-    pub(crate) message: Option<String>,
+    pub message: Option<String>,
     /// Asked for again under this key, it is the session that was opened first.
-    pub(crate) key: Option<Asking>,
+    pub key: Option<Asking>,
 }
 
 /// Opens conversations and speaks in them.
 #[derive(Clone)]
-pub(crate) struct Chats {
+pub struct Chats {
     handle: Handle,
     models: Arc<Models>,
     folder: PathBuf,
@@ -98,7 +98,7 @@ pub(crate) struct Chats {
 impl Chats {
     /// In workspaces below `folder`; `timeouts` are those of approvals and questions, `retry` what follows failures of
     /// providers.
-    pub(crate) fn new(
+    pub fn new(
         handle: Handle,
         models: Arc<Models>,
         folder: PathBuf,
@@ -109,12 +109,12 @@ impl Chats {
     }
 
     /// The models that can be chosen.
-    pub(crate) fn models(&self) -> &Models {
+    pub fn models(&self) -> &Models {
         &self.models
     }
 
     /// The workspaces that are there, by name.
-    pub(crate) async fn workspaces(&self) -> Vec<PathBuf> {
+    pub async fn workspaces(&self) -> Vec<PathBuf> {
         let root = self.folder.clone();
         let main = self.folder.join(MAIN);
         tokio::task::spawn_blocking(move || workspace::all(&root)).await.unwrap_or_else(|_| vec![main])
@@ -124,7 +124,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError::Invalid`] for a workspace or a model that is not there, [`ChatError::Failed`] if nothing was recorded.
-    pub(crate) async fn open(&self, door: &str, wish: Wish) -> Result<SessionId, ChatError> {
+    pub async fn open(&self, door: &str, wish: Wish) -> Result<SessionId, ChatError> {
         let cwd = self.workspace(wish.workspace.as_deref()).await?;
         let model = match &wish.model {
             Some((provider, id)) => Some(self.model(provider.as_deref(), id)?),
@@ -187,7 +187,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError::Invalid`].
-    pub(crate) fn model(&self, provider: Option<&str>, id: &str) -> Result<ModelRef, ChatError> {
+    pub fn model(&self, provider: Option<&str>, id: &str) -> Result<ModelRef, ChatError> {
         self.models.find(provider, id).ok_or_else(|| ChatError::Invalid(format!("Unknown model: {id}")))
     }
 
@@ -195,7 +195,7 @@ impl Chats {
     ///
     /// # Errors
     /// As there.
-    pub(crate) async fn folder(&self, wanted: Option<&str>) -> Result<PathBuf, ChatError> {
+    pub async fn folder(&self, wanted: Option<&str>) -> Result<PathBuf, ChatError> {
         self.workspace(wanted).await
     }
 
@@ -211,12 +211,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError`], with nothing said.
-    pub(crate) async fn prompt(
-        &self,
-        session: &SessionId,
-        text: &str,
-        when_busy: WhenBusy,
-    ) -> Result<Reply, ChatError> {
+    pub async fn prompt(&self, session: &SessionId, text: &str, when_busy: WhenBusy) -> Result<Reply, ChatError> {
         self.prompt_once(session, text, when_busy, None).await
     }
 
@@ -224,7 +219,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError`], with nothing said.
-    pub(crate) async fn prompt_once(
+    pub async fn prompt_once(
         &self,
         session: &SessionId,
         text: &str,
@@ -261,7 +256,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError`], with nothing said.
-    pub(crate) async fn steer(
+    pub async fn steer(
         &self,
         session: &SessionId,
         text: &str,
@@ -282,7 +277,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError`], with nothing stopped.
-    pub(crate) async fn stop(&self, session: &SessionId) -> Result<Halted, ChatError> {
+    pub async fn stop(&self, session: &SessionId) -> Result<Halted, ChatError> {
         self.known(session, |_| ()).await?;
         let abort = Command::Run(run::Command::Abort { session: session.clone() });
         Ok(match self.handle.source(Lane::Result).ask(abort).await.map_err(failed)?.outcome {
@@ -296,7 +291,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError`], with nothing stopped.
-    pub(crate) async fn stop_run(&self, session: &SessionId, run: RunId) -> Result<bool, ChatError> {
+    pub async fn stop_run(&self, session: &SessionId, run: RunId) -> Result<bool, ChatError> {
         self.known(session, |_| ()).await?;
         let stop = Command::Run(run::Command::Stop { session: session.clone(), run });
         let stopped = self.handle.source(Lane::Result).ask(stop).await.map_err(failed)?;
@@ -307,7 +302,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError`], with nothing taken back.
-    pub(crate) async fn take_back(&self, session: &SessionId) -> Result<Vec<Lsn>, ChatError> {
+    pub async fn take_back(&self, session: &SessionId) -> Result<Vec<Lsn>, ChatError> {
         let waiting: Vec<Lsn> = self.ours(session, |session| session.waiting().collect()).await?;
         let clear = Command::Session(session.clone(), session::Command::Clear);
         self.handle.source(Lane::Result).ask(clear).await.map_err(failed)?;
@@ -318,7 +313,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError::Busy`] if one does.
-    pub(crate) async fn at_rest(&self, session: &SessionId) -> Result<(), ChatError> {
+    pub async fn at_rest(&self, session: &SessionId) -> Result<(), ChatError> {
         match self.ours(session, |session| session.run().is_some() || session.compaction().is_some()).await? {
             true => Err(ChatError::Busy),
             false => Ok(()),
@@ -329,7 +324,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError`].
-    pub(crate) async fn use_model(&self, session: &SessionId, model: ModelRef) -> Result<(), ChatError> {
+    pub async fn use_model(&self, session: &SessionId, model: ModelRef) -> Result<(), ChatError> {
         if self.ours(session, |session| session.settings().model.clone()).await? == Some(model.clone()) {
             return Ok(());
         }
@@ -342,7 +337,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError`].
-    pub(crate) async fn thinking(&self, session: &SessionId) -> Result<(Option<ModelRef>, Option<String>), ChatError> {
+    pub async fn thinking(&self, session: &SessionId) -> Result<(Option<ModelRef>, Option<String>), ChatError> {
         self.ours(session, |session| (session.settings().model.clone(), session.settings().thinking.clone())).await
     }
 
@@ -359,7 +354,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError`].
-    pub(crate) async fn rename(&self, session: &SessionId, name: &str) -> Result<(), ChatError> {
+    pub async fn rename(&self, session: &SessionId, name: &str) -> Result<(), ChatError> {
         self.ours(session, |_| ()).await?;
         let name = session::Command::Name { name: name.to_owned() };
         let named = self.handle.source(Lane::Request).ask(Command::Session(session.clone(), name)).await;
@@ -400,7 +395,7 @@ impl Chats {
 }
 
 /// That something can be said; `what` it is called where it is sent.
-pub(crate) fn sayable(text: &str, what: &str) -> Result<(), ChatError> {
+pub fn sayable(text: &str, what: &str) -> Result<(), ChatError> {
     match text.trim().is_empty() {
         true => Err(ChatError::Invalid(format!("{what} is required"))),
         false if text.len() > LONGEST => Err(ChatError::Invalid(format!("{what} is longer than {LONGEST} bytes"))),

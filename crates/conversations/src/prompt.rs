@@ -17,7 +17,7 @@ pub mod slash;
 pub use files::{Disk, Files};
 
 const ROLE: &str = include_str!("prompt/role.md");
-pub(crate) const APPROVALS: &str = include_str!("prompt/approvals.md");
+pub const APPROVALS: &str = include_str!("prompt/approvals.md");
 
 /// The longest text that `--system-prompt`, `--append-system-prompt` or a `SYSTEM.md` may have, in bytes.
 const LIMIT: usize = 200_000;

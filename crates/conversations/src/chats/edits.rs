@@ -16,14 +16,14 @@ use super::{ChatError, Chats, failed, fresh_id, title};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Undo {
     /// The text of the person's message that was taken back.
-    pub(crate) text: String,
+    pub text: String,
     /// The number of messages that were.
-    pub(crate) messages: usize,
+    pub messages: usize,
 }
 
 /// How much of a conversation a copy has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
+pub enum Extent {
     /// All of it.
     Whole,
     /// Everything up to an entry; nothing where there is none.
@@ -35,7 +35,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError::Busy`] while something works in the session; otherwise [`ChatError`], with nothing taken back.
-    pub(crate) async fn undo(&self, session: &SessionId) -> Result<Option<Undo>, ChatError> {
+    pub async fn undo(&self, session: &SessionId) -> Result<Option<Undo>, ChatError> {
         let look = |session: &session::Session| {
             let path = session.path();
             let at = path.iter().rposition(|entry| entry.kind == Kind::User)?;
@@ -58,7 +58,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError::Busy`] while something works in the session; otherwise [`ChatError`].
-    pub(crate) async fn end_at(&self, session: &SessionId, leaf: Option<EntryId>) -> Result<(), ChatError> {
+    pub async fn end_at(&self, session: &SessionId, leaf: Option<EntryId>) -> Result<(), ChatError> {
         let leaf = match leaf {
             None => None,
             Some(last) => {
@@ -79,7 +79,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError::Busy`] while something works in the session; otherwise [`ChatError`].
-    pub(crate) async fn clear(&self, session: &SessionId, by: &PrincipalId) -> Result<(), ChatError> {
+    pub async fn clear(&self, session: &SessionId, by: &PrincipalId) -> Result<(), ChatError> {
         self.change(session, session::Command::Renew { by: by.clone(), owed: None }).await?;
         self.change(session, session::Command::Name { name: UNTITLED.to_owned() }).await
     }
@@ -88,7 +88,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError::Busy`] while something works in the session, [`ChatError::Invalid`] where there is nothing to sum up.
-    pub(crate) async fn compact(&self, session: &SessionId, topic: Option<&str>) -> Result<(), ChatError> {
+    pub async fn compact(&self, session: &SessionId, topic: Option<&str>) -> Result<(), ChatError> {
         self.at_rest(session).await?;
         self.change(session, session::Command::Compact { instructions: topic.map(Into::into) }).await
     }
@@ -97,7 +97,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError::Invalid`] for a folder that is none, [`ChatError::Busy`] while something works in the session.
-    pub(crate) async fn relocate(&self, session: &SessionId, workspace: &str) -> Result<(), ChatError> {
+    pub async fn relocate(&self, session: &SessionId, workspace: &str) -> Result<(), ChatError> {
         let known = self.ours(session, |session| session.cwd().to_owned()).await?;
         let folder = self.folder(Some(workspace)).await?.display().to_string();
         if folder == known { Ok(()) } else { self.change(session, session::Command::Relocate { cwd: folder }).await }
@@ -107,7 +107,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError`], with no name given.
-    pub(crate) async fn rename_by_first(&self, session: &SessionId) -> Result<Option<String>, ChatError> {
+    pub async fn rename_by_first(&self, session: &SessionId) -> Result<Option<String>, ChatError> {
         let first = |session: &session::Session| {
             session.path().into_iter().find(|entry| entry.kind == Kind::User).map(|entry| entry.content)
         };
@@ -127,7 +127,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError`], with nothing changed.
-    pub(crate) async fn list_as(
+    pub async fn list_as(
         &self,
         session: &SessionId,
         change: impl FnOnce(&mut Listing) + Send,
@@ -145,7 +145,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError`], with nothing changed.
-    pub(crate) async fn set(&self, session: &SessionId, setting: Setting) -> Result<(), ChatError> {
+    pub async fn set(&self, session: &SessionId, setting: Setting) -> Result<(), ChatError> {
         self.change(session, session::Command::Set { setting, entry: None }).await
     }
 
@@ -153,7 +153,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError::Invalid`] for a conversation that is too large to be copied; otherwise [`ChatError`].
-    pub(crate) async fn copy(
+    pub async fn copy(
         &self,
         door: &str,
         source: &SessionId,

@@ -18,38 +18,38 @@ const NAME: &str = "sessions";
 
 /// What the list says of one session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub struct Row {
     /// Its id.
     #[serde(skip)]
-    pub(crate) id: String,
+    pub id: String,
     /// The door that it was opened through.
-    pub(crate) door: Option<String>,
+    pub door: Option<String>,
     /// Its name for people.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// The folder that it works in.
-    pub(crate) cwd: String,
+    pub cwd: String,
     /// The model, as provider and id.
-    pub(crate) model: Option<(String, String)>,
+    pub model: Option<(String, String)>,
     /// When it was opened, in milliseconds.
-    pub(crate) opened_at: u64,
+    pub opened_at: u64,
     /// When somebody last said something in it.
-    pub(crate) last_at: u64,
+    pub last_at: u64,
     /// How many messages of people and of the model are on its current branch.
-    pub(crate) messages: u64,
+    pub messages: u64,
     /// How many calls were wanted in it.
-    pub(crate) calls: u64,
+    pub calls: u64,
     /// Tokens that providers counted.
-    pub(crate) tokens: u64,
+    pub tokens: u64,
     /// Whether a host of its own speaks in it, so that nobody else may.
-    pub(crate) hosted: bool,
+    pub hosted: bool,
     /// How a person wants it listed.
     #[serde(default)]
-    pub(crate) listing: Listing,
+    pub listing: Listing,
 }
 
 /// The view.
 #[derive(Debug)]
-pub(crate) struct SessionIndex;
+pub struct SessionIndex;
 
 impl View for SessionIndex {
     fn name(&self) -> &'static str {
@@ -167,12 +167,12 @@ impl Row {
 }
 
 /// Whether a session is an agent's.
-pub(crate) fn is_agents(session: &SessionId) -> bool {
+pub fn is_agents(session: &SessionId) -> bool {
     session.as_str().starts_with("agent:")
 }
 
 /// Whether an agent or a host of its own speaks in a session, so that nobody else may.
-pub(crate) fn is_spoken_for(session: &session::Session) -> bool {
+pub fn is_spoken_for(session: &session::Session) -> bool {
     is_agents(session.id()) || session.hosted().is_some()
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn is_spoken_for(session: &session::Session) -> bool {
 ///
 /// # Errors
 /// What the log says.
-pub(crate) async fn probe(log: &AnyLog) -> Result<(), ReadError> {
+pub async fn probe(log: &AnyLog) -> Result<(), ReadError> {
     log.view(Partition::ZERO, NAME, "", None, 1).await.map(drop)
 }
 
@@ -188,7 +188,7 @@ pub(crate) async fn probe(log: &AnyLog) -> Result<(), ReadError> {
 ///
 /// # Errors
 /// What the log says.
-pub(crate) async fn list(log: &AnyLog) -> Result<Vec<Row>, ReadError> {
+pub async fn list(log: &AnyLog) -> Result<Vec<Row>, ReadError> {
     let (mut rows, mut after) = (Vec::new(), None::<String>);
     loop {
         let page = log.view(Partition::ZERO, NAME, "", after.as_deref(), PAGE).await?;
