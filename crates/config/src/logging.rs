@@ -33,6 +33,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// The parts that say anything: ours, and what is built in.
 const PARTS: &[&str] = &[
     "countersign",
+    "countersign_adapter_agent_gate",
     "countersign_agent_dir",
     "countersign_config",
     "countersign_conversations",

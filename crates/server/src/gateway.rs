@@ -35,7 +35,6 @@ use futures_util::FutureExt as _;
 use serde_json::json;
 
 use crate::{
-    agent_gate::{self, Door},
     api::{self, ApiContext},
     attach::{Furniture, Guests, Hall},
     console::{self, ConsoleContext},
@@ -46,6 +45,8 @@ use crate::{
     metrics::{self, MetricsContext},
     retention,
 };
+use countersign_adapter_agent_gate as agent_gate;
+use countersign_adapter_agent_gate::Door;
 use countersign_config::{BindError, Config, OnShutdown, logging::Levels};
 use countersign_conversations::{
     chats::{Chats, Models, Workrooms},

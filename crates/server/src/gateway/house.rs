@@ -20,7 +20,8 @@ use countersign_runtime::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
-use crate::{agent_gate, attach::Guests, gsv};
+use crate::{attach::Guests, gsv};
+use countersign_adapter_agent_gate as agent_gate;
 use countersign_config as config;
 use countersign_config::{Auth, Config};
 use countersign_conversations::{

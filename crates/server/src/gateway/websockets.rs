@@ -9,7 +9,8 @@ use axum::{
 };
 use countersign_protocol::{agent_gate::LARGEST_FRAME, gsv};
 
-use crate::{agent_gate, gsv as peers};
+use crate::gsv as peers;
+use countersign_adapter_agent_gate as agent_gate;
 use countersign_http::{
     listen::{FOREIGN, WebSocketRequest},
     open_connections,

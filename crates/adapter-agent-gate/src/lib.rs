@@ -167,7 +167,7 @@ impl Door {
     }
 
     /// Serves one connection to its end.
-    pub(crate) async fn serve(self: &Arc<Self>, socket: WebSocket, from: IpAddr, place: Arc<Place>) {
+    pub async fn serve(self: &Arc<Self>, socket: WebSocket, from: IpAddr, place: Arc<Place>) {
         connection::serve(self, socket, from, &place).await;
     }
 
