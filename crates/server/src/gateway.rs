@@ -41,12 +41,13 @@ use crate::{
     control::{Control, Owned},
     gjc,
     gsv::{self, GsvContext},
-    hermes::{self, HermesContext},
     metrics::{self, MetricsContext},
     retention,
 };
 use countersign_adapter_agent_gate as agent_gate;
 use countersign_adapter_agent_gate::Door;
+use countersign_adapter_hermes as hermes;
+use countersign_adapter_hermes::HermesContext;
 use countersign_config::{BindError, Config, OnShutdown, logging::Levels};
 use countersign_conversations::{
     chats::{Chats, Models, Workrooms},

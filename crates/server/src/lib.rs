@@ -10,7 +10,6 @@ pub mod fuzz;
 pub mod gateway;
 pub mod gjc;
 pub mod gsv;
-mod hermes;
 mod metrics;
 pub mod omp;
 mod retention;

@@ -27,7 +27,7 @@ use countersign_core::time::Millis;
 use countersign_http::web::Auth;
 use countersign_runtime::Clock;
 use countersign_runtime::Handle;
-pub(crate) use webui::files as front_end;
+pub use webui::files as front_end;
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -43,7 +43,7 @@ use journals::Journals;
 use traffic::Traffic;
 
 /// The parts of a gateway that the adapter works with.
-pub(crate) struct HermesContext {
+pub struct HermesContext {
     /// The owner of the record.
     pub handle: Handle,
     /// The gateway's own conversations.
@@ -59,7 +59,7 @@ pub(crate) struct HermesContext {
 }
 
 /// The door.
-pub(crate) struct Door {
+pub struct Door {
     context: Arc<HermesContext>,
     journals: Arc<Journals>,
     traffic: Arc<Traffic>,
@@ -81,7 +81,7 @@ impl Starts {
 }
 
 /// Opens the door. `None` if the gateway closes.
-pub(crate) async fn open(context: &Arc<HermesContext>) -> Option<Router> {
+pub async fn open(context: &Arc<HermesContext>) -> Option<Router> {
     let prompts = prompts::Prompts::open(context).await?;
     let journals = Journals::open(context.handle.clone()).await?;
     let traffic = Arc::new(Traffic::new(context.clock.clone()));
@@ -104,7 +104,7 @@ pub(crate) async fn open(context: &Arc<HermesContext>) -> Option<Router> {
 }
 
 /// Answers what no route takes. Clients read it as a feature that the gateway does not have.
-pub(crate) async fn nothing(request: Request) -> Response {
+pub async fn nothing(request: Request) -> Response {
     let path = request.uri().path();
     if path.starts_with("/api/") {
         return Problem::new(StatusCode::NOT_FOUND, "not found").reply(path);

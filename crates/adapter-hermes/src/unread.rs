@@ -85,7 +85,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::{GRACE, UnreadTurns};
-    use crate::hermes::journal::{Cursor, Journal, run_of};
+    use crate::journal::{Cursor, Journal, run_of};
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_is_unread_until_a_client_has_its_end_or_five_seconds_passed() {
