@@ -40,12 +40,13 @@ use crate::{
     console::{self, ConsoleContext},
     control::{Control, Owned},
     gjc,
-    gsv::{self, GsvContext},
     metrics::{self, MetricsContext},
     retention,
 };
 use countersign_adapter_agent_gate as agent_gate;
 use countersign_adapter_agent_gate::Door;
+use countersign_adapter_gsv as gsv;
+use countersign_adapter_gsv::GsvContext;
 use countersign_adapter_hermes as hermes;
 use countersign_adapter_hermes::HermesContext;
 use countersign_config::{BindError, Config, OnShutdown, logging::Levels};

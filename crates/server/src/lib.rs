@@ -9,7 +9,6 @@ pub mod control;
 pub mod fuzz;
 pub mod gateway;
 pub mod gjc;
-pub mod gsv;
 mod metrics;
 pub mod omp;
 mod retention;

@@ -15,7 +15,7 @@ use countersign_runtime::{
 };
 use tracing::{info, warn};
 
-use crate::gsv::LETTERS;
+use countersign_adapter_gsv::LETTERS;
 use countersign_config::Retention;
 use countersign_files::objects::Store;
 

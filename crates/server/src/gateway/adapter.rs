@@ -13,7 +13,8 @@ use countersign_core::{call, policy::Subject};
 use countersign_view::Protocol;
 use serde_json::{Map, Value};
 
-use crate::{gjc, gsv, omp::rules as session_rules};
+use crate::{gjc, omp::rules as session_rules};
+use countersign_adapter_gsv as gsv;
 use countersign_policy_admin::{
     adapter::{self, Adapter, RunTools, StdioRules},
     household::Household,

@@ -9,8 +9,8 @@ use axum::{
 };
 use countersign_protocol::{agent_gate::LARGEST_FRAME, gsv};
 
-use crate::gsv as peers;
 use countersign_adapter_agent_gate as agent_gate;
+use countersign_adapter_gsv as peers;
 use countersign_http::{
     listen::{FOREIGN, WebSocketRequest},
     open_connections,

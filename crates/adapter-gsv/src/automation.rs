@@ -1,0 +1,182 @@
+//! What happens by itself: jobs and heartbeats. Source: docs/protocol/gsv.md, Schedules and Heartbeats.
+//!
+//! When something is due, and that each firing happens once, is decided by the engine (`core::schedule`). Here is what it
+//! means at this door: what is said, in which session, and who is told of it.
+
+mod definition;
+mod firing;
+mod heartbeats;
+mod history;
+mod jobs;
+mod spoken;
+mod telling;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use countersign_core::{
+    engine::{Command, Event, Refusal, Reply},
+    schedule::{self, Limits, Replan},
+};
+use countersign_protocol::gsv::{Fault, Method, Request, code};
+use countersign_runtime::{Fired, Lane, Refused, Released};
+use tokio::sync::watch;
+
+use super::{Door, dispatch::Answer, missing, peer::Peer};
+
+pub use history::History;
+pub(super) use spoken::in_wire_form;
+
+/// Answers a request of this group.
+pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: Request) -> Answer {
+    match request {
+        Request::CronStatus => jobs::status(door).await,
+        Request::CronList(list) => jobs::list(door, list).await,
+        Request::CronAdd(create) => jobs::add(door, *create).await,
+        Request::CronUpdate(update) => jobs::update(door, *update).await,
+        Request::CronRemove(remove) => jobs::remove(door, remove).await,
+        Request::CronRun(run) => jobs::run(door, peer, run).await,
+        Request::CronRuns(runs) => jobs::runs(door, runs).await,
+        Request::HeartbeatStatus => heartbeats::status(door).await,
+        Request::HeartbeatStart => heartbeats::start(door).await,
+        Request::HeartbeatTrigger(trigger) => heartbeats::trigger(door, &trigger.agent).await,
+        _ => Err(missing(method)),
+    }
+}
+
+/// Answers what an agent asks for. It does not wait for runs: they may wait for its own to end.
+pub(super) async fn of_agent(door: &Arc<Door>, method: Method, request: Request) -> Answer {
+    match request {
+        Request::CronStatus => jobs::status(door).await,
+        Request::CronList(list) => jobs::list(door, list).await,
+        Request::CronAdd(create) => jobs::add(door, *create).await,
+        Request::CronUpdate(update) => jobs::update(door, *update).await,
+        Request::CronRemove(remove) => jobs::remove(door, remove).await,
+        Request::CronRun(run) => jobs::begin(door, run).await,
+        Request::CronRuns(runs) => jobs::runs(door, runs).await,
+        _ => Err(missing(method)),
+    }
+}
+
+/// What the door has in hand of jobs and heartbeats.
+#[derive(Default)]
+pub(super) struct Automation {
+    /// Whether heartbeats were planned since this process began.
+    is_beating: AtomicBool,
+    /// One job is changed at a time: a change is made of what was there.
+    changing: tokio::sync::Mutex<()>,
+    /// Heartbeats are planned by the settings of that moment, one plan after the other: the last is by the newest.
+    planning: tokio::sync::Mutex<()>,
+}
+
+/// Where the door is rung for firings. They wait until it is open.
+pub(super) struct Bell(watch::Sender<Option<Arc<Door>>>);
+
+impl Default for Bell {
+    fn default() -> Self {
+        Self(watch::Sender::new(None))
+    }
+}
+
+impl Bell {
+    /// Whoever rings is heard from now on.
+    pub(super) fn open(&self, door: &Arc<Door>) {
+        self.0.send_replace(Some(Arc::clone(door)));
+    }
+
+    /// Sees to a firing.
+    pub(super) async fn ring(&self, fired: &Fired) -> schedule::Command {
+        let mut opened = self.0.subscribe();
+        let door = opened.wait_for(Option::is_some).await.ok().and_then(|door| door.clone());
+        let Some(door) = door else { return std::future::pending().await };
+        firing::see_to(&door, fired).await
+    }
+}
+
+/// Brings the settings into force that concern jobs and heartbeats, now and whenever they change. `None` if the gateway
+/// closes.
+pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
+    let mut subscriber = door.context.handle.subscribe().await?;
+    bring_settings(door).await.ok()?;
+    let door = Arc::clone(door);
+    tokio::spawn(async move {
+        while let Some(released) = subscriber.next().await {
+            let Released::Fact(recorded) = released else { continue };
+            if !matches!(recorded.fact.event, Event::Settings(_)) {
+                continue;
+            }
+            // Whatever is not recorded now is brought with the next change, or by the next process.
+            if door.settings.refresh(&door.context.handle).await.is_none() || bring_settings(&door).await.is_err() {
+                tracing::warn!("settings of jobs and heartbeats are not in force yet");
+            }
+        }
+    });
+    Some(())
+}
+
+async fn bring_settings(door: &Arc<Door>) -> Result<(), Fault> {
+    let tree = door.settings.tree();
+    let usual = Limits::default();
+    let count = |name: &str| tree["cron"][name].as_u64().and_then(|count| u32::try_from(count).ok());
+    let limits = Limits {
+        enabled: tree["cron"]["enabled"].as_bool().unwrap_or(usual.enabled),
+        most: count("maxJobs").unwrap_or(usual.most),
+        at_once: count("maxConcurrentRuns").unwrap_or(usual.at_once).max(1),
+        remembered: count("maxRunsPerJobHistory").unwrap_or(usual.remembered).max(1),
+        zone: door.settings.zone(),
+    };
+    ask(door, schedule::Command::Limit(limits)).await?;
+    if heartbeats::are_planned(door).await? {
+        heartbeats::plan(door, Replan::Changes).await?;
+    }
+    Ok(())
+}
+
+/// Somebody connected: from the first on, agents have heartbeats.
+pub(super) fn connected(door: &Arc<Door>) {
+    if !door.automation.is_beating.swap(true, Ordering::Relaxed) {
+        let door = Arc::clone(door);
+        tokio::spawn(async move {
+            if heartbeats::plan(&door, Replan::Changes).await.is_err() {
+                // The next who connects tries again.
+                door.automation.is_beating.store(false, Ordering::Relaxed);
+            }
+        });
+    }
+}
+
+/// Sends a command about jobs.
+///
+/// # Errors
+/// 500 with why it was refused.
+async fn ask(door: &Door, command: schedule::Command) -> Result<Reply, Fault> {
+    let asked = door.context.handle.source(Lane::Request).ask(Command::Schedule(command)).await;
+    asked.map(|reply| reply.outcome).map_err(|refused| fault(&refused))
+}
+
+/// What an answer says of a refusal.
+fn fault(refused: &Refused) -> Fault {
+    use countersign_protocol::gsv::cron;
+    match refused {
+        Refused::Refusal(Refusal::Schedule(refusal)) => match refusal {
+            schedule::Refusal::NoJob(job) => cron::unknown_job(job.as_str()),
+            schedule::Refusal::TooMany(most) => cron::too_many(usize::try_from(*most).unwrap_or(usize::MAX)),
+            schedule::Refusal::Never => failed("schedule is never due"),
+            schedule::Refusal::Busy(job) => failed(format!("Cron job is running: {job}")),
+            schedule::Refusal::Full(most) => failed(format!("Too many cron jobs are running (at most {most})")),
+            schedule::Refusal::Exists(_) => failed(refusal.to_string()),
+        },
+        refused => failed(refused.to_string()),
+    }
+}
+
+/// An error as the original numbers those of jobs.
+fn failed(message: impl Into<String>) -> Fault {
+    Fault::new(code::FAILED, message)
+}
+
+fn closing() -> Fault {
+    failed("the gateway is closing")
+}

@@ -1,0 +1,266 @@
+//! The firings of jobs that ended: a row each, folded within the append, so that it needs no replay and is never behind.
+//! Of each job as many are kept as its records say, and [`MOST`] in all.
+
+use countersign_core::{
+    engine::Event,
+    schedule::{self, Kind, Outcome, Status},
+};
+use countersign_protocol::gsv::{cron, session::Page};
+use countersign_runtime::store::{AnyLog, Log as _, Partition, ReadError, Rows, Stored, View};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// The view's name.
+const NAME: &str = "gsv-runs";
+/// How many rows are kept in all.
+const MOST: u64 = 20_000;
+/// How many rows are read at once.
+const PAGE: usize = 500;
+/// Where it stands how many there were and are.
+const COUNTS: &str = "count";
+
+/// The view.
+#[derive(Debug)]
+pub struct History;
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Counts {
+    /// The number of the last.
+    last: u64,
+    /// How many rows there are.
+    kept: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Row {
+    number: u64,
+    job: String,
+    /// When it fired, in milliseconds.
+    at: u64,
+    status: Status,
+    took: u64,
+    next: Option<u64>,
+    outcome: Outcome,
+}
+
+/// Rows come in the order of their keys, and the newest is to come first.
+fn of_all(number: u64) -> String {
+    format!("a/{:020}", u64::MAX - number)
+}
+
+fn of_job(job: &str, number: u64) -> String {
+    format!("j/{job}/{:020}", u64::MAX - number)
+}
+
+/// Where the numbers of the rows of a job stand.
+fn numbers(job: &str) -> String {
+    format!("n/{job}")
+}
+
+impl View for History {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn version(&self) -> u32 {
+        1
+    }
+
+    fn fold(&self, record: &Stored, content: Option<&str>, rows: &mut dyn Rows) {
+        if record.kind != "schedule" {
+            return;
+        }
+        let Ok(Event::Schedule(schedule::Event::Ended {
+            firing,
+            kind: Kind::Job,
+            status,
+            fired_at,
+            took,
+            next,
+            remembered,
+            ..
+        })) = Event::decode(&record.kind, record.version, &record.facts)
+        else {
+            return;
+        };
+        let mut counts: Counts = get(rows, COUNTS).unwrap_or_default();
+        counts.last += 1;
+        counts.kept += 1;
+        let row = Row {
+            number: counts.last,
+            job: firing.job.as_str().to_owned(),
+            at: fired_at.0,
+            status,
+            took: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            next: next.map(|next| next.0),
+            outcome: content.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
+        };
+        put(rows, &of_all(row.number), &row);
+        put(rows, &of_job(&row.job, row.number), &row);
+        let mut of_this: Vec<u64> = get(rows, &numbers(&row.job)).unwrap_or_default();
+        of_this.push(row.number);
+        let most = usize::try_from(remembered).unwrap_or(usize::MAX);
+        let old: Vec<u64> = of_this.drain(..of_this.len().saturating_sub(most)).collect();
+        put(rows, &numbers(&row.job), &of_this);
+        for number in old {
+            rows.delete(&of_all(number));
+            rows.delete(&of_job(&row.job, number));
+            counts.kept -= 1;
+        }
+        forget_oldest(rows, &mut counts);
+        put(rows, COUNTS, &counts);
+    }
+}
+
+/// Of more rows than there may be the oldest goes. Numbers leave no gap, so it is known which that is.
+fn forget_oldest(rows: &mut dyn Rows, counts: &mut Counts) {
+    let Some(oldest) = counts.last.checked_sub(MOST).filter(|oldest| *oldest > 0) else { return };
+    let Some(row) = get::<Row>(rows, &of_all(oldest)) else { return };
+    rows.delete(&of_all(oldest));
+    rows.delete(&of_job(&row.job, oldest));
+    counts.kept -= 1;
+    let mut of_job: Vec<u64> = get(rows, &numbers(&row.job)).unwrap_or_default();
+    of_job.retain(|number| *number != oldest);
+    if of_job.is_empty() {
+        rows.delete(&numbers(&row.job));
+    } else {
+        put(rows, &numbers(&row.job), &of_job);
+    }
+}
+
+fn get<T: DeserializeOwned>(rows: &mut dyn Rows, key: &str) -> Option<T> {
+    rows.get(key).and_then(|bytes| serde_json::from_slice(&bytes).ok())
+}
+
+fn put<T: Serialize>(rows: &mut dyn Rows, key: &str, value: &T) {
+    if let Ok(bytes) = serde_json::to_vec(value) {
+        rows.put(key, &bytes);
+    }
+}
+
+/// Those rows of a job, or of all, that are wanted, the newest first, and how many there are in all.
+///
+/// # Errors
+/// What the log says.
+pub(super) async fn runs(log: &AnyLog, job: Option<&str>, page: Page) -> Result<cron::PastRuns, ReadError> {
+    let count = match job {
+        Some(job) => one::<Vec<u64>>(log, &numbers(job)).await?.map_or(0, |of_job| of_job.len()),
+        None => {
+            one::<Counts>(log, COUNTS).await?.map_or(0, |counts| usize::try_from(counts.kept).unwrap_or(usize::MAX))
+        }
+    };
+    let prefix = job.map_or_else(|| "a/".to_owned(), |job| format!("j/{job}/"));
+    let (mut found, mut after) = (Vec::new(), None::<String>);
+    let wanted = page.offset.saturating_add(page.limit).min(count);
+    while found.len() < wanted {
+        let rows = log.view(Partition::ZERO, NAME, &prefix, after.as_deref(), PAGE.min(wanted - found.len())).await?;
+        let Some((last, _)) = rows.last() else { break };
+        after = Some(last.clone());
+        found.extend(rows.into_iter().filter_map(|(_, bytes)| serde_json::from_slice::<Row>(&bytes).ok()));
+    }
+    let runs = page.of(found).into_iter().map(past).collect();
+    Ok(cron::PastRuns { runs, count })
+}
+
+async fn one<T: DeserializeOwned>(log: &AnyLog, key: &str) -> Result<Option<T>, ReadError> {
+    let rows = log.view(Partition::ZERO, NAME, key, None, 1).await?;
+    let row = rows.into_iter().find(|(found, _)| found == key);
+    Ok(row.and_then(|(_, bytes)| serde_json::from_slice(&bytes).ok()))
+}
+
+fn past(row: Row) -> cron::Past {
+    let result = cron::RunResult {
+        job_id: row.job,
+        status: status(row.status),
+        error: row.outcome.error,
+        summary: row.outcome.summary,
+        duration_ms: Some(row.took),
+        next_run_at_ms: row.next,
+    };
+    cron::Past { id: row.number, ts: row.at, result }
+}
+
+/// A status in the word of the wire.
+pub(super) const fn status(status: Status) -> cron::Status {
+    match status {
+        Status::Ok => cron::Status::Ok,
+        Status::Failed => cron::Status::Error,
+        Status::Skipped => cron::Status::Skipped,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, time::Duration};
+
+    use bytes::Bytes;
+    use countersign_core::{
+        digest::Digest,
+        engine::Event,
+        id::{JobId, Lsn},
+        schedule::{self, FiringId, Kind, Status},
+        time::Millis,
+    };
+    use countersign_runtime::store::{Rows, Stored, View as _};
+
+    use super::{COUNTS, Counts, History, get, numbers};
+
+    #[derive(Default)]
+    struct Table(BTreeMap<String, Bytes>);
+
+    impl Rows for Table {
+        fn get(&mut self, key: &str) -> Option<Bytes> {
+            self.0.get(key).cloned()
+        }
+
+        fn put(&mut self, key: &str, value: &[u8]) {
+            self.0.insert(key.to_owned(), Bytes::copy_from_slice(value));
+        }
+
+        fn delete(&mut self, key: &str) {
+            self.0.remove(key);
+        }
+
+        fn scan(&mut self, prefix: &str) -> Vec<(String, Bytes)> {
+            let rows = self.0.iter().filter(|(key, _)| key.starts_with(prefix));
+            rows.map(|(key, value)| (key.clone(), value.clone())).collect()
+        }
+    }
+
+    fn ended(job: &str, number: u64, remembered: u32) -> Stored {
+        let event = Event::Schedule(schedule::Event::Ended {
+            firing: FiringId { job: JobId::new(job), number },
+            kind: Kind::Job,
+            status: Status::Ok,
+            fired_at: Millis(number),
+            took: Duration::ZERO,
+            next: None,
+            told: false,
+            remembered,
+        });
+        let (kind, version, facts) = event.encode();
+        Stored {
+            lsn: Lsn(number),
+            at: Millis(number),
+            session: None,
+            key: None,
+            kind: kind.into(),
+            version,
+            facts: facts.into(),
+            content_digest: None,
+            chain: Digest::of(b""),
+        }
+    }
+
+    #[test]
+    fn of_each_job_the_newest_are_kept_and_the_number_of_all_is_true() {
+        let mut rows = Table::default();
+        for number in 1..=5 {
+            History.fold(&ended("a", number, 2), None, &mut rows);
+            History.fold(&ended("b", number, 3), None, &mut rows);
+        }
+        let kept = |rows: &mut Table, job| get::<Vec<u64>>(rows, &numbers(job));
+        assert_eq!((kept(&mut rows, "a"), kept(&mut rows, "b")), (Some(vec![7, 9]), Some(vec![6, 8, 10])));
+        let counts: Counts = get(&mut rows, COUNTS).unwrap();
+        assert_eq!((counts.last, counts.kept, rows.scan("a/").len(), rows.scan("j/").len()), (10, 5, 5, 5));
+    }
+}

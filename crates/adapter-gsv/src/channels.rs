@@ -1,0 +1,143 @@
+//! Chat networks, and who of their people may speak with an agent. Source: docs/protocol/gsv.md, Channels.
+
+mod access;
+mod accounts;
+mod asks;
+mod carrier;
+pub(super) mod enclosed;
+mod inbound;
+pub(super) mod media;
+mod pairing;
+mod places;
+mod post;
+mod telegram;
+pub mod webhook;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, OnceLock},
+};
+
+use countersign_core::{
+    channel::{Account, Command as Network},
+    engine::Command,
+    id::LetterId,
+    time::Millis,
+};
+use countersign_protocol::{
+    Json,
+    gsv::{Fault, Method, Request, code, connect},
+};
+use countersign_runtime::Lane;
+use countersign_telegram::transport::Carrier;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::{Door, chat::Moment, dispatch::Answer, missing, peer::Peer};
+
+pub(super) use accounts::shown;
+pub use enclosed::LETTERS;
+pub(super) use places::{kind, peer};
+pub(super) use telegram::join as join_telegram;
+
+/// What the door holds of chat networks beside the record.
+#[derive(Default)]
+pub(super) struct Networks {
+    /// Since when accounts are connected that connect by themselves.
+    connected: Mutex<BTreeMap<Account, Millis>>,
+    /// The letter of an account that was sent and never answered for, and how often.
+    silent: Mutex<BTreeMap<Account, (LetterId, u32)>>,
+    /// The messenger, if there is one.
+    telegram: OnceLock<Arc<dyn Carrier>>,
+    /// Requests to others over HTTP.
+    webhook: webhook::Sender,
+    /// One after the other is let in: lists are read before they are written.
+    finishing: tokio::sync::Mutex<()>,
+    /// Accounts to look at again, each once however often it was said, and that there are some.
+    kicked: Mutex<BTreeSet<Account>>,
+    rung: Notify,
+}
+
+impl Networks {
+    /// The accounts of which that was said, once there are some.
+    async fn kicked(&self) -> BTreeSet<Account> {
+        self.rung.notified().await;
+        std::mem::take(&mut *self.kicked.lock())
+    }
+
+    /// Something can be carried to an account now that could not a moment ago.
+    fn kick(&self, account: Account) {
+        self.kicked.lock().insert(account);
+        self.rung.notify_one();
+    }
+}
+
+/// Follows the record for chat networks. `None` if the gateway closes.
+pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
+    asks::follow(door).await?;
+    post::follow(door).await?;
+    enclosed::sweep(door).await
+}
+
+/// The account that a peer is, if it is one.
+fn account_of(peer: &Peer) -> Option<Account> {
+    match &peer.connect.peer {
+        connect::Peer::Channel { channel, account } => Some(places::account(channel, account)),
+        connect::Peer::Client | connect::Peer::Node { .. } => None,
+    }
+}
+
+/// An account came by itself: it is known from now on.
+///
+/// # Errors
+/// 503 if it cannot be.
+pub(super) async fn came(door: &Arc<Door>, peer: &Peer) -> Result<(), Fault> {
+    let Some(account) = account_of(peer) else { return Ok(()) };
+    let met = Command::Channel(Network::Meet(account.clone()));
+    let asked = door.context.handle.source(Lane::Request).ask(met).await;
+    asked.map_err(|refused| Fault::new(code::UNAVAILABLE, refused.to_string()))?;
+    door.networks.connected.lock().insert(account.clone(), door.context.clock.now());
+    door.networks.kick(account);
+    Ok(())
+}
+
+/// An account went, and no newer connection of it is there.
+pub(super) fn went(door: &Arc<Door>, peer: &Peer) {
+    if let Some(account) = account_of(peer) {
+        door.networks.connected.lock().remove(&account);
+    }
+}
+
+/// What an answer says that failed.
+fn failed(why: impl std::fmt::Display) -> Fault {
+    Fault::new(code::FAILED, why.to_string())
+}
+
+/// Answers a request of this group that came at this moment.
+pub(super) async fn answer(
+    door: &Arc<Door>,
+    peer: &Arc<Peer>,
+    method: Method,
+    request: Request,
+    came: Moment,
+) -> Answer {
+    match request {
+        Request::ChannelInbound(inbound) => {
+            if account_of(peer) != Some(places::account(&inbound.channel, &inbound.account)) {
+                let message = "Channel not authorized for this account";
+                return Err(Fault::new(code::FORBIDDEN, message));
+            }
+            Ok(Json::of(&inbound::take(door, *inbound, came).await?))
+        }
+        Request::ChannelsList => accounts::list(door).await,
+        Request::ChannelStart(asked) => accounts::start(door, asked).await,
+        Request::ChannelStop(asked) => accounts::stop(door, asked).await,
+        Request::ChannelStatus(asked) => accounts::status(door, asked).await,
+        Request::ChannelLogin(asked) => accounts::login(door, asked).await,
+        Request::ChannelLogout(asked) => accounts::logout(door, asked).await,
+        Request::PairList => pairing::list(door).await,
+        Request::PairApprove(wanted) => pairing::approve(door, &wanted, peer.principal()).await,
+        Request::PairReject(wanted) => pairing::reject(door, &wanted, peer.principal()).await,
+        _ => Err(missing(method)),
+    }
+}

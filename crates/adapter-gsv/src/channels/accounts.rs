@@ -1,0 +1,307 @@
+//! Methods about accounts of chat networks: which there are, how they are, and their beginning and end.
+
+use countersign_view::connected;
+use std::{collections::BTreeMap, sync::Arc};
+
+use countersign_core::{
+    channel::{Account as Named, Command as Network, Known},
+    engine::Command,
+    time::Millis,
+};
+use countersign_protocol::{
+    Json,
+    gsv::{
+        Fault,
+        channel::{Account, AccountStatus, Done, Entry, Listed, Status},
+        close,
+    },
+};
+use countersign_runtime::Lane;
+use serde_json::json;
+
+use super::{
+    super::{Door, dispatch::Answer},
+    failed,
+    places::{self, TELEGRAM, WEBHOOK},
+    webhook,
+};
+
+/// Networks whose drivers the original had, and this gateway has not.
+const LEFT_OUT: [&str; 2] = ["whatsapp", "discord"];
+
+async fn known(door: &Arc<Door>) -> Result<Vec<Known>, Fault> {
+    let source = door.context.handle.source(Lane::Request);
+    let read = source.read(|engine| engine.state().channels().accounts().cloned().collect::<Vec<_>>()).await;
+    read.map(|(known, _)| known).ok_or_else(|| failed("the gateway is closing"))
+}
+
+pub(super) async fn list(door: &Arc<Door>) -> Answer {
+    let connected = door.networks.connected.lock().clone();
+    let entries = known(door).await?.into_iter().map(|known| Entry {
+        connected_at: connected.get(&known.account).copied().unwrap_or(known.since).0,
+        channel: known.account.network,
+        account_id: known.account.name,
+        last_message_at: known.last_heard.map(|at| at.0),
+    });
+    let channels: Vec<Entry> = entries.collect();
+    Ok(Json::of(&Listed { count: channels.len(), channels }))
+}
+
+/// What a network is to this gateway.
+enum Driver {
+    Telegram,
+    Webhook,
+    /// It connects by itself.
+    Socket(Vec<Known>),
+    /// The original had one.
+    LeftOut(Vec<Known>),
+}
+
+async fn driver(door: &Arc<Door>, channel: &str) -> Result<Driver, Fault> {
+    let mut of = known(door).await?;
+    of.retain(|known| known.account.network == channel);
+    match channel {
+        TELEGRAM => Ok(Driver::Telegram),
+        WEBHOOK => Ok(Driver::Webhook),
+        _ if LEFT_OUT.contains(&channel) && of.is_empty() => Ok(Driver::LeftOut(of)),
+        _ if of.is_empty() => Err(Fault::unknown_channel(channel)),
+        _ => Ok(Driver::Socket(of)),
+    }
+}
+
+fn left_out(channel: &str) -> Fault {
+    Fault::invalid(format!(
+        "The driver of {channel} is left out of this gateway: connect one in channel mode, or use telegram or webhook"
+    ))
+}
+
+fn done(channel: String, account_id: String, message: Option<String>) -> Json {
+    Json::of(&Done { ok: true, channel, account_id, qr_data_url: None, message })
+}
+
+/// The account that is meant: the one that is named, the only one, or the default one.
+fn meant(of: &[Known], named: Option<String>) -> Option<Named> {
+    let known = match (&named, of) {
+        (None, [only]) => Some(only),
+        (named, of) => {
+            let name = named.as_deref().unwrap_or(Account::DEFAULT);
+            of.iter().find(|known| known.account.name == name)
+        }
+    };
+    known.map(|known| known.account.clone())
+}
+
+fn no_account(channel: &str, account: Option<&str>) -> Fault {
+    let account = account.unwrap_or(Account::DEFAULT);
+    Fault::invalid(format!("{channel} has no account {account} here; name one that channel.status lists"))
+}
+
+pub(super) async fn start(door: &Arc<Door>, asked: Account) -> Answer {
+    let Account { channel, account, config, .. } = asked;
+    match driver(door, &channel).await? {
+        Driver::LeftOut(_) => Err(left_out(&channel)),
+        Driver::Telegram | Driver::Webhook if !config.is_empty() => {
+            let message = format!("{channel} is set up in the configuration and by config.set, not by channel.start");
+            Err(Fault::invalid(message))
+        }
+        Driver::Telegram => {
+            let carrier = door.networks.telegram.get();
+            let Some(_) = carrier else { return Err(Fault::invalid("messenger.telegram is not configured")) };
+            only_default(&channel, account.as_deref())?;
+            meet(door, places::account(&channel, Account::DEFAULT)).await?;
+            Ok(done(channel, Account::DEFAULT.to_owned(), None))
+        }
+        Driver::Webhook => {
+            let account = account.unwrap_or_else(|| Account::DEFAULT.to_owned());
+            webhook::Settings::of(door, &account).map_err(Fault::invalid)?;
+            meet(door, places::account(&channel, &account)).await?;
+            Ok(done(channel, account, None))
+        }
+        Driver::Socket(_) if !config.is_empty() => {
+            let message = format!(
+                "{channel} connects by itself: set channels.{channel} by config.set, not by config of channel.start"
+            );
+            Err(Fault::invalid(message))
+        }
+        Driver::Socket(of) => {
+            let named = account.clone();
+            let account = meant(&of, account).ok_or_else(|| no_account(&channel, named.as_deref()))?;
+            if !door.networks.connected.lock().contains_key(&account) {
+                let message = format!("{} connects by itself, and is not connected now", account.network);
+                return Err(Fault::invalid(message));
+            }
+            Ok(done(channel, account.name, None))
+        }
+    }
+}
+
+fn only_default(channel: &str, account: Option<&str>) -> Result<(), Fault> {
+    match account {
+        None | Some(Account::DEFAULT) => Ok(()),
+        Some(_) => Err(no_account(channel, account)),
+    }
+}
+
+async fn meet(door: &Arc<Door>, account: Named) -> Result<(), Fault> {
+    let met = Command::Channel(Network::Meet(account));
+    door.context.handle.source(Lane::Request).ask(met).await.map(drop).map_err(failed)
+}
+
+pub(super) async fn stop(door: &Arc<Door>, asked: Account) -> Answer {
+    let Account { channel, account, .. } = asked;
+    match driver(door, &channel).await? {
+        Driver::LeftOut(_) => Err(left_out(&channel)),
+        Driver::Telegram => Err(Fault::invalid(
+            "telegram is part of the gateway: take messenger.telegram out of the configuration, or set channels.telegram.dmPolicy",
+        )),
+        Driver::Webhook => {
+            Err(Fault::invalid("webhook is on as long as channels.webhook has a secret: take that out by config.set"))
+        }
+        Driver::Socket(of) => {
+            let named = account.clone();
+            let account = meant(&of, account).ok_or_else(|| no_account(&channel, named.as_deref()))?;
+            disconnect(door, &account, "Stopped");
+            Ok(done(channel, account.name, None))
+        }
+    }
+}
+
+fn disconnect(door: &Arc<Door>, account: &Named, why: &str) {
+    if let Some(peer) = door.roster.channel(&account.network, &account.name) {
+        peer.close(close::NORMAL, why);
+    }
+}
+
+pub(super) async fn login(door: &Arc<Door>, asked: Account) -> Answer {
+    let channel = asked.channel;
+    Err(match driver(door, &channel).await? {
+        Driver::LeftOut(_) => left_out(&channel),
+        Driver::Telegram => Fault::invalid("telegram is logged in by messenger.telegram.token of the configuration"),
+        Driver::Webhook => Fault::invalid("webhook is logged in by channels.webhook.secret, set by config.set"),
+        Driver::Socket(_) => Fault::invalid(format!("{channel} does not support login: it connects by itself")),
+    })
+}
+
+pub(super) async fn logout(door: &Arc<Door>, asked: Account) -> Answer {
+    let Account { channel, account, .. } = asked;
+    let of = match driver(door, &channel).await? {
+        Driver::LeftOut(_) => return Err(left_out(&channel)),
+        Driver::Telegram => {
+            let message = "telegram is logged in by messenger.telegram.token of the configuration: take it out there";
+            return Err(Fault::invalid(message));
+        }
+        Driver::Webhook => {
+            let mut of = known(door).await?;
+            of.retain(|known| known.account.network == channel);
+            of
+        }
+        Driver::Socket(of) => of,
+    };
+    let named = account.clone();
+    let account = meant(&of, account).ok_or_else(|| no_account(&channel, named.as_deref()))?;
+    disconnect(door, &account, "Logged out");
+    let forget = Command::Channel(Network::Forget(account.clone()));
+    door.context.handle.source(Lane::Request).ask(forget).await.map_err(failed)?;
+    Ok(done(channel, account.name, None))
+}
+
+pub(super) async fn status(door: &Arc<Door>, asked: Account) -> Answer {
+    let Account { channel, account, .. } = asked;
+    let accounts = match driver(door, &channel).await? {
+        Driver::LeftOut(of) | Driver::Socket(of) => sockets(door, of),
+        Driver::Telegram => telegram(door).await?,
+        Driver::Webhook => webhooks(door).await?,
+    };
+    let is_meant = |status: &AccountStatus| account.as_ref().is_none_or(|account| status.account_id == *account);
+    let accounts = accounts.into_iter().filter(is_meant).collect();
+    Ok(Json::of(&Status { channel, accounts }))
+}
+
+/// Accounts that connect by themselves.
+fn sockets(door: &Door, of: Vec<Known>) -> Vec<AccountStatus> {
+    let connected = door.networks.connected.lock().clone();
+    let status = |known: Known| {
+        let is_connected = connected.contains_key(&known.account);
+        AccountStatus {
+            last_activity: known.last_heard.map(|at| at.0),
+            account_id: known.account.name,
+            connected: is_connected,
+            authenticated: is_connected,
+            ..AccountStatus::default()
+        }
+    };
+    of.into_iter().map(status).collect()
+}
+
+/// Every account as pages show it, by network. Telegram is the messenger's. `None` if the gateway closes.
+pub(crate) async fn shown(door: &Arc<Door>) -> Option<Vec<connected::Account>> {
+    let source = door.context.handle.source(Lane::Request);
+    let read = source.read(|engine| {
+        let state = engine.state().channels();
+        let mut waiting = BTreeMap::<Named, usize>::new();
+        for letter in state.letters() {
+            *waiting.entry(letter.to.account.clone()).or_default() += 1;
+        }
+        (state.accounts().cloned().collect::<Vec<_>>(), waiting)
+    });
+    let ((known, waiting), _) = read.await?;
+    let mut networks = BTreeMap::<String, Vec<Known>>::from([(WEBHOOK.to_owned(), Vec::new())]);
+    for known in known.into_iter().filter(|known| known.account.network != TELEGRAM) {
+        networks.entry(known.account.network.clone()).or_default().push(known);
+    }
+    let mut all = Vec::new();
+    for (network, of) in networks {
+        let of = if network == WEBHOOK { webhooks(door).await.ok()? } else { sockets(door, of) };
+        all.extend(of.into_iter().map(|status| connected::Account {
+            waiting: waiting.get(&places::account(&network, &status.account_id)).copied().unwrap_or_default(),
+            network: network.clone(),
+            name: status.account_id,
+            is_connected: status.connected,
+            heard: status.last_activity.map(Millis),
+            problem: status.error,
+        }));
+    }
+    Some(all)
+}
+
+/// When something last came through each account of a network.
+async fn heard(door: &Arc<Door>, network: &str) -> Result<BTreeMap<String, Option<u64>>, Fault> {
+    let mut of = known(door).await?;
+    of.retain(|known| known.account.network == network);
+    Ok(of.into_iter().map(|known| (known.account.name, known.last_heard.map(|at| at.0))).collect())
+}
+
+async fn telegram(door: &Arc<Door>) -> Result<Vec<AccountStatus>, Fault> {
+    let Some(report) = door.context.telegram.as_ref().map(|report| report()) else { return Ok(Vec::new()) };
+    let is_well = report.is_well();
+    let heard = heard(door, TELEGRAM).await?;
+    Ok(vec![AccountStatus {
+        account_id: Account::DEFAULT.to_owned(),
+        connected: is_well,
+        authenticated: is_well,
+        error: report.failed.map(|(_, why)| why).filter(|_| !is_well),
+        extra: None,
+        last_activity: heard.get(Account::DEFAULT).copied().flatten(),
+    }])
+}
+
+async fn webhooks(door: &Arc<Door>) -> Result<Vec<AccountStatus>, Fault> {
+    let heard = heard(door, WEBHOOK).await?;
+    let names = webhook::Settings::names(door).into_iter().chain(heard.keys().cloned());
+    let names: std::collections::BTreeSet<String> = names.collect();
+    let status = |name: String| {
+        let settings = webhook::Settings::of(door, &name);
+        let is_set = settings.is_ok();
+        let url = settings.as_ref().ok().and_then(|settings| settings.url.clone());
+        let extra = json!({ "inbound": webhook::path(&name), "outbound": url });
+        AccountStatus {
+            last_activity: heard.get(&name).copied().flatten(),
+            account_id: name,
+            connected: is_set,
+            authenticated: is_set,
+            error: settings.err(),
+            extra: extra.as_object().cloned(),
+        }
+    };
+    Ok(names.into_iter().map(status).collect())
+}

@@ -1,0 +1,76 @@
+//! Files that go with what is said to chats: in the store from before the letter is owed until it has ended.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use countersign_core::channel::Media;
+use countersign_runtime::Lane;
+
+use super::{super::Door, media};
+use countersign_files::objects::Store;
+use countersign_telegram::transport::Enclosed;
+
+/// Where they lie in the store.
+pub const LETTERS: &str = "letters";
+/// How long one may lie there without its letter: it is put there first.
+const UNNAMED: Duration = Duration::from_secs(600);
+
+/// Puts a file into the store for a letter.
+///
+/// # Errors
+/// What the system says.
+pub(crate) async fn put(door: &Door, name: &str, bytes: Vec<u8>) -> std::io::Result<Media> {
+    let object = format!("{LETTERS}/{}", uuid::Uuid::new_v4());
+    Store::of(&door.context.config.storage.folder).put(object.clone(), bytes).await?;
+    Ok(Media { object, name: name.to_owned(), mime_type: media::type_of(name).to_owned() })
+}
+
+/// The file that goes with a letter.
+///
+/// # Errors
+/// In words, why it is not to be had.
+pub(super) async fn open(door: &Door, media: &Media) -> Result<Enclosed, String> {
+    let bytes = Store::of(&door.context.config.storage.folder).bytes(&media.object).await;
+    let bytes = bytes.map_err(|error| format!("{} cannot be read any more: {error}", media.name))?;
+    Ok(Enclosed { name: media.name.clone(), mime_type: media.mime_type.clone(), bytes })
+}
+
+/// Takes a file out of the store whose letter has ended.
+pub(crate) async fn release(door: &Door, object: String) {
+    Store::of(&door.context.config.storage.folder).discard(vec![object]).await;
+}
+
+/// Takes out what no letter names: those that a crash left, and those of letters that were dropped. `None` if the gateway
+/// closes.
+pub(super) async fn sweep(door: &Arc<Door>) -> Option<()> {
+    let source = door.context.handle.source(Lane::Request);
+    let read = source.read(|engine| {
+        let letters = engine.state().channels().letters();
+        letters.filter_map(|letter| Some(letter.media.as_ref()?.object.clone())).collect::<BTreeSet<_>>()
+    });
+    let (named, _) = read.await?;
+    let before = SystemTime::now().checked_sub(UNNAMED)?;
+    if let Err(problem) = Store::of(&door.context.config.storage.folder).clear_but(LETTERS, named, before).await {
+        tracing::warn!(%problem, "files of messages that ended could not be taken out of the store");
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_telegram::transport::Enclosed;
+
+    #[test]
+    fn a_file_is_a_url_with_its_type_its_name_and_all_of_it() {
+        let file = |name: &str, bytes: &[u8]| Enclosed {
+            name: name.to_owned(),
+            mime_type: super::media::type_of(name).to_owned(),
+            bytes: bytes.to_vec(),
+        };
+        assert_eq!(file("chart.PNG", b"one").url(), "data:image/png;name=chart.PNG;base64,b25l");
+        assert_eq!(file("a;b, \u{fc}", b"").url(), "data:application/octet-stream;name=a%3Bb%2C%20%C3%BC;base64,");
+    }
+}

@@ -1,0 +1,216 @@
+//! A message of a chat network on its way to an agent: who may speak, to which agent, in which session.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    channel::{Address, Message, Origin},
+    digest::Digest,
+};
+use countersign_protocol::gsv::{
+    Fault,
+    channel::{Access, Inbound, PeerKind, Taken},
+    chat::{Directives, Sent},
+    command::{Command, Style},
+    directive,
+};
+use countersign_runtime::Lane;
+use serde_json::Value;
+
+use super::{
+    super::{
+        Door,
+        chat::{Moment, Speaker, Spoken, has_answered, say_more},
+        delivery,
+    },
+    access, pairing, places,
+};
+
+/// What a chat is told of a command that was done by a process that died before it said so.
+const DONE_BEFORE: &str = "This was done, and the gateway was restarted before it could say more.";
+
+/// Takes a message that came at this moment.
+///
+/// # Errors
+/// 400 for what is no message, 500 if it was not recorded: then it may come again.
+pub(super) async fn take(door: &Arc<Door>, inbound: Inbound, came: Moment) -> Result<Taken, Fault> {
+    if inbound.text.trim().is_empty() && inbound.media.is_empty() {
+        return Err(Fault::invalid("message.text or message.media required"));
+    }
+    let from = places::address(&inbound);
+    match access::of(door, &inbound) {
+        Access::Allowed => {}
+        Access::Blocked => return Ok(Taken::Blocked { reason: "Sender is not on the allowlist".to_owned() }),
+        Access::Pairing => return pairing::knock(door, &inbound, from).await,
+    }
+    let tree = door.settings.tree();
+    let agent = agent(&tree, &inbound).unwrap_or_else(|| door.settings.agent());
+    let key = door.settings.keys().of_chat(&agent, &inbound.channel, &inbound.account, &inbound.peer);
+    let run = inbound.message_id.as_ref().map(|id| run_of(&from, id));
+    let origin = Origin {
+        by: places::principal(&inbound.channel, places::sender(&inbound)),
+        from: from.clone(),
+        message: inbound.message_id.clone(),
+    };
+    let by = origin.by.clone();
+    let speaker = Speaker { by, origin: Some(Box::new(origin)), style: Style::Marked, came };
+    if let Some(run) = &run
+        && is_heard(door, &from, inbound.message_id.as_deref()).await?
+    {
+        let is_answer = has_answered(door, &key, &speaker).await?;
+        let begun =
+            || Taken::Started { session_key: key.clone(), run_id: run.clone(), directives: Directives::default() };
+        let taken = if is_answer { begun() } else { none_begun(door, &inbound, &key).unwrap_or_else(begun) };
+        // What it came to was said to the chat, unless the process died in between.
+        match &taken {
+            Taken::Command { .. } => reply(door, &inbound, from, DONE_BEFORE).await?,
+            Taken::DirectiveOnly { response: Some(told), .. } => reply(door, &inbound, from, told).await?,
+            _ => {}
+        }
+        return Ok(taken);
+    }
+    let spoken = Spoken { text: &inbound.text, before: before(door, &inbound), media: &inbound.media };
+    let sent = say_more(door, &key, spoken, run, &speaker).await?;
+    let (taken, told) = match sent {
+        Sent::Started { run_id, directives, .. } => (Taken::Started { session_key: key, run_id, directives }, None),
+        Sent::Command { command, response, error } => {
+            let response = response.or(error).unwrap_or_default();
+            (Taken::Command { session_key: key, command, response: response.clone() }, Some(response))
+        }
+        Sent::DirectiveOnly { response, .. } => {
+            (Taken::DirectiveOnly { session_key: key, response: response.clone() }, response)
+        }
+    };
+    if let Some(text) = told {
+        reply(door, &inbound, from, &text).await?;
+    }
+    Ok(taken)
+}
+
+/// Says something to the chat that a message came from, once for each message that has an id.
+async fn reply(door: &Arc<Door>, inbound: &Inbound, to: Address, text: &str) -> Result<(), Fault> {
+    if text.trim().is_empty() {
+        return Ok(());
+    }
+    let key = inbound.message_id.as_ref().map(|id| format!("reply:{}", run_of(&to, id)));
+    let reply_to = inbound.message_id.clone();
+    let message = Message { to, text: text.into(), session: None, reply_to, key, media: None };
+    delivery::send(door, message).await.map(drop).map_err(super::failed)
+}
+
+/// What the run is called that a message begins: the same for the same message, whoever asks.
+fn run_of(from: &Address, message: &str) -> String {
+    let named = serde_json::json!([from, message]).to_string();
+    let digest = Digest::of(named.as_bytes()).to_string();
+    let part = |from: usize, to: usize| digest.get(from..to).unwrap_or_default();
+    format!("{}-{}-8{}-a{}-{}", part(0, 8), part(8, 12), part(13, 16), part(17, 20), part(20, 32))
+}
+
+async fn is_heard(door: &Arc<Door>, from: &Address, id: Option<&str>) -> Result<bool, Fault> {
+    let Some(id) = id.map(str::to_owned) else { return Ok(false) };
+    let account = from.account.clone();
+    let source = door.context.handle.source(Lane::Request);
+    let read = source.read(move |engine| engine.state().channels().is_heard(&account, &id)).await;
+    read.map(|(heard, _)| heard).ok_or_else(|| super::failed("the gateway is closing"))
+}
+
+/// What is answered to a message that came before, began no run and answered nothing, as far as its words tell.
+fn none_begun(door: &Door, inbound: &Inbound, session_key: &str) -> Option<Taken> {
+    let text = inbound.text.trim_start();
+    let word = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
+    let answers = || ["approve", "deny"].into_iter().find(|name| word.strip_prefix('/') == Some(*name));
+    let session_key = session_key.to_owned();
+    if let Some(command) = Command::read(text).map(|command| command.name()).or_else(answers) {
+        let response = "This message was answered before.".to_owned();
+        return Some(Taken::Command { session_key, command, response });
+    }
+    let parsed = directive::parse(text, &door.settings.model().provider);
+    (parsed.is_all() && inbound.media.is_empty())
+        .then(|| Taken::DirectiveOnly { session_key, response: parsed.acknowledgement() })
+}
+
+/// The agent that a message is for, where something binds it to one: the first that fits.
+fn agent(tree: &Value, inbound: &Inbound) -> Option<String> {
+    let is = |wanted: &Value, given: &str| wanted.is_null() || wanted.as_str() == Some(given);
+    // A network may spell its name with other capitals than the settings do.
+    let is_network = |wanted: &Value| {
+        wanted.is_null() || wanted.as_str().is_some_and(|wanted| wanted.eq_ignore_ascii_case(&inbound.channel))
+    };
+    let fits = |wanted: &Value| {
+        is_network(&wanted["channel"])
+            && is(&wanted["accountId"], &inbound.account)
+            && is(&wanted["peer"]["kind"], inbound.peer.kind.name())
+            && is(&wanted["peer"]["id"], &inbound.peer.id)
+    };
+    let mut bindings = tree["agents"]["bindings"].as_array().into_iter().flatten();
+    // What fits everything is written without what it fits.
+    let found = bindings.find(|binding| fits(binding.get("match").unwrap_or(binding)))?;
+    found["agentId"].as_str().map(countersign_protocol::gsv::key::agent_id)
+}
+
+/// What stands before a message, so that the model knows where it came from, when, and from whom where several speak.
+fn before(door: &Door, inbound: &Inbound) -> String {
+    let time = clock(door);
+    let who = match (&inbound.sender, inbound.peer.kind) {
+        (_, PeerKind::Dm) | (None, _) => None,
+        (Some(sender), PeerKind::Group | PeerKind::Channel | PeerKind::Thread) => {
+            Some(sender.name.as_ref().or(sender.handle.as_ref()).unwrap_or(&sender.id))
+        }
+    };
+    let who = who.map_or_else(String::new, |who| format!(" · {}", who.replace(['\n', '\r', ']'], " ")));
+    format!("[{} · {time}{who}] ", inbound.channel)
+}
+
+/// The time of day where people live, such as `3:05 PM CET`.
+fn clock(door: &Door) -> String {
+    door.settings.zone().time_of_day(door.context.clock.wall())
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_protocol::gsv::channel::{Inbound, Peer, PeerKind};
+    use serde_json::json;
+
+    use super::{agent, run_of};
+    use crate::channels::places;
+
+    fn inbound(channel: &str, account: &str, kind: PeerKind, id: &str) -> Inbound {
+        Inbound {
+            channel: channel.to_owned(),
+            account: account.to_owned(),
+            peer: Peer { kind, id: id.to_owned(), name: None, handle: None },
+            sender: None,
+            message_id: None,
+            text: "hi".to_owned(),
+            reply_to: None,
+            media: Vec::new(),
+            was_mentioned: None,
+        }
+    }
+
+    #[test]
+    fn the_first_binding_that_fits_names_the_agent() {
+        let tree = json!({ "agents": { "bindings": [
+            { "agentId": "Work", "match": { "channel": "wx", "accountId": "office" } },
+            { "agentId": "club", "match": { "channel": "wx", "peer": { "kind": "group", "id": "g1" } } },
+            { "agentId": "rest", "match": { "channel": "wx" } },
+        ] } });
+        for (case, message, want) in [
+            ("an account", inbound("wx", "office", PeerKind::Group, "g1"), Some("work")),
+            ("a group", inbound("wx", "a", PeerKind::Group, "g1"), Some("club")),
+            ("the same in capitals", inbound("WX", "a", PeerKind::Group, "g1"), Some("club")),
+            ("another kind", inbound("wx", "a", PeerKind::Dm, "g1"), Some("rest")),
+            ("another network", inbound("tg", "office", PeerKind::Dm, "g1"), None),
+        ] {
+            assert_eq!(agent(&tree, &message).as_deref(), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_message_begins_a_run_of_the_same_name_whoever_asks() {
+        let here = places::address(&inbound("wx", "a", PeerKind::Dm, "p"));
+        let there = places::address(&inbound("wx", "b", PeerKind::Dm, "p"));
+        assert_eq!(run_of(&here, "m"), run_of(&here, "m"));
+        assert_ne!(run_of(&here, "m"), run_of(&there, "m"));
+        assert_ne!(run_of(&here, "m"), run_of(&here, "n"));
+    }
+}

@@ -1,0 +1,105 @@
+//! What comes with messages: put into the store, and shown to the model as far as it can see it.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use countersign_core::message::{Block, Image};
+use countersign_protocol::gsv::{
+    Fault, LARGEST_MEDIA,
+    channel::{Media, MediaKind},
+};
+
+use super::super::{Door, chat::media_folder};
+use countersign_files::objects;
+use countersign_view::{Lines, escape};
+
+/// Pictures that models can be shown.
+const PICTURES: [(&str, &str); 4] =
+    [("image/png", "png"), ("image/jpeg", "jpg"), ("image/gif", "gif"), ("image/webp", "webp")];
+/// Endings of names of what else comes often.
+const ENDINGS: [(&str, &str); 10] = [
+    ("audio/ogg", "ogg"),
+    ("audio/mpeg", "mp3"),
+    ("audio/mp4", "m4a"),
+    ("audio/wav", "wav"),
+    ("video/mp4", "mp4"),
+    ("application/pdf", "pdf"),
+    ("application/zip", "zip"),
+    ("application/json", "json"),
+    ("text/plain", "txt"),
+    ("text/csv", "csv"),
+];
+
+/// The type of a file by its name, as far as it can be told.
+pub(super) fn type_of(name: &str) -> &'static str {
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).unwrap_or_default();
+    let ending = if ending == "jpeg" { "jpg" } else { &ending };
+    let mut known = PICTURES.iter().chain(&ENDINGS);
+    known.find(|(_, known)| *known == ending).map_or("application/octet-stream", |(mime, _)| mime)
+}
+
+/// Puts attachments into the store of a session; what stands for them in the message.
+///
+/// # Errors
+/// 400 for what is no base64 or too large, 500 if it could not be written. What was written before stays until the session
+/// begins anew.
+pub(crate) async fn keep(door: &Door, key: &str, media: &[Media]) -> Result<Vec<Block>, Fault> {
+    let mut blocks = Vec::with_capacity(media.len());
+    for (place, item) in media.iter().enumerate() {
+        let (picture, noted) = one(door, key, place, item).await?;
+        blocks.push(picture.map_or_else(|| Block::text(noted), Block::Image));
+    }
+    Ok(blocks)
+}
+
+/// The same where there is room for words alone: what the model is told of each.
+///
+/// # Errors
+/// As there.
+pub(crate) async fn keep_for_words(door: &Door, key: &str, media: &[Media]) -> Result<Vec<String>, Fault> {
+    let mut words = Vec::with_capacity(media.len());
+    for (place, item) in media.iter().enumerate() {
+        words.push(one(door, key, place, item).await?.1);
+    }
+    Ok(words)
+}
+
+/// Puts an attachment into the store: the picture, if the model can be shown it, and what it can be told of it.
+async fn one(door: &Door, key: &str, place: usize, item: &Media) -> Result<(Option<Image>, String), Fault> {
+    let mime = item.mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let Some(data) = &item.data else { return Ok((None, noted(item, item.url.as_deref()))) };
+    let within = format!("message.media[{place}]");
+    let bytes = STANDARD.decode(data.trim()).map_err(|_| Fault::invalid(format!("{within}.data is no base64")))?;
+    if bytes.is_empty() {
+        return Err(Fault::invalid(format!("{within}.data is empty")));
+    }
+    if bytes.len() > LARGEST_MEDIA {
+        let length = bytes.len();
+        return Err(Fault::invalid(format!("{within} has {length} bytes, at most {LARGEST_MEDIA} are taken")));
+    }
+    let picture = PICTURES.iter().find(|(known, _)| *known == mime).filter(|_| item.kind == MediaKind::Image);
+    let ending =
+        picture.or_else(|| ENDINGS.iter().find(|(known, _)| *known == mime)).map_or("bin", |(_, ending)| ending);
+    let name = format!("{}/{}.{ending}", media_folder(key), uuid::Uuid::new_v4());
+    let store = objects::Store::of(&door.context.config.storage.folder);
+    let put = store.put(name.clone(), bytes).await;
+    put.map_err(|error| super::failed(format!("{within} could not be stored: {error}")))?;
+    let picture = picture.map(|(mime, _)| Image { data: objects::reference(&name), mime_type: (*mime).to_owned() });
+    Ok((picture, noted(item, Some(&name))))
+}
+
+/// What the model is told of something that it cannot be shown.
+fn noted(item: &Media, at: Option<&str>) -> String {
+    let what = match item.kind {
+        MediaKind::Image => "Image",
+        MediaKind::Audio => "Audio",
+        MediaKind::Video => "Video",
+        MediaKind::Document => "Document",
+    };
+    let line = |text: &str| escape(text, Lines::One).into_owned();
+    let name = item.filename.as_deref().map_or_else(String::new, |name| format!(" {}", line(name)));
+    let at = at.map_or_else(String::new, |at| format!(" at {}", line(at)));
+    let mut text = format!("[{what}{name} ({}){at}]", line(&item.mime_type));
+    if let Some(said) = item.transcription.as_deref().filter(|said| !said.trim().is_empty()) {
+        text.push_str(&format!("\nTranscript: {}", escape(said, Lines::Many)));
+    }
+    text
+}

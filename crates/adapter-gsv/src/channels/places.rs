@@ -1,0 +1,65 @@
+//! Places in chat networks in the words of the wire and of the record.
+
+use countersign_core::{
+    channel::{Account, Address, ChatKind},
+    id::PrincipalId,
+};
+use countersign_protocol::gsv::{
+    channel::{Inbound, Peer, PeerKind},
+    key::phone,
+};
+use countersign_view::principals;
+
+use countersign_telegram as telegram;
+
+/// The network of the messenger that the gateway itself is in.
+pub(super) const TELEGRAM: &str = telegram::SURFACE;
+/// The network of signed requests over HTTP.
+pub(super) const WEBHOOK: &str = "webhook";
+
+pub(crate) const fn kind(kind: PeerKind) -> ChatKind {
+    match kind {
+        PeerKind::Dm => ChatKind::Dm,
+        PeerKind::Group => ChatKind::Group,
+        PeerKind::Channel => ChatKind::Channel,
+        PeerKind::Thread => ChatKind::Thread,
+    }
+}
+
+/// The account of a network.
+pub(super) fn account(network: &str, name: &str) -> Account {
+    Account { network: network.to_owned(), name: name.to_owned() }
+}
+
+/// The chat that a message came from.
+pub(super) fn address(inbound: &Inbound) -> Address {
+    Address {
+        account: account(&inbound.channel, &inbound.account),
+        kind: kind(inbound.peer.kind),
+        chat: inbound.peer.id.clone(),
+    }
+}
+
+/// A chat as the wire has it.
+pub(crate) fn peer(address: &Address) -> Peer {
+    let kind = match address.kind {
+        ChatKind::Dm => PeerKind::Dm,
+        ChatKind::Group => PeerKind::Group,
+        ChatKind::Channel => PeerKind::Channel,
+        ChatKind::Thread => PeerKind::Thread,
+    };
+    Peer { kind, id: address.chat.clone(), name: None, handle: None }
+}
+
+/// The network's id of whoever sent a message.
+pub(super) fn sender(inbound: &Inbound) -> &str {
+    inbound.sender.as_ref().map_or(inbound.peer.id.as_str(), |sender| sender.id.as_str())
+}
+
+/// Who somebody of a network is in the record. Of Telegram the gateway itself knows who it is; of others it is told.
+pub(super) fn principal(network: &str, sender: &str) -> PrincipalId {
+    match (network, sender.parse()) {
+        (TELEGRAM, Ok(user)) => principals::of_telegram(user),
+        _ => PrincipalId::new(format!("channel:{network}:{}", phone(sender))),
+    }
+}

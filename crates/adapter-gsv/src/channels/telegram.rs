@@ -1,0 +1,139 @@
+//! Telegram as a chat network: what people write to the bot that shows cards, and what is written to them.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use countersign_core::{
+    channel::{Command as Network, Message},
+    engine::Command,
+};
+use countersign_protocol::gsv::channel::{Access, Account, Inbound, Media, MediaKind, Peer, PeerKind, Sender};
+use countersign_runtime::Lane;
+use futures_util::{FutureExt as _, future::BoxFuture};
+
+use super::{
+    super::{Door, delivery},
+    access, inbound,
+    places::{self, TELEGRAM},
+};
+use countersign_telegram::transport::Carrier;
+use countersign_telegram::{Attached, ChatType, Ear, FileKind, Flow, Hear, Talk, Written};
+
+/// Joins a messenger and the door: what is written to it is heard from now on, and letters for it are sent.
+pub(crate) async fn join(door: &Arc<Door>, talk: Arc<Talk>, ear: &Ear) {
+    let account = places::account(TELEGRAM, Account::DEFAULT);
+    let met = Command::Channel(Network::Meet(account.clone()));
+    if let Err(problem) = door.context.handle.source(Lane::Request).ask(met).await {
+        // It is known with the first message that comes.
+        tracing::warn!(%problem, "telegram could not be recorded as a chat network");
+    }
+    // A gateway has one messenger.
+    let _ = door.networks.telegram.set(Arc::clone(&talk) as Arc<dyn Carrier>);
+    door.networks.kick(account);
+    ear.open(Arc::new(Listener { door: Arc::clone(door), talk }));
+}
+
+struct Listener {
+    door: Arc<Door>,
+    talk: Arc<Talk>,
+}
+
+impl Hear for Listener {
+    fn hear(&self, written: Written) -> BoxFuture<'_, Flow> {
+        self.take(written).boxed()
+    }
+}
+
+impl Listener {
+    async fn take(&self, written: Written) -> Flow {
+        let kind = match written.chat_type {
+            ChatType::Private => PeerKind::Dm,
+            ChatType::Group => PeerKind::Group,
+            ChatType::Channel => PeerKind::Channel,
+        };
+        let (files, other) = (written.files, written.other);
+        let mut inbound = Inbound {
+            channel: TELEGRAM.to_owned(),
+            account: Account::DEFAULT.to_owned(),
+            peer: Peer { kind, id: written.chat.to_string(), name: written.title, handle: None },
+            sender: Some(Sender { id: written.from.to_string(), name: written.name, handle: written.username }),
+            // Ids of messages are a chat's own.
+            message_id: Some(format!("{}:{}", written.chat, written.message)),
+            text: written.text,
+            reply_to: None,
+            media: Vec::new(),
+            was_mentioned: None,
+        };
+        let came = self.door.cards.now();
+        let may_speak = access::of(&self.door, &inbound) == Access::Allowed;
+        if may_speak {
+            match self.media(&files).await {
+                Ok(media) => inbound.media = media,
+                Err(why) => return self.tell(&inbound, &why).await,
+            }
+        }
+        let says_nothing = inbound.text.trim().is_empty();
+        if let Some(other) = other.filter(|_| may_speak && says_nothing) {
+            let why = format!(
+                "A {other} is nothing that can be taken here. Words, pictures, recordings, videos and files are."
+            );
+            return self.tell(&inbound, &why).await;
+        }
+        if says_nothing && !may_speak {
+            // Nobody fetches anything for whoever may not speak; that they want to is asked about all the same.
+            let what = files.first().map(|file| file.kind.word()).or(other).unwrap_or("message");
+            inbound.text = format!("(a {what})");
+        }
+        let there = Inbound { media: Vec::new(), ..inbound.clone() };
+        match inbound::take(&self.door, inbound, came).await {
+            Ok(_) => Flow::Next,
+            // What cannot be said cannot be said however often it comes; what was not recorded can.
+            Err(fault) => {
+                tracing::warn!(problem = fault.message, "a message of Telegram could not be taken");
+                if fault.retryable == Some(true) {
+                    return Flow::Again;
+                }
+                self.tell(&there, &format!("This message was not taken: {}", fault.message)).await
+            }
+        }
+    }
+
+    /// What comes with a message, with its content.
+    ///
+    /// # Errors
+    /// In words for whoever sent it, why it cannot be taken.
+    async fn media(&self, files: &[Attached]) -> Result<Vec<Media>, String> {
+        let mut media = Vec::with_capacity(files.len());
+        for file in files {
+            let bytes = self.talk.fetch(file).await;
+            let bytes = bytes.map_err(|why| format!("This {} was not taken: {why}.", file.kind.word()))?;
+            media.push(Media {
+                kind: match file.kind {
+                    FileKind::Picture => MediaKind::Image,
+                    FileKind::Sound => MediaKind::Audio,
+                    FileKind::Film => MediaKind::Video,
+                    FileKind::Document => MediaKind::Document,
+                },
+                mime_type: file.mime_type.clone(),
+                data: Some(STANDARD.encode(bytes)),
+                r2_key: None,
+                url: None,
+                filename: file.name.clone(),
+                duration: file.duration.map(|seconds| Duration::from_secs(seconds).as_secs_f64()),
+                transcription: None,
+            });
+        }
+        Ok(media)
+    }
+
+    /// Tells whoever wrote a message why it is not taken, once for each message.
+    async fn tell(&self, inbound: &Inbound, why: &str) -> Flow {
+        let (to, reply_to) = (places::address(inbound), inbound.message_id.clone());
+        let key = reply_to.as_ref().map(|id| format!("untaken:{TELEGRAM}:{id}"));
+        let told = Message { to, text: why.into(), session: None, reply_to, key, media: None };
+        if let Err(problem) = delivery::send(&self.door, told).await {
+            tracing::warn!(%problem, "whoever wrote a message is not told that it was not taken");
+        }
+        Flow::Next
+    }
+}

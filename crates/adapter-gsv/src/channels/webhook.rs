@@ -1,0 +1,327 @@
+//! The channel of signed requests over HTTP: whatever can post and take posts becomes a chat network.
+//!
+//! Signed as Standard Webhooks says, in both directions, so that libraries for it are everywhere. Source:
+//! <https://www.standardwebhooks.com>.
+
+pub mod fuzz;
+mod sign;
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes, to_bytes},
+    extract::{Path, Request as HttpRequest, State},
+    http::{
+        HeaderMap, StatusCode,
+        header::{CONTENT_LENGTH, CONTENT_TYPE},
+    },
+    response::{IntoResponse as _, Response},
+    routing::post,
+};
+use countersign_protocol::{
+    Json,
+    gsv::{
+        Fault, LARGEST_FRAME, Method, Request,
+        channel::{Account, Inbound, Outbound, OutboundMessage},
+        code,
+    },
+};
+use reqwest::{Client, Url, redirect};
+use secrecy::SecretString;
+use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
+
+use super::{
+    super::Door,
+    carrier, failed, inbound,
+    places::{self, WEBHOOK},
+};
+use countersign_http::{
+    listen::{Guest, peer},
+    web,
+};
+use countersign_telegram::transport::{Carried, Enclosed, Letter};
+
+/// Where requests come in.
+const PATH: &str = "/channels/webhook";
+/// How long a body may take to come.
+const COMING: Duration = Duration::from_secs(120);
+/// A body up to this long is read whoever sends it.
+const SMALL: usize = 1 << 20;
+/// How many longer ones are read at once: that they are signed is known once they are there.
+const LARGE_AT_ONCE: usize = 4;
+/// How long another server may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How many bytes a second another server takes at least, beside that.
+const SLOWEST: u64 = 256 * 1024;
+/// How much of an answer is read before the connection is let go.
+const ANSWER: usize = 64 * 1024;
+
+/// The path at which an account takes requests.
+pub(super) fn path(account: &str) -> String {
+    if account == Account::DEFAULT { PATH.to_owned() } else { format!("{PATH}/{account}") }
+}
+
+/// What is set for an account.
+#[derive(Debug)]
+pub(super) struct Settings {
+    /// Where what is said to its chats is posted. None if it only takes messages.
+    pub(super) url: Option<String>,
+    secret: SecretString,
+}
+
+impl Settings {
+    /// What is set for an account.
+    ///
+    /// # Errors
+    /// In words, what is missing.
+    pub(super) fn of(door: &Door, account: &str) -> Result<Self, String> {
+        let at = if account == Account::DEFAULT {
+            "channels.webhook".to_owned()
+        } else {
+            format!("channels.webhook.accounts.{account}")
+        };
+        let tree = door.settings.tree();
+        let set = at.split('.').fold(&*tree, |tree, name| &tree[name]);
+        let secret = door.settings.secret(&format!("{at}.secret"));
+        let secret = secret.ok_or_else(|| format!("{at}.secret is not set"))?;
+        Ok(Self { url: set["url"].as_str().map(str::to_owned), secret })
+    }
+
+    /// The accounts that are set up.
+    pub(super) fn names(door: &Door) -> Vec<String> {
+        let tree = door.settings.tree();
+        let set = &tree["channels"]["webhook"];
+        let named = set["accounts"].as_object().into_iter().flatten().map(|(name, _)| name.clone());
+        let default = (!set["secret"].is_null()).then(|| Account::DEFAULT.to_owned());
+        default.into_iter().chain(named).collect()
+    }
+}
+
+/// The routes at which requests come in.
+pub fn routes(door: &Arc<Door>) -> Router {
+    Router::new()
+        .route(PATH, post(at_default))
+        .route("/channels/webhook/{account}", post(at_account))
+        .with_state(Arc::clone(door))
+}
+
+async fn at_default(State(door): State<Arc<Door>>, request: HttpRequest) -> Response {
+    answer(take(&door, Account::DEFAULT, request).await)
+}
+
+async fn at_account(State(door): State<Arc<Door>>, Path(account): Path<String>, request: HttpRequest) -> Response {
+    answer(take(&door, &account, request).await)
+}
+
+fn answer(taken: Result<Json, Fault>) -> Response {
+    let (status, body) = match taken {
+        Ok(taken) => (StatusCode::OK, taken),
+        Err(fault) => {
+            let status = u16::try_from(fault.code).ok().and_then(|code| StatusCode::from_u16(code).ok());
+            (status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), Json::of(&fault))
+        }
+    };
+    (status, [(CONTENT_TYPE, "application/json")], body.text().to_owned()).into_response()
+}
+
+/// A message that came as a request.
+async fn take(door: &Arc<Door>, account: &str, request: HttpRequest) -> Result<Json, Fault> {
+    let came = door.cards.now();
+    let (head, body) = request.into_parts();
+    let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (id, timestamp, signature) = (header(sign::ID), header(sign::TIMESTAMP), header(sign::SIGNATURE));
+    // Whether there is such an account is told to nobody who cannot sign.
+    let unsigned = || Fault::new(code::UNAUTHORIZED, "Unauthorized: missing, wrong or old signature");
+    let settings = Settings::of(door, account).map_err(|_| unsigned())?;
+    // What cannot have been signed is not read.
+    if !sign::may_be(id, timestamp, signature, door.context.clock.wall()) {
+        return Err(unsigned());
+    }
+    let body = read(&door.networks.webhook, &head.headers, body).await?;
+    let signed = sign::Signed { id, timestamp, signature, body: &body };
+    if !signed.is_by(&settings.secret, door.context.clock.wall()) {
+        return Err(unsigned());
+    }
+    // An agent's command may find out with what others sign.
+    let is_agents = match head.extensions.get::<Guest>() {
+        Some(guest) => !guest.peer.may_decide().await,
+        None => true,
+    };
+    if is_agents {
+        return Err(Fault::new(code::FORBIDDEN, peer::REFUSED));
+    }
+    Ok(Json::of(&inbound::take(door, message(&body, account, id)?, came).await?))
+}
+
+/// The message of an account that a body is, under the id that was signed with it.
+fn message(body: &[u8], account: &str, id: &str) -> Result<Inbound, Fault> {
+    let mut params: Map<String, Value> =
+        serde_json::from_slice(body).map_err(|error| Fault::invalid(format!("the body is no JSON object: {error}")))?;
+    params.insert("channel".to_owned(), WEBHOOK.into());
+    params.insert("accountId".to_owned(), account.into());
+    let params = Json::of(&params);
+    let Request::ChannelInbound(mut message) = Request::read(Method::ChannelInbound, Some(&params))? else {
+        return Err(failed("this is no message"));
+    };
+    // What is signed counts once, whatever the message calls itself.
+    message.message_id = Some(id.to_owned());
+    Ok(*message)
+}
+
+/// Reads a body of which it is not known yet who sent it.
+async fn read(sender: &Sender, headers: &HeaderMap, body: Body) -> Result<Bytes, Fault> {
+    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let is_large = length.is_none_or(|length| length > SMALL);
+    let most = if is_large { LARGEST_FRAME } else { SMALL };
+    let too_large = || Fault::new(code::TOO_LARGE, format!("the body has more than {most} bytes"));
+    if length.is_some_and(|length| length > most) {
+        return Err(too_large());
+    }
+    let _turn = match is_large.then(|| sender.large.try_acquire()).transpose() {
+        Ok(turn) => turn,
+        Err(_) => {
+            let busy = Fault::new(code::UNAVAILABLE, "as many large messages come in as may at once; try again later");
+            return Err(Fault { retryable: Some(true), ..busy });
+        }
+    };
+    match tokio::time::timeout(COMING, to_bytes(body, most)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(error)) if web::is_over_limit(&error) => Err(too_large()),
+        Ok(Err(_)) => Err(Fault::invalid("the body broke off")),
+        Err(_) => Err(Fault::invalid(format!("the body did not come within {} s", COMING.as_secs()))),
+    }
+}
+
+/// What is used for all requests, in and out.
+pub(super) struct Sender {
+    client: OnceLock<Client>,
+    large: Semaphore,
+}
+
+impl Default for Sender {
+    fn default() -> Self {
+        Self { client: OnceLock::new(), large: Semaphore::new(LARGE_AT_ONCE) }
+    }
+}
+
+impl Sender {
+    fn client(&self) -> Result<&Client, String> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        // Fails if there is one already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder()
+            .redirect(redirect::Policy::none())
+            .user_agent(concat!("countersign/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| error.to_string())?;
+        Ok(self.client.get_or_init(|| client))
+    }
+
+    /// Posts a letter. Its id is the same however often it comes, so that whoever takes it can tell.
+    pub(super) async fn carry(&self, door: &Door, letter: &Letter) -> Carried {
+        let to = &letter.owed.to;
+        let settings = match Settings::of(door, &to.account.name) {
+            Ok(settings) => settings,
+            Err(why) => return Carried::Refused(why),
+        };
+        let Some(url) = &settings.url else { return Carried::Refused("no url is set for this account".to_owned()) };
+        let url = match Url::parse(url) {
+            Ok(url) if matches!(url.scheme(), "http" | "https") => url,
+            Ok(_) | Err(_) => return Carried::Refused("the url that is set is no http or https URL".to_owned()),
+        };
+        let media = letter.media.as_ref().map(Enclosed::url);
+        let reply_to = letter.owed.reply_to.as_deref();
+        let Some(message) = OutboundMessage::new(&letter.text, reply_to, media.as_deref()) else {
+            return Carried::Delivered;
+        };
+        let outbound = Outbound {
+            channel: WEBHOOK,
+            account_id: &to.account.name,
+            peer: &places::peer(to),
+            session_key: &carrier::key(letter.owed.session.as_deref()),
+            message,
+        };
+        let body = Json::of(&outbound).text().to_owned();
+        let id = letter.owed.id.to_string();
+        let now = door.context.clock.wall();
+        let Some(signature) = sign::sign(&settings.secret, &id, now, body.as_bytes()) else {
+            return Carried::Refused("the secret that is set cannot be used".to_owned());
+        };
+        let client = match self.client() {
+            Ok(client) => client,
+            Err(problem) => {
+                tracing::warn!(%problem, "nothing can be posted");
+                return Carried::Later(None);
+            }
+        };
+        let request = client
+            .post(url)
+            .timeout(PATIENCE + Duration::from_secs(body.len() as u64 / SLOWEST))
+            .header(CONTENT_TYPE, "application/json")
+            .header(sign::ID, id)
+            .header(sign::TIMESTAMP, sign::seconds(now))
+            .header(sign::SIGNATURE, signature)
+            .body(body);
+        match request.send().await {
+            Ok(mut response) => {
+                let status = response.status();
+                let wait = response.headers().get("retry-after").and_then(|wait| wait.to_str().ok()?.parse().ok());
+                drain(&mut response).await;
+                come_of(status.as_u16(), wait)
+            }
+            Err(error) => {
+                tracing::info!(error = %error.without_url(), "a post came to nothing");
+                Carried::Later(None)
+            }
+        }
+    }
+}
+
+/// Reads what is left of an answer, so that the connection can be used again.
+async fn drain(response: &mut reqwest::Response) {
+    let mut read = 0;
+    while let Ok(Some(chunk)) = response.chunk().await {
+        read += chunk.len();
+        if read > ANSWER {
+            break;
+        }
+    }
+}
+
+/// What a status means for a letter. A redirect is not followed: it would take the words elsewhere.
+fn come_of(status: u16, wait: Option<u64>) -> Carried {
+    match status {
+        200..=299 => Carried::Delivered,
+        408 | 425 | 429 | 500..=599 => Carried::Later(wait.map(Duration::from_secs)),
+        _ => Carried::Refused(format!("it was answered {status}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Carried, come_of};
+
+    #[test]
+    fn what_may_pass_is_tried_again_and_what_will_not_is_not() {
+        let refused = |status: u16| Carried::Refused(format!("it was answered {status}"));
+        for (status, wait, want) in [
+            (204, None, Carried::Delivered),
+            (302, None, refused(302)),
+            (400, None, refused(400)),
+            (410, None, refused(410)),
+            (429, Some(7), Carried::Later(Some(Duration::from_secs(7)))),
+            (503, None, Carried::Later(None)),
+        ] {
+            assert_eq!(come_of(status, wait), want, "{status}");
+        }
+    }
+}

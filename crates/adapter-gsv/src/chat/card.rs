@@ -1,0 +1,100 @@
+//! What a chat says of a gate: what exactly would run, how to answer, and who decided.
+
+use countersign_core::{
+    gate::{Content, Gate, Resolution, Scope},
+    id::{GateId, PrincipalId},
+};
+use countersign_protocol::gsv::tool::NATIVE;
+use countersign_view::{
+    Lines, escape,
+    gate_card::{Asked, GateCard, Section, asked_for_more},
+};
+
+/// The token of a gate: `#` and the end of its id, which is its random part.
+pub(super) fn token(gate: GateId) -> String {
+    let id = gate.to_string();
+    format!("#{}", id.get(id.len().saturating_sub(6)..).unwrap_or_default())
+}
+
+/// The node whose tool this is, if it is one's.
+fn machine_of(tool: &str) -> Option<&str> {
+    tool.split_once("__").map(|(node, _)| node).filter(|node| *node != NATIVE)
+}
+
+/// What is said when a gate waits. `more` is how many wait behind it.
+pub(crate) fn asking(gate: GateId, content: &Content, scopes: &[Scope], cwd: &str, more: usize) -> String {
+    let token = token(gate);
+    let mut text = match content {
+        Content::Approval { .. } => {
+            let card = Asked::approval(content, cwd, &[]).map(|asked| match machine_of(asked.tool) {
+                // What runs on another machine begins in a folder there, which the gateway does not know.
+                Some(node) => {
+                    let mut card = GateCard::new(&Asked { cwd: None, ..asked });
+                    card.sections
+                        .push(Section { label: "on node".to_owned(), text: escape(node, Lines::One).into_owned() });
+                    card
+                }
+                None => GateCard::new(&asked),
+            });
+            let shown = card.map(|card| format!("{}:\n{}", card.title, card.text())).unwrap_or_default();
+            let longer = scopes.iter().filter_map(|scope| match scope {
+                Scope::Once => None,
+                Scope::Session => Some("session"),
+                Scope::Always => Some("always"),
+            });
+            let longer: Vec<&str> = longer.collect();
+            let longer = if longer.is_empty() {
+                String::new()
+            } else {
+                format!(", `/approve {token} {}` for longer", longer.join("|"))
+            };
+            format!(
+                "Approval needed {token}\n{shown}\nAnswer `yes` (or `/approve {token}`){longer}, or `no` (or `/deny {token} reason`)."
+            )
+        }
+        Content::Question { question, choices, .. } => {
+            let mut text = format!("Question {token}\n{}", escape(question, Lines::Many));
+            for choice in choices {
+                text.push_str(&format!("\n- {}", escape(&choice.label, Lines::One)));
+            }
+            text.push_str(match content.takes_own_words() {
+                true => "\nYour next message is the answer.",
+                false => "\nAnswer with one of these.",
+            });
+            text
+        }
+        Content::GoOn { question, why, .. } => {
+            let asked = asked_for_more(question, why.as_deref());
+            format!("Approval needed {token}\n{asked}\nAnswer `yes` or `no`.")
+        }
+    };
+    if more > 0 {
+        text.push_str(&format!("\n{more} more will be asked about after it."));
+    }
+    text
+}
+
+/// Who decided a gate, and how, for whoever comes later.
+pub(super) fn decided(gate: &Gate) -> String {
+    match gate.resolution() {
+        Some(resolution) => resolved(gate.id(), resolution, gate.resolved_by()),
+        None => format!("{} is not decided yet.", token(gate.id())),
+    }
+}
+
+/// The same of a gate that was just decided.
+pub(crate) fn resolved(gate: GateId, resolution: &Resolution, by: Option<&PrincipalId>) -> String {
+    let token = token(gate);
+    let by = by.map_or_else(String::new, |by| format!(" by {}", escape(by.as_str(), Lines::One)));
+    match resolution {
+        Resolution::Allowed { scope: Scope::Once } => format!("{token} was allowed{by}."),
+        Resolution::Allowed { scope: Scope::Session } => format!("{token} was allowed for this session{by}."),
+        Resolution::Allowed { scope: Scope::Always } => format!("{token} was allowed for good{by}."),
+        Resolution::Denied => format!("{token} was denied{by}."),
+        Resolution::Answered => format!("{token} was answered{by}."),
+        Resolution::Declined => format!("{token} was declined{by}."),
+        Resolution::Granted => format!("{token} is covered by what was allowed before."),
+        Resolution::Expired => format!("Nobody answered {token} in time."),
+        Resolution::Withdrawn => format!("{token} was withdrawn."),
+    }
+}

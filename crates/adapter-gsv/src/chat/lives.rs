@@ -1,0 +1,382 @@
+//! How a session begins, begins anew, and gets rid of what is old.
+
+use std::{sync::Arc, time::Duration};
+
+use countersign_core::{
+    channel::{self, Heard},
+    digest::Digest,
+    engine::{Command, Event, Refusal},
+    id::{PrincipalId, SessionId},
+    run,
+    session::{self, Profile, Setting},
+};
+use countersign_protocol::gsv::{
+    Fault,
+    chat::{CANCELLED, State},
+    code, key, session as wire,
+};
+use countersign_runtime::{Lane, Refused, Released, Subscriber};
+
+use super::{
+    super::{Door, registry::session_of},
+    archive, memory,
+    seen::{Seen, Whole, see, see_whole, unreadable},
+    trimming,
+};
+use countersign_files::objects::Store;
+use countersign_view::Protocol;
+
+/// What the record and rules call this door.
+pub(crate) const DOOR: &str = Protocol::Gsv.name();
+/// How long what works may take to end once it was told to.
+const ENDING: Duration = Duration::from_secs(30);
+/// How long a key may be, in bytes.
+const LONGEST_KEY: usize = 512;
+
+/// The canonical key that a text means.
+///
+/// # Errors
+/// 400 for one that is none.
+pub(crate) fn canonical(door: &Door, raw: &str) -> Result<String, Fault> {
+    if raw.len() > LONGEST_KEY {
+        return Err(Fault::invalid(format!("sessionKey has {} bytes, at most {LONGEST_KEY} are taken", raw.len())));
+    }
+    let key = door.settings.keys().canonical(raw);
+    if key.is_empty() || key.contains(|c: char| c.is_control()) {
+        return Err(Fault::invalid("sessionKey required"));
+    }
+    Ok(key)
+}
+
+/// On whose word something is done. Where a message of a chat network says so, that it was heard is recorded together with what is
+/// done: it may come again, and is not to be obeyed twice.
+pub(super) struct Word {
+    /// Who, in the record.
+    pub(super) by: PrincipalId,
+    /// The message.
+    pub(super) heard: Option<Heard>,
+}
+
+impl Word {
+    /// Of somebody who asks once.
+    pub(super) fn of(by: PrincipalId) -> Self {
+        Self { by, heard: None }
+    }
+
+    /// The command, with the message that asks for it.
+    pub(super) fn over(self, command: Command) -> Command {
+        match self.heard {
+            Some(heard) => {
+                let heard = Heard { then: Some(Box::new(command)), ..heard };
+                Command::Channel(channel::Command::Hear(Box::new(heard)))
+            }
+            None => command,
+        }
+    }
+}
+
+/// Sends a command about a session.
+///
+/// # Errors
+/// 500 with why it was refused.
+pub(super) async fn ask(door: &Door, command: Command) -> Result<countersign_core::engine::Reply, Fault> {
+    let asked = door.context.handle.source(Lane::Request).ask(command).await;
+    asked.map(|reply| reply.outcome).map_err(|refused| refusal(&refused))
+}
+
+/// What an answer says of a refusal.
+pub(super) fn refusal(refused: &Refused) -> Fault {
+    let is_flood = matches!(refused, Refused::Refusal(Refusal::Channel(channel::Refusal::Flooded)));
+    let may_pass = matches!(refused, Refused::NotRecorded(_) | Refused::Unsure(_) | Refused::Closed) || is_flood;
+    let code = if is_flood { code::UNAVAILABLE } else { code::FAILED };
+    Fault { retryable: may_pass.then_some(true), ..Fault::new(code, refused.to_string()) }
+}
+
+/// Opens the session with this key if it is not there.
+///
+/// # Errors
+/// 500 if it cannot be.
+pub(crate) async fn open(door: &Arc<Door>, key: &str) -> Result<SessionId, Fault> {
+    let id = session_of(key);
+    let agent = key::agent_of(key).map_or_else(|| door.settings.agent(), key::agent_id);
+    let cwd = door.context.chats.folder(Some(&agent)).await.map_err(unreadable)?;
+    let open = session::Command::Open {
+        cwd: cwd.display().to_string(),
+        name: Some(key.to_owned()),
+        parent: None,
+        door: Some(DOOR.to_owned()),
+        settings: Box::new(door.settings.of_session(&door.context, &agent)),
+    };
+    let asked = door.context.handle.source(Lane::Request).ask(Command::Session(id.clone(), open)).await;
+    match asked {
+        Ok(_) | Err(Refused::Refusal(Refusal::SessionExists(_))) => Ok(id),
+        Err(refused) => Err(refusal(&refused)),
+    }
+}
+
+/// Brings what is set for all sessions by now to one that was opened before. What was set for it alone stays.
+///
+/// # Errors
+/// 500 if it was not recorded.
+pub(super) async fn catch_up(door: &Door, id: &SessionId, seen: &Seen) -> Result<(), Fault> {
+    let Some(settings) = &seen.settings else { return Ok(()) };
+    let usual = door.settings.of_session(&door.context, &agent(door, seen));
+    let mut now = settings.clone();
+    now.thresholds = usual.thresholds;
+    (now.approval_timeout, now.clarify_timeout) = (usual.approval_timeout, usual.clarify_timeout);
+    now.retry = usual.retry;
+    if now.profile.model.is_none() {
+        now.model = usual.model;
+    }
+    if now == *settings { Ok(()) } else { set(door, id, Setting::All(now)).await }
+}
+
+/// Opens the session with this key, and has it begin anew if it is due, for what is said in it by itself.
+///
+/// # Errors
+/// 500 if that could not be done.
+pub(crate) async fn prepare(door: &Arc<Door>, key: &str) -> Result<SessionId, Fault> {
+    let _turn = door.desks.turn(key).await;
+    let id = open(door, key).await?;
+    let mut seen = see(door, key).await?;
+    if renew_if_due(door, &seen).await? {
+        seen = see(door, key).await?;
+    }
+    catch_up(door, &id, &seen).await?;
+    Ok(id)
+}
+
+/// Changes what people say a session is to be like.
+///
+/// # Errors
+/// 500 if it was not recorded.
+pub(super) async fn describe(door: &Door, id: &SessionId, profile: Profile) -> Result<(), Fault> {
+    set(door, id, Setting::Profile(Box::new(profile))).await
+}
+
+/// Changes a setting of a session.
+///
+/// # Errors
+/// 500 if it was not recorded.
+pub(super) async fn set(door: &Door, id: &SessionId, setting: Setting) -> Result<(), Fault> {
+    let set = session::Command::Set { setting, entry: None };
+    ask(door, Command::Session(id.clone(), set)).await.map(drop)
+}
+
+/// What became of a session that began anew.
+pub(super) struct Renewed {
+    /// Its id before.
+    pub(super) before: String,
+    /// Its id now.
+    pub(super) id: String,
+    /// How many messages were put away.
+    pub(super) archived: usize,
+    /// Where, if there were any.
+    pub(super) archived_to: Option<String>,
+    /// How many pictures and files went with them.
+    pub(super) media_deleted: usize,
+}
+
+/// How long the readable part of a folder's name may be.
+const LONGEST_NAME: usize = 160;
+
+/// Where what came with messages of a session lies in the store.
+pub(crate) fn media_folder(key: &str) -> String {
+    let plain = |c: char| {
+        let is_plain = c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '-' | '@' | '+');
+        if is_plain { c } else { '_' }
+    };
+    let name: String = key.chars().map(plain).take(LONGEST_NAME).collect();
+    // No two have one folder: what goes with one session must not go with another.
+    let is_whole = name == key;
+    let rest = if is_whole { String::new() } else { format!(".{:.16}", Digest::of(key.as_bytes()).to_string()) };
+    format!("media/{name}{rest}")
+}
+
+/// Has a session begin anew: what works in it is stopped, what waits is dropped, and what was said is put away first.
+///
+/// # Errors
+/// 500 if that could not be done. The conversation is as it was then.
+pub(super) async fn renew(door: &Arc<Door>, seen: Seen, word: Word) -> Result<Renewed, Fault> {
+    let id = open(door, &seen.key).await?;
+    let seen = rest(door, &id, seen).await?;
+    let (archived, archived_to) = put_away(door, &seen).await?;
+    let renew = session::Command::Renew { by: word.by.clone(), owed: memory::owed(door, &seen) };
+    if let Err(refused) = ask(door, word.over(Command::Session(id, renew))).await {
+        discard(door, archived_to.as_deref(), &refused).await;
+        return Err(refused);
+    }
+    // Nothing that is said from now on refers to it. What a crash leaves goes the next time.
+    let media_deleted = match Store::of(&door.context.config.storage.folder).clear(&media_folder(&seen.key)).await {
+        Ok(count) => count,
+        Err(problem) => {
+            tracing::warn!(%problem, "what came with the messages of a session could not be deleted");
+            0
+        }
+    };
+    let now = see(door, &seen.key).await?;
+    Ok(Renewed { before: seen.seen.id, id: now.id, archived, archived_to, media_deleted })
+}
+
+/// Puts all messages of a session into the store. How many there were, and where they are.
+async fn put_away(door: &Arc<Door>, seen: &Whole) -> Result<(usize, Option<String>), Fault> {
+    let messages = archive::messages(door, &seen.lines).await?;
+    let archived = messages.len();
+    let archived_to = (archived > 0).then(|| wire::archive(&agent(door, seen), &seen.id));
+    if let Some(name) = &archived_to {
+        archive::put(door, name.clone(), messages, note(door, seen, archived)).await?;
+        trimming::look_after(door, seen);
+    }
+    Ok((archived, archived_to))
+}
+
+/// Takes an archive away whose messages stay in the conversation. Where it is not known whether they do, it stays.
+async fn discard(door: &Arc<Door>, archived_to: Option<&str>, refused: &Fault) {
+    if let Some(name) = archived_to.filter(|_| refused.retryable != Some(true)) {
+        archive::discard(door, name).await;
+    }
+}
+
+/// Opens the session of a job, of which every firing begins anew. What the last one said is put away.
+///
+/// # Errors
+/// 500 if that could not be done.
+pub(crate) async fn open_for_job(door: &Arc<Door>, key: &str) -> Result<SessionId, Fault> {
+    let _turn = door.desks.turn(key).await;
+    let id = open(door, key).await?;
+    let seen = see_whole(door, key).await?;
+    // Where something goes on in it, the message goes behind that, and nothing begins anew.
+    if seen.is_at_rest && seen.queued == 0 {
+        put_away(door, &seen).await?;
+    }
+    Ok(id)
+}
+
+/// Puts all but the last `keep` messages away. How many stay, how many went, and where.
+///
+/// # Errors
+/// 500 if that could not be done.
+pub(super) async fn trim(
+    door: &Arc<Door>,
+    seen: &Whole,
+    keep: usize,
+    word: Word,
+) -> Result<(usize, usize, Option<String>), Fault> {
+    let mut from = seen.lines.len().saturating_sub(keep);
+    // A result without its call is nothing that a model can be shown.
+    while from > 0 && !seen.lines[from].may_begin {
+        from -= 1;
+    }
+    if from == 0 {
+        return Ok((seen.lines.len(), 0, None));
+    }
+    let (head, tail) = seen.lines.split_at(from);
+    let messages = archive::messages(door, head).await?;
+    let name = wire::archive_part(&agent(door, seen), &seen.id, door.context.clock.now().0);
+    archive::put(door, name.clone(), messages, note(door, seen, head.len())).await?;
+    let first_kept = tail[0].id.clone();
+    let trim = Command::Session(session_of(&seen.key), session::Command::Trim { first_kept });
+    if let Err(refused) = ask(door, word.over(trim)).await {
+        discard(door, Some(&name), &refused).await;
+        return Err(refused);
+    }
+    Ok((tail.len(), head.len(), Some(name)))
+}
+
+/// Has a session begin anew that is to before what is said in it now. True if it did.
+///
+/// # Errors
+/// 500 if that could not be done.
+pub(super) async fn renew_if_due(door: &Arc<Door>, seen: &Seen) -> Result<bool, Fault> {
+    let rule = seen.profile.renewal.unwrap_or_default().rule();
+    // By the clock that people live by.
+    let clock = &door.context.clock;
+    let is_due = rule.is_due(seen.last_at.moved(clock.ahead()), clock.wall(), door.settings.zone());
+    if !(is_due && seen.is_at_rest && seen.queued == 0) || see_whole(door, &seen.key).await?.lines.is_empty() {
+        return Ok(false);
+    }
+    renew(door, seen.clone(), Word::of(PrincipalId::new("system"))).await.map(|_| true)
+}
+
+pub(super) fn agent(door: &Door, seen: &Seen) -> String {
+    key::agent_of(&seen.key).map_or_else(|| door.settings.agent(), key::agent_id)
+}
+
+pub(super) fn note(door: &Door, seen: &Seen, count: usize) -> wire::ArchiveNote {
+    wire::ArchiveNote {
+        session_key: seen.key.clone(),
+        session_id: seen.id.clone(),
+        agent_id: agent(door, seen),
+        message_count: count,
+        archived_at: door.context.clock.now().0,
+        tokens: seen.row.tokens(),
+    }
+}
+
+/// Stops what works in a session, drops what waits, and looks at it once it rests.
+async fn rest(door: &Arc<Door>, id: &SessionId, seen: Seen) -> Result<Whole, Fault> {
+    if seen.is_at_rest && seen.queued == 0 {
+        return see_whole(door, &seen.key).await;
+    }
+    let closing = || unreadable("the gateway is closing");
+    let mut subscriber = door.context.handle.subscribe().await.ok_or_else(closing)?;
+    ask(door, Command::Session(id.clone(), session::Command::Clear)).await?;
+    for run in &seen.behind {
+        door.tell(&seen.key, Some(run), State::Error { error: CANCELLED.to_owned() }, None);
+    }
+    ask(door, Command::Session(id.clone(), session::Command::AbortCompaction)).await?;
+    let abort = Command::Run(run::Command::Abort { session: id.clone() });
+    let stopped = door.context.handle.source(Lane::Result).ask(abort).await;
+    stopped.map_err(|refused| refusal(&refused))?;
+    let resting = async {
+        loop {
+            let seen = see_whole(door, &seen.key).await?;
+            if seen.is_at_rest {
+                return Ok(seen);
+            }
+            something_ended(&mut subscriber, id).await.ok_or_else(closing)?;
+        }
+    };
+    let rested = tokio::time::timeout(ENDING, resting).await;
+    rested.unwrap_or_else(|_| Err(unreadable("what works in the session does not end")))
+}
+
+/// Waits until a run or a compaction of a session has ended.
+async fn something_ended(subscriber: &mut Subscriber, id: &SessionId) -> Option<()> {
+    loop {
+        let Released::Fact(recorded) = subscriber.next().await? else { continue };
+        let is_end = matches!(
+            &recorded.fact.event,
+            Event::Run(run::Event::Ended { .. }) | Event::Session(session::Event::CompactionEnded { .. })
+        );
+        if is_end && recorded.meta.session.as_ref() == Some(id) {
+            return Some(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::media_folder;
+
+    #[test]
+    fn no_two_sessions_keep_what_came_with_messages_in_one_folder() {
+        let long = |end: &str| format!("agent:main:wx:group:{}{end}", "a".repeat(400));
+        let keys = [
+            "agent:main:wx:group:team.a",
+            "agent:main:wx:group:team_a",
+            "agent:main:wx:group:team/a",
+            "a",
+            "a.",
+            "ä",
+            "_",
+        ];
+        let keys: Vec<String> = keys.map(str::to_owned).into_iter().chain([long("a"), long("b")]).collect();
+        let folders: BTreeSet<String> = keys.iter().map(|key| media_folder(key)).collect();
+        assert_eq!(folders.len(), keys.len(), "{folders:?}");
+        assert!(folders.iter().all(|folder| folder.len() < 255 && folder.matches('/').count() == 1), "{folders:?}");
+        assert_eq!(media_folder("agent:main:wx:dm:+1"), "media/agent:main:wx:dm:+1");
+    }
+}

@@ -1,0 +1,239 @@
+//! Methods about sessions.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    gate::Content,
+    session::{Renewal, RenewalMode, Setting},
+};
+use countersign_protocol::{
+    Json,
+    gsv::{
+        Fault,
+        directive::{Level, Model},
+        message::Message,
+        session::{
+            Change, Compact, Compacted, Done, Entry, History, List, Listed, Of, Patch, Preview, Previewed, Reset,
+            ResetMode, ResetPolicy, Session, Settings, Stats,
+        },
+    },
+};
+
+use super::{
+    super::{Door, dispatch::Answer, peer::Peer, registry},
+    archive, card,
+    lives::{self, Word},
+    seen::{Seen, Whole, see, see_whole, unreadable},
+};
+
+/// Looks at the session that a peer means, and notes how it writes its key.
+async fn seen(door: &Arc<Door>, peer: &Peer, raw: &str) -> Result<Seen, Fault> {
+    let key = lives::canonical(door, raw)?;
+    peer.wrote(&key, raw);
+    see(door, &key).await
+}
+
+/// The same with what was said in it.
+async fn whole(door: &Arc<Door>, peer: &Peer, raw: &str) -> Result<Whole, Fault> {
+    let key = lives::canonical(door, raw)?;
+    peer.wrote(&key, raw);
+    see_whole(door, &key).await
+}
+
+pub(super) async fn list(door: &Arc<Door>, list: List) -> Answer {
+    let rows = registry::list(door.context.handle.log()).await.map_err(unreadable)?;
+    let count = rows.len();
+    let sessions = list.page.of(rows).into_iter().map(|row| Entry {
+        session_key: row.key,
+        created_at: row.created_at.unwrap_or_default(),
+        last_active_at: row.last_at,
+        label: row.label,
+    });
+    Ok(Json::of(&Listed { sessions: sessions.collect(), count }))
+}
+
+/// A rule in the words of the wire.
+pub(super) fn policy(renewal: Renewal) -> ResetPolicy {
+    let mode = match renewal.mode {
+        RenewalMode::Manual => ResetMode::Manual,
+        RenewalMode::Daily => ResetMode::Daily,
+        RenewalMode::Idle => ResetMode::Idle,
+    };
+    ResetPolicy { mode, at_hour: renewal.hour, idle_minutes: renewal.minutes }
+}
+
+/// The same with what belongs to the rule that counts, and nothing that waits for another.
+fn shown(renewal: Renewal) -> ResetPolicy {
+    let policy = policy(renewal);
+    ResetPolicy {
+        at_hour: policy.at_hour.filter(|_| policy.mode == ResetMode::Daily),
+        idle_minutes: policy.idle_minutes.filter(|_| policy.mode == ResetMode::Idle),
+        ..policy
+    }
+}
+
+fn renewal(policy: ResetPolicy) -> Renewal {
+    let mode = match policy.mode {
+        ResetMode::Manual => RenewalMode::Manual,
+        ResetMode::Daily => RenewalMode::Daily,
+        ResetMode::Idle => RenewalMode::Idle,
+    };
+    Renewal { mode, hour: policy.at_hour, minutes: policy.idle_minutes }
+}
+
+pub(super) async fn get(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
+    let Whole { seen, lines } = whole(door, peer, &of.session_key).await?;
+    let (profile, previous) = (&seen.profile, seen.previous(0..seen.renewals));
+    let model = profile.model.as_ref().map(|(provider, id)| Model { provider: provider.clone(), id: id.clone() });
+    Ok(Json::of(&Session {
+        session_id: seen.id,
+        session_key: of.session_key,
+        created_at: seen.opened_at.0,
+        updated_at: seen.last_at.0,
+        message_count: lines.len(),
+        tokens: seen.row.tokens(),
+        settings: Settings {
+            model,
+            thinking_level: seen.thinking.as_deref().and_then(Level::read),
+            system_prompt: profile.system_prompt.clone(),
+            max_tokens: profile.max_tokens,
+        },
+        reset_policy: profile.renewal.map(shown),
+        last_reset_at: seen.renewed_at.map(|at| at.0),
+        previous_session_ids: previous,
+        label: profile.label.clone(),
+    }))
+}
+
+pub(super) async fn stats(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
+    let Whole { seen, lines } = whole(door, peer, &of.session_key).await?;
+    Ok(Json::of(&Stats {
+        session_key: of.session_key,
+        session_id: seen.id,
+        message_count: lines.len(),
+        tokens: seen.row.tokens(),
+        created_at: seen.opened_at.0,
+        updated_at: seen.last_at.0,
+        uptime: door.context.clock.now().0.saturating_sub(seen.opened_at.0),
+        is_processing: !seen.is_at_rest,
+        queue_size: seen.queued,
+    }))
+}
+
+pub(super) async fn history(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
+    let seen = seen(door, peer, &of.session_key).await?;
+    Ok(Json::of(&History {
+        session_key: of.session_key,
+        previous_session_ids: seen.previous(0..seen.renewals),
+        current_session_id: seen.id,
+    }))
+}
+
+/// The last messages of the session with this key.
+///
+/// # Errors
+/// 500 if the record cannot be read.
+pub(crate) async fn last_messages(door: &Arc<Door>, key: &str, most: usize) -> Result<Vec<Message>, Fault> {
+    let Whole { lines, .. } = see_whole(door, key).await?;
+    archive::messages(door, &lines[lines.len().saturating_sub(most)..]).await
+}
+
+pub(super) async fn preview(door: &Arc<Door>, peer: &Peer, preview: Preview) -> Answer {
+    let Whole { seen, lines } = whole(door, peer, &preview.session_key).await?;
+    let card = waiting_card(door, &seen).await?;
+    let most = preview.limit.map(|limit| limit.saturating_sub(usize::from(card.is_some())));
+    let from = most.map_or(0, |most| lines.len().saturating_sub(most));
+    let messages = archive::messages(door, &lines[from..]).await?;
+    Ok(Json::of(&Previewed {
+        session_key: preview.session_key,
+        session_id: seen.id,
+        message_count: lines.len(),
+        messages: messages.into_iter().map(super::messages::safe).chain(card).collect(),
+    }))
+}
+
+/// The card of the gate that waits. It is no message of the record, and clients that read a conversation again after each
+/// `final` would lose it.
+async fn waiting_card(door: &Arc<Door>, seen: &Seen) -> Result<Option<Message>, Fault> {
+    let Some(asked) = &seen.waiting else { return Ok(None) };
+    let texts = door.context.handle.contents().get(&[asked.content]).await.map_err(unreadable)?;
+    let content = texts.into_iter().next().flatten();
+    let Some(content) = content.and_then(|text| serde_json::from_str::<Content>(&text).ok()) else { return Ok(None) };
+    let text = card::asking(asked.gate, &content, &asked.scopes, &seen.cwd, seen.waiting_behind);
+    Ok(Some(Message::said(&text, asked.opened_at.0)))
+}
+
+/// The value of a member that a patch changes.
+fn changed<T>(before: Option<T>, change: Change<T>) -> Option<T> {
+    match change {
+        Change::Keep => before,
+        Change::Unset => None,
+        Change::Set(value) => Some(value),
+    }
+}
+
+pub(super) async fn patch(door: &Arc<Door>, peer: &Peer, patch: Patch) -> Answer {
+    let key = lives::canonical(door, &patch.session_key)?;
+    peer.wrote(&key, &patch.session_key);
+    let _turn = door.desks.turn(&key).await;
+    let seen = see(door, &key).await?;
+    let id = lives::open(door, &key).await?;
+    let mut profile = seen.profile.clone();
+    profile.renewal = patch.reset_policy(profile.renewal.map(policy)).map(renewal);
+    profile.label = changed(profile.label, patch.label);
+    profile.system_prompt = changed(profile.system_prompt, patch.system_prompt);
+    profile.max_tokens = changed(profile.max_tokens, patch.max_tokens);
+    let own = profile.model.take();
+    let usual = door.settings.model();
+    profile.model = match (patch.provider, patch.model) {
+        (None, None) if patch.unset_model => None,
+        (None, None) => own.clone(),
+        (provider, model) => {
+            let (of, known) = own.clone().unwrap_or_else(|| (usual.provider.clone(), usual.id.clone()));
+            Some((provider.unwrap_or(of), model.unwrap_or(known)))
+        }
+    };
+    if profile.model != own {
+        let (provider, model) = profile.model.clone().unwrap_or((usual.provider, usual.id));
+        let model = door.settings.reference(&door.context, &Model { provider, id: model });
+        lives::set(door, &id, Setting::Model(model)).await?;
+    }
+    match patch.thinking_level {
+        Change::Keep => {}
+        Change::Unset => lives::set(door, &id, Setting::Thinking(None)).await?,
+        Change::Set(level) => lives::set(door, &id, Setting::Thinking(Some(level.shown().to_owned()))).await?,
+    }
+    if profile != seen.profile || !seen.exists {
+        lives::describe(door, &id, profile).await?;
+    }
+    Ok(Json::of(&Done::OK))
+}
+
+pub(super) async fn reset(door: &Arc<Door>, peer: &Peer, of: Of) -> Answer {
+    let key = lives::canonical(door, &of.session_key)?;
+    peer.wrote(&key, &of.session_key);
+    let _turn = door.desks.turn(&key).await;
+    let seen = see(door, &key).await?;
+    let tokens_cleared = seen.row.tokens();
+    let renewed = lives::renew(door, seen, Word::of(peer.principal())).await?;
+    Ok(Json::of(&Reset {
+        ok: true,
+        session_key: of.session_key,
+        old_session_id: renewed.before,
+        new_session_id: renewed.id,
+        archived_messages: renewed.archived,
+        archived_to: renewed.archived_to,
+        tokens_cleared,
+        media_deleted: renewed.media_deleted,
+    }))
+}
+
+pub(super) async fn compact(door: &Arc<Door>, peer: &Peer, compact: Compact) -> Answer {
+    let key = lives::canonical(door, &compact.session_key)?;
+    peer.wrote(&key, &compact.session_key);
+    let _turn = door.desks.turn(&key).await;
+    let seen = see_whole(door, &key).await?;
+    let word = Word::of(peer.principal());
+    let (kept_messages, trimmed_messages, archived_to) = lives::trim(door, &seen, compact.keep, word).await?;
+    Ok(Json::of(&Compacted { ok: true, trimmed_messages, kept_messages, archived_to }))
+}

@@ -1,0 +1,297 @@
+//! What is said in a session: a command, an answer to what waits, directives, or a message that begins a run.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    channel::{self, Heard, Origin},
+    engine::{Command, Reply},
+    id::PrincipalId,
+    message::{self, Block, Message, estimate_tokens},
+    run::Marks,
+    session::{self, Said},
+};
+use countersign_protocol::{
+    Json,
+    gsv::{
+        Fault,
+        channel::Media,
+        chat::{Directives, Send, Sent},
+        code,
+        command::{self, Style},
+        directive, key,
+        message::Message as Shown,
+    },
+};
+
+use super::{
+    super::{Door, channels::media, delivery, dispatch::Answer, peer::Peer, registry::session_of},
+    Moment, answering, commands,
+    lives::{self, Word},
+    seen::{Asked, Seen, see, see_whole},
+};
+
+/// What a picture counts as.
+const PICTURE_TOKENS: u64 = 1500;
+/// How long a client's name of a run may be, in bytes.
+const LONGEST_RUN: usize = 256;
+
+/// Who says something, where it came from, and how it is answered.
+pub(crate) struct Speaker {
+    /// In the record.
+    pub(crate) by: PrincipalId,
+    /// The chat that it came from, where the answers go.
+    pub(crate) origin: Option<Box<Origin>>,
+    /// How texts for it are written.
+    pub(crate) style: Style,
+    /// When it was said, as cards go: nobody answers one that was told later.
+    pub(crate) came: Moment,
+}
+
+/// How many messages may wait in a session.
+const MOST_QUEUED: usize = 200;
+
+pub(super) async fn from_client(door: &Arc<Door>, peer: &Peer, send: Send, came: Moment) -> Answer {
+    let key = lives::canonical(door, &send.session_key)?;
+    peer.wrote(&key, &send.session_key);
+    let speaker = Speaker { by: peer.principal(), origin: None, style: Style::Plain, came };
+    let sent = say(door, &key, &send.message, send.run_id, &speaker).await?;
+    Ok(Json::of(&sent))
+}
+
+impl Speaker {
+    /// Whether this is somebody who may answer a gate. In a chat network that is whoever began the run, where it was begun.
+    pub(super) fn may_answer(&self, asked: &Asked) -> bool {
+        let Some(here) = &self.origin else { return true };
+        asked.origin.as_ref().is_some_and(|there| there.by == here.by && there.from == here.from)
+    }
+
+    /// By which an answer is known that comes again.
+    pub(super) fn key(&self) -> Option<String> {
+        let origin = self.origin.as_ref()?;
+        let account = &origin.from.account;
+        Some(format!("{}:{}:{}", account.network, account.name, origin.message.as_ref()?))
+    }
+}
+
+/// What is said.
+pub(crate) struct Spoken<'a> {
+    /// In words: commands, answers and directives are looked for in them.
+    pub(crate) text: &'a str,
+    /// What the model reads before them.
+    pub(crate) before: String,
+    /// What comes with them.
+    pub(crate) media: &'a [Media],
+}
+
+/// Says something in the session with this canonical key. `run` is what whoever says it calls the run.
+///
+/// # Errors
+/// 400 for what cannot be said, 503 where too much waits to be said, 500 if nothing was recorded.
+pub(crate) async fn say(
+    door: &Arc<Door>,
+    key: &str,
+    text: &str,
+    run: Option<String>,
+    speaker: &Speaker,
+) -> Result<Sent, Fault> {
+    if text.trim().is_empty() {
+        return Err(Fault::invalid("sessionKey and message required"));
+    }
+    if run.as_ref().is_some_and(|run| run.len() > LONGEST_RUN) {
+        return Err(Fault::invalid(format!("runId has at most {LONGEST_RUN} bytes")));
+    }
+    let spoken = Spoken { text, before: String::new(), media: &[] };
+    say_more(door, key, spoken, run, speaker).await
+}
+
+/// The same with what comes beside the words.
+///
+/// # Errors
+/// 500 if nothing was recorded.
+pub(crate) async fn say_more(
+    door: &Arc<Door>,
+    key: &str,
+    spoken: Spoken<'_>,
+    run: Option<String>,
+    speaker: &Speaker,
+) -> Result<Sent, Fault> {
+    let _turn = door.desks.turn(key).await;
+    let seen = see(door, key).await?;
+    let run = run.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+    if speaker.key().is_some_and(|key| seen.answers.contains(&key)) {
+        // It answered, and whoever brought it did not hear of that.
+        return Ok(Sent::Started { run_id: run, queued: false, directives: Directives::default() });
+    }
+    let parsed = match beside(door, &seen, &spoken, &run, speaker).await? {
+        Beside::Done(sent) => {
+            heard(door, key, speaker).await?;
+            return Ok(sent);
+        }
+        Beside::Message(parsed) => parsed,
+    };
+    begin(door, seen, parsed, spoken, run, speaker).await
+}
+
+/// Whether a speaker's message answered something that waited in the session with this canonical key.
+///
+/// # Errors
+/// 500 if the session cannot be read.
+pub(crate) async fn has_answered(door: &Arc<Door>, key: &str, speaker: &Speaker) -> Result<bool, Fault> {
+    let Some(answer) = speaker.key() else { return Ok(false) };
+    Ok(see(door, key).await?.answers.contains(&answer))
+}
+
+/// Says something in a session that is a message whatever it looks like: no command, and no answer to what waits. What agents
+/// say to each other is said so.
+///
+/// # Errors
+/// 400 for what cannot be said, 500 if nothing was recorded.
+pub(crate) async fn say_only(
+    door: &Arc<Door>,
+    key: &str,
+    text: &str,
+    before: String,
+    speaker: &Speaker,
+) -> Result<Sent, Fault> {
+    if text.trim().is_empty() {
+        return Err(Fault::invalid("sessionKey and message required"));
+    }
+    let _turn = door.desks.turn(key).await;
+    let seen = see(door, key).await?;
+    let parsed = directive::Parsed {
+        directives: Directives::default(),
+        invalid_model: None,
+        status: false,
+        any: false,
+        text: text.to_owned(),
+    };
+    let run = uuid::Uuid::new_v4().to_string();
+    let spoken = Spoken { text, before, media: &[] };
+    begin(door, seen, parsed, spoken, run, speaker).await
+}
+
+/// What words come to before they are a message.
+enum Beside {
+    /// They were no message.
+    Done(Sent),
+    /// They are one.
+    Message(directive::Parsed),
+}
+
+async fn beside(
+    door: &Arc<Door>,
+    seen: &Seen,
+    spoken: &Spoken<'_>,
+    run: &str,
+    speaker: &Speaker,
+) -> Result<Beside, Fault> {
+    let text = spoken.text;
+    if let Some(command) = command::Command::read(text) {
+        return Ok(Beside::Done(commands::answer(door, seen.clone(), command, speaker).await));
+    }
+    if let Some(sent) = answering::answer(door, seen, spoken, run, speaker).await? {
+        return Ok(Beside::Done(sent));
+    }
+    let provider = seen.model.as_ref().map_or_else(|| door.settings.model().provider, |model| model.provider.clone());
+    let parsed = directive::parse(text, &provider);
+    // What comes with them is for the model.
+    if !parsed.is_all() || !spoken.media.is_empty() {
+        return Ok(Beside::Message(parsed));
+    }
+    let mut response = parsed.acknowledgement();
+    if parsed.status
+        && let Ok(whole) = see_whole(door, &seen.key).await
+    {
+        let status = commands::status(&whole).text(speaker.style);
+        response = Some(response.map_or_else(|| status.clone(), |told| format!("{told}\n{status}")));
+    }
+    Ok(Beside::Done(Sent::DirectiveOnly { response, directives: parsed.directives }))
+}
+
+/// The agent of the session with this key.
+fn agent(door: &Door, key: &str) -> String {
+    key::agent_of(key).map_or_else(|| door.settings.agent(), key::agent_id)
+}
+
+/// That a message came from a chat network, if it did.
+pub(super) fn heard_of(door: &Door, key: &str, speaker: &Speaker) -> Option<Heard> {
+    let origin = speaker.origin.as_ref()?;
+    Some(Heard { from: origin.from.clone(), agent: agent(door, key), id: origin.message.clone(), then: None })
+}
+
+/// Records that something came from a chat network that begins no run.
+async fn heard(door: &Arc<Door>, key: &str, speaker: &Speaker) -> Result<(), Fault> {
+    let Some(heard) = heard_of(door, key, speaker) else { return Ok(()) };
+    lives::ask(door, Command::Channel(channel::Command::Hear(Box::new(heard)))).await.map(drop)
+}
+
+async fn begin(
+    door: &Arc<Door>,
+    mut seen: Seen,
+    parsed: directive::Parsed,
+    spoken: Spoken<'_>,
+    run: String,
+    speaker: &Speaker,
+) -> Result<Sent, Fault> {
+    if seen.queued >= MOST_QUEUED {
+        let why = format!("Too many messages wait in this session (at most {MOST_QUEUED})");
+        return Err(Fault::new(code::UNAVAILABLE, why));
+    }
+    let id = lives::open(door, &seen.key).await?;
+    if lives::renew_if_due(door, &seen).await? {
+        seen = see(door, &seen.key).await?;
+    }
+    lives::catch_up(door, &id, &seen).await?;
+    let directives = parsed.directives;
+    let marks = Box::new(Marks {
+        reference: Some(run.clone()),
+        origin: speaker.origin.clone(),
+        model: directives.model.as_ref().map(|model| door.settings.reference(&door.context, model)),
+        thinking: directives.think_level.map(|level| level.shown().to_owned()),
+        ..Marks::default()
+    });
+    // Behind the new beginning, which takes away what came with the messages before.
+    let more = media::keep(door, &seen.key, spoken.media).await?;
+    let said = said(&format!("{}{}", spoken.before, parsed.text), more);
+    let say = Command::Session(id, session::Command::Say { said, marks });
+    let word = Word { by: speaker.by.clone(), heard: heard_of(door, &seen.key, speaker) };
+    let command = word.over(say);
+    let queued = match lives::ask(door, command).await? {
+        Reply::Queued => !seen.is_at_rest,
+        _ => false,
+    };
+    if let Some(asked) = seen.waiting.as_ref().filter(|_| queued) {
+        let text = answering::awaited(asked, speaker);
+        // The original's command line waits for a `final`, and lets nobody write meanwhile.
+        door.notify(&seen.key, &run, &Shown::said(&text, door.context.clock.now().0));
+        if let Some(origin) = &speaker.origin {
+            tell_chat(door, session_of(&seen.key).as_str(), origin, text).await;
+        }
+    }
+    Ok(Sent::Started { run_id: run, queued, directives })
+}
+
+/// Says something beside a run in the chat that a message came from. The message is taken whether or not it is said.
+async fn tell_chat(door: &Arc<Door>, session: &str, origin: &Origin, text: String) {
+    let message = channel::Message {
+        to: origin.from.clone(),
+        text: text.into(),
+        session: Some(session.to_owned()),
+        reply_to: origin.message.clone(),
+        key: None,
+        media: None,
+    };
+    if let Err(problem) = delivery::send(door, message).await {
+        tracing::warn!(%problem, "a chat is not told what is awaited");
+    }
+}
+
+/// A message of a person, as content.
+pub(crate) fn said(text: &str, more: Vec<Block>) -> Said {
+    let pictures = more.iter().filter(|block| matches!(block, Block::Image(_))).count() as u64;
+    let content: Vec<Block> = std::iter::once(Block::text(text)).chain(more).collect();
+    let tokens = estimate_tokens(message::text_of(&content).len()) + pictures * PICTURE_TOKENS;
+    let message = Message::User(message::Said { content, ..message::Said::default() });
+    let content = serde_json::to_string(&message).unwrap_or_default();
+    Said { content: content.into(), tokens }
+}

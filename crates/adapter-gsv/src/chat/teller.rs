@@ -1,0 +1,339 @@
+//! Tells clients what happens in sessions: one follower of the record for all of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use countersign_core::{
+    engine::{Engine, Event, Recorded},
+    gate::{self, Content, Gate, Scope},
+    id::{GateId, Lsn, RunId, SessionId},
+    message::{Assistant, Block, Message, text_of},
+    run::{self, End},
+    session::{self, Kind, Then},
+    time::Millis,
+};
+use countersign_protocol::gsv::{
+    chat::{CANCELLED, EMPTY_RESPONSE, State},
+    message::Message as Shown,
+};
+use countersign_runtime::{Handle, Lane, Live, LiveKind, Part, Released, Subscriber, models::EMPTY_ANSWER};
+
+use super::{
+    super::{
+        Door,
+        registry::{key_of, session_of},
+    },
+    card, messages,
+};
+
+/// A wait for another attempt whose end clients are told.
+const LONG: Duration = Duration::from_secs(60);
+
+/// How many facts are looked at together.
+const TOGETHER: usize = 512;
+
+/// What is remembered of a session in which a run works.
+struct Talk {
+    run: RunId,
+    /// What the run is called on the wire.
+    called: String,
+    /// Whether whoever answers has said what it is called from now on.
+    is_referred: bool,
+    said: Option<(Assistant, Millis)>,
+    /// Which parts of the message that is being said are text.
+    texts: BTreeSet<usize>,
+    /// Gates that wait, in the order in which they are asked about.
+    asks: VecDeque<Ask>,
+    /// The one that was asked about.
+    asked: Option<GateId>,
+}
+
+struct Ask {
+    gate: GateId,
+    content: Content,
+    scopes: Vec<Scope>,
+}
+
+/// Follows the record for clients. `None` if the gateway closes.
+pub(crate) async fn follow(door: &Arc<Door>) -> Option<()> {
+    let subscriber = door.context.handle.subscribe().await?;
+    let talks = found(&door.context.handle).await?;
+    for (session, talk) in &talks {
+        if let Some(asked) = talk.asked {
+            door.cards.tell(session, asked);
+        }
+    }
+    let again = summed(&door.context.handle).await?;
+    tokio::spawn(Teller { door: Arc::clone(door), talks, again, touched: BTreeMap::new() }.run(subscriber));
+    Some(())
+}
+
+/// A gate that waits, where its content lies, and what may be chosen.
+type Waiting = (GateId, Lsn, Vec<Scope>);
+
+/// What an earlier process left: runs that work, and what they wait for. Clients are told only of what happens from now
+/// on; whoever asks is told what waits.
+async fn found(handle: &Handle) -> Option<BTreeMap<SessionId, Talk>> {
+    let look = |engine: &Engine| -> Vec<(SessionId, Talk, Vec<Waiting>)> {
+        let state = engine.state();
+        let runs = state.runs().filter(|run| key_of(run.session()).is_some());
+        let gates = |session: &SessionId| {
+            let mut gates: Vec<&Gate> = state.pending_gates().filter(|gate| gate.session() == Some(session)).collect();
+            gates.sort_by_key(|gate| gate.ordinal());
+            gates.iter().map(|gate| (gate.id(), gate.content(), gate.scopes().to_vec())).collect()
+        };
+        runs.map(|run| (run.session().clone(), Talk::of(run.id(), run.marks().reference.clone()), gates(run.session())))
+            .collect()
+    };
+    let (runs, _) = handle.source(Lane::Request).read(look).await?;
+    let mut talks = BTreeMap::new();
+    for (session, mut talk, gates) in runs {
+        let contents: Vec<Lsn> = gates.iter().map(|(_, content, _)| *content).collect();
+        let texts = handle.contents().get(&contents).await.ok()?;
+        for ((gate, _, scopes), text) in gates.into_iter().zip(texts) {
+            if let Some(content) = text.and_then(|text| serde_json::from_str(&text).ok()) {
+                talk.asks.push_back(Ask { gate, content, scopes });
+            }
+        }
+        talk.asked = talk.asks.front().map(|ask| ask.gate);
+        talks.insert(session, talk);
+    }
+    Some(talks)
+}
+
+/// What the runs are called that ask again behind a summary which is being made.
+async fn summed(handle: &Handle) -> Option<BTreeMap<SessionId, String>> {
+    let look = |engine: &Engine| -> BTreeMap<SessionId, String> {
+        let sessions = engine.state().sessions().filter(|session| key_of(session.id()).is_some());
+        let again = sessions.filter_map(|session| {
+            let compaction = session.compaction().filter(|compaction| compaction.then == Then::Again)?;
+            Some((session.id().clone(), compaction.marks.as_ref()?.reference.clone()?))
+        });
+        again.collect()
+    };
+    Some(handle.source(Lane::Request).read(look).await?.0)
+}
+
+impl Talk {
+    fn of(run: RunId, reference: Option<String>) -> Self {
+        let called = reference.unwrap_or_else(|| run.to_string());
+        Self { run, called, is_referred: false, said: None, texts: BTreeSet::new(), asks: VecDeque::new(), asked: None }
+    }
+}
+
+struct Teller {
+    door: Arc<Door>,
+    talks: BTreeMap<SessionId, Talk>,
+    /// What runs were called whose request was too long, until one asks again behind a summary, or none does.
+    again: BTreeMap<SessionId, String>,
+    /// Sessions in which there may be something to ask about, with the record that says so.
+    touched: BTreeMap<SessionId, (Lsn, Millis)>,
+}
+
+impl Teller {
+    async fn run(mut self, mut subscriber: Subscriber) {
+        while let Some(first) = subscriber.next().await {
+            self.released(&first);
+            for _ in 0..TOGETHER {
+                let Some(released) = subscriber.try_next() else { break };
+                self.released(&released);
+            }
+            for (session, (lsn, at)) in std::mem::take(&mut self.touched) {
+                self.ask(&session, lsn, at).await;
+            }
+        }
+    }
+
+    fn released(&mut self, released: &Released) {
+        let recorded = match released {
+            Released::Fact(recorded) => recorded,
+            Released::Live(live) => return self.live(live),
+        };
+        if let Some(session) = recorded.meta.session.as_ref().filter(|session| key_of(session).is_some()) {
+            self.fact(session, recorded);
+        }
+    }
+
+    /// What is being said, for those who want to hear it. Nothing of it is in the record yet, so it has no place there.
+    fn live(&mut self, live: &Live) {
+        let Some(key) = key_of(&live.session) else { return };
+        let Some(talk) = self.talks.get_mut(&live.session) else { return };
+        match &live.kind {
+            LiveKind::MessageStarted { .. } => talk.texts.clear(),
+            LiveKind::PartStarted { index, part: Part::Text } => drop(talk.texts.insert(*index)),
+            LiveKind::Delta { index, text }
+                if talk.texts.contains(index) && self.door.listeners.load(Ordering::Relaxed) > 0 =>
+            {
+                self.door.tell(key, Some(&talk.called), State::Delta { text: text.to_string() }, None);
+            }
+            _ => {}
+        }
+    }
+
+    fn fact(&mut self, session: &SessionId, recorded: &Recorded) {
+        match &recorded.fact.event {
+            Event::Run(event) => self.of_run(session, event, recorded),
+            Event::Gate(event) => self.of_gate(session, event, recorded),
+            Event::Session(session::Event::Entry { kind: Kind::Assistant { .. }, made_at, .. }) => {
+                // As it is shown wherever it is read again.
+                let at = made_at.unwrap_or(recorded.meta.at);
+                let content = recorded.fact.content.as_deref();
+                let said = content.and_then(|content| serde_json::from_str::<Message>(content).ok());
+                if let (Some(Message::Assistant(said)), Some(talk)) = (said, self.talks.get_mut(session)) {
+                    let is_on_the_way = said.content.iter().any(|block| matches!(block, Block::ToolCall(_)));
+                    let has_text = !text_of(&said.content).trim().is_empty();
+                    let told = (is_on_the_way && has_text).then(|| State::partial(&messages::assistant(&said, at)));
+                    talk.said = Some((said, at));
+                    if let Some(told) = told {
+                        self.tell(session, told, recorded.meta.lsn);
+                    }
+                }
+            }
+            // Somebody stopped what would ask again.
+            Event::Session(session::Event::CompactionAborting) => {
+                if let (Some(called), Some(key)) = (self.again.remove(session), key_of(session)) {
+                    let state = State::Error { error: CANCELLED.to_owned() };
+                    self.door.tell(key, Some(&called), state, Some(recorded.meta.lsn));
+                }
+            }
+            Event::Session(session::Event::CompactionEnded { then, .. }) if *then != Then::Again => {
+                if let (Some(called), Some(key)) = (self.again.remove(session), key_of(session)) {
+                    let error = "LLM error: the conversation is too long for the model, and could not be summed up";
+                    let state = State::Error { error: error.to_owned() };
+                    self.door.tell(key, Some(&called), state, Some(recorded.meta.lsn));
+                }
+            }
+            Event::Session(_)
+            | Event::Call(_)
+            | Event::Booted
+            | Event::Peer(_)
+            | Event::Channel(_)
+            | Event::Policy(_)
+            | Event::Settings(_)
+            | Event::Unattended(_)
+            | Event::Schedule(_) => {}
+        }
+    }
+
+    fn tell(&self, session: &SessionId, state: State, lsn: Lsn) {
+        if let (Some(talk), Some(key)) = (self.talks.get(session), key_of(session)) {
+            self.door.tell(key, Some(&talk.called), state, Some(lsn));
+        }
+    }
+
+    fn of_run(&mut self, session: &SessionId, event: &run::Event, recorded: &Recorded) {
+        match event {
+            run::Event::Started { run, .. } => {
+                self.again.remove(session);
+                self.talks.insert(session.clone(), Talk::of(*run, None));
+            }
+            run::Event::Marked { run, marks } => {
+                if let Some(talk) = self.talks.get_mut(session).filter(|talk| talk.run == *run)
+                    && let Some(reference) = &marks.reference
+                {
+                    talk.called.clone_from(reference);
+                    talk.is_referred = talk.asked.is_some();
+                }
+            }
+            run::Event::BackedOff { delay, until, gate: None, .. } if *delay >= LONG => {
+                let until = self.door.settings.zone().date_and_time(*until);
+                let text = format!("The model provider asks to wait. The next attempt is at {until}.");
+                self.tell(session, State::partial(&Shown::said(&text, recorded.meta.at.0)), recorded.meta.lsn);
+            }
+            run::Event::Ended { run, end, .. } => {
+                self.door.reading.ended(*run);
+                if let Some(talk) = self.talks.get(session).filter(|talk| talk.run == *run) {
+                    let state = ended(*end, talk);
+                    match state {
+                        Some(state) => self.tell(session, state, recorded.meta.lsn),
+                        None => drop(self.again.insert(session.clone(), talk.called.clone())),
+                    }
+                    self.talks.remove(session);
+                    self.door.cards.clear(session);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn of_gate(&mut self, session: &SessionId, event: &gate::Event, recorded: &Recorded) {
+        let Some(talk) = self.talks.get_mut(session) else { return };
+        match event {
+            gate::Event::Opened { gate, scopes, .. } => {
+                let content = recorded.fact.content.as_deref();
+                let Some(content) = content.and_then(|content| serde_json::from_str(content).ok()) else { return };
+                talk.asks.push_back(Ask { gate: *gate, content, scopes: scopes.clone() });
+            }
+            gate::Event::Resolved { gate, resolution, by, .. } => {
+                talk.asks.retain(|ask| ask.gate != *gate);
+                if talk.asked != Some(*gate) {
+                    return;
+                }
+                talk.asked = None;
+                self.door.cards.clear(session);
+                if !std::mem::take(&mut talk.is_referred) && *resolution != gate::Resolution::Withdrawn {
+                    // It was decided elsewhere: what follows is told under a name of its own, which says so first.
+                    talk.called = gate.to_string();
+                    let text = card::resolved(*gate, resolution, by.as_ref());
+                    let told = State::partial(&Shown::said(&text, recorded.meta.at.0));
+                    self.tell(session, told, recorded.meta.lsn);
+                }
+            }
+            _ => return,
+        }
+        self.touched.insert(session.clone(), (recorded.meta.lsn, recorded.meta.at));
+    }
+
+    /// Asks about the first gate that waits, if nothing else is asked about.
+    async fn ask(&mut self, session: &SessionId, lsn: Lsn, at: Millis) {
+        let cwd = self.cwd(session).await.unwrap_or_default();
+        let Some(talk) = self.talks.get_mut(session).filter(|talk| talk.asked.is_none()) else { return };
+        let Some(ask) = talk.asks.front() else { return };
+        talk.asked = Some(ask.gate);
+        self.door.cards.tell(session, ask.gate);
+        let text = card::asking(ask.gate, &ask.content, &ask.scopes, &cwd, talk.asks.len() - 1);
+        self.tell(session, State::last(&Shown::said(&text, at.0)), lsn);
+    }
+
+    async fn cwd(&self, session: &SessionId) -> Option<String> {
+        let id = key_of(session).map(session_of)?;
+        let source = self.door.context.handle.source(Lane::Request);
+        source.read(move |engine| engine.state().session(&id).map(|session| session.cwd().to_owned())).await?.0
+    }
+}
+
+/// What is said of the end of a run. `None` if what follows says it.
+fn ended(end: End, talk: &Talk) -> Option<State> {
+    let error = |error: String| Some(State::Error { error });
+    let problem = || {
+        let said = talk.said.as_ref().and_then(|(said, _)| said.error_message.clone());
+        said.unwrap_or_else(|| "the provider did not answer".to_owned())
+    };
+    match end {
+        End::Completed => match &talk.said {
+            Some((said, at)) if !text_of(&said.content).trim().is_empty() => {
+                Some(State::last(&messages::assistant(said, *at)))
+            }
+            Some(_) | None => error(EMPTY_RESPONSE.to_owned()),
+        },
+        End::Aborted | End::RetryCancelled => error(CANCELLED.to_owned()),
+        End::Failed => {
+            let problem = problem();
+            if problem.starts_with(EMPTY_ANSWER) {
+                return error(EMPTY_RESPONSE.to_owned());
+            }
+            // These say themselves what they are.
+            let is_plain = ["Model not found: ", "API key not configured for provider: "];
+            if is_plain.iter().any(|word| problem.starts_with(word)) {
+                return error(problem);
+            }
+            error(format!("LLM error: {problem}"))
+        }
+        // A summary is made, and the request is asked again.
+        End::Overflowed => None,
+        End::Interrupted => error("LLM error: the gateway was restarted".to_owned()),
+    }
+}

@@ -1,0 +1,182 @@
+//! What works for the sessions of this door: their models, their tools, their prompt.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use countersign_core::{
+    id::{EntryId, RunId, SessionId},
+    message::{Message, Summary},
+    schedule,
+    session::ModelRef,
+    tool::Spec,
+};
+use countersign_protocol::gsv::{
+    Fault,
+    key::{self, Keys},
+};
+use countersign_runtime::{
+    Chosen, Fired, Host, Memories, Peers, SilentRetries, Summaries, Wing,
+    models::{Failure, FailureKind},
+    tools::{Context, Registry},
+};
+
+use futures_util::{FutureExt as _, future::BoxFuture};
+
+use super::{
+    Door,
+    automation::Bell,
+    chat::memory,
+    native, nodes,
+    prompt::{self, Facts, Files, Occasion},
+    registry::key_of,
+    skills, workspace,
+};
+use countersign_conversations::{chats::Workrooms, prompt::compaction};
+use countersign_files::objects::{self, Store};
+
+/// Where the door will be once it is open. Until then nothing of its sessions is begun.
+#[derive(Default)]
+pub struct Wings {
+    opened: OnceLock<(Arc<Door>, Arc<Workrooms>)>,
+    bell: Bell,
+}
+
+impl Wings {
+    /// Has the door work for its sessions from now on.
+    pub(super) fn open(&self, door: &Arc<Door>, rooms: &Arc<Workrooms>) {
+        // A gateway opens its door once.
+        let _ = self.opened.set((Arc::clone(door), Arc::clone(rooms)));
+        self.bell.open(door);
+    }
+
+    /// Sees to a firing of a job. It waits until the door is open.
+    pub async fn fire(&self, fired: &Fired) -> schedule::Command {
+        self.bell.ring(fired).await
+    }
+
+    /// Who works for a session.
+    pub fn of(&self, session: &SessionId, run: Option<RunId>) -> Wing {
+        // What clients have nodes do stands in sessions of its own, which have no key.
+        let key = match key_of(session) {
+            Some(key) => key,
+            None if nodes::is_acts(session) => "",
+            None => return Wing::Here,
+        };
+        let Some((door, rooms)) = self.opened.get() else { return Wing::NotYet };
+        let agent = key::agent_of(key).map_or_else(|| door.settings.agent(), key::agent_id);
+        let place = native::Place { key: key.to_owned(), agent, run };
+        Wing::Other(Arc::new(OfSession { door: Arc::clone(door), rooms: Arc::clone(rooms), place }))
+    }
+}
+
+/// What works for one session.
+struct OfSession {
+    door: Arc<Door>,
+    rooms: Arc<Workrooms>,
+    place: native::Place,
+}
+
+impl Host for OfSession {
+    fn model(&self, model: &ModelRef) -> Result<Chosen, String> {
+        let key = self.door.settings.secret(&format!("apiKeys.{}", model.provider));
+        self.door.context.chats.models().choose_with(model, key).map_err(|unasked| unasked.to_string())
+    }
+
+    fn models(&self, _: &SessionId, _: &ModelRef) -> Vec<ModelRef> {
+        let has_key = |provider: &str| self.door.settings.secret(&format!("apiKeys.{provider}")).is_some();
+        self.door.context.chats.models().usable(has_key)
+    }
+
+    fn tools(&self, _: &SessionId) -> Arc<Registry> {
+        let mut tools = native::tools(&self.door, &self.place);
+        // What people's own machines do is theirs: of the tools of other doors only the question to a person is here.
+        tools.extend(self.rooms.registry().get("ask").cloned());
+        tools.extend(self.door.toolbox.tools());
+        Arc::new(Registry::of(tools))
+    }
+
+    fn no_tool(&self, _: &SessionId, name: &str) -> String {
+        format!("Error: {}", Fault::no_node(name).message)
+    }
+
+    fn reads_in_order(&self, _: &SessionId) -> bool {
+        true
+    }
+
+    fn peers(&self) -> Peers {
+        self.door.toolbox.peers().clone()
+    }
+
+    fn system_prompt(&self, _: &SessionId, _: &str, tools: &[&Spec]) -> String {
+        let native::Place { key, agent, run } = &self.place;
+        let settings = &self.door.settings;
+        let (now, zone) = (self.door.context.clock.wall(), settings.zone());
+        let folder = workspace::of(&self.door, Some(agent));
+        let occasion = if *key == settings.keys().main(agent) {
+            Occasion::Main
+        } else if *key == Keys::of_heartbeat(agent) {
+            Occasion::Heartbeat
+        } else {
+            Occasion::Other
+        };
+        let files = self.door.reading.of(*run, || Files::read(&folder, occasion, now, zone));
+        let skills = skills::offered(&self.door, &folder, agent);
+        let own = settings.own_prompt(agent);
+        prompt::build(&Facts { own: own.as_deref(), agent, key, tools, files: &files, skills: &skills, now, zone })
+    }
+
+    fn context(&self, session: &SessionId, cwd: &str) -> Context {
+        self.rooms.context(session, cwd)
+    }
+
+    fn picture<'a>(&'a self, reference: &'a str) -> BoxFuture<'a, Option<String>> {
+        let store = Store::of(&self.door.context.config.storage.folder);
+        async move { store.base64(objects::referred(reference)?).await }.boxed()
+    }
+
+    fn silence(&self) -> Duration {
+        self.door.settings.silence()
+    }
+
+    // Clients end a run with the error of an empty answer, and `timeouts.llmMs` says when they are told of silence.
+    fn repeats(&self, failure: &Failure) -> bool {
+        failure.kind.is_retryable() && !matches!(failure.kind, FailureKind::Empty | FailureKind::Silence)
+    }
+
+    // The visible attempts, which clients of this protocol do not see, cover failures within an answer too.
+    fn silent_retries(&self) -> SilentRetries {
+        SilentRetries::NONE
+    }
+
+    fn summaries(
+        &self,
+        history: &[Message],
+        turn: &[Message],
+        previous: Option<&Summary>,
+        instructions: Option<&str>,
+    ) -> Summaries {
+        compaction::summaries(history, turn, previous, instructions)
+    }
+
+    fn told_size(&self, message: &Message) -> usize {
+        compaction::told_size(message)
+    }
+
+    fn put_away<'a>(&'a self, _: &'a SessionId, first_kept: &'a EntryId) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(memory::put_away(&self.door, &self.place.key, first_kept))
+    }
+
+    fn memories(&self, history: &[Message], turn: &[Message]) -> Option<Memories> {
+        memory::is_wanted(&self.door).then(|| memory::request(history, turn))
+    }
+
+    fn remember<'a>(&'a self, first_kept: &'a EntryId, text: String) -> BoxFuture<'a, ()> {
+        Box::pin(async move { memory::remember(&self.door, &self.place.agent, first_kept, &text).await })
+    }
+
+    fn join_summary(&self, history: &str, turn: Option<&str>, details: &serde_json::Value) -> String {
+        compaction::join_summary(history, turn, details)
+    }
+}

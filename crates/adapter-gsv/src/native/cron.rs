@@ -1,0 +1,101 @@
+//! `gsv__Cron`: plans what the agent is to do later, and looks after it. Times may be said as people say them.
+
+use countersign_core::{schedule::Zone, tool::Effect};
+use countersign_protocol::{
+    Json,
+    gsv::{Fault, Method, Request},
+};
+use countersign_runtime::tools::Failure;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{Call, Native, Outcome, as_it_is};
+use crate::automation;
+
+pub(super) const TOOL: Native = Native {
+    name: "Cron",
+    description: "Plans what you are to do later, once or again and again, and looks after it. A job's schedule is a time \
+                  (\"in 2 hours\", \"tomorrow 9am\"), an interval (\"every 30 minutes\"), a cron expression (\"0 9 * * mon\"), \
+                  or an object: {at}, {everyMinutes|everyHours|everyDays, anchor}, {expr, tz}. Its spec is \
+                  {mode: \"task\", message} for a run of its own, or {mode: \"systemEvent\", text} for a message in the main \
+                  session.",
+    schema: || {
+        json!({"type": "object", "required": ["action"], "properties": {
+            "action": {"type": "string", "enum": ["status", "list", "add", "update", "remove", "run", "runs"]},
+            "id": {"type": "string", "description": "The job, for update, remove and run"},
+            "mode": {"type": "string", "enum": ["due", "force"], "description": "For run (default: force)"},
+            "agentId": {"type": "string", "description": "Whose jobs, for list (default: yours)"},
+            "job": {"type": "object", "additionalProperties": true, "description": "For add: name, schedule, spec, description, enabled, deleteAfterRun"},
+            "patch": {"type": "object", "additionalProperties": true, "description": "For update: what is to be different"},
+            "jobId": {"type": "string", "description": "For runs: of which job"},
+            "limit": {"type": "number"},
+            "offset": {"type": "number"},
+        }})
+    },
+    signature: &[],
+    effect: Effect::Changes,
+    form: as_it_is,
+    run: |call| Box::pin(run(call)),
+};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    Status,
+    List,
+    Add,
+    Update,
+    Remove,
+    Run,
+    Runs,
+}
+
+async fn run(mut call: Call) -> Outcome {
+    #[derive(Deserialize)]
+    struct Arguments {
+        action: Action,
+        #[serde(flatten)]
+        rest: Map<String, Value>,
+    }
+    let Arguments { action, mut rest } = call.read()?;
+    let (now, zone) = (call.door.context.clock.wall(), call.door.settings.zone());
+    let own = || Value::from(call.agent.clone());
+    let (method, params) = match action {
+        Action::Status => (Method::CronStatus, Value::Null),
+        Action::List => {
+            rest.entry("agentId").or_insert_with(own);
+            (Method::CronList, Value::Object(rest))
+        }
+        Action::Add => {
+            let mut job = rest.remove("job").unwrap_or_default();
+            spoken(&mut job, now, zone)?;
+            if let Some(job) = job.as_object_mut() {
+                job.entry("agentId").or_insert_with(own);
+            }
+            (Method::CronAdd, job)
+        }
+        Action::Update => {
+            if let Some(patch) = rest.get_mut("patch") {
+                spoken(patch, now, zone)?;
+            }
+            (Method::CronUpdate, Value::Object(rest))
+        }
+        Action::Remove => (Method::CronRemove, Value::Object(rest)),
+        Action::Run => {
+            if rest.contains_key("id") {
+                rest.entry("mode").or_insert_with(|| json!("force"));
+            }
+            (Method::CronRun, Value::Object(rest))
+        }
+        Action::Runs => (Method::CronRuns, Value::Object(rest)),
+    };
+    let told = |fault: Fault| Failure::Failed(fault.message);
+    let params = Json::from(params);
+    let request = Request::read(method, Some(&params).filter(|_| method != Method::CronStatus)).map_err(told)?;
+    let answer = automation::of_agent(&call.door, method, request).await.map_err(told)?;
+    Ok(answer.text().to_owned())
+}
+
+fn spoken(job: &mut Value, now: countersign_core::time::Millis, zone: Zone) -> Result<(), Failure> {
+    automation::in_wire_form(job, now, zone).map_err(Failure::Invalid)
+}

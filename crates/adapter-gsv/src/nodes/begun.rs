@@ -1,0 +1,102 @@
+//! The calls that nodes may still say something of, whichever process of the gateway gave them: a row each until its end is known,
+//! and for a day where it never was.
+
+use countersign_core::{
+    call::{self, Content, End, Executor},
+    engine::Event,
+    id::{CallId, Lsn},
+};
+use countersign_runtime::{
+    Lane, Late,
+    store::{AnyLog, Content as Kept, Log as _, Partition, Rows, Stored, View},
+};
+use serde::{Deserialize, Serialize};
+
+use super::super::Door;
+use countersign_view::protocol::node_of;
+
+/// The view's name.
+const NAME: &str = "gsv-node-calls";
+/// How long it is of interest what became of a call, in milliseconds.
+const KEPT: u64 = 24 * 3600 * 1000;
+/// Behind so many records those are forgotten that are too old.
+const SWEEP: u64 = 64;
+/// How the facts begin that are looked at. Few records of calls do, and the others need not be read.
+const BEGINNINGS: [&str; 3] = ["{\"wanted\"", "{\"ended\"", "{\"result_dropped\""];
+
+/// The view.
+#[derive(Debug)]
+pub struct NodeCalls;
+
+/// What is known of one call.
+#[derive(Debug, Serialize, Deserialize)]
+struct Row {
+    node: String,
+    /// The record that says what is wanted.
+    lsn: Lsn,
+    at: u64,
+}
+
+impl View for NodeCalls {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn version(&self) -> u32 {
+        1
+    }
+
+    fn reads_contents(&self) -> bool {
+        false
+    }
+
+    fn fold(&self, record: &Stored, _: Option<&str>, rows: &mut dyn Rows) {
+        if record.kind != "call" || !BEGINNINGS.iter().any(|beginning| record.facts.starts_with(beginning)) {
+            return;
+        }
+        let Ok(Event::Call(event)) = Event::decode(&record.kind, record.version, &record.facts) else { return };
+        match event {
+            call::Event::Wanted { call, executor: Executor::Peer(peer), .. } => {
+                let Some(node) = node_of(&peer) else { return };
+                if record.lsn.0.is_multiple_of(SWEEP) {
+                    sweep(rows, record.at.0);
+                }
+                let row = Row { node: node.to_owned(), lsn: record.lsn, at: record.at.0 };
+                if let Ok(row) = serde_json::to_vec(&row) {
+                    rows.put(&call.to_string(), &row);
+                }
+            }
+            // Its node may come back and say what became of it.
+            call::Event::Ended { end: End::Unknown, .. } => {}
+            call::Event::Ended { call, .. } | call::Event::ResultDropped { call } => rows.delete(&call.to_string()),
+            _ => {}
+        }
+    }
+}
+
+fn sweep(rows: &mut dyn Rows, now: u64) {
+    for (key, row) in rows.scan("") {
+        if serde_json::from_slice::<Row>(&row).is_ok_and(|row| row.at + KEPT < now) {
+            rows.delete(&key);
+        }
+    }
+}
+
+/// A call that this process knows nothing of any more, with the node that has it; none if there is no such call.
+pub(super) async fn find(door: &Door, wire: &str) -> Option<(String, Late)> {
+    let call = CallId::parse(wire).filter(|call| call.to_string() == wire)?;
+    let log = door.context.handle.log();
+    let row = row(log, &call.to_string()).await?;
+    let content = log.contents(Partition::ZERO, &[row.lsn]).await;
+    let content = content.inspect_err(|error| tracing::warn!(%error, "what a node was given cannot be read")).ok()?;
+    let Some(Kept::Text(text)) = content.into_iter().next().flatten() else { return None };
+    let content: Content = serde_json::from_str(&text).ok()?;
+    Some((row.node, Late::of(call, &content, door.context.handle.source(Lane::Result))))
+}
+
+async fn row(log: &AnyLog, key: &str) -> Option<Row> {
+    let page = log.view(Partition::ZERO, NAME, key, None, 1).await;
+    let page = page.inspect_err(|error| tracing::warn!(%error, "what nodes were given cannot be read")).ok()?;
+    let row = page.into_iter().find(|(found, _)| found == key)?.1;
+    serde_json::from_slice(&row).ok()
+}

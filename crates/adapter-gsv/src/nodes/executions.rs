@@ -1,0 +1,191 @@
+//! What goes on at nodes behind the results of runs: which session hears of its end, and that it hears of it once.
+//!
+//! An end becomes a message that begins a run of its own, before what people said meanwhile.
+
+use std::{sync::Arc, time::Duration};
+
+use countersign_core::{
+    call,
+    digest::Digest,
+    engine::{Command, Event},
+    id::{CallId, SessionId},
+    message::{self, Block, Message, estimate_tokens},
+    run::Marks,
+    session::{self, Key, Said},
+    time::Millis,
+};
+use countersign_protocol::{
+    Json,
+    gsv::{
+        Fault, code,
+        node::{ExecEvent, ExecReport},
+        tool::Ack,
+    },
+};
+use countersign_runtime::{
+    Lane,
+    store::{AnyLog, Log as _, Partition, Rows, Stored, View},
+};
+use serde::{Deserialize, Serialize};
+use tokio::{sync::watch, time::timeout};
+
+use super::super::{Door, dispatch::Answer, peer::Peer};
+use countersign_view::protocol::{node_of, peer_of};
+
+/// The view's name.
+const NAME: &str = "gsv-executions";
+/// For how long an end is told to whoever began it, in milliseconds.
+const KEPT: u64 = 24 * 3600 * 1000;
+/// How long an event waits until it is known what it is about: it may overtake the result of its call.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Behind so many executions those are forgotten that are too old.
+const SWEEP: u64 = 64;
+
+/// The view.
+#[derive(Debug)]
+pub struct Executions;
+
+/// What is known of one execution.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Row {
+    session: SessionId,
+    at: u64,
+    /// The call that began it.
+    #[serde(default)]
+    call: Option<CallId>,
+}
+
+/// The row of what a node calls so.
+fn row_of(peer: &str, execution: &str) -> String {
+    // No id of a node has a line break that could be mistaken: the length says where it ends.
+    format!("{}:{peer}\n{execution}", peer.len())
+}
+
+impl View for Executions {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn version(&self) -> u32 {
+        2
+    }
+
+    fn reads_contents(&self) -> bool {
+        false
+    }
+
+    fn fold(&self, record: &Stored, _: Option<&str>, rows: &mut dyn Rows) {
+        // Few records of calls say so, and the others need not be read.
+        if record.kind != "call" || !record.facts.starts_with("{\"left_behind\"") {
+            return;
+        }
+        let Ok(Event::Call(call::Event::LeftBehind { call, peer, execution })) =
+            Event::decode(&record.kind, record.version, &record.facts)
+        else {
+            return;
+        };
+        let Some(session) = record.session.clone().filter(|_| node_of(&peer).is_some()) else { return };
+        if record.lsn.0.is_multiple_of(SWEEP) {
+            for (key, row) in rows.scan("") {
+                let is_old = serde_json::from_slice::<Row>(&row).is_ok_and(|row| row.at + KEPT < record.at.0);
+                if is_old {
+                    rows.delete(&key);
+                }
+            }
+        }
+        if let Ok(row) = serde_json::to_vec(&Row { session, at: record.at.0, call: Some(call) }) {
+            rows.put(&row_of(peer.as_str(), &execution), &row);
+        }
+    }
+}
+
+/// Tells those who wait that an execution is known.
+pub(super) struct Known(watch::Sender<u64>);
+
+impl Default for Known {
+    fn default() -> Self {
+        Self(watch::Sender::new(0))
+    }
+}
+
+impl Known {
+    pub(super) fn changed(&self) {
+        self.0.send_modify(|count| *count += 1);
+    }
+}
+
+/// Answers `node.exec.event`. One that cannot be read is dropped: an error would have the node repeat it for ever, and
+/// hold back all events after it.
+pub(super) async fn event(door: &Arc<Door>, peer: &Peer, report: ExecReport) -> Answer {
+    let node = &peer.connect.id;
+    let mut event = match report {
+        ExecReport::Event(event) => event,
+        ExecReport::Unreadable(problem) => {
+            tracing::warn!(node, problem, "dropped an exec event of a node that cannot be read");
+            return Ok(Json::of(&Ack::DROPPED));
+        }
+    };
+    let Some(row) = awaited(door, node, &event.session_id).await else { return Ok(Json::of(&Ack::DROPPED)) };
+    if event.event.is_end() {
+        // Nodes call a call of a run by our id of it.
+        event.call_id = event.call_id.or_else(|| row.call.map(|call| call.to_string()));
+        tell(door, row.session, node, &event).await?;
+    }
+    Ok(Json::of(&Ack::TAKEN))
+}
+
+/// The row of an execution. It may become known in a moment.
+async fn awaited(door: &Door, node: &str, execution: &str) -> Option<Row> {
+    let mut changed = door.nodes.executions.0.subscribe();
+    let looking = async {
+        loop {
+            changed.mark_unchanged();
+            if let Some(row) = find(door.context.handle.log(), node, execution, door.context.clock.now()).await {
+                return Some(row);
+            }
+            // An error means that the gateway closes.
+            changed.changed().await.ok()?;
+        }
+    };
+    timeout(PATIENCE, looking).await.ok().flatten()
+}
+
+async fn find(log: &AnyLog, node: &str, execution: &str, now: Millis) -> Option<Row> {
+    let key = row_of(peer_of(node).as_str(), execution);
+    let page = log.view(Partition::ZERO, NAME, &key, None, 1).await;
+    let page = page.inspect_err(|error| tracing::warn!(%error, "what goes on at nodes cannot be read")).ok()?;
+    let row = page.into_iter().find(|(found, _)| *found == key)?.1;
+    let row: Row = serde_json::from_slice(&row).ok()?;
+    (row.at + KEPT >= now.0).then_some(row)
+}
+
+/// Tells a session of the end, once for each event.
+async fn tell(door: &Door, session: SessionId, node: &str, event: &ExecEvent) -> Result<(), Fault> {
+    let name = [node, &event.session_id, &event.event_id].map(|part| format!("{}:{part}", part.len())).concat();
+    let name = Digest::of(name.as_bytes());
+    let text = event.message(node);
+    let message =
+        Message::User(message::Said { content: vec![Block::text(text.as_str())], ..message::Said::default() });
+    let content = serde_json::to_string(&message).unwrap_or_default();
+    let said = Said { content: content.into(), tokens: estimate_tokens(text.len()) };
+    let reference = Some(uuid::Uuid::new_v4().to_string());
+    let marks = Box::new(Marks { reference, ahead: true, ..Marks::default() });
+    let once = session::Command::Once {
+        key: Key { name: format!("execution:{name}"), asks: name },
+        command: Box::new(session::Command::Say { said, marks }),
+    };
+    let asked = door.context.handle.source(Lane::Request).ask(Command::Session(session, once)).await;
+    // The node sends it again.
+    asked.map(drop).map_err(|refused| Fault { retryable: Some(true), ..Fault::new(code::FAILED, refused.to_string()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::row_of;
+
+    #[test]
+    fn two_executions_never_have_one_row() {
+        assert_ne!(row_of("node:a", "b\nc"), row_of("node:a\nb", "c"));
+        assert_ne!(row_of("node:a", "1"), row_of("node:a1", ""));
+    }
+}

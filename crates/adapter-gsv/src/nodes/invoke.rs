@@ -1,0 +1,178 @@
+//! What clients have nodes do: a person's own acts, which rules can deny and nobody has to allow.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    call::{Act, Command as CallCommand},
+    engine::{Command, Refusal},
+    id::{CallId, SessionId},
+    policy::Class,
+    session,
+};
+use countersign_protocol::{
+    Json,
+    gsv::{
+        Fault, code,
+        tool::{Ask, Asked, Fate, Invoke, Invoked},
+    },
+};
+use countersign_runtime::{Lane, Refused, tools::Tool as _};
+use serde_json::{Map, Value};
+
+use super::{
+    super::{Door, chat::DOOR, dispatch::Answer, peer::Peer},
+    node_tool::NodeTool,
+    register,
+    results::{NEVER_BEGAN, NOT_KNOWN},
+    toolbox,
+};
+use countersign_view::protocol::peer_of;
+
+/// How the ids of the sessions begin in which the acts of clients stand. Older records have one for each client.
+const ACTS: &str = "gsv-tools:";
+/// The session of the acts of all clients. Command lines come under another id each time, and what one of them calls is no
+/// conversation that should be listed; who called stands with each call.
+const ALL: &str = "gsv-tools:clients";
+/// How long the id of a call may be that a client gives, in bytes.
+const LONGEST_CALL: usize = 256;
+
+/// Whether a session holds what a client has nodes do, and no conversation.
+pub(crate) fn is_acts(session: &SessionId) -> bool {
+    session.as_str().starts_with(ACTS)
+}
+
+/// `tool.invoke`: the client waits for what the node says.
+pub(super) async fn invoke(door: &Arc<Door>, peer: &Arc<Peer>, wanted: Invoke) -> Answer {
+    let tool = find(door, &wanted.tool).await?;
+    let call = fresh(door)?;
+    let mut client = door.nodes.waiting.client(call, tool.node(), peer);
+    begin(door, peer, &tool, wanted.args, Own { call, wire: None, intent: None }).await?;
+    let outcome = tokio::select! {
+        biased;
+        outcome = client.told() => outcome?,
+        // It goes on, and nobody waits for it.
+        () = peer.gone() => return Err(Fault::new(code::UNAVAILABLE, "the connection is gone")),
+    };
+    let failed = |otherwise: &str| Fault::new(code::FAILED, outcome.error.as_deref().unwrap_or(otherwise));
+    match (outcome.fate, &outcome.error) {
+        (Some(Fate::NotBegun), _) => Err(failed(NEVER_BEGAN)),
+        (Some(Fate::Unknown), _) => Err(failed(NOT_KNOWN)),
+        (None, Some(error)) => Err(Fault::new(code::FAILED, error.as_str())),
+        (None, None) => {
+            let result = outcome.result.unwrap_or_else(|| Value::Null.into());
+            Ok(Json::of(&Invoked { result }))
+        }
+    }
+}
+
+/// `tool.request`: the call is sent under the client's own id, and nobody waits.
+pub(super) async fn request(door: &Arc<Door>, peer: &Peer, wanted: Ask) -> Answer {
+    let tool = find(door, &wanted.tool).await?;
+    if wanted.call_id.len() > LONGEST_CALL {
+        return Err(Fault::invalid(format!("callId has at most {LONGEST_CALL} bytes")));
+    }
+    // Ids of our own calls begin so.
+    let (call, wire) = (fresh(door)?, Arc::<str>::from(wanted.call_id));
+    if wire.starts_with("call_") || !door.nodes.hand.reserve(&wire, call) {
+        return Err(Fault::invalid(format!("callId is taken: {wire}")));
+    }
+    let own = Own { call, wire: Some(wire), intent: Some(format!("for {}", wanted.session_key).into()) };
+    let begun = begin(door, peer, &tool, wanted.args, own).await;
+    if begun.is_err() {
+        door.nodes.hand.release(call);
+    }
+    begun?;
+    Ok(Json::of(&Asked::default()))
+}
+
+/// What a call is called, and what for.
+struct Own {
+    call: CallId,
+    wire: Option<Arc<str>>,
+    intent: Option<Arc<str>>,
+}
+
+async fn begin(
+    door: &Arc<Door>,
+    peer: &Peer,
+    tool: &NodeTool,
+    arguments: Map<String, Value>,
+    own: Own,
+) -> Result<(), Fault> {
+    let session = SessionId::new(ALL);
+    let spec = tool.spec();
+    let act = Act {
+        call: own.call,
+        session: session.clone(),
+        by: peer.principal(),
+        peer: peer_of(tool.node()),
+        class: Class::HostToolInvoke,
+        shell: tool.shell(&arguments),
+        tool: spec.name.as_str().into(),
+        wire: own.wire,
+        intent: own.intent,
+        signature: spec.signature_of(&arguments),
+        named: spec.signature.iter().map(|name| (*name).to_owned()).collect(),
+        arguments,
+    };
+    let source = door.context.handle.source(Lane::Request);
+    let act = Command::Call(CallCommand::Act(Box::new(act)));
+    let asked = match source.ask(act.clone()).await {
+        Err(Refused::Refusal(Refusal::NoSession(_))) => {
+            open(door, session).await?;
+            source.ask(act).await
+        }
+        asked => asked,
+    };
+    match asked {
+        Ok(_) => Ok(()),
+        Err(Refused::Refusal(Refusal::Denied(why))) => Err(Fault::new(code::FORBIDDEN, why)),
+        Err(Refused::Refusal(Refusal::PeerAway(_))) => Err(Fault::node_disconnected(tool.node())),
+        Err(refused) => Err(Fault::new(code::FAILED, refused.to_string())),
+    }
+}
+
+/// Opens the session in whose record the acts of clients stand. It is listed with the others, and nobody speaks in it.
+async fn open(door: &Arc<Door>, id: SessionId) -> Result<(), Fault> {
+    let failed = |error: String| Fault::new(code::FAILED, error);
+    let agent = door.settings.agent();
+    let cwd = door.context.chats.folder(Some(&agent)).await.map_err(|error| failed(error.to_string()))?;
+    let open = session::Command::Open {
+        cwd: cwd.display().to_string(),
+        name: Some("Tools that clients called".to_owned()),
+        parent: None,
+        door: Some(DOOR.to_owned()),
+        settings: Box::new(door.settings.of_session(&door.context, &agent)),
+    };
+    match door.context.handle.source(Lane::Request).ask(Command::Session(id, open)).await {
+        Ok(_) | Err(Refused::Refusal(Refusal::SessionExists(_))) => Ok(()),
+        Err(refused) => Err(failed(refused.to_string())),
+    }
+}
+
+/// The tool of a node that a name means.
+///
+/// # Errors
+/// 404 if no node has it, 503 if a node had it that is not connected.
+async fn find(door: &Door, name: &str) -> Result<Arc<NodeTool>, Fault> {
+    if let Some(tool) = door.toolbox.find(name) {
+        return Ok(tool);
+    }
+    for (node, tool) in toolbox::parts(name) {
+        let known = register::find(door.context.handle.log(), node).await;
+        if known.is_some_and(|known| known.registration.tools.iter().any(|of| of.name == tool))
+            && door.roster.node(node).is_none()
+        {
+            return Err(Fault::new(code::UNAVAILABLE, "Node not connected"));
+        }
+    }
+    Err(Fault::no_node(name))
+}
+
+/// An id that no call has had.
+fn fresh(door: &Door) -> Result<CallId, Fault> {
+    let mut bits = [0; 10];
+    getrandom::fill(&mut bits).map_err(|error| Fault::new(code::FAILED, error.to_string()))?;
+    let id = uuid::Builder::from_unix_timestamp_millis(door.context.clock.now().0, &bits).into_uuid();
+    Ok(CallId::new(id))
+}

@@ -1,0 +1,182 @@
+//! A tool of a node, as runs see it. It is never run here.
+
+use countersign_core::{
+    call,
+    policy::Class,
+    tool::{Effect, Foreign, Lane, Machine, Repeat, Shell, Spec},
+};
+use countersign_protocol::gsv::{
+    runtime::{Capability, RuntimeInfo},
+    tool::{Definition, Name},
+};
+use countersign_runtime::tools::{Away, Context, Failure, Output, Route, Tool};
+use countersign_view::protocol::peer_of;
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+/// How long a name may be that providers take.
+const LONGEST: usize = 64;
+/// How many digits of a digest tell names apart.
+const DIGEST: usize = 8;
+
+/// One tool.
+pub(crate) struct NodeTool {
+    node: String,
+    definition: Definition,
+    /// Whether the node says that it needs a shell for it.
+    needs_shell: bool,
+    spec: Spec,
+}
+
+impl NodeTool {
+    pub(super) fn new(node: &str, definition: &Definition, runtime: Option<&RuntimeInfo>) -> Self {
+        let mut schema = definition.input_schema.clone();
+        // Providers want it said that arguments are an object.
+        schema.entry("type").or_insert_with(|| "object".into());
+        schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+        let spec = Spec {
+            name: name_for_models(node, &definition.name),
+            description: definition.description.clone(),
+            schema: Value::Object(schema),
+            lane: Lane::Shared,
+            repeat: Repeat::Once,
+            effect: Effect::Changes,
+            signature: named(&definition.name),
+        };
+        let needs = runtime.and_then(|runtime| runtime.tool_capabilities.get(&definition.name));
+        let needs_shell = needs.is_some_and(|needs| needs.contains(&Capability::ShellExec));
+        Self { node: node.to_owned(), definition: definition.clone(), needs_shell, spec }
+    }
+
+    /// What of a call with these arguments a shell reads, at the node.
+    pub(super) fn shell(&self, arguments: &Map<String, Value>) -> Shell {
+        let Definition { name, input_schema: schema, .. } = &self.definition;
+        let foreign = Foreign { name, schema, needs_shell: self.needs_shell, machine: Machine::Other };
+        Shell::of_foreign(&foreign, arguments)
+    }
+
+    /// The node.
+    pub(super) fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// What the node says of it.
+    pub(super) fn definition(&self) -> &Definition {
+        &self.definition
+    }
+}
+
+/// A call of the tool of a node that agents know by this name, as far as that can be told without the node: no schema is
+/// known, and which text a shell would read is told by the name and the arguments. `None` if it is no name of one.
+pub fn supposed(name: &str, arguments: &Map<String, Value>) -> Option<call::Content> {
+    let (node, tool) = name.split_once("__").filter(|(node, tool)| !node.is_empty() && !tool.is_empty())?;
+    let definition = Definition { name: tool.to_owned(), description: String::new(), input_schema: Map::new() };
+    let mut there = NodeTool::new(node, &definition, None);
+    name.clone_into(&mut there.spec.name);
+    Some(call::Content {
+        tool: name.into(),
+        tool_call_id: "".into(),
+        intent: None,
+        signature: there.spec.signature_of(arguments),
+        named: there.spec.signature.iter().map(|name| (*name).to_owned()).collect(),
+        class: Some(Class::HostToolInvoke),
+        shell: Some(there.shell(arguments)),
+        arguments: arguments.clone(),
+        problem: None,
+        request: None,
+        pins: None,
+        leads_to: None,
+    })
+}
+
+/// The arguments that stand in the signatures of tools which nodes usually have. All of them, in those of others.
+fn named(tool: &str) -> &'static [&'static str] {
+    match tool {
+        "Bash" => &["command"],
+        "Read" | "Write" | "Edit" => &["path"],
+        "Glob" | "Grep" => &["pattern", "path"],
+        _ => &[],
+    }
+}
+
+/// The full name in a form that providers take. Two tools never have one name: a part that cannot stay as it is, or that looks as
+/// if it had not, has a digest of itself behind it.
+fn name_for_models(node: &str, tool: &str) -> String {
+    // Two signs stand between.
+    let named = |longest| Name::of_node(&part(node, longest), &part(tool, longest));
+    let name = named(LONGEST);
+    if name.len() <= LONGEST { name } else { named((LONGEST - 2) / 2) }
+}
+
+fn part(text: &str, longest: usize) -> String {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if text.chars().all(is_fine) && text.len() <= longest && !ends_like_a_digest(text) {
+        return text.to_owned();
+    }
+    let fine: String = text.chars().map(|c| if is_fine(c) { c } else { '-' }).collect();
+    let digest = hex::encode(Sha256::digest(text.as_bytes()));
+    let kept = fine.len().min(longest.saturating_sub(DIGEST + 1));
+    format!("{}-{}", &fine[..kept], &digest[..DIGEST])
+}
+
+fn ends_like_a_digest(text: &str) -> bool {
+    let end = text.rsplit_once('-').map(|(_, end)| end);
+    end.is_some_and(|end| end.len() == DIGEST && end.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+impl Tool for NodeTool {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// The node checks its arguments itself: its schema is for models.
+    fn check(&self, arguments: &Value) -> Result<Map<String, Value>, Failure> {
+        arguments.as_object().cloned().ok_or_else(|| Failure::Invalid("the arguments must be an object".to_owned()))
+    }
+
+    fn route(&self, arguments: &mut Map<String, Value>) -> Result<Route, Failure> {
+        let shell = self.shell(arguments);
+        Ok(Route::Peer(Away { peer: peer_of(&self.node), class: Class::HostToolInvoke, shell }))
+    }
+
+    fn run<'a>(&'a self, _: Map<String, Value>, _: &'a Context) -> BoxFuture<'a, Result<Output, Failure>> {
+        Box::pin(async { Err(Failure::NotBegun("this is done by a node".to_owned())) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONGEST, name_for_models};
+
+    #[test]
+    fn a_name_is_one_that_providers_take_and_stays_where_it_can() {
+        for (node, tool, want) in [
+            ("macbook", "Bash", "macbook__Bash"),
+            ("mac-local", "Bash", "mac-local__Bash"),
+            ("mac.local", "Bash", "mac-local-ebce48cc__Bash"),
+            ("mac local", "Bash", "mac-local-4cdf1ace__Bash"),
+            ("mac", "a.b", "mac__a-b-2e7336dc"),
+            ("mac-deadbeef", "Bash", "mac-deadbeef-c6a281af__Bash"),
+        ] {
+            assert_eq!(name_for_models(node, tool), want, "{node} {tool}");
+        }
+    }
+
+    #[test]
+    fn two_tools_never_have_one_name() {
+        let long = "n".repeat(80);
+        let odd = ["mac.local", "mac-local", "mac local", "mac:local", &long, &format!("{long}n"), "é", "è"];
+        let mut nodes: Vec<String> = odd.map(str::to_owned).into();
+        // What a name was turned into may be the name of somebody else.
+        nodes.extend(odd.iter().map(|node| name_for_models(node, "x").trim_end_matches("__x").to_owned()));
+        nodes.sort();
+        nodes.dedup();
+        let tools = ["Bash", "a.b", "a-b", &"t".repeat(128), &"t".repeat(127)];
+        let all: Vec<String> =
+            nodes.iter().flat_map(|node| tools.iter().map(move |tool| name_for_models(node, tool))).collect();
+        let different: std::collections::BTreeSet<&String> = all.iter().collect();
+        assert_eq!(different.len(), all.len(), "{all:#?}");
+        assert!(all.iter().all(|name| name.len() <= LONGEST && name.is_ascii()), "{all:#?}");
+    }
+}

@@ -1,0 +1,187 @@
+//! Nodes come and go: what one offers, the line over which it is given work, and who serves that line.
+
+use std::{collections::HashMap, sync::Arc};
+
+use countersign_core::{
+    engine::Command,
+    peer::{self, Memory},
+};
+use countersign_protocol::{
+    Json,
+    gsv::{
+        connect::{Journal, Peer as Kind},
+        node as wire, tool,
+    },
+};
+use countersign_runtime::{Errand, Lane, Link, Order, Words};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    super::{Door, peer::Peer},
+    hand::Purpose,
+    invoke,
+    register::{self, Registration},
+};
+use countersign_view::protocol::peer_of;
+
+/// The connections that nodes have.
+#[derive(Default)]
+pub(super) struct Seats {
+    /// One comes or goes at a time, so that what is said of it stands in the order in which it happened.
+    door: tokio::sync::Mutex<()>,
+    seats: Mutex<HashMap<String, Seat>>,
+}
+
+struct Seat {
+    connection: u64,
+    /// Ends the task that serves the line.
+    ended: CancellationToken,
+}
+
+/// A node is connected: from now on it is given work.
+pub(crate) async fn enter(door: &Arc<Door>, peer: &Arc<Peer>) {
+    let Kind::Node { tools, runtime, journal } = &peer.connect.peer else { return };
+    let node = &peer.connect.id;
+    let seats = &door.nodes.seats;
+    let _turn = seats.door.lock().await;
+    if !door.roster.is_seated(peer) {
+        return;
+    }
+    if let Some(before) = seats.seats.lock().remove(node) {
+        leaves(door, node, before.connection);
+        door.nodes.logs.replaced(node);
+    }
+    let source = door.context.handle.source(Lane::Result);
+    let registration = Registration::of(&peer.connect, tools, runtime.as_ref(), journal.is_some());
+    if register::find(door.context.handle.log(), node).await.is_none_or(|known| known.registration != registration) {
+        let said = Json::of(&registration).text().into();
+        let registered = source.ask(Command::Peer(peer::Command::Registered { peer: peer_of(node), said })).await;
+        if let Err(error) = registered {
+            tracing::warn!(node, %error, "what a node is was not recorded");
+        }
+    }
+    door.toolbox.offer(node, tools, runtime.as_ref());
+    let memory = match journal {
+        None => Memory::Forgets,
+        Some(Journal::Nameless) => Memory::Keeps,
+        Some(Journal::Of(id)) => Memory::Journal(*id),
+    };
+    let link = door.toolbox.peers().open_to(peer_of(node), memory, source.clone()).await;
+    // Whoever is told that it is here can have it do something at once.
+    source.read(|_| ()).await;
+    let ended = CancellationToken::new();
+    let seat = Seat { connection: peer.number, ended: ended.clone() };
+    seats.seats.lock().insert(node.clone(), seat);
+    tokio::spawn(serve(Arc::clone(door), Arc::clone(peer), link, ended));
+    door.nodes.probes.came(door, peer, runtime.as_ref());
+}
+
+/// A connection of a node is gone.
+pub(crate) async fn leave(door: &Arc<Door>, peer: &Peer) {
+    let node = &peer.connect.id;
+    let seats = &door.nodes.seats;
+    let _turn = seats.door.lock().await;
+    let seat = {
+        let mut seats = seats.seats.lock();
+        let is_its = seats.get(node).is_some_and(|seat| seat.connection == peer.number);
+        if is_its { seats.remove(node) } else { None }
+    };
+    let Some(seat) = seat else { return };
+    door.toolbox.take_back(node);
+    seat.ended.cancel();
+    leaves(door, node, peer.number);
+    door.nodes.logs.disconnected(node);
+    door.nodes.probes.gone(node);
+}
+
+/// What a connection had is lost, and whoever waits for it is told so at once.
+fn leaves(door: &Door, node: &str, connection: u64) {
+    door.nodes.waiting.lose(node);
+    door.nodes.hand.lose(connection);
+}
+
+/// Gives a node what it is to do, until its connection is gone or another one has its place.
+async fn serve(door: Arc<Door>, peer: Arc<Peer>, mut link: Link, ended: CancellationToken) {
+    loop {
+        let order = tokio::select! {
+            biased;
+            () = ended.cancelled() => break,
+            order = link.next() => order,
+        };
+        match order {
+            Some(Order::Do(errand)) => give(&door, &peer, *errand),
+            Some(Order::Ask(errand)) => ask(&door, &peer, *errand),
+            Some(Order::Stop(call)) => door.nodes.hand.stop(call),
+            None => break,
+        }
+    }
+    // What was given in the very moment in which the connection went.
+    door.nodes.hand.lose(peer.number);
+    link.close().await;
+}
+
+/// Sends a call to its node.
+fn give(door: &Door, peer: &Peer, errand: Errand) {
+    let node = &peer.connect.id;
+    let name = Arc::clone(&errand.content.tool);
+    let Some(tool) = door.toolbox.of_node(node, &name) else {
+        return errand.refuse(format!("Error: No node provides tool: {name}"));
+    };
+    if door.nodes.hand.is_full() {
+        return errand.refuse("Error: Too many calls wait for nodes");
+    }
+    let args = serde_json::Value::Object(errand.content.arguments.clone()).into();
+    let (call_id, purpose) = named(&errand);
+    let Some(exchange) = errand.within(door.settings.tool_timeout()).sent(words(node)) else { return };
+    door.nodes.hand.give(&call_id, node, peer.number, purpose, exchange);
+    peer.tell("tool.invoke", &tool::Call { call_id, tool: tool.definition().name.clone(), args });
+}
+
+/// Asks a node what became of a call that it had on an earlier connection.
+fn ask(door: &Door, peer: &Peer, errand: Errand) {
+    let (call_id, purpose) = named(&errand);
+    let node = &peer.connect.id;
+    let Some(exchange) = errand.within(door.settings.tool_timeout()).sent(words(node)) else { return };
+    door.nodes.hand.give(&call_id, node, peer.number, purpose, exchange);
+    peer.tell(countersign_protocol::gsv::connect::RESUME, &tool::Resume { call_id });
+}
+
+/// What a call is called on the wire, and what it is for. A run's calls have the names that models gave them, and those need not
+/// be the only ones.
+fn named(errand: &Errand) -> (String, Purpose) {
+    let own = errand.call.to_string();
+    let given = &*errand.content.tool_call_id;
+    match invoke::is_acts(&errand.session) {
+        false => (own, Purpose::Run),
+        true if given == own => (own, Purpose::Invoke),
+        true => (given.to_owned(), Purpose::Request),
+    }
+}
+
+fn words(node: &str) -> Words {
+    Words {
+        stopped: "Error: Tool execution was stopped. It may or may not have taken effect.".to_owned(),
+        gone: format!(
+            "Error: Node disconnected: {node}. It is not known whether the call took effect, and it was not sent again."
+        ),
+        silent: format!("Error: {}", countersign_protocol::gsv::Fault::timed_out().message),
+    }
+}
+
+/// The nodes that are connected, by id.
+pub(super) fn connected(door: &Door) -> Vec<Arc<Peer>> {
+    door.roster.nodes()
+}
+
+/// The node whose log is wanted.
+///
+/// # Errors
+/// As [`wire::LogsGet::node`] says.
+pub(super) fn wanted(door: &Door, wanted: &wire::LogsGet) -> Result<Arc<Peer>, countersign_protocol::gsv::Fault> {
+    let nodes = connected(door);
+    let ids: Vec<&str> = nodes.iter().map(|node| node.connect.id.as_str()).collect();
+    let id = wanted.node(&ids)?.to_owned();
+    let found = nodes.into_iter().find(|node| node.connect.id == id);
+    found.ok_or_else(|| countersign_protocol::gsv::Fault::node_disconnected(&id))
+}

@@ -1,0 +1,275 @@
+//! What an agent of this door is told before anybody speaks: what it is, its tools, its own files, skills, where and when.
+//!
+//! Its files are read when a run begins and stay as they were to its end. Source: docs/protocol/gsv.md, Workspace.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use countersign_core::{id::RunId, schedule::Zone, time::Millis, tool::Spec};
+use countersign_protocol::gsv::workspace::Path;
+use parking_lot::Mutex;
+
+use super::{skills::Offered, workspace::Folder};
+use countersign_conversations::prompt::APPROVALS;
+
+const BASE: &str = include_str!("prompt/base.md");
+const STYLE: &str = include_str!("prompt/style.md");
+const WORKSPACE: &str = include_str!("prompt/workspace.md");
+const HEARTBEAT: &str = include_str!("prompt/heartbeat.md");
+const FIRST_RUN: &str = include_str!("prompt/first_run.md");
+
+/// What stands between two sections.
+const RULE: &str = "\n\n---\n\n";
+/// How much of one file is told, in bytes.
+const LONGEST_FILE: usize = 64 << 10;
+/// How much of all of them.
+const LONGEST_FILES: usize = 256 << 10;
+/// How many skills are named.
+const MOST_SKILLS: usize = 200;
+
+/// Which of an agent's files are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Occasion {
+    /// The agent's main session: what it remembers too.
+    Main,
+    /// It was woken by itself: what it is to look after.
+    Heartbeat,
+    /// Any other session.
+    Other,
+}
+
+/// An agent's files as they were when a run began, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Files {
+    first_run: Option<String>,
+    /// In the order in which they are told, each with its name. Those of tools and heartbeats stand behind.
+    told: Vec<(String, String)>,
+    tools: Option<String>,
+    heartbeat: Option<String>,
+}
+
+impl Files {
+    /// Reads those that are told on an occasion. What cannot be read is not told.
+    pub(super) fn read(folder: &Folder, occasion: Occasion, now: Millis, zone: Zone) -> Self {
+        let mut left = LONGEST_FILES;
+        let mut read = |name: &str| {
+            let text = folder.read(&Path::read(name).ok()?).ok()?.text;
+            let text = text.trim();
+            let kept = cut(text, LONGEST_FILE.min(left));
+            left -= kept.len();
+            let rest =
+                if kept.len() < text.len() { "\n[The rest of this file is left out: it is too long.]" } else { "" };
+            Some(format!("{kept}{rest}")).filter(|text| !text.is_empty())
+        };
+        // What counts most is read first, in case they are too long together.
+        let first_run = read("BOOTSTRAP.md");
+        let mut names: Vec<String> = ["SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md"].map(str::to_owned).to_vec();
+        if occasion == Occasion::Main {
+            names.push("MEMORY.md".to_owned());
+        }
+        let days = [1, 0].map(|ago| zone.day(now, ago));
+        names.extend(days.into_iter().flatten().map(|day| format!("memory/{day}.md")));
+        let told = names.into_iter().filter_map(|name| read(&name).map(|text| (name, text))).collect();
+        let tools = read("TOOLS.md");
+        let heartbeat = (occasion == Occasion::Heartbeat).then(|| read("HEARTBEAT.md")).flatten();
+        Self { first_run, told, tools, heartbeat }
+    }
+}
+
+fn cut(text: &str, limit: usize) -> &str {
+    let mut end = text.len().min(limit);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// Everything that a prompt is made of.
+pub(super) struct Facts<'a> {
+    /// What people set in place of the usual beginning.
+    pub(super) own: Option<&'a str>,
+    /// The agent.
+    pub(super) agent: &'a str,
+    /// The session's canonical key.
+    pub(super) key: &'a str,
+    /// The tools that it has.
+    pub(super) tools: &'a [&'a Spec],
+    /// Its files.
+    pub(super) files: &'a Files,
+    /// The skills that it can use.
+    pub(super) skills: &'a [Offered],
+    /// The time; only its day is told, so that what was told stays the same.
+    pub(super) now: Millis,
+    /// The clock that its people live by.
+    pub(super) zone: Zone,
+}
+
+/// Writes the prompt.
+pub(super) fn build(facts: &Facts<'_>) -> String {
+    let file = |name: &str, text: &str| format!("# {name}\n\n{text}");
+    let mut sections = vec![
+        facts.own.unwrap_or(BASE).to_owned(),
+        tools(facts.tools),
+        STYLE.to_owned(),
+        APPROVALS.to_owned(),
+        WORKSPACE.to_owned(),
+    ];
+    if let Some(text) = &facts.files.first_run {
+        sections.push(format!("{}\n\n{text}", FIRST_RUN.trim()));
+    }
+    sections.extend(facts.files.told.iter().map(|(name, text)| file(name, text)));
+    sections.extend(facts.files.tools.iter().map(|text| file("TOOLS.md", text)));
+    match &facts.files.heartbeat {
+        Some(text) => sections.push(format!("{}\n\nHEARTBEAT.md:\n\n{text}", HEARTBEAT.trim())),
+        None => sections.push(HEARTBEAT.to_owned()),
+    }
+    sections.extend(skills(facts.skills));
+    let day = facts.zone.day(facts.now, 0).unwrap_or_default();
+    sections
+        .push(format!("# Here and now\n\nAgent: {}\nSession: {}\nDay: {day} ({})", facts.agent, facts.key, facts.zone));
+    let sections: Vec<&str> = sections.iter().map(|section| section.trim()).filter(|it| !it.is_empty()).collect();
+    sections.join(RULE)
+}
+
+fn tools(specs: &[&Spec]) -> String {
+    if specs.is_empty() {
+        return "# Tools\n\nYou have no tools in this session.".to_owned();
+    }
+    let mut text = "# Tools\n\nYou have these tools and no others. Those that begin with `gsv__` are the gateway's; what stands in front of the others is the machine that does them.\n".to_owned();
+    for spec in specs {
+        let first = spec.description.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+        text.push_str(&format!("\n- {}: {first}", spec.name));
+    }
+    text
+}
+
+fn skills(offered: &[Offered]) -> Option<String> {
+    if offered.is_empty() {
+        return None;
+    }
+    let mut text = "# Skills\n\nHow particular work is done. Before you begin something that one of them is for, read its file with `gsv__ReadFile`.\n".to_owned();
+    for skill in offered.iter().take(MOST_SKILLS) {
+        let hosts = if skill.hosts.is_empty() { String::new() } else { format!(" (on {})", skill.hosts.join(", ")) };
+        text.push_str(&format!("\n- {}{hosts}: {} [{}]", skill.name, skill.description, skill.path));
+    }
+    Some(text)
+}
+
+/// Files of the runs that work, each as it began with them.
+#[derive(Default)]
+pub(super) struct Reading(Mutex<BTreeMap<RunId, Arc<Files>>>);
+
+/// How many runs' files are remembered. Those of more are read again for each request.
+const MOST_RUNS: usize = 256;
+
+impl Reading {
+    /// The files with which a run began; `read` reads them if it begins now.
+    pub(super) fn of(&self, run: Option<RunId>, read: impl FnOnce() -> Files) -> Arc<Files> {
+        let Some(run) = run else { return Arc::new(read()) };
+        if let Some(files) = self.0.lock().get(&run) {
+            return Arc::clone(files);
+        }
+        let files = Arc::new(read());
+        let mut known = self.0.lock();
+        if known.len() < MOST_RUNS {
+            known.insert(run, Arc::clone(&files));
+        }
+        files
+    }
+
+    /// Lets go of those of a run that has ended.
+    pub(super) fn ended(&self, run: RunId) {
+        self.0.lock().remove(&run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use countersign_core::{schedule::Zone, time::Millis};
+
+    use super::{Facts, Files, Occasion, RULE, build};
+    use crate::{skills::Offered, workspace::Folder};
+
+    /// 2026-01-31, an hour before midnight in London and after it in Berlin.
+    const LATE: Millis = Millis(1_769_900_400_000);
+
+    fn folder(files: &[(&str, &str)]) -> (tempfile::TempDir, Folder) {
+        let agents = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = agents.path().join("a").join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let folder = Folder::of(agents.path(), "a");
+        (agents, folder)
+    }
+
+    fn headings(text: &str) -> Vec<&str> {
+        let sections = text.split(RULE).map(|section| section.lines().next().unwrap_or_default());
+        sections.map(|line| line.trim_start_matches("# ")).collect()
+    }
+
+    fn built(files: &Files, zone: Zone) -> String {
+        let skills = [Offered {
+            name: "tea".to_owned(),
+            description: "Makes tea".to_owned(),
+            path: "skills/tea/SKILL.md".to_owned(),
+            hosts: vec!["kitchen".to_owned()],
+        }];
+        let facts = Facts {
+            own: Some("You are Tom."),
+            agent: "a",
+            key: "k",
+            tools: &[],
+            files,
+            skills: &skills,
+            now: LATE,
+            zone,
+        };
+        build(&facts)
+    }
+
+    #[test]
+    fn an_agents_files_stand_in_their_order_and_memory_in_its_main_session_alone() {
+        let names =
+            ["SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md", "MEMORY.md", "TOOLS.md", "HEARTBEAT.md", "BOOTSTRAP.md"];
+        let days = ["memory/2026-01-30.md", "memory/2026-01-31.md", "memory/2026-02-01.md"];
+        let all: Vec<(&str, &str)> = names.iter().chain(&days).map(|name| (*name, *name)).collect();
+        let (_kept, folder) = folder(&all);
+        let berlin: Zone = "Europe/Berlin".parse().unwrap();
+        let told = |occasion, zone| built(&Files::read(&folder, occasion, LATE, zone), zone);
+        let usual = [
+            "You are Tom.",
+            "Tools",
+            "How to work and speak",
+            "Approvals",
+            "Your folder",
+            "First run",
+            "SOUL.md",
+            "IDENTITY.md",
+            "USER.md",
+            "AGENTS.md",
+        ];
+        let last = ["TOOLS.md", "Heartbeats", "Skills", "Here and now"];
+        let with = |between: &[&'static str]| [&usual[..], between, &last].concat();
+        let main = told(Occasion::Main, Zone::UTC);
+        assert_eq!(headings(&main), with(&["MEMORY.md", "memory/2026-01-30.md", "memory/2026-01-31.md"]));
+        assert!(main.contains("- tea (on kitchen): Makes tea [skills/tea/SKILL.md]"), "{main}");
+        assert!(!main.contains("HEARTBEAT.md:"));
+        let abroad = told(Occasion::Other, berlin);
+        assert_eq!(headings(&abroad), with(&["memory/2026-01-31.md", "memory/2026-02-01.md"]));
+        assert!(abroad.ends_with("Day: 2026-02-01 (Europe/Berlin)"), "{abroad}");
+        assert!(told(Occasion::Heartbeat, Zone::UTC).contains("HEARTBEAT.md:\n\nHEARTBEAT.md"));
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_is_cut_and_says_so_and_an_empty_one_is_not_told() {
+        let long = "ü".repeat(40_000);
+        let (_kept, folder) = folder(&[("SOUL.md", &long), ("USER.md", " \n")]);
+        let files = Files::read(&folder, Occasion::Other, LATE, Zone::UTC);
+        assert_eq!(files.told.len(), 1);
+        assert!(files.told[0].1.ends_with("üü\n[The rest of this file is left out: it is too long.]"));
+        assert!(files.told[0].1.len() < 66_000);
+    }
+}

@@ -1,0 +1,398 @@
+//! The tree of settings, as the parts of the door read it, and changes of it. Source: docs/protocol/gsv.md, Settings.
+
+mod secrets;
+
+use super::GsvContext;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use countersign_core::{
+    digest::Digest as Known,
+    engine::{Command, Event},
+    id::PrincipalId,
+    schedule::Zone,
+    session::{ModelRef, Profile, Renewal, RenewalMode, Retry, Settings as SessionSettings, Sums, Thresholds},
+    settings::{self, Path, State},
+};
+use countersign_protocol::gsv::{
+    Fault, code,
+    directive::Model,
+    key::{DmScope, Keys, agent_id},
+    settings::{self as wire, Change, MASK, Set, defaults, merged, put},
+};
+use countersign_runtime::{Handle, Lane, Refused, Released};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use countersign_config::Config;
+use secrets::Secrets;
+
+pub use secrets::SecretsError;
+
+/// How long a call that has not started waits for its node to come back.
+const AWAY: Duration = Duration::from_secs(5);
+
+/// The settings that are in force.
+pub(super) struct Settings {
+    /// What counts where nothing is set: the defaults, and what the configuration says.
+    base: Value,
+    /// `clients.token` of the configuration; `auth.token` goes before it.
+    token: Option<SecretString>,
+    /// Whether the door is for this machine only as long as nobody has to show anything.
+    is_loopback: bool,
+    secrets: Arc<Secrets>,
+    now: ArcSwap<Now>,
+    /// Who reads the record last brings it into force last.
+    reading: tokio::sync::Mutex<()>,
+    /// One change at a time: each is looked at with those before it in force.
+    changing: tokio::sync::Mutex<()>,
+}
+
+/// What was set by now.
+#[derive(Default)]
+struct Now {
+    set: State,
+    tree: Arc<Value>,
+    secrets: BTreeMap<Path, SecretString>,
+}
+
+/// A path that stands in this program.
+fn path_of(text: &str) -> Option<Path> {
+    Path::of(text.split('.').map(str::to_owned))
+}
+
+/// A token that nobody has.
+fn nobodys() -> SecretString {
+    let two = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()];
+    two.map(|one| one.simple().to_string()).concat().into()
+}
+
+/// The path of the token that peers have to show.
+const TOKEN: &str = "auth.token";
+
+impl Settings {
+    /// Those of a gateway with this configuration, before anybody has set anything: [`Settings::refresh`] has to follow.
+    ///
+    /// # Errors
+    /// If secrets that were set before cannot be read.
+    pub(super) fn of(config: &Config) -> Result<Self, SecretsError> {
+        let mut base = defaults();
+        if let Some(model) = &config.model {
+            base["model"]["provider"] = model.provider.as_str().into();
+            base["model"]["id"] = model.id.as_str().into();
+        }
+        let now = Now { tree: Arc::new(base.clone()), ..Now::default() };
+        Ok(Self {
+            base,
+            token: config.clients.clone(),
+            is_loopback: config.gateway.is_loopback(),
+            secrets: Arc::new(Secrets::open(&config.storage.folder)?),
+            now: ArcSwap::from_pointee(now),
+            reading: tokio::sync::Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// The whole tree, with what counts where nothing is set. Secrets are [`MASK`] in it.
+    pub(super) fn tree(&self) -> Arc<Value> {
+        Arc::clone(&self.now.load().tree)
+    }
+
+    /// A secret that was set, such as `apiKeys.anthropic`.
+    pub(super) fn secret(&self, path: &str) -> Option<SecretString> {
+        self.now.load().secrets.get(&path_of(path)?).cloned()
+    }
+
+    /// What peers have to show. `None` if any token or none will do.
+    pub(super) fn token(&self) -> Option<SecretString> {
+        let is_set = self.tree()["auth"]["token"].is_string();
+        // One that was set and is not at hand any more opens nothing.
+        let set = is_set.then(|| self.secret(TOKEN).unwrap_or_else(nobodys));
+        set.or_else(|| self.token.clone())
+    }
+
+    /// Sets a value as somebody asks for it over the wire. It counts once this is done. `on_other_token` is told that
+    /// peers have to show another one since, also if it is not known whether that was recorded.
+    ///
+    /// # Errors
+    /// 400 for a setting that there is not and a value that it cannot have; 500 if it was not recorded.
+    pub(super) async fn set(
+        &self,
+        context: &GsvContext,
+        by: PrincipalId,
+        set: &Set,
+        on_other_token: impl FnOnce(),
+    ) -> Result<(), Fault> {
+        let Change { value, secrets } = Change::of(&set.path, &set.value)?;
+        let path = Path::of(set.path.names().iter().cloned());
+        let path = path.ok_or_else(|| Fault::invalid("path required"))?;
+        let _turn = self.changing.lock().await;
+        let own = |(path, secret): (wire::Path, String)| Some((Path::of(path.names().iter().cloned())?, secret));
+        let secrets: Vec<(Path, String)> = secrets.into_iter().filter_map(own).collect();
+        self.check(&path, value.as_ref(), &secrets)?;
+        let before = self.token();
+        let failed = |why: &dyn std::fmt::Display| Fault::new(code::FAILED, why.to_string());
+        let file = Arc::clone(&self.secrets);
+        let kept = tokio::task::spawn_blocking(move || file.keep(secrets)).await.map_err(|error| failed(&error))?;
+        let kept = kept.map_err(|error| failed(&error))?;
+        let command = settings::Command::Set { by, path, value, secrets: kept };
+        let asked = context.handle.source(Lane::Request).ask(Command::Settings(command)).await;
+        // Also if it is not known whether it was recorded: the record says what counts.
+        self.refresh(&context.handle).await.ok_or_else(|| failed(&"the gateway is closing"))?;
+        let shown = |token: Option<SecretString>| token.map(|token| token.expose_secret().to_owned());
+        if shown(self.token()) != shown(before) {
+            on_other_token();
+        }
+        self.forget().await;
+        match asked {
+            Ok(_) => Ok(()),
+            Err(Refused::Refusal(refusal)) => Err(Fault::invalid(refusal.to_string())),
+            Err(refused) => Err(failed(&refused)),
+        }
+    }
+
+    /// Puts a text at the end of a list of texts, if it is not in it. It counts once this is done.
+    ///
+    /// # Errors
+    /// 500 if it was not recorded.
+    pub(super) async fn add(
+        &self,
+        context: &GsvContext,
+        by: PrincipalId,
+        names: &[&str],
+        item: &str,
+    ) -> Result<(), Fault> {
+        let failed = |why: &dyn std::fmt::Display| Fault::new(code::FAILED, why.to_string());
+        let path = Path::of(names.iter().map(|name| (*name).to_owned()));
+        let path = path.ok_or_else(|| Fault::invalid("path required"))?;
+        let _turn = self.changing.lock().await;
+        let command = settings::Command::Add { by, path, item: item.to_owned() };
+        context
+            .handle
+            .source(Lane::Request)
+            .ask(Command::Settings(command))
+            .await
+            .map_err(|refused| failed(&refused))?;
+        self.refresh(&context.handle).await.ok_or_else(|| failed(&"the gateway is closing"))
+    }
+
+    /// Decides whether a change leaves settings that a gateway can work with.
+    fn check(&self, path: &Path, value: Option<&Value>, secrets: &[(Path, String)]) -> Result<(), Fault> {
+        let secrets = secrets.iter().map(|(path, _)| (path.clone(), Known::of(&[]))).collect();
+        let by = PrincipalId::new("nobody");
+        let mut next = self.now.load().set.clone();
+        next.apply(&settings::Event::Set { by, path: path.clone(), value: value.cloned(), secrets });
+        let tree = self.merged(&next);
+        let is_open = tree["auth"]["token"].is_null() && self.token.is_none();
+        if is_open && !self.is_loopback {
+            let what = "without a token nobody may connect from another machine, and this gateway serves them";
+            return Err(Fault::invalid(format!("Invalid value for {path}: {what}")));
+        }
+        let agents = tree["agents"]["list"].as_array().into_iter().flatten().enumerate();
+        let of_agents = agents.map(|(place, agent)| {
+            let path = format!("agents.list.{place}.heartbeat.activeHours.timezone");
+            (path, &agent["heartbeat"]["activeHours"]["timezone"])
+        });
+        let usual = &tree["agents"]["defaultHeartbeat"]["activeHours"]["timezone"];
+        let zones = [
+            ("userTimezone".to_owned(), &tree["userTimezone"]),
+            ("agents.defaultHeartbeat.activeHours.timezone".to_owned(), usual),
+        ];
+        for (path, zone) in zones.into_iter().chain(of_agents) {
+            if zone.as_str().is_some_and(|name| name.parse::<Zone>().is_err()) {
+                let what = "a time zone such as Europe/Berlin is wanted";
+                return Err(Fault::invalid(format!("Invalid value for {path}: {what}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// What people set over what counts otherwise.
+    fn merged(&self, set: &State) -> Value {
+        let mut over = Value::Object(set.tree().clone());
+        for (path, _) in set.secrets() {
+            if let Ok(path) = wire::Path::read(&path.to_string()) {
+                put(&mut over, &path, &Value::from(MASK));
+            }
+        }
+        merged(&self.base, &over)
+    }
+
+    /// Brings what the record says into force. `None` if the gateway closes.
+    pub(super) async fn refresh(&self, handle: &Handle) -> Option<()> {
+        let _turn = self.reading.lock().await;
+        let (set, _) = handle.source(Lane::Request).read(|engine| engine.state().settings().clone()).await?;
+        let secrets = set.secrets().filter_map(|(path, digest)| {
+            let secret = self.secrets.get(path, digest);
+            if secret.is_none() {
+                tracing::warn!(%path, "a secret that was set is not in secrets.yaml any more: set it again");
+            }
+            Some((path.clone(), secret?))
+        });
+        let now = Now { secrets: secrets.collect(), tree: Arc::new(self.merged(&set)), set };
+        self.now.store(Arc::new(now));
+        Some(())
+    }
+
+    /// Takes secrets out of their file that the record does not name any more. Not while one is on its way into the record.
+    async fn forget(&self) {
+        let set: BTreeMap<Path, Known> =
+            self.now.load().set.secrets().map(|(path, digest)| (path.clone(), digest)).collect();
+        let file = Arc::clone(&self.secrets);
+        let named = move |path: &Path, digest| set.get(path) == Some(&digest);
+        let done = tokio::task::spawn_blocking(move || file.keep_only(named)).await;
+        if let Ok(Err(error)) = done {
+            tracing::warn!(%error, "secrets that do not count any more stay in their file");
+        }
+    }
+
+    /// Brings what was set into force, and follows what is set by others than [`Settings::set`]. `None` if the gateway closes.
+    pub(super) async fn follow(self: &Arc<Self>, handle: &Handle) -> Option<()> {
+        let mut subscriber = handle.subscribe().await?;
+        self.refresh(handle).await?;
+        self.forget().await;
+        let (settings, handle) = (Arc::clone(self), handle.clone());
+        tokio::spawn(async move {
+            while let Some(released) = subscriber.next().await {
+                let is_ours =
+                    matches!(&released, Released::Fact(recorded) if matches!(recorded.fact.event, Event::Settings(_)));
+                if is_ours && settings.refresh(&handle).await.is_none() {
+                    return;
+                }
+            }
+        });
+        Some(())
+    }
+
+    /// Whether a peer may connect that shows this token, or none.
+    pub(super) fn trusts(&self, shown: Option<&str>) -> bool {
+        let Some(token) = self.token() else { return true };
+        let digest = |text: &str| -> [u8; 32] { Sha256::digest(text.as_bytes()).into() };
+        let is_it = digest(token.expose_secret()).ct_eq(&digest(shown.unwrap_or_default()));
+        bool::from(is_it) && shown.is_some()
+    }
+
+    /// The agent that is meant where none is named.
+    pub(super) fn agent(&self) -> String {
+        let tree = self.tree();
+        let listed = tree["agents"]["list"].as_array().into_iter().flatten();
+        let chosen = listed.clone().find(|agent| agent["default"] == true).or_else(|| listed.clone().next());
+        chosen.and_then(|agent| agent["id"].as_str()).map_or_else(|| "main".to_owned(), agent_id)
+    }
+
+    /// How keys of sessions are made.
+    pub(super) fn keys(&self) -> Keys {
+        let tree = self.tree();
+        let session = &tree["session"];
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let links = session["identityLinks"].as_object().into_iter().flatten();
+        let identities: BTreeMap<String, Vec<String>> = links
+            .map(|(name, ids)| (name.clone(), ids.as_array().into_iter().flatten().filter_map(text).collect()))
+            .collect();
+        Keys {
+            agent: self.agent(),
+            main_key: text(&session["mainKey"]).unwrap_or_else(|| "main".to_owned()),
+            scope: session["dmScope"].as_str().and_then(DmScope::named).unwrap_or_default(),
+            identities,
+        }
+    }
+
+    /// How long a model may say nothing.
+    pub(super) fn silence(&self) -> Duration {
+        Duration::from_millis(self.tree()["timeouts"]["llmMs"].as_u64().unwrap_or(300_000))
+    }
+
+    /// The zone of the clock that people live by.
+    pub(super) fn zone(&self) -> Zone {
+        self.tree()["userTimezone"].as_str().and_then(|name| name.parse().ok()).unwrap_or(Zone::UTC)
+    }
+
+    /// The model of sessions that have none of their own.
+    pub(super) fn model(&self) -> Model {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let model = &self.tree()["model"];
+        Model { provider: text(&model["provider"]), id: text(&model["id"]) }
+    }
+
+    /// The model of an agent's sessions that have none of their own.
+    pub(super) fn model_of(&self, agent: &str) -> Model {
+        let usual = self.model();
+        let tree = self.tree();
+        let listed = tree["agents"]["list"].as_array().into_iter().flatten();
+        let mut its = listed.filter(|listed| listed["id"].as_str().is_some_and(|id| agent_id(id) == agent));
+        let Some(model) = its.next().map(|listed| &listed["model"]) else { return usual };
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        Model {
+            provider: text(&model["provider"]).unwrap_or(usual.provider),
+            id: text(&model["id"]).unwrap_or(usual.id),
+        }
+    }
+
+    /// A model as the engine knows it. One that there is not is asked for all the same, and its run says so.
+    pub(super) fn reference(&self, context: &GsvContext, model: &Model) -> ModelRef {
+        let found = context.chats.models().known(&model.provider, &model.id);
+        found.unwrap_or_else(|| ModelRef {
+            provider: model.provider.clone(),
+            id: model.id.clone(),
+            context_window: 128_000,
+            max_tokens: 8192,
+            price: None,
+        })
+    }
+
+    /// When new sessions begin anew by themselves.
+    pub(super) fn renewal(&self) -> Renewal {
+        let tree = self.tree();
+        let policy = &tree["session"]["defaultResetPolicy"];
+        let mode = match policy["mode"].as_str() {
+            Some("daily") => RenewalMode::Daily,
+            Some("idle") => RenewalMode::Idle,
+            _ => RenewalMode::Manual,
+        };
+        let hour = policy["atHour"].as_u64().and_then(|hour| u8::try_from(hour).ok());
+        let minutes = policy["idleMinutes"].as_u64().and_then(|minutes| u32::try_from(minutes).ok());
+        Renewal { mode, hour, minutes }
+    }
+
+    /// What is set for a session of an agent that is opened.
+    pub(super) fn of_session(&self, context: &GsvContext, agent: &str) -> SessionSettings {
+        let tree = self.tree();
+        let compaction = &tree["compaction"];
+        let usual = SessionSettings::default();
+        let thresholds = Thresholds {
+            auto: compaction["enabled"].as_bool().unwrap_or(true),
+            reserve: compaction["reserveTokens"].as_u64().unwrap_or(usual.thresholds.reserve),
+            keep_recent: compaction["keepRecentTokens"].as_u64().unwrap_or(usual.thresholds.keep_recent),
+            ..usual.thresholds
+        };
+        SessionSettings {
+            // A client is told of a failure after all attempts: their waits take seven seconds together.
+            retry: Retry { max: 3, base: Duration::from_secs(1), ..context.config.retry() },
+            model: Some(self.reference(context, &self.model_of(agent))),
+            thinking: tree["model"]["thinkingLevel"].as_str().map(str::to_owned),
+            thresholds,
+            approval_timeout: context.config.approval_timeout,
+            clarify_timeout: context.config.clarify_timeout,
+            profile: Profile { renewal: Some(self.renewal()), ..Profile::default() },
+            sums: Sums::BeforeRuns,
+            peer_timeout: AWAY,
+            ..usual
+        }
+    }
+
+    /// What an agent is told in the place of the usual beginning, if anybody set that.
+    pub(super) fn own_prompt(&self, agent: &str) -> Option<String> {
+        let tree = self.tree();
+        let listed = tree["agents"]["list"].as_array().into_iter().flatten();
+        let mut its = listed.filter(|listed| listed["id"].as_str().is_some_and(|id| agent_id(id) == agent));
+        let own = its.find_map(|listed| listed["systemPrompt"].as_str());
+        own.or_else(|| tree["systemPrompt"].as_str()).map(str::to_owned)
+    }
+
+    /// How long a tool of a node may take.
+    pub(super) fn tool_timeout(&self) -> Duration {
+        Duration::from_millis(self.tree()["timeouts"]["toolMs"].as_u64().unwrap_or(60_000))
+    }
+}

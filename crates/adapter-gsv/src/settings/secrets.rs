@@ -1,0 +1,203 @@
+//! Secrets that people set: in a file of their own beside the record, which holds their digests alone.
+//!
+//! A secret is in the file before the record says that it is set, and the one before it stays there until then: whatever a
+//! crash leaves, the digest in the record says which of them counts.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path as FilePath, PathBuf},
+};
+
+use countersign_core::{digest::Digest, settings::Path};
+use countersign_runtime::tools::regular;
+use parking_lot::Mutex;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Serialize};
+
+use countersign_files::replace::{Access, replace};
+
+/// The file's name in the data directory.
+pub(crate) const FILE: &str = "secrets.yaml";
+/// How long the file may be, in bytes.
+const LARGEST: u64 = 16 << 20;
+/// What stands at its head.
+const HEAD: &str = "# Secrets that were set over the gsv door. The gateway writes this file; what is not in its record does not count.\n";
+
+/// Why secrets could not be read or kept.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {why}", file.display())]
+pub(crate) struct SecretsError {
+    file: PathBuf,
+    why: String,
+}
+
+/// One secret as it lies in the file.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    path: Path,
+    /// Else a short secret could be guessed from the digest in the record.
+    salt: String,
+    value: String,
+}
+
+/// All secrets that are kept, by path and digest.
+type Known = BTreeMap<(Path, Digest), (String, SecretString)>;
+
+/// The file.
+pub(super) struct Secrets {
+    file: PathBuf,
+    known: Mutex<Known>,
+}
+
+fn digest(salt: &str, value: &str) -> Digest {
+    Digest::of(format!("{salt}\n{value}").as_bytes())
+}
+
+impl Secrets {
+    /// Reads the file in the data directory `folder`. One that is not there is empty.
+    ///
+    /// # Errors
+    /// If it is there and cannot be read: nobody's secret is to be lost by writing over it.
+    pub(super) fn open(folder: &FilePath) -> Result<Self, SecretsError> {
+        let file = folder.join(FILE);
+        let wrong = |why: String| SecretsError { file: file.clone(), why };
+        let text = match regular::read_text(&file, LARGEST) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(wrong(error.to_string())),
+        };
+        let is_empty = text.lines().all(|line| line.trim().is_empty() || line.starts_with('#'));
+        // What the parser says of a line that it cannot read may hold the line.
+        let kept: Vec<Kept> = match is_empty {
+            true => Vec::new(),
+            false => serde_saphyr::from_str(&text).map_err(|_| wrong("this is no file of secrets".to_owned()))?,
+        };
+        let known = kept.into_iter().map(|kept| {
+            let digest = digest(&kept.salt, &kept.value);
+            ((kept.path, digest), (kept.salt, SecretString::from(kept.value)))
+        });
+        Ok(Self { known: Mutex::new(known.collect()), file })
+    }
+
+    /// Puts secrets into the file beside what is there, and gives the digests that they are known by.
+    ///
+    /// # Errors
+    /// If the file was not written. Nothing has changed then.
+    pub(super) fn keep(&self, secrets: Vec<(Path, String)>) -> Result<Vec<(Path, Digest)>, SecretsError> {
+        let mut known = self.known.lock().clone();
+        let mut digests = Vec::with_capacity(secrets.len());
+        for (path, value) in secrets {
+            let mut salt = [0; 16];
+            getrandom::fill(&mut salt).map_err(|error| self.wrong(&error))?;
+            let salt = hex::encode(salt);
+            let digest = digest(&salt, &value);
+            digests.push((path.clone(), digest));
+            known.insert((path, digest), (salt, SecretString::from(value)));
+        }
+        if !digests.is_empty() {
+            self.write(known)?;
+        }
+        Ok(digests)
+    }
+
+    /// Takes out of the file what the record does not name.
+    ///
+    /// # Errors
+    /// If the file was not written. What is too much in it counts for nothing.
+    pub(super) fn keep_only(&self, named: impl Fn(&Path, Digest) -> bool) -> Result<(), SecretsError> {
+        let before = self.known.lock().clone();
+        let mut known = before.clone();
+        known.retain(|(path, digest), _| named(path, *digest));
+        if known.len() < before.len() { self.write(known) } else { Ok(()) }
+    }
+
+    /// The secret at a path with this digest, if it is kept.
+    pub(super) fn get(&self, path: &Path, digest: Digest) -> Option<SecretString> {
+        self.known.lock().get(&(path.clone(), digest)).map(|(_, secret)| secret.clone())
+    }
+
+    fn write(&self, known: Known) -> Result<(), SecretsError> {
+        let mut text = HEAD.to_owned();
+        for ((path, _), (salt, value)) in &known {
+            // JSON is YAML, and its quoting needs no thought.
+            let json = |text: &str| serde_json::Value::from(text).to_string();
+            let path = serde_json::to_string(path).map_err(|error| self.wrong(&error))?;
+            text.push_str(&format!(
+                "- path: {path}\n  salt: {}\n  value: {}\n",
+                json(salt),
+                json(value.expose_secret())
+            ));
+        }
+        // A file that somebody made readable would keep its mode when it is replaced.
+        match std::fs::set_permissions(&self.file, std::fs::Permissions::from_mode(0o600)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(self.wrong(&error)),
+            Ok(()) | Err(_) => {}
+        }
+        replace(&self.file, text.as_bytes(), Access::Private).map_err(|error| self.wrong(&error))?;
+        *self.known.lock() = known;
+        Ok(())
+    }
+
+    fn wrong(&self, why: &dyn std::fmt::Display) -> SecretsError {
+        SecretsError { file: self.file.clone(), why: why.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use countersign_core::{digest::Digest, settings::Path};
+    use secrecy::ExposeSecret as _;
+
+    use super::{FILE, Secrets};
+
+    fn path(text: &str) -> Path {
+        Path::of(text.split('.').map(str::to_owned)).unwrap()
+    }
+
+    fn shown(secrets: &Secrets, at: &str, digest: Digest) -> Option<String> {
+        secrets.get(&path(at), digest).map(|secret| secret.expose_secret().to_owned())
+    }
+
+    #[test]
+    fn a_secret_is_known_by_its_digest_and_the_one_before_it_stays_until_it_is_let_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let secrets = Secrets::open(folder.path()).unwrap();
+        let odd = "qu\"o:te # ü \\ {{x}}";
+        let first = secrets.keep(vec![(path("auth.token"), odd.to_owned())]).unwrap();
+        let second = secrets.keep(vec![(path("auth.token"), "new".to_owned())]).unwrap();
+        let again = Secrets::open(folder.path()).unwrap();
+        assert_eq!(shown(&again, "auth.token", first[0].1).as_deref(), Some(odd));
+        assert_eq!(shown(&again, "auth.token", second[0].1).as_deref(), Some("new"));
+        assert_eq!(shown(&again, "apiKeys.x", second[0].1), None);
+        let file = folder.path().join(FILE);
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        again.keep_only(|_, digest| digest == second[0].1).unwrap();
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let again = Secrets::open(folder.path()).unwrap();
+        assert_eq!(shown(&again, "auth.token", first[0].1), None);
+        assert_eq!(shown(&again, "auth.token", second[0].1).as_deref(), Some("new"));
+        again.keep_only(|_, _| false).unwrap();
+        assert!(!std::fs::read_to_string(&file).unwrap().contains("new\""));
+        assert!(Secrets::open(folder.path()).is_ok());
+    }
+
+    #[test]
+    fn two_secrets_alike_have_digests_that_do_not_say_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let secrets = Secrets::open(folder.path()).unwrap();
+        let same = |at: &str| secrets.keep(vec![(path(at), "same".to_owned())]).unwrap()[0].1;
+        assert_ne!(same("a"), same("b"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_written_over_and_its_text_is_not_told() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(FILE), "- path: [hunter2").unwrap();
+        let told = Secrets::open(folder.path()).err().unwrap().to_string();
+        assert!(told.ends_with("secrets.yaml: this is no file of secrets"), "{told}");
+    }
+}

@@ -1,0 +1,392 @@
+//! One agent's folder: nothing is read or written outside of it, whatever links say. Skills of everybody lie beside those
+//! of the agent, and can be read as if they were among them.
+
+use countersign_config::{SKILLS, shared_skills};
+use std::{
+    fs,
+    io::{self, Read as _},
+    path::{Path as FilePath, PathBuf},
+};
+
+use chrono::{DateTime, Utc};
+use countersign_protocol::gsv::workspace::{LARGEST_FILE, Path};
+use countersign_runtime::tools::{
+    Roots,
+    disk::{self, Before, Stamp},
+    roots::{Place, RootsError},
+};
+
+/// Where skills lie in an agent's folder, and everybody's beside the folder of all agents.
+/// How many entries of a folder are listed.
+const MOST_ENTRIES: usize = 10_000;
+
+/// Why something was not done in a folder.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WorkspaceError {
+    /// It is not there.
+    #[error("File not found: {0}")]
+    Missing(String),
+    /// It would lead out of the folder.
+    #[error("Path traversal not allowed")]
+    Traversal,
+    /// It is a folder, or nothing that holds text.
+    #[error("{0} is no file")]
+    NotAFile(String),
+    /// It holds more than can be shown.
+    #[error("{path} has {size} bytes, at most {most} are taken")]
+    TooLarge {
+        /// Which.
+        path: String,
+        /// How many.
+        size: u64,
+        /// How many it may have.
+        most: usize,
+    },
+    /// It holds something else than text.
+    #[error("{0} is not UTF-8 text")]
+    NotText(String),
+    /// A folder has too many entries.
+    #[error("{0} has more than {MOST_ENTRIES} entries")]
+    TooMany(String),
+    /// Somebody wrote it meanwhile.
+    #[error("{0} was changed by somebody else meanwhile")]
+    Changed(String),
+    /// The file system refused.
+    #[error("{path}: {source}")]
+    Io {
+        /// Which.
+        path: String,
+        /// Its reason.
+        source: io::Error,
+    },
+}
+
+/// What a folder holds, as paths from the agent's folder on, sorted. Folders end with `/`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Listing {
+    pub(crate) files: Vec<String>,
+    pub(crate) directories: Vec<String>,
+}
+
+/// A file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) text: String,
+    /// In bytes.
+    pub(crate) size: usize,
+    pub(crate) modified: Option<DateTime<Utc>>,
+}
+
+/// An agent's folder. It need not be there.
+#[derive(Clone, Debug)]
+pub(crate) struct Folder {
+    root: PathBuf,
+    /// The skills of everybody.
+    skills: PathBuf,
+}
+
+impl Folder {
+    /// That of an agent, below the folder of all of them.
+    pub(crate) fn of(agents: &FilePath, agent: &str) -> Self {
+        Self { root: agents.join(agent), skills: shared_skills(agents) }
+    }
+
+    /// What is at a path. Nothing is what a folder holds that is not there.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`].
+    pub(crate) fn list(&self, path: &Path) -> Result<Listing, WorkspaceError> {
+        let mut listing = Listing::default();
+        listing.add(&self.root, path.text(), path.text())?;
+        let shared = if path.text() == SKILLS { Some("") } else { path.of_skill() };
+        if let Some(shared) = shared {
+            listing.add(&self.skills, shared, path.text())?;
+        }
+        listing.files.sort_unstable();
+        listing.files.dedup();
+        listing.directories.sort_unstable();
+        listing.directories.dedup();
+        Ok(listing)
+    }
+
+    /// The text of a file.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`].
+    pub(crate) fn read(&self, path: &Path) -> Result<Found, WorkspaceError> {
+        match (read(&self.root, path.text(), path.text()), path.of_skill()) {
+            (Err(WorkspaceError::Missing(_)), Some(shared)) => read(&self.skills, shared, path.text()),
+            (read, _) => read,
+        }
+        .map(|(found, _)| found)
+    }
+
+    /// All of a file, whatever it holds, if it has at most so many bytes.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`].
+    pub(crate) fn bytes(&self, path: &Path, most: usize) -> Result<Vec<u8>, WorkspaceError> {
+        match (bytes(&self.root, path.text(), path.text(), most), path.of_skill()) {
+            (Err(WorkspaceError::Missing(_)), Some(shared)) => bytes(&self.skills, shared, path.text(), most),
+            (read, _) => read,
+        }
+        .map(|(bytes, _)| bytes)
+    }
+
+    /// The text of a skill's file, and whether it is the agent's own. `None` where none can be read.
+    pub(crate) fn skill(&self, path: &Path) -> Option<(String, bool)> {
+        if let Ok((found, _)) = read(&self.root, path.text(), path.text()) {
+            return Some((found.text, true));
+        }
+        let (found, _) = read(&self.skills, path.of_skill()?, path.text()).ok()?;
+        Some((found.text, false))
+    }
+
+    /// Puts a text at the end of a file, unless `mark`, which is part of the text, is in it already.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`].
+    pub(crate) fn append(&self, path: &Path, text: &str, mark: &str) -> Result<(), WorkspaceError> {
+        let (mut whole, before) = match read(&self.root, path.text(), path.text()) {
+            Err(WorkspaceError::Missing(_)) => (String::new(), Before::Anything),
+            found => found.map(|(found, stamp)| (found.text, Before::Unchanged(stamp)))?,
+        };
+        if whole.contains(mark) {
+            return Ok(());
+        }
+        if !whole.is_empty() && !whole.ends_with('\n') {
+            whole.push('\n');
+        }
+        whole.push_str(text);
+        if whole.len() > LARGEST_FILE {
+            let (path, size) = (path.text().to_owned(), whole.len() as u64);
+            return Err(WorkspaceError::TooLarge { path, size, most: LARGEST_FILE });
+        }
+        self.put(path, &whole, before)
+    }
+
+    /// Makes a file hold a text, with the folders that it lies in. It is as it was or as it is to be.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`].
+    pub(crate) fn write(&self, path: &Path, text: &str) -> Result<(), WorkspaceError> {
+        self.put(path, text, Before::Anything)
+    }
+
+    /// Changes the text of a file.
+    ///
+    /// # Errors
+    /// What `change` says, and [`WorkspaceError`] as text. The file is as it was then.
+    pub(crate) fn edit<T>(
+        &self,
+        path: &Path,
+        change: impl FnOnce(&str) -> Result<(String, T), String>,
+    ) -> Result<T, String> {
+        let own = read(&self.root, path.text(), path.text());
+        let (found, before) = match (own, path.of_skill()) {
+            // A copy of the agent's own is made of what is everybody's.
+            (Err(WorkspaceError::Missing(_)), Some(shared)) => {
+                let (found, _) = read(&self.skills, shared, path.text()).map_err(|error| error.to_string())?;
+                (found, Before::Anything)
+            }
+            (own, _) => {
+                own.map(|(found, stamp)| (found, Before::Unchanged(stamp))).map_err(|error| error.to_string())?
+            }
+        };
+        let (text, told) = change(&found.text)?;
+        if text.len() > LARGEST_FILE {
+            let size = text.len() as u64;
+            let too_large = WorkspaceError::TooLarge { path: path.text().to_owned(), size, most: LARGEST_FILE };
+            return Err(too_large.to_string());
+        }
+        self.put(path, &text, before).map_err(|error| error.to_string())?;
+        Ok(told)
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`].
+    pub(crate) fn remove(&self, path: &Path) -> Result<(), WorkspaceError> {
+        let place = place(&self.root, path.text(), path.text())?;
+        let found = fs::symlink_metadata(place.path()).map_err(|error| io_at(path.text(), error))?;
+        if !found.is_file() {
+            return Err(WorkspaceError::NotAFile(path.text().to_owned()));
+        }
+        disk::remove(&place).map_err(|error| io_at(path.text(), error))
+    }
+
+    fn put(&self, path: &Path, text: &str, before: Before) -> Result<(), WorkspaceError> {
+        let shown = path.text();
+        fs::create_dir_all(&self.root).map_err(|error| io_at(shown, error))?;
+        let roots = Roots::new(&self.root, []).map_err(|error| io_at(shown, error))?;
+        let place = roots.resolve(roots.root(), FilePath::new(shown)).map_err(|error| refused(shown, error))?;
+        match disk::replace(&place, text.as_bytes(), before) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                Err(WorkspaceError::NotAFile(shown.to_owned()))
+            }
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Err(WorkspaceError::Changed(shown.to_owned())),
+            Err(error) => Err(io_at(shown, error)),
+        }
+    }
+}
+
+impl Listing {
+    fn add(&mut self, root: &FilePath, path: &str, shown: &str) -> Result<(), WorkspaceError> {
+        let place = match place(root, path, shown) {
+            Err(WorkspaceError::Missing(_)) => return Ok(()),
+            place => place?,
+        };
+        let entries = match fs::read_dir(place.path()) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(()),
+            entries => entries.map_err(|error| io_at(shown, error))?,
+        };
+        let roots = Roots::new(root, []).map_err(|error| io_at(shown, error))?;
+        let boundary = roots.boundary();
+        for (count, entry) in entries.enumerate() {
+            if count >= MOST_ENTRIES {
+                return Err(WorkspaceError::TooMany(shown.to_owned()));
+            }
+            let entry = entry.map_err(|error| io_at(shown, error))?;
+            // A name that is no text cannot be asked for either, and what leads out of the folder is not there.
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let Ok(place) = boundary.resolve(roots.root(), &entry.path()) else { continue };
+            let Ok(found) = fs::symlink_metadata(place.path()) else { continue };
+            let full = if shown.is_empty() { name } else { format!("{shown}/{name}") };
+            if found.is_dir() {
+                self.directories.push(format!("{full}/"));
+            } else if found.is_file() {
+                self.files.push(full);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn place(root: &FilePath, path: &str, shown: &str) -> Result<Place, WorkspaceError> {
+    let roots = Roots::new(root, []).map_err(|error| io_at(shown, error))?;
+    let path = if path.is_empty() { "." } else { path };
+    let place = roots.resolve(roots.root(), FilePath::new(path)).map_err(|error| refused(shown, error))?;
+    if place.exists() { Ok(place) } else { Err(WorkspaceError::Missing(shown.to_owned())) }
+}
+
+fn read(root: &FilePath, path: &str, shown: &str) -> Result<(Found, Stamp), WorkspaceError> {
+    let (bytes, found) = bytes(root, path, shown, LARGEST_FILE)?;
+    let size = bytes.len();
+    let text = String::from_utf8(bytes).map_err(|_| WorkspaceError::NotText(shown.to_owned()))?;
+    let modified = found.modified().ok().map(DateTime::from);
+    Ok((Found { text, size, modified }, Stamp::of(&found)))
+}
+
+fn bytes(root: &FilePath, path: &str, shown: &str, most: usize) -> Result<(Vec<u8>, fs::Metadata), WorkspaceError> {
+    let place = place(root, path, shown)?;
+    let mut file = disk::open(&place).map_err(|error| io_at(shown, error))?;
+    let found = file.metadata().map_err(|error| io_at(shown, error))?;
+    if !found.is_file() {
+        return Err(WorkspaceError::NotAFile(shown.to_owned()));
+    }
+    let too_large = |size| WorkspaceError::TooLarge { path: shown.to_owned(), size, most };
+    if found.len() > most as u64 {
+        return Err(too_large(found.len()));
+    }
+    let mut bytes = Vec::new();
+    (&mut file).take(most as u64 + 1).read_to_end(&mut bytes).map_err(|error| io_at(shown, error))?;
+    if bytes.len() > most {
+        return Err(too_large(bytes.len() as u64));
+    }
+    Ok((bytes, found))
+}
+
+fn refused(shown: &str, error: RootsError) -> WorkspaceError {
+    match error {
+        RootsError::Outside { .. } | RootsError::Reserved(_) | RootsError::Process(_) | RootsError::Links(_) => {
+            WorkspaceError::Traversal
+        }
+        RootsError::Io { source, .. } => io_at(shown, source),
+        RootsError::Empty | RootsError::Nul => WorkspaceError::NotAFile(shown.to_owned()),
+    }
+}
+
+fn io_at(shown: &str, source: io::Error) -> WorkspaceError {
+    match source.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => WorkspaceError::Missing(shown.to_owned()),
+        _ => WorkspaceError::Io { path: shown.to_owned(), source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use countersign_protocol::gsv::workspace::Path;
+
+    use super::{Folder, Listing};
+
+    fn path(text: &str) -> Path {
+        Path::read(text).unwrap()
+    }
+
+    fn texts(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn nothing_outside_of_the_folder_is_listed_read_written_or_removed() {
+        let world = tempfile::tempdir().unwrap();
+        let agents = world.path().join("agents");
+        fs::create_dir_all(agents.join("a/sub")).unwrap();
+        fs::create_dir_all(agents.join("b")).unwrap();
+        fs::write(agents.join("b/secret"), "s").unwrap();
+        symlink("../b", agents.join("a/out")).unwrap();
+        symlink("../b/secret", agents.join("a/leak")).unwrap();
+        symlink("/etc/hostname", agents.join("a/host")).unwrap();
+        symlink("sub", agents.join("a/in")).unwrap();
+        let folder = Folder::of(&agents, "a");
+        let listed = folder.list(&path("")).unwrap();
+        assert_eq!(listed, Listing { files: Vec::new(), directories: texts(&["in/", "sub/"]) });
+        for at in ["out/secret", "leak", "host", "out/new"] {
+            assert_eq!(folder.read(&path(at)).unwrap_err().to_string(), "Path traversal not allowed", "{at}");
+            assert_eq!(folder.write(&path(at), "x").unwrap_err().to_string(), "Path traversal not allowed", "{at}");
+            assert_eq!(folder.remove(&path(at)).unwrap_err().to_string(), "Path traversal not allowed", "{at}");
+        }
+        assert_eq!(fs::read_to_string(agents.join("b/secret")).unwrap(), "s");
+        folder.write(&path("in/deep/x"), "ü").unwrap();
+        assert_eq!(folder.read(&path("sub/deep/x")).unwrap().text, "ü");
+        assert_eq!(folder.list(&path("sub")).unwrap().directories, texts(&["sub/deep/"]));
+    }
+
+    #[test]
+    fn what_is_not_there_is_missing_and_an_empty_listing() {
+        let world = tempfile::tempdir().unwrap();
+        let folder = Folder::of(&world.path().join("agents"), "nobody");
+        assert_eq!(folder.list(&path("")).unwrap(), Listing::default());
+        assert_eq!(folder.read(&path("a/b")).unwrap_err().to_string(), "File not found: a/b");
+        assert_eq!(folder.remove(&path("a")).unwrap_err().to_string(), "File not found: a");
+        folder.write(&path("a"), "").unwrap();
+        assert_eq!(folder.read(&path("a/b")).unwrap_err().to_string(), "File not found: a/b");
+        folder.write(&path("f/x"), "1").unwrap();
+        assert_eq!(folder.read(&path("f")).unwrap_err().to_string(), "f is no file");
+        assert_eq!(folder.remove(&path("f")).unwrap_err().to_string(), "f is no file");
+        assert_eq!(folder.write(&path("f"), "x").unwrap_err().to_string(), "f is no file");
+    }
+
+    #[test]
+    fn skills_of_everybody_are_read_behind_those_of_the_agent_and_written_as_its_own() {
+        let world = tempfile::tempdir().unwrap();
+        let agents = world.path().join("agents");
+        fs::create_dir_all(world.path().join("skills/one")).unwrap();
+        fs::write(world.path().join("skills/one/SKILL.md"), "everybody's").unwrap();
+        let folder = Folder::of(&agents, "a");
+        let at = path("skills/one/SKILL.md");
+        assert_eq!(folder.read(&at).unwrap().text, "everybody's");
+        assert_eq!(folder.list(&path("skills")).unwrap().directories, texts(&["skills/one/"]));
+        assert_eq!(folder.list(&path("skills/one")).unwrap().files, texts(&["skills/one/SKILL.md"]));
+        folder.edit(&at, |text| Ok((text.replace("everybody", "mine, once everybody"), ()))).unwrap();
+        assert_eq!(folder.read(&at).unwrap().text, "mine, once everybody's");
+        assert_eq!(fs::read_to_string(world.path().join("skills/one/SKILL.md")).unwrap(), "everybody's");
+        folder.remove(&at).unwrap();
+        assert_eq!(folder.read(&at).unwrap().text, "everybody's");
+        assert!(folder.remove(&at).is_err());
+    }
+}
