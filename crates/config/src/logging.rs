@@ -37,6 +37,7 @@ const PARTS: &[&str] = &[
     "countersign_adapter_gsv",
     "countersign_adapter_hermes",
     "countersign_agent_dir",
+    "countersign_api",
     "countersign_config",
     "countersign_conversations",
     "countersign_core",

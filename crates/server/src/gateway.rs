@@ -35,7 +35,6 @@ use futures_util::FutureExt as _;
 use serde_json::json;
 
 use crate::{
-    api::{self, ApiContext},
     attach::{Furniture, Guests, Hall},
     console::{self, ConsoleContext},
     control::{Control, Owned},
@@ -49,6 +48,8 @@ use countersign_adapter_gsv as gsv;
 use countersign_adapter_gsv::GsvContext;
 use countersign_adapter_hermes as hermes;
 use countersign_adapter_hermes::HermesContext;
+use countersign_api as api;
+use countersign_api::ApiContext;
 use countersign_config::{BindError, Config, OnShutdown, logging::Levels};
 use countersign_conversations::{
     chats::{Chats, Models, Workrooms},

@@ -2,7 +2,6 @@
 //!
 //! It decides nothing: what may happen is decided in core, what is done is done by the runtime.
 
-mod api;
 pub mod attach;
 mod console;
 pub mod control;

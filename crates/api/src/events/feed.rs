@@ -29,19 +29,19 @@ const BYTES: usize = 8 << 20;
 const PAGE: usize = 128;
 
 /// Everything that happens, in one view. Nothing is made while nobody follows.
-pub(in crate::api) struct Feed {
+pub(crate) struct Feed {
     handle: Handle,
     view: View,
     ring: Mutex<Weak<Ring>>,
 }
 
 impl Feed {
-    pub(in crate::api) fn new(handle: Handle, view: View) -> Self {
+    pub(crate) fn new(handle: Handle, view: View) -> Self {
         Self { handle, view, ring: Mutex::default() }
     }
 
     /// Follows from behind `after`; with what is said while it is said if `live`.
-    pub(in crate::api) fn follow(&self, after: Lsn, live: bool) -> Follower {
+    pub(crate) fn follow(&self, after: Lsn, live: bool) -> Follower {
         let mut known = self.ring.lock();
         let ring = known.upgrade().filter(|ring| !ring.frames.read().is_over).unwrap_or_else(|| {
             let gone = CancellationToken::new();
@@ -194,7 +194,7 @@ async fn pour(handle: &Handle, view: View, ring: &Weak<Ring>) -> Result<(), Read
 }
 
 /// Somebody who follows: a place, and nothing that is anybody else's.
-pub(in crate::api) struct Follower {
+pub(crate) struct Follower {
     handle: Handle,
     view: View,
     ring: Arc<Ring>,
@@ -209,7 +209,7 @@ pub(in crate::api) struct Follower {
 
 impl Follower {
     /// The next event. `None` where no more can come: whoever connects again goes on from the last id.
-    pub(in crate::api) async fn next(&mut self) -> Option<Bytes> {
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(stored) = self.page.pop_front() {
                 let told = self.told(frame::fact(self.handle.log(), &stored, self.view).await)?;

@@ -9,13 +9,13 @@ use countersign_runtime::{
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
-use crate::api::cursor::Cursor;
+use crate::cursor::Cursor;
 use countersign_http::web::sse;
 use countersign_view::{record::name, time::iso};
 
 /// How much of a fact is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::api) enum View {
+pub(crate) enum View {
     /// Without its text.
     Plain,
     /// With its text.

@@ -39,7 +39,7 @@ const ROOT: &str = "/api/v1/";
 const DOOR: &str = Protocol::Api.name();
 
 /// The parts of a gateway that the routes work with.
-pub(crate) struct ApiContext {
+pub struct ApiContext {
     /// The owner of the record.
     pub handle: Handle,
     /// The gateway's own conversations.
@@ -66,7 +66,7 @@ struct Api {
 type Answered = Result<Response, Failure>;
 
 /// The routes.
-pub(crate) fn routes(context: &Arc<ApiContext>) -> Router {
+pub fn routes(context: &Arc<ApiContext>) -> Router {
     let api = Api {
         plain: Feed::new(context.handle.clone(), View::Plain),
         whole: Feed::new(context.handle.clone(), View::Whole),
