@@ -39,6 +39,7 @@ const PARTS: &[&str] = &[
     "countersign_agent_dir",
     "countersign_api",
     "countersign_config",
+    "countersign_console",
     "countersign_conversations",
     "countersign_core",
     "countersign_files",

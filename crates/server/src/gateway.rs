@@ -36,7 +36,6 @@ use serde_json::json;
 
 use crate::{
     attach::{Furniture, Guests, Hall},
-    console::{self, ConsoleContext},
     control::{Control, Owned},
     gjc,
     metrics::{self, MetricsContext},
@@ -51,6 +50,8 @@ use countersign_adapter_hermes::HermesContext;
 use countersign_api as api;
 use countersign_api::ApiContext;
 use countersign_config::{BindError, Config, OnShutdown, logging::Levels};
+use countersign_console as console;
+use countersign_console::ConsoleContext;
 use countersign_conversations::{
     chats::{Chats, Models, Workrooms},
     sessions::SessionIndex,

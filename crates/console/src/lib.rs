@@ -50,7 +50,7 @@ use countersign_http::web::{Caller, Routes};
 use self::{history::History, live::Live, page::Trouble};
 
 /// The parts of a gateway that the pages show.
-pub(crate) struct ConsoleContext {
+pub struct ConsoleContext {
     /// The owner of the record.
     pub handle: Handle,
     /// The gateway's own conversations.
@@ -117,7 +117,7 @@ async fn nothing(Path(path): Path<String>) -> Trouble {
 }
 
 /// The routes. `/` is the console's unless a front end of the user's is served there.
-pub(crate) fn routes(context: &Arc<ConsoleContext>) -> Router {
+pub fn routes(context: &Arc<ConsoleContext>) -> Router {
     let console = Arc::new(Console {
         context: Arc::clone(context),
         live: Live::follow(context.handle.clone(), context.clock.clone()),
