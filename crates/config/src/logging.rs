@@ -36,6 +36,7 @@ const PARTS: &[&str] = &[
     "countersign_adapter_agent_gate",
     "countersign_adapter_gsv",
     "countersign_adapter_hermes",
+    "countersign_adapter_omp",
     "countersign_agent_dir",
     "countersign_api",
     "countersign_config",

@@ -20,10 +20,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use countersign_server::{
-    attach::{Handover, Opening},
-    control::{FILE, Request},
-};
+use countersign_adapter_omp::attach::{Handover, Opening};
+use countersign_server::control::{FILE, Request};
 
 use pending::Pending;
 pub(crate) use pending::Request as Unanswered;

@@ -2,11 +2,10 @@
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
+use countersign_adapter_omp as omp;
+use countersign_adapter_omp::flags::Flags;
 use countersign_agent_dir::Environment;
-use countersign_server::{
-    gjc::{self, Bridge, Opener, Plain, Setup, Socket, Which},
-    omp::{self, flags::Flags},
-};
+use countersign_server::gjc::{self, Bridge, Opener, Plain, Setup, Socket, Which};
 use countersign_tools::exec;
 use tokio::sync::mpsc;
 

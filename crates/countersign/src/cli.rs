@@ -17,8 +17,8 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
+use countersign_adapter_omp::flags;
 use countersign_agent_dir::Product;
-use countersign_server::omp::flags;
 
 use countersign_core::gate::Scope;
 

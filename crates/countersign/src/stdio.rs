@@ -6,15 +6,13 @@ use std::{
 };
 
 use bytes::Bytes;
+use countersign_adapter_omp as omp;
 use countersign_agent_dir::{Product, settings::When};
 use countersign_protocol::{
     gjc::registry::Transport,
     lines::{Line, Lines},
 };
-use countersign_server::{
-    gjc::{self, Presence},
-    omp,
-};
+use countersign_server::gjc::{self, Presence};
 use countersign_tools::exec;
 use tokio::sync::mpsc;
 

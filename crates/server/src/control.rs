@@ -15,7 +15,7 @@ use countersign_runtime::{Handle, Lane, Refused};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::attach::Handover;
+use countersign_adapter_omp::attach::Handover;
 use countersign_view::{
     decisions::{self, denials, enough, find, listed, read},
     gate_summary::pending,

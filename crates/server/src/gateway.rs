@@ -35,7 +35,6 @@ use futures_util::FutureExt as _;
 use serde_json::json;
 
 use crate::{
-    attach::{Furniture, Guests, Hall},
     control::{Control, Owned},
     gjc,
     metrics::{self, MetricsContext},
@@ -47,6 +46,7 @@ use countersign_adapter_gsv as gsv;
 use countersign_adapter_gsv::GsvContext;
 use countersign_adapter_hermes as hermes;
 use countersign_adapter_hermes::HermesContext;
+use countersign_adapter_omp::attach::{Furniture, Guests, Hall};
 use countersign_api as api;
 use countersign_api::ApiContext;
 use countersign_config::{BindError, Config, OnShutdown, logging::Levels};

@@ -2,12 +2,9 @@
 //!
 //! It decides nothing: what may happen is decided in core, what is done is done by the runtime.
 
-pub mod attach;
 pub mod control;
 pub mod fuzz;
 pub mod gateway;
 pub mod gjc;
 mod metrics;
-pub mod omp;
 mod retention;
-pub mod session_file;

@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::ExitCode};
 use anyhow::Context as _;
 use clap::{Arg, ArgAction, CommandFactory as _};
 use clap_complete::Shell;
-use countersign_server::omp::flags;
+use countersign_adapter_omp::flags;
 
 use super::Cli;
 

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{Answered, Request, answer};
-use crate::attach::{self, Hall};
+use countersign_adapter_omp::attach::{self, Hall};
 use countersign_config::logging::Levels;
 use countersign_http::{
     listen::{self, peer::Local, seldom::Seldom},

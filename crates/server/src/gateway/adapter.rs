@@ -13,8 +13,9 @@ use countersign_core::{call, policy::Subject};
 use countersign_view::Protocol;
 use serde_json::{Map, Value};
 
-use crate::{gjc, omp::rules as session_rules};
+use crate::gjc;
 use countersign_adapter_gsv as gsv;
+use countersign_adapter_omp::rules as session_rules;
 use countersign_policy_admin::{
     adapter::{self, Adapter, RunTools, StdioRules},
     household::Household,

@@ -20,9 +20,9 @@ use countersign_runtime::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
-use crate::attach::Guests;
 use countersign_adapter_agent_gate as agent_gate;
 use countersign_adapter_gsv as gsv;
+use countersign_adapter_omp::attach::Guests;
 use countersign_config as config;
 use countersign_config::{Auth, Config};
 use countersign_conversations::{

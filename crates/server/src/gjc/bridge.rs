@@ -30,7 +30,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::conversation::Conversation;
 pub use self::setup::{Plain, Setup, SetupError};
 use super::Presence;
-use crate::omp::{FromClients, OpenDoor, Output, StartError};
+use countersign_adapter_omp::{FromClients, OpenDoor, Output, StartError};
 use countersign_http::listen::{Hosts, Port};
 
 /// How many connections there are at most.

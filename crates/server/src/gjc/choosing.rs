@@ -7,7 +7,7 @@ use countersign_protocol::{
 };
 use countersign_runtime::models::Level;
 
-use crate::omp::{Door, Until, commands::settings};
+use countersign_adapter_omp::{Door, Until, commands::settings};
 use countersign_agent_dir::{Change, Settings, persist};
 
 /// Keeps the model that new sessions begin with, and has the session that is open go on with it. While a run works, all of that

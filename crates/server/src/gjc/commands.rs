@@ -9,7 +9,7 @@ use countersign_protocol::{
 };
 
 use super::{choosing, extension::state_mut, state, unattended, workflow};
-use crate::omp::{Door, commands};
+use countersign_adapter_omp::{Door, commands};
 
 /// Does a command. This is the one place that all commands of this dialect come through, those of omp among them.
 pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {

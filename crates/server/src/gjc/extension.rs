@@ -25,8 +25,8 @@ use super::{
     unattended,
     workflow::{self, Manner, Options},
 };
-use crate::{
-    omp::{Dialect, DialectExtension, DialectOptions, Door, Extension, Frame, OpenDoor, SessionIdForm, flags::Flags},
+use countersign_adapter_omp::{
+    Dialect, DialectExtension, DialectOptions, Door, Extension, Frame, OpenDoor, SessionIdForm, flags::Flags,
     session_file::Unanswered,
 };
 use countersign_agent_dir::{Environment, Product};

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::registry::{Listing, Registry};
-use crate::omp::OpenDoor;
+use countersign_adapter_omp::OpenDoor;
 
 /// What lists a session until it is dropped.
 #[derive(Debug)]

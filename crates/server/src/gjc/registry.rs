@@ -17,7 +17,7 @@ use countersign_protocol::{
 use countersign_runtime::tools::regular;
 use tracing::warn;
 
-use crate::omp::is_alive;
+use countersign_adapter_omp::is_alive;
 use countersign_agent_dir::AgentDir;
 use countersign_config::yaml::LARGEST;
 use countersign_files::replace::{Access, replace};

@@ -30,7 +30,7 @@ use tokio_util::{
 pub use self::place::SocketError;
 use self::{past::Past, place::Owned};
 use super::{Presence, window::Window};
-use crate::omp::{FromClients, OpenDoor, StartError};
+use countersign_adapter_omp::{FromClients, OpenDoor, StartError};
 use countersign_http::listen::{peer::Local, seldom::Seldom};
 
 /// How many events are kept for a client that comes back.

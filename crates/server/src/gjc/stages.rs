@@ -3,7 +3,7 @@
 //! They only say what the model is to do. Gates, and what a refused plan holds back, are the engine's. Source:
 //! docs/protocol/gjc.md, Stages.
 
-use crate::omp::flags::Stage;
+use countersign_adapter_omp::flags::Stage;
 
 const fn text(stage: Stage) -> &'static str {
     match stage {

@@ -8,7 +8,7 @@ use countersign_protocol::{
 use countersign_runtime::Host as _;
 use tokio::task::JoinHandle;
 
-use crate::omp::{
+use countersign_adapter_omp::{
     Door,
     commands::conversation::{self, Told, usage},
     todos,

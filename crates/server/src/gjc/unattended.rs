@@ -34,7 +34,7 @@ use self::{
     terms::Of,
 };
 use super::{extension::state_mut, workflow};
-use crate::omp::{Door, commands::problem};
+use countersign_adapter_omp::{Door, commands::problem};
 use countersign_view::time;
 
 /// What a door remembers of unattended runs.

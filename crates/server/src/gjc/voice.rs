@@ -15,7 +15,7 @@ use countersign_protocol::{
     omp,
 };
 
-use crate::omp::Frame;
+use countersign_adapter_omp::Frame;
 
 /// What writes the frames of one door.
 #[derive(Default)]

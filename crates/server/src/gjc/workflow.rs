@@ -38,7 +38,7 @@ use super::{
         audit::{Note, OfGate},
     },
 };
-use crate::omp::{Door, Frame, commands::problem, flags::Stage};
+use countersign_adapter_omp::{Door, Frame, commands::problem, flags::Stage};
 use countersign_view::time::iso;
 
 const RESPONSE: &str = "workflow_gate_response";

@@ -7,12 +7,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use countersign_adapter_omp::{Process, attach::Handover, flags, handover};
 use countersign_agent_dir::Product;
-use countersign_server::{
-    attach::Handover,
-    control::{FILE, Request},
-    omp::{Process, flags, handover},
-};
+use countersign_server::control::{FILE, Request};
 use serde_json::{Value, json};
 
 use crate::{

@@ -10,15 +10,14 @@ use std::{
 };
 
 use bytes::Bytes;
+use countersign_adapter_omp as omp;
+use countersign_adapter_omp::{StartError, Surroundings};
 use countersign_agent_dir::Product;
 use countersign_core::time::Millis;
 use countersign_models::scripted::Scripted;
 use countersign_protocol::lines::Line;
 use countersign_runtime::Clock;
-use countersign_server::{
-    gjc,
-    omp::{self, StartError, Surroundings},
-};
+use countersign_server::gjc;
 use countersign_tools::exec::Launcher;
 use tempfile::TempDir;
 use tokio::{

@@ -34,7 +34,7 @@ use super::{
     keys::NotDone,
     waiting::{NotWaiting, Prompt, Work},
 };
-use crate::session_file::find;
+use countersign_adapter_omp::session_file::find;
 use countersign_http::{
     listen::{Guest, peer},
     web::{reply, sse},

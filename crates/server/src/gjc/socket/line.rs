@@ -15,7 +15,8 @@ use tokio::{
 };
 
 use super::{Said, past};
-use crate::{gjc::window::Behind, omp::FromClients};
+use crate::gjc::window::Behind;
+use countersign_adapter_omp::FromClients;
 
 /// How long a client has to ask for what it missed before it is told what happens now.
 const MOMENT: Duration = Duration::from_millis(200);
@@ -208,7 +209,8 @@ mod tests {
     };
 
     use super::{Said, serve};
-    use crate::{gjc::window::Window, omp::FromClients};
+    use crate::gjc::window::Window;
+    use countersign_adapter_omp::FromClients;
 
     struct Client {
         line: BufReader<DuplexStream>,

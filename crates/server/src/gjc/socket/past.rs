@@ -25,13 +25,11 @@ use countersign_runtime::{
 };
 use tokio::sync::OnceCell;
 
-use crate::{
-    gjc::{
-        Voice, arrange,
-        unattended::terms::{Of, phase_of},
-    },
-    omp::{EarlierEvents, Frame, KEPT_EVENTS, Teller, frames},
+use crate::gjc::{
+    Voice, arrange,
+    unattended::terms::{Of, phase_of},
 };
+use countersign_adapter_omp::{EarlierEvents, Frame, KEPT_EVENTS, Teller, frames};
 
 /// How many records are read at once.
 const PAGE: usize = 512;

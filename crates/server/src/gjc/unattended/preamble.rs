@@ -10,7 +10,7 @@ use countersign_core::{
 };
 use countersign_runtime::Host as _;
 
-use crate::omp::Door;
+use countersign_adapter_omp::Door;
 
 /// Estimates what the model is told first and what its tools take, and has the session know.
 pub(super) async fn measure(door: &mut Door) {

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::form::{self, Options};
-use crate::omp::{LogFollower, LogReaders};
+use countersign_adapter_omp::{LogFollower, LogReaders};
 use countersign_config::yaml::LARGEST;
 use countersign_files::replace::{Access, replace_copy};
 

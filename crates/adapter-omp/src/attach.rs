@@ -1,0 +1,116 @@
+//! Sessions of stdio doors that live in a gateway: their hosts' processes are pipes to it.
+//!
+//! It must not know what the pipes say: a door is opened on each as on two pipes of its own. What the door takes from the
+//! process and the machine around it is handed over.
+
+mod guests;
+pub mod home;
+mod lasting;
+mod line;
+
+use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use countersign_core::policy::Surroundings;
+use countersign_runtime::{Clock, Handle};
+use serde::{Deserialize, Serialize};
+use tokio_util::task::TaskTracker;
+
+use crate::ExtensionFactory;
+use countersign_config::RuleFile;
+
+pub use guests::{Guests, Stay};
+pub use lasting::Lasting;
+pub use line::Opening;
+pub use line::serve;
+
+/// How long sessions have to bring their files up to date when the gateway ends.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What a host's process hands over: all that its door would have read from the process and from the files of rules.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handover {
+    /// Which door it is, such as `omp`.
+    pub door: String,
+    /// The arguments behind its name.
+    pub arguments: Vec<String>,
+    /// The working folder of the process.
+    pub cwd: PathBuf,
+    /// Its folder for temporary files.
+    pub temporary: PathBuf,
+    /// Its environment. Values may be secret.
+    pub variables: Vec<(OsString, OsString)>,
+    /// Its rules, as it read them.
+    pub rules: Vec<RuleFile>,
+    /// Its number, by which others are told who has a session.
+    pub process: u32,
+    /// Whether a session that has a log of its own comes along.
+    pub moves: bool,
+}
+
+/// Without what may be secret.
+impl fmt::Debug for Handover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { door, cwd, process, .. } = self;
+        f.debug_struct("Handover")
+            .field("door", door)
+            .field("cwd", cwd)
+            .field("process", process)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a gateway takes in the sessions of hosts.
+pub struct Hall {
+    pub handle: Handle,
+    pub guests: Arc<Guests>,
+    pub clock: Clock,
+    /// What is started again for the children that run commands.
+    pub program: PathBuf,
+    /// The gateway's own files, which no tool of a guest may touch either.
+    pub around: Surroundings,
+    /// The data directory, by which it is found again.
+    pub folder: PathBuf,
+    /// Chooses the dialects of hosts.
+    pub extend: ExtensionFactory,
+    /// The grants for good, as far as they are in the files of their agent directories.
+    pub(crate) lasting: Lasting,
+    /// What has to end before the record is given up: lines to hosts, and sessions whose hosts have gone.
+    pub open: TaskTracker,
+}
+
+/// What a hall is made of.
+pub struct Furniture {
+    pub handle: Handle,
+    pub guests: Arc<Guests>,
+    pub clock: Clock,
+    pub program: PathBuf,
+    pub around: Surroundings,
+    pub folder: PathBuf,
+    pub extend: ExtensionFactory,
+}
+
+impl Hall {
+    /// Opens it; `None` if the record has ended already.
+    pub async fn open(furniture: Furniture) -> Option<Arc<Self>> {
+        let Furniture { handle, guests, clock, program, around, folder, extend } = furniture;
+        let lasting = Lasting::follow(&handle).await?;
+        let folder = std::fs::canonicalize(&folder).unwrap_or(folder);
+        Some(Arc::new(Self {
+            handle,
+            guests,
+            clock,
+            program,
+            around,
+            folder,
+            extend,
+            lasting,
+            open: TaskTracker::new(),
+        }))
+    }
+
+    /// Waits until the sessions have ended, which they do when the record's owner does.
+    pub async fn close(&self) {
+        self.open.close();
+        let _ = tokio::time::timeout(FAREWELL, self.open.wait()).await;
+    }
+}

@@ -1,0 +1,108 @@
+//! Where a session lives, if not in a log of its own: a small file in the agent directory.
+//!
+//! It must not open a log.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use countersign_core::{digest::Digest, id::SessionId};
+use countersign_runtime::tools::regular;
+use serde::{Deserialize, Serialize};
+
+use countersign_config::yaml::LARGEST;
+use countersign_files::replace::{Access, replace};
+
+/// The gateway that has a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Home {
+    /// The session.
+    pub session: String,
+    /// The data directory of the gateway.
+    pub gateway: PathBuf,
+    /// Where its session file is, or is to be.
+    pub file: PathBuf,
+}
+
+/// The folder of an agent directory in which logs lie, and the files that name those that lie elsewhere.
+pub fn folder(root: &Path) -> PathBuf {
+    root.join("countersign")
+}
+
+/// Whether an id can be the name of a file and of nothing else. That of a file which somebody else wrote need not be.
+pub(crate) fn is_plain(id: &SessionId) -> bool {
+    let id = id.as_str();
+    (1..=128).contains(&id.len())
+        && id.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_'))
+}
+
+/// The name of a session's files, without what tells them apart.
+pub(crate) fn stem(id: &SessionId) -> String {
+    if is_plain(id) { id.to_string() } else { Digest::of(id.as_str().as_bytes()).to_string() }
+}
+
+/// The log of a session that has one of its own.
+pub(crate) fn own_log(root: &Path, id: &SessionId) -> PathBuf {
+    folder(root).join(format!("{}.db", stem(id)))
+}
+
+fn path(root: &Path, id: &SessionId) -> PathBuf {
+    folder(root).join(format!("{}.home", stem(id)))
+}
+
+/// Where a session of the agent directory `root` lives, if not in a log of its own.
+///
+/// # Errors
+/// What the system says; a file that says nothing is an error too, for the session may well live elsewhere.
+pub fn read(root: &Path, id: &SessionId) -> io::Result<Option<Home>> {
+    read_at(&path(root, id))
+}
+
+/// What the file at `path` says.
+pub(crate) fn read_at(path: &Path) -> io::Result<Option<Home>> {
+    let bytes = match regular::read(path, LARGEST) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(named(path, &error)),
+    };
+    serde_json::from_slice(&bytes).map(Some).map_err(|error| named(path, &error))
+}
+
+/// Writes where a session lives.
+pub fn write(root: &Path, id: &SessionId, home: &Home) -> io::Result<()> {
+    let path = path(root, id);
+    let text = serde_json::to_string(home)?;
+    replace(&path, format!("{text}\n").as_bytes(), Access::Private).map_err(|error| named(&path, &error))
+}
+
+/// Takes that back: the session was never anything.
+pub fn forget(root: &Path, id: &SessionId) {
+    let _ = std::fs::remove_file(path(root, id));
+}
+
+fn named(path: &Path, error: &dyn std::error::Error) -> io::Error {
+    io::Error::other(format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::id::SessionId;
+
+    use super::{Home, forget, read, write};
+
+    #[test]
+    fn a_home_reads_back_and_one_that_says_nothing_is_no_absence() {
+        let root = tempfile::tempdir().unwrap();
+        for id in ["abc", "a/../b", "agent:pi"].map(SessionId::new) {
+            let home = Home { session: id.to_string(), gateway: "/data".into(), file: "/s/a.jsonl".into() };
+            assert_eq!(read(root.path(), &id).unwrap(), None);
+            write(root.path(), &id, &home).unwrap();
+            assert_eq!(read(root.path(), &id).unwrap(), Some(home));
+            forget(root.path(), &id);
+            assert_eq!(read(root.path(), &id).unwrap(), None);
+        }
+        std::fs::write(root.path().join("countersign/torn.home"), "{").unwrap();
+        assert!(read(root.path(), &SessionId::new("torn")).is_err());
+    }
+}

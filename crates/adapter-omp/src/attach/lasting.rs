@@ -1,0 +1,58 @@
+//! Grants for good that were given in guests' sessions, brought into the files of their agent directories.
+//!
+//! They are given from anywhere, whether or not a host is there; so one follower writes them all.
+
+use std::path::Path;
+
+use countersign_core::{
+    engine::Event,
+    policy::{self, Grant, Scope},
+};
+use countersign_runtime::{Handle, Released};
+use tokio::sync::watch;
+use tracing::warn;
+
+use crate::grants;
+
+/// How far it is.
+pub(crate) struct Lasting(watch::Receiver<u64>);
+
+impl Lasting {
+    /// Follows from here on; `None` if there is nothing to follow any more.
+    pub(super) async fn follow(handle: &Handle) -> Option<Self> {
+        let mut subscriber = handle.subscribe().await?;
+        let (at, reached) = watch::channel(subscriber.position());
+        tokio::spawn(async move {
+            while let Some(released) = subscriber.next().await {
+                if let Some((realm, grant)) = given(&released) {
+                    let kept = tokio::task::spawn_blocking(move || keep(&realm, grant)).await;
+                    if let Err(failed) = kept.map_err(std::io::Error::other).flatten() {
+                        warn!(error = %failed, "a grant for good holds until its host comes again");
+                    }
+                }
+                at.send_replace(subscriber.position());
+            }
+        });
+        Some(Self(reached))
+    }
+
+    /// Waits until what was released before `position` is in the files. False if it never will be.
+    pub async fn reached(&self, position: u64) -> bool {
+        self.0.clone().wait_for(|at| *at >= position).await.is_ok()
+    }
+}
+
+/// A grant of a realm that an answer gave. What was adopted belongs to no session, and came from the file.
+fn given(released: &Released) -> Option<(String, Grant)> {
+    let Released::Fact(recorded) = released else { return None };
+    let Event::Policy(policy::Event::Granted(grant)) = &recorded.fact.event else { return None };
+    match &grant.scope {
+        Scope::Realm(realm) if recorded.meta.session.is_some() => Some((realm.clone(), grant.clone())),
+        Scope::Realm(_) | Scope::Always | Scope::Session(_) => None,
+    }
+}
+
+/// In the file it is one of every session, as those of sessions with logs of their own are.
+fn keep(realm: &str, grant: Grant) -> std::io::Result<()> {
+    grants::keep(&Path::new(realm).join(grants::FILE), &Grant { scope: Scope::Always, ..grant })
+}

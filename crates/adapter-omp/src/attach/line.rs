@@ -1,0 +1,105 @@
+//! A line between a host's process and the gateway: how it opens, and the bytes behind that.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use countersign_protocol::lines::{Line, Lines};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    sync::mpsc,
+};
+
+use super::{Hall, Handover};
+use crate as omp;
+
+/// How many lines wait for a door at most; the socket holds the rest.
+const WAITING: usize = 256;
+/// How many frames wait for the socket at most: few, for their bytes are not counted. The door counts what waits behind them.
+const FRAMES: usize = 64;
+/// How much is read at once.
+const CHUNK: usize = 64 * 1024;
+
+/// What the gateway says before a line is the door's, each in a line of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Opening {
+    /// Something for a person to read.
+    Notice(String),
+    /// The session is open. What follows in both directions is the door's.
+    Ok {},
+    /// It is not, and why.
+    Error(String),
+}
+
+/// Opens a session on a line and serves it until its host has gone, or the record has.
+pub async fn serve(
+    hall: Arc<Hall>,
+    handover: Handover,
+    reading: impl AsyncRead + Unpin + Send + 'static,
+    mut writing: impl AsyncWrite + Unpin + Send + 'static,
+) -> std::io::Result<()> {
+    let (output, frames) = mpsc::channel(FRAMES);
+    let notices = parking_lot::Mutex::new(Vec::new());
+    let notice = |text: &str| notices.lock().push(text.to_owned());
+    let opened = omp::open_attached(hall, handover, output, &notice).await;
+    for notice in notices.into_inner() {
+        say(&mut writing, &Opening::Notice(notice)).await?;
+    }
+    let door = match opened {
+        Ok(door) => door,
+        Err(error) => return say(&mut writing, &Opening::Error(error.to_string())).await,
+    };
+    if let Err(gone) = say(&mut writing, &Opening::Ok {}).await {
+        door.leave().await;
+        return Err(gone);
+    }
+    // One dialect gives up a line that is no text, another reads it as well as it can.
+    let decoder = if door.reads_lossy() { Lines::default().lossy() } else { Lines::default() };
+    let listed = door.list_session();
+    let (lines, input) = mpsc::channel(WAITING);
+    let read = tokio::spawn(read(reading, decoder, lines));
+    let written = tokio::spawn(write(writing, frames));
+    if let Err(ended) = door.run(input, std::future::pending()).await {
+        tracing::debug!(%ended, "a line to a host ends");
+    }
+    drop(listed);
+    read.abort();
+    // The frames end with the door: the last of them are on their way.
+    let _ = written.await;
+    Ok(())
+}
+
+async fn say(writing: &mut (impl AsyncWrite + Unpin), opening: &Opening) -> std::io::Result<()> {
+    let mut line = serde_json::to_string(opening)?;
+    line.push('\n');
+    writing.write_all(line.as_bytes()).await?;
+    writing.flush().await
+}
+
+/// Reads to the end. A line without an end counts as one.
+async fn read(mut reading: impl AsyncRead + Unpin, mut decoder: Lines, lines: mpsc::Sender<Line>) {
+    let mut buffer = vec![0; CHUNK];
+    while let Ok(count) = reading.read(&mut buffer).await
+        && count > 0
+    {
+        decoder.push(&buffer[..count]);
+        while let Some(line) = decoder.next_line() {
+            if lines.send(line).await.is_err() {
+                return;
+            }
+        }
+    }
+    if let Some(line) = decoder.finish() {
+        let _ = lines.send(line).await;
+    }
+}
+
+async fn write(mut writing: impl AsyncWrite + Unpin, mut frames: mpsc::Receiver<Bytes>) {
+    while let Some(frame) = frames.recv().await {
+        if writing.write_all(&frame).await.is_err() {
+            return;
+        }
+    }
+    let _ = writing.shutdown().await;
+}

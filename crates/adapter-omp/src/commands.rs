@@ -1,0 +1,388 @@
+//! What each command of the wire asks of the engine, and how it is answered.
+
+pub mod conversation;
+mod later;
+mod login;
+mod pages;
+mod prompting;
+mod sessions;
+pub mod settings;
+
+use std::sync::{Arc, OnceLock};
+
+use countersign_core::{
+    call,
+    engine::{Command as EngineCommand, Refusal, Reply},
+    message::BashExecution,
+    run,
+};
+use countersign_protocol::{
+    gjc,
+    omp::{Command, Id, Response, state::BashResult},
+};
+use countersign_runtime::Refused;
+use serde_json::{Map, Value};
+
+use super::{
+    door::{Door, Lane, Then, Until},
+    handoff, host, todos,
+    waiting::Waiting,
+};
+
+pub use sessions::Switch;
+pub(super) use sessions::switch;
+pub(super) use settings::meaning;
+
+/// Whether it runs a person's command.
+pub(super) const fn is_bash(command: &gjc::Command) -> bool {
+    matches!(command, gjc::Command::Shared(Command::Bash { .. }))
+}
+
+/// Whether a command is done while a person's command, or a compaction, still works. A plain prompt waits for a compaction: it would be refused as one
+/// that comes during a run.
+pub(super) const fn goes_beside(command: &gjc::Command, is_compacting: bool) -> bool {
+    let command = match command {
+        gjc::Command::Shared(command) => command,
+        gjc::Command::Handoff { .. } => return false,
+        _ => return true,
+    };
+    match command {
+        Command::Bash { .. }
+        | Command::Compact { .. }
+        | Command::NewSession { .. }
+        | Command::SwitchSession { .. }
+        | Command::Branch { .. }
+        | Command::Fork { .. }
+        | Command::Clone => false,
+        Command::Prompt { streaming_behavior: None, .. } => !is_compacting,
+        _ => true,
+    }
+}
+
+/// Whether a command opens another session.
+pub(super) const fn leaves(command: &gjc::Command) -> bool {
+    matches!(
+        command,
+        gjc::Command::Shared(
+            Command::NewSession { .. }
+                | Command::SwitchSession { .. }
+                | Command::Branch { .. }
+                | Command::Fork { .. }
+                | Command::Clone
+        )
+    )
+}
+
+/// Whether a command puts a run in the place of the one that works.
+pub(super) const fn replaces(command: &gjc::Command) -> bool {
+    matches!(command, gjc::Command::Shared(Command::AbortAndPrompt { .. }))
+}
+
+/// Whether a command says what there is in the session that is open.
+pub(super) const fn reads_session(command: &gjc::Command) -> bool {
+    matches!(
+        command,
+        gjc::Command::Shared(
+            Command::GetState
+                | Command::GetMessages
+                | Command::GetMessagesPage { .. }
+                | Command::GetBranchMessages
+                | Command::GetForkMessages
+                | Command::GetLastAssistantText
+                | Command::GetSessionStats
+        )
+    )
+}
+
+pub async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
+    let name = command.name();
+    match command {
+        Command::Prompt { message, images, streaming_behavior } => {
+            prompting::prompt(door, id, message, images, streaming_behavior).await;
+        }
+        Command::Steer { message, images } => prompting::steer(door, id, message, images).await,
+        Command::FollowUp { message, images } => prompting::follow_up(door, id, message, images).await,
+        Command::Abort => abort(door, id).await,
+        Command::AbortAndPrompt { message, images } => prompting::abort_and_prompt(door, id, message, images).await,
+        Command::AbortRetry => abort_retry(door, id).await,
+        Command::AbortBash => abort_bash(door, id).await,
+        Command::Bash { command } => bash(door, id, command).await,
+        Command::Compact { custom_instructions } => sessions::compact(door, id, custom_instructions).await,
+        Command::NewSession { parent_session } => sessions::new_session(door, id, parent_session).await,
+        Command::SwitchSession { session_path } => sessions::switch_session(door, id, session_path).await,
+        Command::Branch { entry_id } | Command::Fork { entry_id } => sessions::branch(door, id, name, entry_id).await,
+        Command::Clone => sessions::clone(door, id).await,
+        Command::SetSessionName { name } => sessions::set_name(door, id, name).await,
+        Command::ExportHtml { output_path } => sessions::export_html(door, id, output_path).await,
+        Command::GetState => conversation::state(door, id).await,
+        Command::GetMessages => conversation::messages(door, id).await,
+        Command::GetMessagesPage { cursor, limit } => pages::page(door, id, cursor, limit).await,
+        Command::GetBranchMessages | Command::GetForkMessages => conversation::branch_messages(door, id, name).await,
+        Command::GetLastAssistantText => conversation::last_text(door, id).await,
+        Command::GetSessionStats => conversation::stats(door, id).await,
+        Command::GetAvailableModels => settings::available_models(door, id),
+        Command::SetModel { provider, model_id } => settings::set_model(door, id, provider, model_id).await,
+        Command::CycleModel => settings::cycle_model(door, id).await,
+        Command::SetThinkingLevel { level } => settings::set_thinking(door, id, level).await,
+        Command::CycleThinkingLevel => settings::cycle_thinking(door, id).await,
+        Command::SetSteeringMode { mode } => settings::set_mode(door, id, name, settings::Mode::Steering, mode).await,
+        Command::SetFollowUpMode { mode } => settings::set_mode(door, id, name, settings::Mode::FollowUp, mode).await,
+        Command::SetInterruptMode { mode } => {
+            settings::set_mode(door, id, name, settings::Mode::Interrupt, mode).await;
+        }
+        Command::SetAutoCompaction { enabled } => settings::set_auto_compaction(door, id, enabled).await,
+        Command::SetAutoRetry { enabled } => settings::set_auto_retry(door, id, enabled).await,
+        Command::GetAvailableThinkingLevels => settings::available_levels(door, id).await,
+        Command::GetAvailableCommands | Command::GetCommands => later::slash_commands(door, id, name),
+        Command::NegotiateProtocol { version } => later::negotiate(door, id, version),
+        Command::SetFastMode { enabled } => later::set_fast_mode(door, id, enabled),
+        Command::SetSubagentSubscription { level } => later::subscribe(door, id, level),
+        Command::GetSubagents => later::subagents(door, id),
+        Command::GetSubagentMessages { subagent } => later::subagent_messages(door, id, subagent),
+        Command::NotServed { name, reason } => door.write(&Response::failure(id, name, reason)),
+    }
+}
+
+/// Does a command of omp's own protocol, those of later versions among them.
+pub(crate) async fn handle_own(door: &mut Door, id: Option<Id>, command: gjc::Command) {
+    match command {
+        gjc::Command::Shared(command) => handle(door, id, command).await,
+        gjc::Command::Handoff { .. } if door.teller.is_running() => {
+            let problem = "Cannot hand off while a response is in progress";
+            door.write(&Response::failure(id, command.name(), problem));
+        }
+        later => {
+            if door.dialect.hooks.admit(door, id.as_ref(), &later).await {
+                handle_later(door, id, later).await;
+            }
+        }
+    }
+}
+
+/// Does a command that later versions of omp have in the form of the dialect of gjc.
+pub async fn handle_later(door: &mut Door, id: Option<Id>, command: gjc::Command) {
+    match command {
+        gjc::Command::SetTodos { phases } => todos::set(door, id, phases).await,
+        gjc::Command::SetHostTools { tools } => host::set_tools(door, id, tools).await,
+        gjc::Command::SetHostUriSchemes { schemes } => host::set_uri_schemes(door, id, schemes).await,
+        gjc::Command::Handoff { custom_instructions } => handoff::hand_off(door, id, custom_instructions).await,
+        gjc::Command::GetLoginProviders => login::login_providers(door, id),
+        gjc::Command::Login { provider_id } => login::login(door, id, provider_id),
+        other => door.write(&Response::unknown_with(id, Some(other.name().to_owned()))),
+    }
+}
+
+/// What a host reads of a refusal.
+pub fn problem(refused: &Refused) -> String {
+    match refused {
+        Refused::Refusal(Refusal::EmptyName) => "Session name cannot be empty".to_owned(),
+        Refused::Refusal(Refusal::Prompt(countersign_core::session::PromptRefusal::Busy(_))) => BUSY.to_owned(),
+        Refused::Refusal(Refusal::Prompt(countersign_core::session::PromptRefusal::NoModel(_))) => {
+            "No model selected. Choose one with set_model.".to_owned()
+        }
+        Refused::Refusal(Refusal::Compact(refusal)) => match refusal {
+            countersign_core::session::CompactRefusal::Nothing => "Nothing to compact (session too small)".to_owned(),
+            countersign_core::session::CompactRefusal::Already => "Already compacted".to_owned(),
+            countersign_core::session::CompactRefusal::NoModel => "No model selected".to_owned(),
+            other => other.to_string(),
+        },
+        other => other.to_string(),
+    }
+}
+
+/// How many commands may wait where an abort is to wait for its turn as well.
+const MOST_WAITING: usize = 1024;
+
+/// What whoever asked for a compaction is told where it was stopped.
+pub(super) const CANCELLED: &str = "Compaction cancelled";
+
+/// What a prompt is told that was stopped before it began.
+pub(super) const ABORTED: &str = "Request was aborted";
+
+/// What a prompt is told while a run works and it says nothing of queueing.
+pub(super) const BUSY: &str =
+    "Agent is already processing. Use steer() or followUp() to queue messages, or wait for completion.";
+
+/// Answers with nothing but that it is done, or with why not.
+pub(super) fn acknowledge(door: &mut Door, id: Option<Id>, name: &'static str, replied: Result<Reply, Refused>) {
+    match replied {
+        Ok(_) => door.write(&Response::ack(id, name)),
+        Err(refused) => door.write(&Response::failure(id, name, problem(&refused))),
+    }
+}
+
+/// Stops the run, what summarises its context, and what was asked for before and has not begun; answered when all has ended.
+async fn abort(door: &mut Door, id: Option<Id>) {
+    door.give_up();
+    if door.begins_later() {
+        // What works is stopped at once. What begins later is, by the same in its turn.
+        stop_all(door, Box::new(|_, _| ())).await;
+        if door.waiting.len() >= MOST_WAITING {
+            return door.write(&Response::failure(id, "abort", "too many commands are waiting"));
+        }
+        return door.stop_again(id);
+    }
+    abort_again(door, id).await;
+}
+
+/// Stops what works by now.
+pub(super) async fn abort_again(door: &mut Door, id: Option<Id>) {
+    stop_all(
+        door,
+        Box::new(move |door, stopped| match stopped {
+            Ok(()) => door.write(&Response::ack(id, "abort")),
+            Err(refused) => door.write(&Response::failure(id, "abort", problem(&refused))),
+        }),
+    )
+    .await;
+}
+
+/// What is done once something was stopped, or could not be: then its end is not recorded.
+pub(super) type Stopped = Box<dyn FnOnce(&mut Door, Result<(), Refused>) + Send>;
+
+/// Stops the run of the session and what summarises its context, and then does `then`.
+pub(super) async fn stop_all(door: &mut Door, then: Stopped) {
+    let not_stopped = Arc::new(OnceLock::new());
+    // A compaction that was asked for just now is not told of yet, or has still to begin.
+    let is_beginning = match &mut door.lane {
+        Lane::ToCompact { is_given_up } => {
+            *is_given_up = true;
+            true
+        }
+        _ => false,
+    };
+    if (is_beginning || door.teller.is_compacting())
+        && let Some(seat) = door.seat()
+    {
+        let session = seat.id.clone();
+        let command = countersign_core::session::Command::AbortCompaction;
+        let not_stopped = Arc::clone(&not_stopped);
+        // One that is over already is as good as stopped.
+        door.ask(EngineCommand::Session(session, command), move |door, replied| {
+            if let Err(refused) = replied {
+                halt(door);
+                let _ = not_stopped.set(refused);
+            }
+        })
+        .await;
+    }
+    stop_run(
+        door,
+        Box::new(move |door, stopped| match stopped.and_then(|()| not_stopped.get().cloned().map_or(Ok(()), Err)) {
+            Ok(()) => {
+                let ended: Then = Box::new(move |door| then(door, Ok(())));
+                door.after(Until::CompactionEnded, Box::new(move |door| door.after(Until::RunEnded, ended)));
+            }
+            refused => then(door, refused),
+        }),
+    )
+    .await;
+}
+
+/// Stops what works for the session where that cannot be recorded.
+fn halt(door: &Door) {
+    if let Some(seat) = door.seat().filter(|_| door.teller.is_running() || door.teller.is_compacting()) {
+        seat.workshop.halt();
+    }
+}
+
+/// Stops the run of the session, and then does `then`: at once, if there is none.
+///
+/// A log that takes nothing has no end of the run: then what works for it is stopped all the same.
+pub(super) async fn stop_run(door: &mut Door, then: Stopped) {
+    let Some(seat) = door.seat() else { return then(door, Err(Refused::Closed)) };
+    let command = EngineCommand::Run(run::Command::Abort { session: seat.id.clone() });
+    door.stops += 1;
+    door.ask(command, move |door, replied| {
+        door.stops -= 1;
+        match replied {
+            // One that waits for a compaction begins behind it, and ends; where nothing runs, it may be a compaction that was stopped.
+            Ok(Reply::Stopping(_) | Reply::Done) => {
+                let ended: Then = Box::new(move |door| then(door, Ok(())));
+                door.after(Until::CompactionEnded, Box::new(move |door| door.after(Until::RunEnded, ended)));
+            }
+            Ok(_) => then(door, Ok(())),
+            Err(refused) => {
+                halt(door);
+                then(door, Err(refused));
+            }
+        }
+    })
+    .await;
+}
+
+/// Why a command could not be sent on.
+pub(super) const fn not_sent(door: &Door) -> &'static str {
+    if door.is_closing { "the session is closing" } else { "too many commands are waiting" }
+}
+
+async fn abort_retry(door: &mut Door, id: Option<Id>) {
+    let Some(seat) = door.seat() else { return };
+    let command = EngineCommand::Run(run::Command::AbortRetry { session: seat.id.clone() });
+    door.ask(command, move |door, replied| acknowledge(door, id, "abort_retry", replied)).await;
+}
+
+/// Ends the command that works, and those that wait behind it: they come to the same, without having begun.
+async fn abort_bash(door: &mut Door, id: Option<Id>) {
+    let Some(seat) = door.seat() else { return };
+    let command = EngineCommand::Call(call::Command::Abort { session: seat.id.clone() });
+    let waiting = std::mem::take(&mut door.waiting);
+    let (ended, waiting): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|waiting| is_bash(&waiting.command));
+    door.waiting = waiting.into();
+    door.ask(command, move |door, replied| {
+        acknowledge(door, id, "abort_bash", replied);
+        for Waiting { id, .. } in ended {
+            let result = bash_result(&BashExecution { cancelled: true, ..BashExecution::default() });
+            door.write(&Response::success(id, "bash", &result));
+        }
+    })
+    .await;
+}
+
+async fn bash(door: &mut Door, id: Option<Id>, command: String) {
+    let Some(seat) = door.seat() else { return };
+    let mut arguments = Map::new();
+    arguments.insert("command".to_owned(), Value::String(command.clone()));
+    let run = call::Command::Run {
+        session: seat.id.clone(),
+        tool: "bash".into(),
+        arguments,
+        signature: format!("bash({command})"),
+        executor: call::Executor::Shell,
+    };
+    door.lane = Lane::ToCommand;
+    door.ask(EngineCommand::Call(run), move |door, replied| match replied {
+        Ok(Reply::Running(call)) => door.lane = Lane::Command(call, id),
+        Ok(_) => {
+            door.lane = Lane::Free;
+            door.write(&Response::failure(id, "bash", "the command was not started"));
+        }
+        Err(refused) => {
+            door.lane = Lane::Free;
+            door.write(&Response::failure(id, "bash", problem(&refused)));
+        }
+    })
+    .await;
+}
+
+/// The answer to a person's command, from its message: what a cut output was is beside it, any other says it by itself.
+pub(super) fn bash_result(bash: &BashExecution) -> BashResult {
+    let cut = bash.meta.as_ref().and_then(|meta| meta.get("truncation"));
+    let count = |key: &str, whole: usize| {
+        let count = cut.and_then(|cut| cut.get(key)).and_then(Value::as_u64);
+        count.and_then(|count| usize::try_from(count).ok()).unwrap_or(whole)
+    };
+    let lines = if bash.output.is_empty() { 0 } else { bash.output.matches('\n').count() + 1 };
+    let bytes = bash.output.len();
+    BashResult {
+        exit_code: bash.exit_code,
+        cancelled: bash.cancelled,
+        output: bash.output.clone(),
+        truncated: bash.truncated,
+        total_lines: count("totalLines", lines),
+        total_bytes: count("totalBytes", bytes),
+        output_lines: count("outputLines", lines),
+        output_bytes: count("outputBytes", bytes),
+        artifact_id: cut.and_then(|cut| cut.get("artifact")).and_then(Value::as_str).map(str::to_owned),
+    }
+}

@@ -1,0 +1,245 @@
+//! What a host reads of a session: its state, its messages, its counts.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    id::Lsn,
+    message::{Block, Message, StopReason, text_of},
+    session::{Entry, Kind, Reason, Session},
+};
+use countersign_protocol::{
+    Json, Number,
+    gjc::state::ContextUsage,
+    omp::{
+        Id, Response,
+        state::{
+            BranchMessage, BranchMessages, ExtendedState, LastAssistantText, Messages, RpcSessionState, SessionStats,
+            TokenSums,
+        },
+    },
+};
+use countersign_runtime::Contents;
+
+use crate::{
+    door::{Door, Then},
+    entries, models, todos,
+};
+
+/// Reads something of the session in the order of the other answers, then fetches the content that it names, then answers.
+async fn read<T: Send + 'static>(
+    door: &mut Door,
+    id: Option<Id>,
+    name: &'static str,
+    what: impl FnOnce(&Session) -> (T, Vec<Lsn>) + Send + 'static,
+    answer: impl FnOnce(T, Vec<Option<Arc<str>>>) -> Json + Send + 'static,
+) {
+    let Some(seat) = door.seat() else { return };
+    let (session, requests) = (seat.id.clone(), seat.requests.clone());
+    let contents: Contents = seat.handle.contents().clone();
+    door.later(async move {
+        let read = requests.read(move |engine| engine.state().session(&session).map(what)).await;
+        let (position, answer) = match read {
+            Some((Some((value, lsns)), position)) => match contents.get(&lsns).await {
+                Ok(texts) => (position, Ok(answer(value, texts))),
+                Err(error) => (position, Err(format!("the conversation cannot be read: {error}"))),
+            },
+            _ => (0, Err("the session is closed".to_owned())),
+        };
+        let then: Then = Box::new(move |door| match answer {
+            Ok(data) => door.write(&Response::success(id, name, &data)),
+            Err(problem) => door.write(&Response::failure(id, name, problem)),
+        });
+        (position, then)
+    });
+}
+
+/// Whether a compaction is under way that belongs to the work of runs.
+fn goes_on_by_itself(session: &Session) -> bool {
+    session.compaction().is_some_and(|compaction| compaction.reason != Reason::Manual)
+}
+
+/// What a session is right now.
+pub struct Told {
+    /// As omp has it.
+    pub state: RpcSessionState,
+    /// How many tokens its context takes, of how many that the model has.
+    pub context: Option<(u64, u64)>,
+}
+
+pub(super) async fn state(door: &mut Door, id: Option<Id>) {
+    tell_state(door, id, |door, told| Json::of(&extended(door, told))).await;
+}
+
+/// The state with what clients of later versions read.
+fn extended(door: &Door, told: Told) -> ExtendedState {
+    let todo_phases = door.seat().map(|seat| seat.workshop.todos().get()).unwrap_or_default();
+    ExtendedState {
+        todo_phases: todo_phases.iter().map(todos::wire).collect(),
+        context_usage: told.context.map(|(tokens, window)| usage(tokens, window)),
+        pending_message_count: told.state.queued_message_count,
+        fast_mode_enabled: false,
+        fast_mode_active: false,
+        shared: told.state,
+    }
+}
+
+/// How full a context is.
+#[expect(clippy::cast_precision_loss, reason = "no context has so many tokens")]
+pub fn usage(tokens: u64, window: u64) -> ContextUsage {
+    let percent = (window > 0).then(|| Number(tokens as f64 / window as f64 * 100.0));
+    ContextUsage { tokens: Some(tokens), context_window: window, percent, source: None }
+}
+
+/// Answers `get_state` with what `data` makes of the session's state.
+pub async fn tell_state(door: &mut Door, id: Option<Id>, data: impl FnOnce(&mut Door, Told) -> Json + Send + 'static) {
+    let Some(seat) = door.seat() else { return };
+    let (session_id, requests) = (seat.id.clone(), seat.requests.clone());
+    let path = seat.path().map(|path| path.display().to_string());
+    door.later(async move {
+        let read = requests.read(move |engine| {
+            let session = engine.state().session(&session_id)?;
+            let settings = session.settings();
+            let messages = session.context().len();
+            Some((
+                settings.model.clone(),
+                settings.thinking.clone(),
+                session.run().is_some() || goes_on_by_itself(session),
+                session.compaction().is_some(),
+                session.name().map(str::to_owned),
+                settings.thresholds.auto,
+                messages,
+                session.queued(),
+                session_id.to_string(),
+                settings.model.as_ref().map(|model| (session.context_tokens(), model.context_window)),
+            ))
+        });
+        let Some((Some(read), position)) = read.await else {
+            let then: Then =
+                Box::new(move |door| door.write(&Response::failure(id, "get_state", "the session is closed")));
+            return (0, then);
+        };
+        let (model, thinking, is_streaming, is_compacting, name, auto, messages, queued, session_id, context) = read;
+        let then: Then = Box::new(move |door| {
+            let entry = model.and_then(|model| door.shelf.common.entry(&model.provider, &model.id));
+            let [steering, follow_up, interrupt] = door.modes.clone();
+            let state = RpcSessionState {
+                model: entry.as_ref().map(models::wire),
+                thinking_level: thinking,
+                is_streaming,
+                is_compacting,
+                steering_mode: steering,
+                follow_up_mode: follow_up,
+                interrupt_mode: interrupt,
+                session_file: path,
+                session_id,
+                session_name: name,
+                auto_compaction_enabled: auto,
+                message_count: messages,
+                queued_message_count: queued,
+            };
+            let data = data(door, Told { state, context });
+            door.write(&Response::success(id, "get_state", &data));
+        });
+        (position, then)
+    });
+}
+
+/// The entries of the context, without their text.
+fn context(session: &Session) -> (Vec<Entry>, Vec<Lsn>) {
+    let entries: Vec<Entry> = session.context().iter().map(|piece| piece.entry().clone()).collect();
+    let lsns = entries.iter().map(|entry| entry.content).collect();
+    (entries, lsns)
+}
+
+pub(super) async fn messages(door: &mut Door, id: Option<Id>) {
+    read(door, id, "get_messages", context, move |entries, texts| {
+        let messages: Vec<Json> =
+            entries.iter().zip(texts).filter_map(|(entry, text)| entries::to_wire(entry, &text?)).collect();
+        Json::of(&Messages { messages })
+    })
+    .await;
+}
+
+pub(super) async fn branch_messages(door: &mut Door, id: Option<Id>, name: &'static str) {
+    let users = |session: &Session| {
+        let entries: Vec<Entry> = session.entries().iter().filter(|entry| entry.kind == Kind::User).cloned().collect();
+        let lsns = entries.iter().map(|entry| entry.content).collect();
+        (entries, lsns)
+    };
+    read(door, id, name, users, move |entries, texts| {
+        let messages = entries
+            .iter()
+            .zip(texts)
+            .filter_map(|(entry, text)| {
+                let text = user_text(&text?)?;
+                (!text.is_empty()).then(|| BranchMessage { entry_id: entry.id.to_string(), text })
+            })
+            .collect();
+        Json::of(&BranchMessages { messages })
+    })
+    .await;
+}
+
+/// The text of a user message's content.
+pub(super) fn user_text(content: &str) -> Option<String> {
+    match serde_json::from_str(content) {
+        Ok(Message::User(said)) => Some(text_of(&said.content)),
+        _ => None,
+    }
+}
+
+pub(super) async fn last_text(door: &mut Door, id: Option<Id>) {
+    read(door, id, "get_last_assistant_text", context, move |entries, texts| {
+        let text = entries.iter().zip(texts).rev().find_map(|(entry, text)| {
+            if !matches!(entry.kind, Kind::Assistant { .. }) {
+                return None;
+            }
+            let Ok(Message::Assistant(assistant)) = serde_json::from_str(&text?) else { return None };
+            let is_nothing = assistant.stop_reason == StopReason::Aborted && assistant.content.is_empty();
+            (!is_nothing).then(|| text_of(&assistant.content).trim().to_owned())
+        });
+        let text = text.filter(|text| !text.is_empty());
+        Json::of(&LastAssistantText { text })
+    })
+    .await;
+}
+
+pub(super) async fn stats(door: &mut Door, id: Option<Id>) {
+    let Some(seat) = door.seat() else { return };
+    let (session_id, path) = (seat.id.to_string(), seat.path().map(|path| path.display().to_string()));
+    read(door, id, "get_session_stats", context, move |entries, texts| {
+        let mut stats = SessionStats { session_file: path, session_id, ..SessionStats::default() };
+        let mut cost = 0.0;
+        for (_, text) in entries.iter().zip(texts) {
+            let Some(Ok(message)) = text.map(|text| serde_json::from_str::<Message>(&text)) else { continue };
+            stats.total_messages += 1;
+            match message {
+                Message::User(_) => stats.user_messages += 1,
+                Message::ToolResult(_) => stats.tool_results += 1,
+                Message::Assistant(assistant) => {
+                    stats.assistant_messages += 1;
+                    stats.tool_calls +=
+                        assistant.content.iter().filter(|block| matches!(block, Block::ToolCall(_))).count();
+                    let usage = assistant.usage;
+                    let sums: &mut TokenSums = &mut stats.tokens;
+                    sums.input += usage.input;
+                    sums.output += usage.output;
+                    sums.cache_read += usage.cache_read;
+                    sums.cache_write += usage.cache_write;
+                    cost += usage.cost.total;
+                }
+                Message::Developer(_)
+                | Message::BashExecution(_)
+                | Message::CompactionSummary(_)
+                | Message::BranchSummary(_)
+                | Message::FileMention(_)
+                | Message::Custom(_) => {}
+            }
+        }
+        let sums = &mut stats.tokens;
+        sums.total = sums.input + sums.output + sums.cache_read + sums.cache_write;
+        stats.cost = Number(cost);
+        Json::of(&stats)
+    })
+    .await;
+}

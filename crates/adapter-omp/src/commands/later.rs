@@ -1,0 +1,82 @@
+//! Commands of versions behind 13.19, and of pi, that need nothing of the session. Source: docs/protocol/omp.md, Commands of
+//! later versions and of pi.
+
+use std::sync::Arc;
+
+use countersign_protocol::omp::{
+    Id, Response,
+    command::SubscriptionLevel,
+    state::{FastMode, ProtocolVersion, SlashCommand, SlashCommands, SourceInfo, Subagents, Subscription},
+};
+
+use crate::door::{Door, Then};
+use countersign_conversations::prompt::{
+    Disk,
+    slash::{self, Template},
+};
+
+/// The version of the protocol that is spoken.
+const VERSION: u64 = 1;
+
+pub(super) fn negotiate(door: &mut Door, id: Option<Id>, version: u64) {
+    const NAME: &str = "negotiate_protocol";
+    let response = if version == VERSION {
+        Response::success(id, NAME, &ProtocolVersion { protocol_version: VERSION })
+    } else {
+        let problem = format!("Unsupported RPC protocol version: {version}; `protocolVersion` must be {VERSION}");
+        Response::failure(id, NAME, problem)
+    };
+    door.write(&response);
+}
+
+pub(super) fn set_fast_mode(door: &mut Door, id: Option<Id>, enabled: bool) {
+    const NAME: &str = "set_fast_mode";
+    let response = if enabled {
+        Response::failure(id, NAME, "Fast mode is unavailable for the current model.")
+    } else {
+        Response::success(id, NAME, &FastMode { enabled: false, active: false })
+    };
+    door.write(&response);
+}
+
+/// Takes the wish: there are no subagents that anything could be told of.
+pub(super) fn subscribe(door: &mut Door, id: Option<Id>, level: SubscriptionLevel) {
+    door.write(&Response::success(id, "set_subagent_subscription", &Subscription { level }));
+}
+
+pub(super) fn subagents(door: &mut Door, id: Option<Id>) {
+    door.write(&Response::success(id, "get_subagents", &Subagents::default()));
+}
+
+pub(super) fn subagent_messages(door: &mut Door, id: Option<Id>, subagent: Option<String>) {
+    let problem = match subagent {
+        Some(subagent) => format!("Unknown subagent: {subagent}. There are no subagents here."),
+        None => "get_subagent_messages: `subagentId` or `sessionFile` is required".to_owned(),
+    };
+    door.write(&Response::failure(id, "get_subagent_messages", problem));
+}
+
+/// Lists the files that slash commands stand for, in the form of the command called `name`.
+pub(super) fn slash_commands(door: &mut Door, id: Option<Id>, name: &'static str) {
+    let (common, cwd) = (Arc::clone(&door.shelf.common), door.shelf.cwd.clone());
+    door.aside(async move {
+        let listed = tokio::task::spawn_blocking(move || {
+            if common.reads_templates { slash::list(&common.folder, &cwd, &Disk) } else { Vec::new() }
+        });
+        let templates = listed.await.unwrap_or_default();
+        let commands = templates.into_iter().map(|template| wire(template, name == "get_commands")).collect();
+        let then: Then = Box::new(move |door| door.write(&Response::success(id, name, &SlashCommands { commands })));
+        (0, then)
+    });
+}
+
+fn wire(template: Template, is_of_pi: bool) -> SlashCommand {
+    let Template { name, description, path, is_of_project } = template;
+    let source_info = is_of_pi.then(|| SourceInfo {
+        path: path.display().to_string(),
+        source: "auto",
+        scope: if is_of_project { "project" } else { "user" },
+        origin: "top-level",
+    });
+    SlashCommand { name, description, source: if is_of_pi { "prompt" } else { "file" }, source_info }
+}

@@ -1,0 +1,34 @@
+//! Keys of providers: which are there, and where one belongs.
+
+use countersign_protocol::{
+    gjc::state::{LoginProvider, LoginProviders},
+    omp::{Id, Response},
+};
+
+use crate::door::Door;
+
+/// Lists the providers that keys are known of. Nobody can log in here: keys are in the environment and in files.
+pub(super) fn login_providers(door: &mut Door, id: Option<Id>) {
+    let roster = door.shelf.common.roster.lock();
+    let provider = |name: String| LoginProvider {
+        authenticated: roster.credential(&name).is_some(),
+        available: false,
+        id: name.clone(),
+        name,
+    };
+    let providers = roster.providers().into_iter().map(provider).collect();
+    drop(roster);
+    door.write(&Response::success(id, "get_login_providers", &LoginProviders { providers }));
+}
+
+/// Says where the key of a provider belongs.
+pub(super) fn login(door: &mut Door, id: Option<Id>, provider: String) {
+    let is_known = door.shelf.common.roster.lock().providers().contains(&provider);
+    let problem = if is_known {
+        let models = door.shelf.common.folder.models()[0].display().to_string();
+        format!("{provider} takes a key and no login: set its variable in the environment, or apiKey in {models}")
+    } else {
+        format!("Unknown OAuth provider: {provider}")
+    };
+    door.write(&Response::failure(id, "login", problem));
+}

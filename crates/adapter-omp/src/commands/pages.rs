@@ -1,0 +1,164 @@
+//! `get_messages_page`: the messages of the context in parts, while nothing changes them.
+
+use countersign_core::{
+    id::{EntryId, Lsn},
+    session::{Entry, Session},
+};
+use countersign_protocol::{
+    Json,
+    omp::{Id, Response, command::PageLimit, state::MessagesPage},
+};
+
+use crate::{
+    door::{Door, Then},
+    entries,
+};
+
+const NAME: &str = "get_messages_page";
+/// The most bytes of a page that has more than one message.
+const MOST: usize = 768 * 1024;
+/// What a host reads whose session works.
+const BUSY: (&str, &str) = ("Cannot page messages while the session is changing", "session_busy");
+/// What a host reads whose session has changed since the page before.
+const STALE: (&str, &str) = ("RPC message cursor is stale", "stale_cursor");
+
+/// Where a page begins, in which state of which session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Cursor {
+    offset: usize,
+    total: usize,
+    leaf: String,
+    session: String,
+}
+
+impl Cursor {
+    fn text(&self) -> String {
+        let hex = |text: &str| hex::encode(text.as_bytes());
+        format!("{}-{}-{}-{}", self.offset, self.total, hex(&self.leaf), hex(&self.session))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('-');
+        let mut next = || parts.next();
+        let (offset, total, leaf, session) = (next()?, next()?, next()?, next()?);
+        let text = |hex: &str| String::from_utf8(hex::decode(hex).ok()?).ok();
+        let cursor = Self {
+            offset: offset.parse().ok()?,
+            total: total.parse().ok()?,
+            leaf: text(leaf)?,
+            session: text(session)?,
+        };
+        (cursor.offset <= cursor.total && parts.next().is_none()).then_some(cursor)
+    }
+}
+
+/// What a session has to page through.
+enum Found {
+    Busy,
+    Stale,
+    /// The entries of the page at most, and where it begins.
+    Page(Vec<Entry>, Cursor),
+}
+
+fn find(session: &Session, cursor: Option<&Cursor>, limit: usize) -> Found {
+    if session.run().is_some() || session.compaction().is_some() {
+        return Found::Busy;
+    }
+    let context = session.context();
+    let now = Cursor {
+        offset: cursor.map_or(0, |cursor| cursor.offset),
+        total: context.len(),
+        leaf: session.leaf().map(EntryId::to_string).unwrap_or_default(),
+        session: session.id().to_string(),
+    };
+    if cursor.is_some_and(|cursor| *cursor != now) {
+        return Found::Stale;
+    }
+    let entries = context.iter().skip(now.offset).take(limit).map(|piece| piece.entry().clone());
+    Found::Page(entries.collect(), now)
+}
+
+pub(super) async fn page(door: &mut Door, id: Option<Id>, cursor: Option<String>, limit: PageLimit) {
+    let cursor = match cursor.map(|text| Cursor::parse(&text).ok_or(text)) {
+        Some(Err(text)) => {
+            let problem = format!("{NAME}: `cursor` {text:?} is not the nextCursor of a page");
+            return door.write(&Response::failure(id, NAME, problem));
+        }
+        Some(Ok(cursor)) => Some(cursor),
+        None => None,
+    };
+    let Some(seat) = door.seat() else { return };
+    let (session, requests) = (seat.id.clone(), seat.requests.clone());
+    let contents = seat.handle.contents().clone();
+    door.later(async move {
+        let read =
+            requests.read(move |engine| Some(find(engine.state().session(&session)?, cursor.as_ref(), limit.get())));
+        let failed = |(problem, code): (&str, &'static str), id| Response::coded_failure(id, NAME, problem, code);
+        let (position, response) = match read.await {
+            Some((Some(Found::Page(entries, from)), position)) => {
+                let lsns: Vec<Lsn> = entries.iter().map(|entry| entry.content).collect();
+                let response = match contents.get(&lsns).await {
+                    Ok(texts) => {
+                        let messages = entries.iter().zip(texts);
+                        let messages = messages.map(|(entry, text)| entries::to_wire(entry, &text?));
+                        Response::success(id, NAME, &cut(messages, from))
+                    }
+                    Err(error) => Response::failure(id, NAME, format!("the conversation cannot be read: {error}")),
+                };
+                (position, response)
+            }
+            Some((Some(Found::Busy), position)) => (position, failed(BUSY, id)),
+            Some((Some(Found::Stale), position)) => (position, failed(STALE, id)),
+            Some((None, _)) | None => (0, Response::failure(id, NAME, "the session is closed")),
+        };
+        let then: Then = Box::new(move |door| door.write(&response));
+        (position, then)
+    });
+}
+
+/// As many of the messages as a page may hold, at least one. An entry without a message counts and is not shown.
+fn cut(found: impl Iterator<Item = Option<Json>>, from: Cursor) -> MessagesPage {
+    let (mut messages, mut bytes, mut taken) = (Vec::new(), 0, 0);
+    for message in found {
+        bytes += message.as_ref().map_or(0, |message| message.text().len() + 1);
+        if bytes > MOST && taken > 0 {
+            break;
+        }
+        taken += 1;
+        messages.extend(message);
+    }
+    let total_messages = from.total;
+    let next = Cursor { offset: from.offset + taken, ..from };
+    let next_cursor = (next.offset < next.total).then(|| next.text());
+    MessagesPage { messages, next_cursor, total_messages }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_protocol::Json;
+
+    use super::{Cursor, MOST, cut};
+
+    fn cursor(offset: usize, total: usize) -> Cursor {
+        Cursor { offset, total, leaf: "a1".to_owned(), session: "s-1".to_owned() }
+    }
+
+    #[test]
+    fn a_cursor_reads_back_and_nothing_else_does() {
+        let one = cursor(3, 7);
+        assert_eq!(Cursor::parse(&one.text()), Some(one));
+        for text in ["", "1", "1-2-3", "8-7-6131-732d31", "1-2-zz-00", "1-2-61-61-61", "-1-2-61-61"] {
+            assert_eq!(Cursor::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_page_ends_where_it_would_grow_too_large() {
+        let large = || Some(Json::of("x".repeat(MOST / 2).as_str()));
+        let page = cut([large(), large(), large()].into_iter(), cursor(4, 7));
+        assert_eq!((page.messages.len(), page.total_messages), (1, 7));
+        assert_eq!(page.next_cursor, Some(cursor(5, 7).text()));
+        let page = cut([Some(Json::of("x".repeat(MOST * 2).as_str())), None].into_iter(), cursor(6, 7));
+        assert_eq!((page.messages.len(), page.next_cursor), (1, None));
+    }
+}

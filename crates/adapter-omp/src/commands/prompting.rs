@@ -1,0 +1,429 @@
+//! What a person says: prompts, steering, follow-ups.
+
+use std::{
+    io::{self, Read},
+    path::Path,
+    sync::Arc,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use countersign_core::{
+    engine::{Command as EngineCommand, Reply},
+    message::{self, Block, FileMention, Image, Message},
+    session::{Command, Kind, Queue, Said, WhenBusy},
+};
+use countersign_protocol::omp::{Event, Id, Response, command::StreamingBehavior, message::ImageContent};
+use countersign_runtime::{
+    Refused,
+    models::Modality,
+    tools::{Todos, disk, read, roots::Boundary, todo},
+};
+use serde_json::{Value, json};
+
+use super::{ABORTED, acknowledge, not_sent, problem, settings::current, stop_all};
+use crate::{door::Door, image};
+use countersign_conversations::prompt::{self, slash};
+
+/// How much of a file that is mentioned is shown, in bytes.
+const MENTIONED: usize = 50 * 1024;
+/// How much is shown of all files that one text mentions, in bytes.
+const MENTIONED_IN_ALL: usize = 1 << 20;
+/// How large an image may be that is mentioned, and all that one text mentions, in bytes.
+const MENTIONED_IMAGES: usize = image::LARGEST;
+
+/// How much of a file shows what it is.
+const SAMPLE: u64 = 512;
+/// An image counts as so many tokens, whatever its bytes.
+const IMAGE_TOKENS: u64 = 1200;
+
+/// How much text one message may have, in bytes.
+const TEXT: usize = 16 << 20;
+/// How many images one message may have.
+const IMAGES: usize = 64;
+
+pub(super) async fn prompt(
+    door: &mut Door,
+    id: Option<Id>,
+    text: String,
+    images: Vec<ImageContent>,
+    behavior: Option<StreamingBehavior>,
+) {
+    if std::mem::take(&mut door.is_given_up) {
+        return door.write(&Response::failure(id, "prompt", ABORTED));
+    }
+    let when_busy = match behavior {
+        None => WhenBusy::Refuse,
+        Some(StreamingBehavior::Steer) => WhenBusy::Steer,
+        Some(StreamingBehavior::FollowUp) => WhenBusy::FollowUp,
+    };
+    submit(door, id, "prompt", text, images, when_busy).await;
+}
+
+pub(super) async fn abort_and_prompt(door: &mut Door, id: Option<Id>, text: String, images: Vec<ImageContent>) {
+    if std::mem::take(&mut door.is_given_up) {
+        return door.write(&Response::failure(id, "abort_and_prompt", ABORTED));
+    }
+    if let Err(problem) = check(&text, &images) {
+        return door.write(&Response::failure(id, "abort_and_prompt", problem));
+    }
+    let text = meant(text, door).await;
+    let said = said(&text, &images);
+    let with = mentions(&text, door).await;
+    door.is_replacing = true;
+    stop_all(
+        door,
+        Box::new(move |door, stopped| {
+            door.is_replacing = false;
+            if let Err(refused) = stopped {
+                return door.write(&Response::failure(id, "abort_and_prompt", problem(&refused)));
+            }
+            let Some(seat) = door.seat() else { return };
+            seat.workshop.release();
+            let command = Command::Prompt { said, with, when_busy: WhenBusy::Refuse };
+            let Some(replied) = seat.requests.try_send(EngineCommand::Session(seat.id.clone(), command)) else {
+                return door.write(&Response::failure(id, "abort_and_prompt", not_sent(door)));
+            };
+            door.is_replacing = true;
+            door.later(async move {
+                let replied = replied.await.unwrap_or(Err(Refused::Closed));
+                let position = replied.as_ref().map_or(0, |reply| reply.position);
+                let then: crate::door::Then = Box::new(move |door| {
+                    door.is_replacing = false;
+                    acknowledge(door, id, "abort_and_prompt", replied.map(|reply| reply.outcome));
+                });
+                (position, then)
+            });
+        }),
+    )
+    .await;
+}
+
+async fn submit(
+    door: &mut Door,
+    id: Option<Id>,
+    name: &'static str,
+    text: String,
+    images: Vec<ImageContent>,
+    when_busy: WhenBusy,
+) {
+    if let Err(problem) = check(&text, &images) {
+        return door.write(&Response::failure(id, name, problem));
+    }
+    let text = meant(text, door).await;
+    let finished = finished_tasks(door);
+    let with = mentions(&text, door).await;
+    let Some(seat) = door.seat() else { return };
+    if !door.teller.is_running() {
+        seat.workshop.release();
+    }
+    let command = Command::Prompt { said: said(&text, &images), with, when_busy };
+    let command = EngineCommand::Session(seat.id.clone(), command);
+    door.ask(command, move |door, replied| match replied {
+        Ok(outcome) => {
+            door.write(&Response::ack(id, name));
+            if matches!(outcome, Reply::Started(_))
+                && let Some((todos, list)) = finished
+                && todos.get() == list
+            {
+                todos.set(Vec::new());
+                if let Some(seat) = door.seat() {
+                    seat.told_tasks.set(Vec::new());
+                }
+                door.write(&Event::TodoAutoClear);
+            }
+        }
+        Err(refused) => door.write(&Response::failure(id, name, problem(&refused))),
+    })
+    .await;
+}
+
+/// The list of tasks, if all of them are done: it goes when the next prompt starts.
+fn finished_tasks(door: &Door) -> Option<(Todos, Vec<todo::Phase>)> {
+    let todos = door.seat().filter(|_| !door.teller.is_running())?.workshop.todos().clone();
+    let list = todos.get();
+    (!list.is_empty() && todos.open_count() == 0).then_some((todos, list))
+}
+
+pub(super) async fn steer(door: &mut Door, id: Option<Id>, text: String, images: Vec<ImageContent>) {
+    queue(door, id, "steer", Queue::Steering, text, &images).await;
+}
+
+pub(super) async fn follow_up(door: &mut Door, id: Option<Id>, text: String, images: Vec<ImageContent>) {
+    queue(door, id, "follow_up", Queue::FollowUp, text, &images).await;
+}
+
+async fn queue(
+    door: &mut Door,
+    id: Option<Id>,
+    name: &'static str,
+    queue: Queue,
+    text: String,
+    images: &[ImageContent],
+) {
+    if let Err(problem) = check(&text, images) {
+        return door.write(&Response::failure(id, name, problem));
+    }
+    let text = meant(text, door).await;
+    let Some(seat) = door.seat() else { return };
+    let command = Command::Queue { queue, said: said(&text, images) };
+    let command = EngineCommand::Session(seat.id.clone(), command);
+    door.ask(command, move |door, replied| acknowledge(door, id, name, replied)).await;
+}
+
+/// What a text stands for: a file's content, if it names one as `/name`, or what the dialect makes of it.
+async fn meant(text: String, door: &mut Door) -> String {
+    let hooks = door.dialect.hooks;
+    let text = hooks.on_prompt(door, text);
+    if !text.starts_with('/') {
+        return text;
+    }
+    let (common, cwd) = (Arc::clone(&door.shelf.common), door.shelf.cwd.clone());
+    let expanded = if common.reads_templates {
+        let said = text.clone();
+        let expand = move || slash::expand(&said, &common.folder, &cwd, &prompt::Disk);
+        tokio::task::spawn_blocking(expand).await.ok().flatten()
+    } else {
+        None
+    };
+    match expanded {
+        Some(expanded) => expanded,
+        None => hooks.expand_prompt(text),
+    }
+}
+
+/// Whether a message is small enough to be kept, shown and sent again with every turn.
+fn check(text: &str, images: &[ImageContent]) -> Result<(), String> {
+    if text.len() > TEXT {
+        return Err(format!("Message too long: {} bytes of text (limit {TEXT})", text.len()));
+    }
+    if images.len() > IMAGES {
+        return Err(format!("Too many images: {} (limit {IMAGES})", images.len()));
+    }
+    let most = image::LARGEST;
+    match images.iter().map(|image| image::decoded(&image.data)).enumerate().find(|(_, size)| *size > most) {
+        Some((index, size)) => Err(format!("Image too large: images[{index}] has {size} bytes (limit {most})")),
+        None => images.iter().enumerate().try_for_each(|(index, image)| {
+            image::check(image).map_err(|problem| format!("Invalid image: images[{index}].{problem}"))
+        }),
+    }
+}
+
+/// A message as content: the text, then the images.
+fn said(text: &str, images: &[ImageContent]) -> Said {
+    let images =
+        images.iter().map(|image| Block::Image(Image { data: image.data.clone(), mime_type: image.mime_type.clone() }));
+    let content: Vec<Block> = std::iter::once(Block::text(text)).chain(images).collect();
+    let tokens = message::estimate_tokens(text.len()) + IMAGE_TOKENS * (content.len() as u64 - 1);
+    let attribution = Some("user".to_owned());
+    let message = Message::User(message::Said { content, attribution, ..message::Said::default() });
+    Said { content: serde_json::to_string(&message).unwrap_or_default().into(), tokens }
+}
+
+/// The files that a text mentions as `@path`, with what they hold; images too, if the model sees them.
+async fn mentions(text: &str, door: &mut Door) -> Vec<(Kind, Said)> {
+    let names: Vec<String> = mentioned(text).map(str::to_owned).collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let (common, cwd) = (Arc::clone(&door.shelf.common), door.shelf.cwd.clone());
+    let sees = !common.block_images && current(door).await.is_some_and(|entry| entry.input.contains(&Modality::Image));
+    let read = move || {
+        let boundary = common.roots.boundary();
+        let mut left = Left { text: MENTIONED_IN_ALL, images: if sees { MENTIONED_IMAGES } else { 0 } };
+        names.iter().filter_map(|name| file(name, &boundary, &cwd, &mut left)).collect::<Vec<_>>()
+    };
+    let files = tokio::task::spawn_blocking(read).await.unwrap_or_default();
+    if files.is_empty() {
+        return Vec::new();
+    }
+    let images: u64 = files.iter().map(|file| u64::from(file.get("image").is_some())).sum();
+    let bare: usize = files.iter().map(|file| file["content"].as_str().map_or(0, str::len)).sum();
+    let message = Message::FileMention(FileMention { files, ..FileMention::default() });
+    let content = serde_json::to_string(&message).unwrap_or_default();
+    let tokens = message::estimate_tokens(bare) + IMAGE_TOKENS * images;
+    vec![(Kind::Custom, Said { content: content.into(), tokens })]
+}
+
+/// How many bytes of files that are mentioned may still be shown.
+struct Left {
+    text: usize,
+    images: usize,
+}
+
+fn mentioned(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split_whitespace().filter_map(|word| word.strip_prefix('@'));
+    let names = words.map(|word| word.trim_end_matches([',', '.', ';', ':', '!', '?', ')', '"', '\'']));
+    names.filter(|name| !name.is_empty())
+}
+
+/// A file that is mentioned. What tools may not read is not read for a mention either.
+fn file(name: &str, boundary: &Boundary, cwd: &Path, left: &mut Left) -> Option<Value> {
+    let place = boundary.resolve(cwd, Path::new(name)).ok()?;
+    let mut file = disk::open(&place).ok()?;
+    let found = file.metadata().ok()?;
+    if !found.is_file() {
+        return None;
+    }
+    let mut sample = Vec::new();
+    file.by_ref().take(SAMPLE).read_to_end(&mut sample).ok()?;
+    let whole = io::Cursor::new(sample.clone()).chain(file);
+    if let Some(mime_type) = read::image_type(&sample).filter(|_| found.len() <= left.images as u64) {
+        let shown = image(name, mime_type, whole, left.images).ok()?;
+        left.images -= usize::try_from(found.len()).unwrap_or(left.images).min(left.images);
+        return Some(shown);
+    }
+    let shown = shown(name, whole, found.len(), MENTIONED.min(left.text)).ok()?;
+    left.text -= shown["content"].as_str().map_or(0, str::len);
+    Some(shown)
+}
+
+/// An image as it is shown.
+fn image(name: &str, mime_type: &str, file: impl Read, most: usize) -> io::Result<Value> {
+    let mut bytes = Vec::new();
+    file.take(most as u64).read_to_end(&mut bytes)?;
+    let image = json!({ "type": "image", "data": STANDARD.encode(&bytes), "mimeType": mime_type });
+    Ok(json!({ "path": name, "content": "", "byteSize": bytes.len(), "image": image }))
+}
+
+/// A file as it is shown if it has at most `most` bytes. One that is made on the fly says that it has none.
+fn shown(name: &str, file: impl Read, size: u64, most: usize) -> io::Result<Value> {
+    let mut bytes = Vec::new();
+    if size <= most as u64 {
+        file.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    }
+    let size = size.max(bytes.len() as u64);
+    if size > most as u64 {
+        return Ok(json!({ "path": name, "content": "", "byteSize": size, "skippedReason": "tooLarge" }));
+    }
+    Ok(match String::from_utf8(bytes) {
+        Ok(content) => {
+            let lines = content.lines().count();
+            json!({ "path": name, "content": content, "lineCount": lines, "byteSize": size })
+        }
+        Err(_) => json!({ "path": name, "content": "", "byteSize": size, "skippedReason": "binary" }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io, path::Path, process::Command};
+
+    use countersign_protocol::{Extra, omp::message::ImageContent};
+    use countersign_runtime::tools::Roots;
+    use serde_json::{Value, json};
+
+    use super::{
+        IMAGES, Left, MENTIONED, TEXT, check, file,
+        image::{LARGEST as IMAGE, decoded},
+        mentioned, shown,
+    };
+
+    #[test]
+    fn base64_is_counted_as_the_bytes_it_stands_for() {
+        for (base64, want) in [("", 0), ("YQ==", 1), ("YWI=", 2), ("YWJj", 3), ("YWJjZA", 4)] {
+            assert_eq!(decoded(base64), want, "{base64}");
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_the_limits_is_refused_with_both_numbers() {
+        let image = |bytes: usize| ImageContent {
+            data: "A".repeat(bytes.div_ceil(3) * 4),
+            mime_type: "image/png".to_owned(),
+            extra: Extra::default(),
+        };
+        let largest = IMAGE / 3 * 3;
+        for (images, want) in [
+            (vec![image(3); IMAGES], Ok(())),
+            (vec![image(3); IMAGES + 1], Err("Too many images: 65 (limit 64)")),
+            (vec![image(largest)], Ok(())),
+            (vec![image(3), image(largest + 3)], Err("Image too large: images[1] has 20971521 bytes (limit 20971520)")),
+        ] {
+            assert_eq!(check("", &images), want.map_err(str::to_owned));
+        }
+        assert_eq!(check(&"x".repeat(TEXT), &[]), Ok(()));
+    }
+
+    #[test]
+    fn what_is_no_image_is_refused_and_named() {
+        let image = |data: &str, mime_type: &str| ImageContent {
+            data: data.to_owned(),
+            mime_type: mime_type.to_owned(),
+            extra: Extra::default(),
+        };
+        for (data, mime_type, want) in [
+            ("YQ==", "image/png", Ok(())),
+            ("YWI", "image/svg+xml", Ok(())),
+            ("", "image/png", Err("data is empty")),
+            ("%%%", "image/png", Err("data is not base64")),
+            ("====", "image/png", Err("data is not base64")),
+            ("YQ==YQ==", "image/png", Err("data is not base64")),
+            ("YWJjY", "image/png", Err("data is not base64")),
+            (
+                "data:image/png;base64,YQ==",
+                "image/png",
+                Err("data is a data URL; only the base64 behind its comma belongs there"),
+            ),
+            ("YQ==", "text/plain", Err("mimeType is \"text/plain\", which is no type of image")),
+            ("YQ==", "", Err("mimeType is \"\", which is no type of image")),
+            ("YQ==", "image/", Err("mimeType is \"image/\", which is no type of image")),
+        ] {
+            let good = image("YQ==", "image/png");
+            let want = want.map_err(|problem| format!("Invalid image: images[1].{problem}"));
+            assert_eq!(check("", &[good, image(data, mime_type)]), want, "{data} {mime_type}");
+        }
+    }
+
+    #[test]
+    fn a_mention_is_a_word_behind_an_at_sign() {
+        let names: Vec<&str> = mentioned("see @a.rs, (@b) @ and x@y: @\"c d\" @../e!").collect();
+        assert_eq!(names, ["a.rs", "\"c", "../e"]);
+    }
+
+    #[test]
+    fn only_regular_files_that_tools_may_read_are_shown_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("own")).unwrap();
+        fs::write(at("own/rules"), "secret").unwrap();
+        fs::write(at("a"), "one\ntwo\n").unwrap();
+        fs::write(at("image"), [0xff, 0xfe]).unwrap();
+        fs::write(at("large"), "x".repeat(MENTIONED + 1)).unwrap();
+        assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+        let boundary = Roots::whole([at("own")]).boundary();
+        let one = json!({ "path": "a", "content": "one\ntwo\n", "lineCount": 2, "byteSize": 8 });
+        let left_out = |name: &str, size: usize, why: &str| json!({ "path": name, "content": "", "byteSize": size, "skippedReason": why });
+        for (name, most, want) in [
+            ("a", MENTIONED, Some(one)),
+            ("a", 7, Some(left_out("a", 8, "tooLarge"))),
+            ("image", MENTIONED, Some(left_out("image", 2, "binary"))),
+            ("large", usize::MAX, Some(left_out("large", MENTIONED + 1, "tooLarge"))),
+            ("own/rules", MENTIONED, None),
+            ("pipe", MENTIONED, None),
+            ("/dev/zero", MENTIONED, None),
+            ("own", MENTIONED, None),
+            ("absent", MENTIONED, None),
+        ] {
+            let mut left = Left { text: most, images: 0 };
+            let got = file(name, &boundary, folder.path(), &mut left);
+            let content = got.as_ref().and_then(|got| got["content"].as_str()).map_or(0, str::len);
+            assert_eq!((got, most - left.text), (want, content), "{name}");
+        }
+        let png = b"\x89PNG\r\n\x1a\n";
+        fs::write(at("p.png"), png).unwrap();
+        let picture = json!({ "type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png" });
+        let seen = json!({ "path": "p.png", "content": "", "byteSize": 8, "image": picture });
+        for (images, want) in [(8, &seen), (7, &left_out("p.png", 8, "binary"))] {
+            let mut left = Left { text: MENTIONED, images };
+            assert_eq!(file("p.png", &boundary, folder.path(), &mut left).as_ref(), Some(want), "{images}");
+        }
+        assert_eq!(file("a", &boundary, Path::new("/"), &mut Left { text: 9, images: 0 }), None);
+    }
+
+    #[test]
+    fn a_file_that_says_it_is_empty_is_read_to_the_limit_at_most() {
+        let got = shown("x", io::repeat(b'x'), 0, 9).unwrap();
+        assert_eq!((&got["skippedReason"], &got["content"]), (&Value::from("tooLarge"), &Value::from("")));
+        assert_eq!(shown("x", &b"made"[..], 0, 9).unwrap()["content"], "made");
+    }
+}

@@ -1,0 +1,535 @@
+//! Sessions as a whole: new ones, others, branches, compaction, names, pages.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use countersign_core::{
+    engine::{Command as EngineCommand, Reply},
+    id::EntryId,
+    message::Message,
+    session::{Command, Entry, Imported, Kind, Said, Settings},
+    time::Millis,
+};
+use countersign_protocol::{
+    Json,
+    omp::{
+        Id, Response,
+        state::{Branched, Cancelled, ExportedHtml},
+        ui::NotifyType,
+    },
+};
+use countersign_runtime::tools::Roots;
+
+use super::{CANCELLED, acknowledge, conversation::user_text, not_sent, problem, stop_run};
+use crate::{
+    contract_transfer::carry,
+    door::{Door, Lane, Then},
+    host,
+    keeper::Keeper,
+    opening,
+    seat::{Beginning, Seat, SeatError, first_entries},
+};
+use countersign_files::{
+    paths,
+    replace::{Access, replace},
+};
+use countersign_view::{Lines, escape, export};
+
+/// How long a name may take to reach the session's file before it is acknowledged without: it is recorded.
+const NAMED: Duration = Duration::from_secs(5);
+
+/// What is answered where the session is gone.
+const CLOSED: &str = "the session is closed";
+
+/// Another session, open already, that is to take the place of the one before.
+pub(crate) struct Switch {
+    id: Option<Id>,
+    command: &'static str,
+    seat: Seat,
+    /// What the command is answered once it is there.
+    data: Json,
+}
+
+impl Switch {
+    /// A session that is open, and the answer to the command that asked for it.
+    pub const fn new(id: Option<Id>, command: &'static str, seat: Seat, data: Json) -> Self {
+        Self { id, command, seat, data }
+    }
+
+    /// What it was asked for by.
+    pub const fn command(&self) -> &'static str {
+        self.command
+    }
+
+    /// Gives up: the command with its id, and the session that nobody wants.
+    pub fn into_parts(self) -> (Option<Id>, &'static str, Seat) {
+        (self.id, self.command, self.seat)
+    }
+}
+
+/// Summarises what is old. A run is stopped first, and no more is told of it.
+pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Option<String>) {
+    if std::mem::take(&mut door.is_given_up) {
+        return door.write(&door.dialect.hooks.broken_off(id, "compact", CANCELLED.to_owned()));
+    }
+    door.teller.detach();
+    door.lane = Lane::ToCompact { is_given_up: false };
+    stop_run(
+        door,
+        Box::new(move |door, stopped| {
+            let lane = std::mem::replace(&mut door.lane, Lane::Free);
+            if let Err(refused) = stopped {
+                door.teller.attach();
+                return door.write(&door.dialect.hooks.broken_off(id, "compact", problem(&refused)));
+            }
+            if matches!(lane, Lane::ToCompact { is_given_up: true }) {
+                return door.write(&door.dialect.hooks.broken_off(id, "compact", CANCELLED.to_owned()));
+            }
+            let Some(seat) = door.seat() else { return };
+            seat.workshop.release();
+            let compact = Command::Compact { instructions: instructions.map(Into::into) };
+            let Some(replied) = seat.requests.try_send(EngineCommand::Session(seat.id.clone(), compact)) else {
+                return door.write(&Response::failure(id, "compact", not_sent(door)));
+            };
+            door.lane = Lane::ToCompact { is_given_up: false };
+            door.later(async move {
+                let replied = replied.await.unwrap_or(Err(countersign_runtime::Refused::Closed));
+                let position = replied.as_ref().map_or(0, |reply| reply.position);
+                let then: Then = Box::new(move |door| match replied.map(|reply| reply.outcome) {
+                    Ok(Reply::Compacting { .. }) => door.lane = Lane::Compaction(id),
+                    Ok(_) => {
+                        door.lane = Lane::Free;
+                        door.write(&Response::failure(id, "compact", "the compaction was not begun"));
+                    }
+                    Err(refused) => {
+                        door.lane = Lane::Free;
+                        door.write(&door.dialect.hooks.broken_off(id, "compact", problem(&refused)));
+                    }
+                });
+                (position, then)
+            });
+        }),
+    )
+    .await;
+}
+
+pub(super) async fn new_session(door: &mut Door, id: Option<Id>, parent: Option<String>) {
+    let settings = settings(door).await;
+    let opened = begin(door, None, parent, settings, Vec::new()).await;
+    leave_silently(door, id, "new_session", opened).await;
+}
+
+/// The session that is open already, from its beginning: what works in it is stopped, nothing waits to be said, and what comes
+/// behind is said to it as it is then.
+async fn reload(door: &mut Door, id: Option<Id>) {
+    const NAME: &str = "switch_session";
+    door.teller.detach();
+    door.lane = Lane::Short;
+    stop_run(
+        door,
+        Box::new(move |door, stopped| {
+            door.lane = Lane::Free;
+            if let Err(refused) = stopped {
+                door.teller.attach();
+                return door.write(&Response::failure(id, NAME, problem(&refused)));
+            }
+            let Some(seat) = door.seat() else { return };
+            let clear = EngineCommand::Session(seat.id.clone(), Command::Clear);
+            let Some(replied) = seat.requests.try_send(clear) else {
+                return door.write(&Response::failure(id, NAME, not_sent(door)));
+            };
+            door.lane = Lane::Short;
+            door.later(async move {
+                let replied = replied.await.unwrap_or(Err(countersign_runtime::Refused::Closed));
+                let position = replied.as_ref().map_or(0, |reply| reply.position);
+                let answer = match replied {
+                    Ok(_) => Response::success(id, NAME, &Cancelled { cancelled: false }),
+                    Err(refused) => Response::failure(id, NAME, problem(&refused)),
+                };
+                let then: Then = Box::new(move |door| {
+                    door.lane = Lane::Free;
+                    door.write(&answer);
+                });
+                (position, then)
+            });
+        }),
+    )
+    .await;
+}
+
+pub(super) async fn switch_session(door: &mut Door, id: Option<Id>, path: String) {
+    let path = door.shelf.cwd.join(paths::expanded(&path, door.shelf.common.folder.home()));
+    if door.seat().and_then(Seat::path).is_some_and(|own| same(own, &path)) {
+        return reload(door, id).await;
+    }
+    let opened = match may_open(door, &path) {
+        Ok(()) => open_file(door, path).await,
+        Err(problem) => Err(problem),
+    };
+    leave_silently(door, id, "switch_session", opened).await;
+}
+
+/// Goes on in a new session from before a message. `name` is the command that asks for it.
+pub(super) async fn branch(door: &mut Door, id: Option<Id>, name: &'static str, entry: String) {
+    let Some(seat) = door.seat() else { return };
+    let (session, entry) = (seat.id.clone(), EntryId::new(entry));
+    let wanted = entry.clone();
+    let read = seat.requests.read(move |engine| {
+        let entry = engine.state().session(&session)?.entry(&wanted)?;
+        (entry.kind == Kind::User).then_some(())
+    });
+    let opened = match read.await {
+        Some((Some(()), _)) => branch_from(door, &entry).await,
+        _ => Err("Invalid entry ID for branching".to_owned()),
+    };
+    match opened {
+        // A host expects that the run it branches from is told to its end.
+        Ok((seat, text)) => {
+            let data = Json::of(&Branched { text, cancelled: false });
+            leave(door, Switch::new(id, name, seat, data)).await;
+        }
+        Err(problem) => door.write(&door.dialect.hooks.broken_off(id, name, problem)),
+    }
+}
+
+/// Goes on in a new session with the whole conversation of this one.
+pub(super) async fn clone(door: &mut Door, id: Option<Id>) {
+    const NAME: &str = "clone";
+    match cloned(door).await {
+        Ok(seat) => leave(door, Switch::new(id, NAME, seat, Json::of(&Cancelled { cancelled: false }))).await,
+        Err(problem) => door.write(&Response::failure(id, NAME, problem)),
+    }
+}
+
+async fn cloned(door: &mut Door) -> Result<Seat, String> {
+    let settings = settings(door).await;
+    let Some(old) = door.seat() else { return Err(CLOSED.to_owned()) };
+    let session = old.id.clone();
+    let read = old.requests.read(move |engine| {
+        let path = engine.state().session(&session)?.path();
+        Some(path.into_iter().cloned().collect::<Vec<Entry>>())
+    });
+    let Some((Some(path), _)) = read.await else { return Err(CLOSED.to_owned()) };
+    let lsns: Vec<_> = path.iter().map(|entry| entry.content).collect();
+    let texts = old.handle.contents().get(&lsns).await.map_err(|error| error.to_string())?;
+    let parent = old.path().map(|path| path.display().to_string());
+    begin(door, None, parent, settings, imported(path, texts)).await
+}
+
+/// Entries of one session as another begins with them; none if there is no message among them.
+fn imported(path: Vec<Entry>, texts: Vec<Option<Arc<str>>>) -> Vec<Imported> {
+    if !path.iter().any(|entry| entry.kind.is_message()) {
+        return Vec::new();
+    }
+    let entries = path.into_iter().zip(texts).filter_map(|(entry, text)| {
+        let said = Said { content: text?, tokens: entry.tokens };
+        Some(Imported { id: entry.id, parent: entry.parent, kind: entry.kind, said, made_at: Some(entry.at) })
+    });
+    entries.collect()
+}
+
+/// Leaves for a session, telling nothing more of what works in the one before. If it could not be opened nothing is stopped.
+async fn leave_silently(door: &mut Door, id: Option<Id>, command: &'static str, opened: Result<Seat, String>) {
+    match opened {
+        Ok(seat) => {
+            door.teller.detach();
+            leave(door, Switch::new(id, command, seat, Json::of(&Cancelled { cancelled: false }))).await;
+        }
+        Err(problem) => door.write(&Response::failure(id, command, problem)),
+    }
+}
+
+/// Stops what works in the session and has the other one take its place.
+async fn leave(door: &mut Door, switch: Switch) {
+    let switch = Box::new(switch);
+    door.lane = Lane::Short;
+    // What the log could not be told of is stopped when the session is closed.
+    stop_run(door, Box::new(move |door, _| door.lane = Lane::Session(switch))).await;
+}
+
+/// Puts the other session in the place of the old one.
+pub async fn switch(door: &mut Door) {
+    let Lane::Session(switch) = std::mem::replace(&mut door.lane, Lane::Free) else { return };
+    let Switch { id, command, seat, data } = *switch;
+    let carried = match door.seat() {
+        Some(old) => carry(old, &seat).await,
+        None => Ok(()),
+    };
+    if let Err(problem) = carried {
+        // Nothing was said in it.
+        let _ = seat.close().await;
+        door.teller.attach();
+        return door.write(&Response::failure(id, command, problem));
+    }
+    if let Some(old) = door.seat.replace(seat)
+        && let Err(unwritten) = old.close().await
+    {
+        door.notify(unwritten.to_string(), NotifyType::Warning);
+    }
+    door.teller = crate::teller::Teller::default();
+    door.write(&Response::success(id, command, &data));
+    door.ended();
+    door.take_up().await;
+    host::serve(door).await;
+}
+
+/// Whether a session may be open at `path`: one that is there, or a new one in a folder where sessions lie.
+fn may_open(door: &Door, path: &Path) -> Result<(), String> {
+    if path.exists() {
+        return Ok(());
+    }
+    let refused = || Err(format!("{}: there is no session, and none can begin there", path.display()));
+    let is_link = path.symlink_metadata().is_ok();
+    let Some(folder) = path.parent().and_then(paths::resolved) else { return refused() };
+    if is_link || path.extension().is_none_or(|extension| extension != "jsonl") {
+        return refused();
+    }
+    let is = |ours: &Path| paths::resolved(ours).is_some_and(|ours| ours == folder);
+    let sessions = paths::resolved(&door.shelf.common.folder.sessions());
+    let is_below = sessions.is_some() && folder.parent() == sessions.as_deref();
+    let is_ours = door.shelf.folder.as_deref().is_some_and(is) || is_below || is(&door.shelf.cwd);
+    if is_ours { Ok(()) } else { refused() }
+}
+
+async fn settings(door: &mut Door) -> Settings {
+    match door.seat() {
+        Some(seat) => settings_of(seat).await.unwrap_or_default(),
+        None => Settings::default(),
+    }
+}
+
+async fn settings_of(seat: &Seat) -> Option<Settings> {
+    let session = seat.id.clone();
+    let read = seat.requests.read(move |engine| engine.state().session(&session).map(|one| one.settings().clone()));
+    read.await?.0
+}
+
+async fn begin(
+    door: &mut Door,
+    path: Option<PathBuf>,
+    parent: Option<String>,
+    settings: Settings,
+    entries: Vec<Imported>,
+) -> Result<Seat, String> {
+    door.grants_written().await;
+    let entries = if entries.is_empty() { first_entries(&settings) } else { entries };
+    let beginning = Beginning { path, parent, settings, entries };
+    Seat::begin(&door.shelf, beginning).await.map_err(|error| error.to_string())
+}
+
+async fn open_file(door: &mut Door, path: PathBuf) -> Result<Seat, String> {
+    door.grants_written().await;
+    let settings = settings(door).await;
+    let shelf = door.shelf.clone();
+    let fallback = settings.clone();
+    let opened = Seat::reopen(&door.shelf, &path, |_, notes| opening::restored(&shelf, settings, notes)).await;
+    let opened = match opened {
+        Err(SeatError::Copy(copy)) => {
+            return opening::fork_of(&door.shelf, copy, fallback).await.map_err(|error| error.to_string());
+        }
+        opened => opened.map_err(|error| error.to_string())?,
+    };
+    match opened {
+        Some(seat) => Ok(seat),
+        None => begin(door, Some(path), None, fallback, Vec::new()).await,
+    }
+}
+
+fn same(left: &Path, right: &Path) -> bool {
+    let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    whole(left) == whole(right)
+}
+
+/// A new session with everything before a message of a person, whose text the host gets to edit.
+async fn branch_from(door: &mut Door, entry: &EntryId) -> Result<(Seat, String), String> {
+    let settings = settings(door).await;
+    let Some(old) = door.seat() else { return Err(CLOSED.to_owned()) };
+    let (session, wanted) = (old.id.clone(), entry.clone());
+    let read = old.requests.read(move |engine| {
+        let session = engine.state().session(&session)?;
+        let chosen = session.entry(&wanted)?.clone();
+        let mut path: Vec<Entry> = Vec::new();
+        let mut at = chosen.parent.as_ref().and_then(|parent| session.entry(parent));
+        while let Some(entry) = at {
+            path.push(entry.clone());
+            if path.len() > session.entries().len() {
+                break;
+            }
+            at = entry.parent.as_ref().and_then(|parent| session.entry(parent));
+        }
+        path.reverse();
+        Some((chosen, path))
+    });
+    let Some((Some((chosen, path)), _)) = read.await else { return Err("Invalid entry ID for branching".to_owned()) };
+    let lsns: Vec<_> = path.iter().map(|entry| entry.content).chain([chosen.content]).collect();
+    let mut texts = old.handle.contents().get(&lsns).await.map_err(|error| error.to_string())?;
+    let text = texts.pop().flatten().and_then(|text| user_text(&text)).unwrap_or_default();
+    let parent = old.path().map(|path| path.display().to_string());
+    let seat = begin(door, None, parent, settings, imported(path, texts)).await?;
+    Ok((seat, text))
+}
+
+pub(super) async fn set_name(door: &mut Door, id: Option<Id>, name: String) {
+    let Some(seat) = door.seat() else { return };
+    // A name is one line, and shown in terminals.
+    let name = escape(name.trim(), Lines::One).into_owned();
+    let (names, requests) = (seat.keeper.as_ref().map(Keeper::names), seat.requests.clone());
+    let command = EngineCommand::Session(seat.id.clone(), Command::Name { name });
+    door.ask(command, move |door, replied| {
+        let Some(mut names) = names.filter(|_| replied.is_ok()) else {
+            return acknowledge(door, id, "set_session_name", replied);
+        };
+        door.aside(async move {
+            // Whoever opens the file next takes the name that stands in it for the newest. A keeper that has ended, or has nothing
+            // more to hear of, writes nothing any more.
+            let written = async {
+                let ((), behind) = requests.read(|_| ()).await?;
+                names.wait_for(|before| *before >= behind).await.ok().map(|_| behind)
+            };
+            let position = tokio::time::timeout(NAMED, written).await.ok().flatten().unwrap_or(0);
+            let then: Then = Box::new(move |door| acknowledge(door, id, "set_session_name", replied));
+            (position, then)
+        });
+    })
+    .await;
+}
+
+pub(super) async fn export_html(door: &mut Door, id: Option<Id>, path: Option<String>) {
+    let Some(seat) = door.seat() else { return };
+    let (session, requests) = (seat.id.clone(), seat.requests.clone());
+    let contents = seat.handle.contents().clone();
+    let stem = seat.path().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
+    let product = door.shelf.common.product.name();
+    let shown =
+        path.unwrap_or_else(|| format!("{product}-session-{}.html", stem.unwrap_or_else(|| session.to_string())));
+    let target = Target {
+        given: paths::expanded(&shown, door.shelf.common.folder.home()).display().to_string(),
+        cwd: door.shelf.cwd.clone(),
+        roots: door.shelf.common.roots.clone(),
+        own: seat.path().map(Path::to_owned),
+    };
+    let now = door.shelf.common.clock.now();
+    let turns = std::sync::Arc::clone(&door.pages);
+    door.aside(async move {
+        let _turn = turns.acquire().await.ok();
+        let read = requests.read(move |engine| {
+            let session = engine.state().session(&session)?;
+            let entries: Vec<Entry> = session.path().into_iter().cloned().collect();
+            let model = session.settings().model.as_ref().map(|model| format!("{}/{}", model.provider, model.id));
+            let header = export::Header {
+                name: session.name().map(str::to_owned),
+                session: session.id().to_string(),
+                cwd: session.cwd().to_owned(),
+                model,
+                started: Some(session.opened_at()),
+                exported: now,
+            };
+            Some((header, entries))
+        });
+        let (position, answer) = match read.await {
+            Some((Some((header, entries)), position)) => (position, page(&contents, header, entries, target).await),
+            _ => (0, Err("the session is closed".to_owned())),
+        };
+        let then: Then = Box::new(move |door| match answer {
+            Ok(()) => door.write(&Response::success(id, "export_html", &ExportedHtml { path: shown })),
+            Err(problem) => door.write(&Response::failure(id, "export_html", problem)),
+        });
+        (position, then)
+    });
+}
+
+/// Where a page is to be.
+struct Target {
+    given: String,
+    cwd: PathBuf,
+    roots: Roots,
+    /// The session's own file.
+    own: Option<PathBuf>,
+}
+
+impl Target {
+    /// Writes the page, but not over anything that tools may not touch, over a device, or over the session itself.
+    fn write(&self, html: &str) -> Result<(), String> {
+        let place = self.roots.resolve(&self.cwd, Path::new(&self.given)).map_err(|error| error.to_string())?;
+        let real = |path: &Path| Roots::whole([]).resolve(&self.cwd, path).ok();
+        if self.own.as_deref().and_then(real).is_some_and(|own| own.path() == place.path()) {
+            return Err(format!("{} is the file of this session", self.given));
+        }
+        replace(place.path(), html.as_bytes(), Access::Private).map_err(|error| format!("{}: {error}", self.given))
+    }
+}
+
+async fn page(
+    contents: &countersign_runtime::Contents,
+    header: export::Header,
+    entries: Vec<Entry>,
+    target: Target,
+) -> Result<(), String> {
+    let lsns: Vec<_> = entries.iter().map(|entry| entry.content).collect();
+    let texts = contents.get(&lsns).await.map_err(|error| error.to_string())?;
+    let messages: Vec<(Message, Millis)> = entries
+        .iter()
+        .zip(texts)
+        .filter_map(|(entry, text)| Some((serde_json::from_str(&text?).ok()?, entry.at)))
+        .collect();
+    let html = export::export_html(&header, &messages);
+    tokio::task::spawn_blocking(move || target.write(&html)).await.map_err(|error| error.to_string())?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink},
+        process::Command,
+    };
+
+    use countersign_runtime::tools::Roots;
+
+    use super::Target;
+
+    #[test]
+    fn a_page_takes_the_place_of_nothing_but_plain_files_that_tools_may_touch() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("own")).unwrap();
+        fs::write(at("own/permissions.yaml"), "rules").unwrap();
+        fs::write(at("own.jsonl"), "session").unwrap();
+        fs::write(at("old.html"), "old").unwrap();
+        assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+        symlink("own/permissions.yaml", at("rules")).unwrap();
+        symlink("own.jsonl", at("session")).unwrap();
+        for (given, want) in [
+            ("new.html", None),
+            ("deep/new.html", None),
+            ("old.html", None),
+            ("pipe", Some("pipe: it is not a regular file")),
+            ("deep", Some("deep: it is not a regular file")),
+            ("own/permissions.yaml", Some("own/permissions.yaml is reserved")),
+            ("rules", Some("rules is reserved")),
+            ("own.jsonl", Some("own.jsonl is the file of this session")),
+            ("./session", Some("./session is the file of this session")),
+        ] {
+            let target = Target {
+                given: given.to_owned(),
+                cwd: folder.path().to_owned(),
+                roots: Roots::whole([at("own")]),
+                own: Some(at("own.jsonl")),
+            };
+            match (target.write("page"), want) {
+                (Ok(()), None) => {
+                    assert_eq!(fs::read_to_string(at(given)).unwrap(), "page", "{given}");
+                }
+                (Err(error), Some(want)) => assert!(error.starts_with(want), "{given}: {error}"),
+                (got, want) => panic!("{given}: {got:?}, not {want:?}"),
+            }
+        }
+        assert_eq!(fs::read_to_string(at("own/permissions.yaml")).unwrap(), "rules");
+        assert_eq!(fs::read_to_string(at("own.jsonl")).unwrap(), "session");
+        assert!(fs::metadata(at("pipe")).unwrap().file_type().is_fifo());
+        assert_eq!(fs::metadata(at("new.html")).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

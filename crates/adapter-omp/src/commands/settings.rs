@@ -1,0 +1,217 @@
+//! What a host sets: models, thinking levels, modes.
+
+use countersign_core::{
+    engine::Command as EngineCommand,
+    session::{Command, Interrupt, Kind, Modes, Said, Setting, Take},
+};
+use countersign_protocol::{
+    Json,
+    omp::{
+        Id, Response,
+        state::{AvailableModels, CycledModel, CycledThinkingLevel, ThinkingLevels},
+    },
+};
+use countersign_runtime::models::{Entry, Level};
+use tracing::warn;
+
+use super::{acknowledge, problem};
+use crate::{door::Door, entries, models};
+use countersign_agent_dir::persist::{Change, persist};
+
+/// One of the modes of queues.
+#[derive(Clone, Copy)]
+pub(super) enum Mode {
+    Steering,
+    FollowUp,
+    Interrupt,
+}
+
+/// Keeps a setting for the sessions to come. What cannot be kept holds for this session.
+fn keep(door: &Door, change: Change<'_>) {
+    if let Err(failed) = persist(&door.shelf.common.folder, change) {
+        warn!(error = %failed, "a setting holds for this session only");
+    }
+}
+
+pub(super) fn available_models(door: &mut Door, id: Option<Id>) {
+    let models = door.shelf.common.roster.lock().available().into_iter().map(models::wire).collect();
+    door.write(&Response::success(id, "get_available_models", &AvailableModels { models }));
+}
+
+async fn set(
+    door: &mut Door,
+    setting: Setting,
+    entry: Option<(Kind, Said)>,
+    then: impl FnOnce(&mut Door, Result<countersign_core::engine::Reply, countersign_runtime::Refused>) + Send + 'static,
+) {
+    let Some(seat) = door.seat() else { return };
+    let command = EngineCommand::Session(seat.id.clone(), Command::Set { setting, entry });
+    door.ask(command, then).await;
+}
+
+/// Chooses a model for this session and those to come; `answer` is written once that is recorded.
+async fn choose(door: &mut Door, id: Option<Id>, name: &'static str, entry: &Entry, answer: Json) {
+    keep(door, Change::Model(&format!("{}/{}", entry.provider, entry.id)));
+    adopt(door, id, name, entry, answer).await;
+}
+
+/// Has the session go on with a model, and with the thinking level that it can have; `answer` is written once both are recorded.
+pub async fn adopt(door: &mut Door, id: Option<Id>, name: &'static str, entry: &Entry, answer: Json) {
+    let reference = models::reference(entry);
+    let note = (Kind::ModelChange, entries::model_change(&entry.provider, &entry.id));
+    set(door, Setting::Model(reference), Some(note), |_, _| {}).await;
+    let level = models::level(entry, door.wanted_level.as_deref()).map(|level| level.as_str().to_owned());
+    set(door, Setting::Thinking(level), None, move |door, replied| match replied {
+        Ok(_) => door.write(&Response::success(id, name, &answer)),
+        Err(refused) => door.write(&Response::failure(id, name, problem(&refused))),
+    })
+    .await;
+}
+
+pub(super) async fn set_model(door: &mut Door, id: Option<Id>, provider: String, model_id: String) {
+    let entry = match usable(door, &provider, &model_id) {
+        Ok(entry) => entry,
+        Err(problem) => return door.write(&Response::failure(id, "set_model", problem)),
+    };
+    let answer = Json::of(&models::wire(&entry));
+    choose(door, id, "set_model", &entry, answer).await;
+}
+
+/// Finds a model that a session can have.
+///
+/// # Errors
+/// Says that there is none, or that its provider has no key.
+pub fn usable(door: &Door, provider: &str, model_id: &str) -> Result<Entry, String> {
+    let entry = door.shelf.common.entry(provider, model_id);
+    let entry = entry.ok_or_else(|| format!("Model not found: {provider}/{model_id}"))?;
+    if door.shelf.common.roster.lock().credential(provider).is_none() && !is_demo(&entry) {
+        return Err(format!("No API key for {provider}/{model_id}"));
+    }
+    Ok(entry)
+}
+
+fn is_demo(entry: &Entry) -> bool {
+    entry.api == countersign_runtime::models::Api::Demo
+}
+
+/// The model that is chosen now.
+pub(super) async fn current(door: &mut Door) -> Option<Entry> {
+    let seat = door.seat()?;
+    let session = seat.id.clone();
+    let read = seat.requests.read(move |engine| engine.state().session(&session)?.settings().model.clone());
+    let (model, _) = read.await?;
+    let model = model?;
+    door.shelf.common.entry(&model.provider, &model.id)
+}
+
+pub(super) async fn available_levels(door: &mut Door, id: Option<Id>) {
+    let levels = match current(door).await.filter(|entry| entry.reasoning) {
+        Some(entry) => models::levels(&entry),
+        None => vec![Level::Off],
+    };
+    let levels = levels.into_iter().map(|level| level.as_str().to_owned()).collect();
+    door.write(&Response::success(id, "get_available_thinking_levels", &ThinkingLevels { levels }));
+}
+
+pub(super) async fn cycle_model(door: &mut Door, id: Option<Id>) {
+    let is_scoped = !door.scoped.is_empty();
+    let (candidates, levels): (Vec<Entry>, Vec<Option<Level>>) = if is_scoped {
+        door.scoped.iter().map(|choice| (choice.entry.clone(), choice.level)).unzip()
+    } else {
+        door.shelf.common.roster.lock().available().into_iter().map(|entry| (entry.clone(), None)).unzip()
+    };
+    if candidates.len() <= 1 {
+        return door.write(&Response::success(id, "cycle_model", &()));
+    }
+    let now = current(door).await;
+    let at =
+        now.and_then(|now| candidates.iter().position(|entry| entry.provider == now.provider && entry.id == now.id));
+    let next = at.map_or(0, |at| (at + 1) % candidates.len());
+    if let Some(level) = levels[next] {
+        door.wanted_level = Some(level.as_str().to_owned());
+    }
+    let entry = &candidates[next];
+    let level = models::level(entry, door.wanted_level.as_deref());
+    let answer = CycledModel {
+        model: models::wire(entry),
+        thinking_level: level.map(|level| level.as_str().to_owned()),
+        is_scoped,
+    };
+    choose(door, id, "cycle_model", entry, Json::of(&answer)).await;
+}
+
+pub(super) async fn set_thinking(door: &mut Door, id: Option<Id>, level: String) {
+    let entry = current(door).await;
+    let chosen = entry.as_ref().and_then(|entry| models::level(entry, Some(&level)));
+    door.wanted_level = Some(level);
+    if let Some(level) = chosen {
+        keep(door, Change::ThinkingLevel(level));
+    }
+    let word = chosen.map(|level| level.as_str().to_owned());
+    let note = (Kind::ThinkingChange, entries::thinking_change(word.as_deref()));
+    set(door, Setting::Thinking(word), Some(note), move |door, replied| {
+        acknowledge(door, id, "set_thinking_level", replied);
+    })
+    .await;
+}
+
+pub(super) async fn cycle_thinking(door: &mut Door, id: Option<Id>) {
+    let Some(entry) = current(door).await.filter(|entry| entry.reasoning) else {
+        return door.write(&Response::success(id, "cycle_thinking_level", &()));
+    };
+    let levels = models::levels(&entry);
+    let now = models::level(&entry, door.wanted_level.as_deref());
+    let at = now.and_then(|now| levels.iter().position(|level| *level == now));
+    let next = levels[at.map_or(0, |at| (at + 1) % levels.len())];
+    keep(door, Change::ThinkingLevel(next));
+    let word = next.as_str().to_owned();
+    door.wanted_level = Some(word.clone());
+    let note = (Kind::ThinkingChange, entries::thinking_change(Some(&word)));
+    set(door, Setting::Thinking(Some(word.clone())), Some(note), move |door, replied| match replied {
+        Ok(_) => {
+            let answer = CycledThinkingLevel { level: word };
+            door.write(&Response::success(id, "cycle_thinking_level", &answer));
+        }
+        Err(refused) => door.write(&Response::failure(id, "cycle_thinking_level", problem(&refused))),
+    })
+    .await;
+}
+
+pub(super) async fn set_mode(door: &mut Door, id: Option<Id>, name: &'static str, mode: Mode, word: String) {
+    match mode {
+        Mode::Steering => keep(door, Change::SteeringMode(&word)),
+        Mode::FollowUp => keep(door, Change::FollowUpMode(&word)),
+        Mode::Interrupt => keep(door, Change::InterruptMode(&word)),
+    }
+    let at = match mode {
+        Mode::Steering => 0,
+        Mode::FollowUp => 1,
+        Mode::Interrupt => 2,
+    };
+    door.modes[at] = word;
+    let modes = meaning(&door.modes);
+    set(door, Setting::Modes(modes), None, move |door, replied| acknowledge(door, id, name, replied)).await;
+}
+
+/// What the words of modes mean. A word that nobody knows means the usual.
+pub fn meaning([steering, follow_up, interrupt]: &[String; 3]) -> Modes {
+    let take = |word: &str| if word == "all" { Take::All } else { Take::One };
+    let interrupt = if interrupt == "wait" { Interrupt::Wait } else { Interrupt::Immediate };
+    Modes { steering: take(steering), follow_up: take(follow_up), interrupt }
+}
+
+pub(super) async fn set_auto_compaction(door: &mut Door, id: Option<Id>, enabled: bool) {
+    keep(door, Change::AutoCompaction(enabled));
+    set(door, Setting::AutoCompaction(enabled), None, move |door, replied| {
+        acknowledge(door, id, "set_auto_compaction", replied);
+    })
+    .await;
+}
+
+pub(super) async fn set_auto_retry(door: &mut Door, id: Option<Id>, enabled: bool) {
+    keep(door, Change::AutoRetry(enabled));
+    set(door, Setting::AutoRetry(enabled), None, move |door, replied| {
+        acknowledge(door, id, "set_auto_retry", replied);
+    })
+    .await;
+}

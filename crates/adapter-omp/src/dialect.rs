@@ -1,0 +1,190 @@
+//! The place where another dialect of omp's protocol joins the door: options that hold for a process, and hooks that the door calls.
+//!
+//! The default of both is omp's own protocol. It must not know which dialects there are.
+
+mod frame;
+mod options;
+
+use std::any::Any;
+
+use bytes::Bytes;
+use countersign_core::{
+    engine::Recorded,
+    gate::{Answer, Content, Gate, Scope},
+};
+use countersign_protocol::{
+    gjc::{Command, Incoming, bridge::PermissionRequest},
+    lines::Line,
+    omp::{self, Event, Id, Response, UiAnswer},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+
+pub use self::{
+    frame::Frame,
+    options::{DialectOptions, SessionIdForm},
+};
+use super::{commands, door::Door, flags::Flags, start::OpenDoor};
+use countersign_agent_dir::Environment;
+
+/// Chooses the dialect of a host by its flags, the product among them, and its environment.
+pub type ExtensionFactory = fn(&Flags, &Environment) -> Extension;
+
+/// A dialect as a door is opened with it. The default is omp's own.
+pub struct Extension {
+    pub options: DialectOptions,
+    pub dialect: Dialect,
+}
+
+impl Default for Extension {
+    fn default() -> Self {
+        Self { options: DialectOptions::default(), dialect: Dialect::new(&OwnDialect, ()) }
+    }
+}
+
+/// Hooks of a dialect, and what they remember of one door.
+pub struct Dialect {
+    pub hooks: &'static dyn DialectExtension,
+    state: Box<dyn Any + Send>,
+}
+
+impl Dialect {
+    /// Joins hooks with the state that they find again by its type.
+    pub fn new(hooks: &'static dyn DialectExtension, state: impl Any + Send) -> Self {
+        Self { hooks, state: Box::new(state) }
+    }
+
+    /// The state, where it is of this type.
+    pub fn state<T: Any>(&self) -> Option<&T> {
+        self.state.downcast_ref()
+    }
+
+    /// The state, where it is of this type, to be changed.
+    pub fn state_mut<T: Any>(&mut self) -> Option<&mut T> {
+        self.state.downcast_mut()
+    }
+}
+
+/// Hooks by which a dialect differs from omp's own protocol. Each defaults to what omp does.
+///
+/// Hooks are given the door and keep nothing themselves: their state is in [`Dialect::state`].
+pub trait DialectExtension: Sync {
+    /// Decodes a line of the host.
+    ///
+    /// # Errors
+    /// The answer to a line that is no frame of a host.
+    fn decode(&self, line: &Line) -> Result<Incoming, Response> {
+        match omp::receive(line) {
+            Ok(omp::Incoming::Command { id, command }) => {
+                Ok(Incoming::Command { id, command: Command::Shared(command) })
+            }
+            Ok(omp::Incoming::Adopted { id, command }) => Ok(Incoming::Command { id, command }),
+            Ok(omp::Incoming::HostTool { id, answer }) => Ok(Incoming::HostTool { id, answer }),
+            Ok(omp::Incoming::HostUri { id, result }) => Ok(Incoming::HostUri { id, result }),
+            Ok(omp::Incoming::UiResponse { id, answer }) => Ok(Incoming::UiResponse { id, answer }),
+            Ok(omp::Incoming::Unknown { type_name }) => Err(Response::unknown(type_name)),
+            Err(malformed) => Err(malformed.response()),
+        }
+    }
+
+    /// Encodes a frame about the session that is open; none for a frame that the dialect has not.
+    fn encode(&self, _door: &mut Door, frame: Frame<'_>) -> Option<Bytes> {
+        frame.line()
+    }
+
+    /// Sorts events that come at once into the order that hosts expect.
+    fn arrange(&self, _events: &mut [Event]) {}
+
+    /// Answers a command that breaks off: the original of omp answers it as a line that it could not read.
+    fn broken_off(&self, id: Option<Id>, _command: &'static str, problem: String) -> Response {
+        Response::parse_failure(id, problem)
+    }
+
+    /// Runs when a session was opened, before anything is told of it.
+    fn on_open<'a>(&self, _door: &'a mut Door) -> BoxFuture<'a, ()> {
+        async {}.boxed()
+    }
+
+    /// Runs when the session was closed at the end of a conversation, before what still waits is answered.
+    fn on_close(&self, _door: &mut Door) {}
+
+    /// Does a command whose turn has come.
+    fn on_command<'a>(&self, door: &'a mut Door, id: Option<Id>, command: Command) -> BoxFuture<'a, ()> {
+        commands::handle_own(door, id, command).boxed()
+    }
+
+    /// Whether a command of later versions may be done. The host was told if not.
+    fn admit<'a>(&self, _door: &'a mut Door, _id: Option<&'a Id>, _command: &'a Command) -> BoxFuture<'a, bool> {
+        async { true }.boxed()
+    }
+
+    /// Answers a command that nobody knows.
+    fn on_unknown<'a>(&self, door: &'a mut Door, id: Option<Id>, name: Option<String>) -> BoxFuture<'a, ()> {
+        async move { door.write(&Response::unknown_with(id, name)) }.boxed()
+    }
+
+    /// Takes note of a fact of the session that was released.
+    fn on_fact(&self, _door: &mut Door, _recorded: &Recorded) {}
+
+    /// Shows a gate that waits in the dialect's own form. False if it is to be shown as a dialog.
+    fn on_gate_shown(&self, _door: &mut Door, _gate: &Gate, _content: &Content) -> bool {
+        false
+    }
+
+    /// Makes the request for permission that shows a gate in place of a dialog; none if a dialog does.
+    fn permission_request(
+        &self,
+        _door: &Door,
+        _call: &str,
+        _content: &Content,
+        _offered: &[Scope],
+    ) -> Option<PermissionRequest> {
+        None
+    }
+
+    /// Reads the answer to a request for permission; none if it answers a dialog.
+    fn permission_answer(
+        &self,
+        _door: &Door,
+        _answer: &UiAnswer,
+        _content: &Content,
+        _offered: &[Scope],
+    ) -> Option<Answer> {
+        None
+    }
+
+    /// Rewrites a message of the host before files of slash commands are looked for.
+    fn on_prompt(&self, _door: &Door, text: String) -> String {
+        text
+    }
+
+    /// Expands a message that begins with a slash and names no file.
+    fn expand_prompt(&self, text: String) -> String {
+        text
+    }
+
+    /// Begins anew for another client.
+    fn on_client(&self, _door: &mut Door) {}
+
+    /// Runs when the host has changed its tools.
+    fn on_tools_changed<'a>(&self, _door: &'a mut Door) -> BoxFuture<'a, ()> {
+        async {}.boxed()
+    }
+
+    /// The number of the last event that was sent; 0 where events have none.
+    fn event_sequence(&self, _door: &Door) -> u64 {
+        0
+    }
+
+    /// Counts events on behind `number`.
+    fn continue_sequence(&self, _door: &mut Door, _number: u64) {}
+
+    /// Lists the session of an attached host where other programs look for it, until what is returned is dropped.
+    fn list_session(&self, _door: &OpenDoor) -> Option<Box<dyn Send>> {
+        None
+    }
+}
+
+/// omp's own protocol.
+struct OwnDialect;
+
+impl DialectExtension for OwnDialect {}

@@ -1,0 +1,79 @@
+//! Frames of a door, before a dialect encodes them.
+
+use bytes::Bytes;
+use countersign_protocol::{
+    Json, encode,
+    gjc::{bridge::PermissionFrame, host_tool::HostToolFrame, host_uri::HostUriFrame, workflow::WorkflowGate},
+    omp::{Event, Response, UiRequest},
+};
+
+/// A frame, whichever dialect it is written in.
+#[derive(Clone, Copy, Debug)]
+pub enum Frame<'a> {
+    /// The first of all.
+    Ready,
+    /// The answer to a command.
+    Response(&'a Response),
+    /// What happened.
+    Event(&'a Event),
+    /// A run stands still and goes on by itself.
+    Pause {
+        /// Every message that it added so far.
+        messages: &'a [Json],
+    },
+    /// The model thinks harder, or less; absent if it does not think.
+    Level(Option<&'a str>),
+    /// Something for the host to show.
+    Dialog(&'a UiRequest),
+    /// A call that somebody must allow, on its way to the bridge.
+    Permission(&'a PermissionFrame),
+    /// About a call of a tool of the host.
+    HostTool(&'a HostToolFrame),
+    /// About a request at a URI of the host.
+    HostUri(&'a HostUriFrame),
+    /// A gate, for hosts that answer gates as such.
+    Gate(&'a WorkflowGate),
+    /// For which client the frames behind it are. It reaches none.
+    Client(u64),
+}
+
+impl<'a> From<&'a Response> for Frame<'a> {
+    fn from(response: &'a Response) -> Self {
+        Self::Response(response)
+    }
+}
+
+impl<'a> From<&'a Event> for Frame<'a> {
+    fn from(event: &'a Event) -> Self {
+        Self::Event(event)
+    }
+}
+
+impl<'a> From<&'a PermissionFrame> for Frame<'a> {
+    fn from(permission: &'a PermissionFrame) -> Self {
+        Self::Permission(permission)
+    }
+}
+
+impl<'a> From<&'a UiRequest> for Frame<'a> {
+    fn from(dialog: &'a UiRequest) -> Self {
+        Self::Dialog(dialog)
+    }
+}
+
+impl Frame<'_> {
+    /// Encodes the frame as omp writes it; none for a frame that omp has not.
+    pub(super) fn line(self) -> Option<Bytes> {
+        match self {
+            Self::Ready => Some(encode(&Event::Ready)),
+            Self::Response(response) => Some(encode(response)),
+            Self::Event(event) => Some(encode(event)),
+            Self::Pause { messages } => Some(encode(&Event::AgentEnd { messages: messages.to_vec() })),
+            Self::Dialog(dialog) => Some(encode(dialog)),
+            Self::HostTool(frame) => Some(encode(frame)),
+            Self::HostUri(frame) => Some(encode(frame)),
+            // There is no bridge to hosts of omp and no socket, they are not told of levels, and see gates as dialogs.
+            Self::Permission(_) | Self::Level(_) | Self::Gate(_) | Self::Client(_) => None,
+        }
+    }
+}

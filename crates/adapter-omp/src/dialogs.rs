@@ -1,0 +1,194 @@
+//! Gates as dialogs of the host, and a host's answers as answers to gates.
+//!
+//! It must not know how gates are resolved: what a host answers becomes an answer, and the engine decides whether it counts.
+
+mod question;
+
+use std::collections::BTreeMap;
+
+use countersign_core::{
+    gate::{Answer, Content, Gate, Kind, Scope},
+    id::GateId,
+    time::Millis,
+};
+use countersign_protocol::omp::{UiAnswer, UiMethod, UiRequest};
+
+use self::question::Question;
+pub use self::question::{Draft, Step};
+use countersign_view::{
+    GateCard,
+    gate_card::{Asked, asked_for_more},
+};
+
+const ONCE: &str = "Allow once";
+const SESSION: &str = "Allow for this session";
+const ALWAYS: &str = "Always allow exactly this";
+const DENY: &str = "Deny";
+
+/// What answers an approval.
+const APPROVAL_WORDS: [&str; 4] = [ONCE, SESSION, ALWAYS, DENY];
+
+/// The dialogs that a host has open: which gate each of them shows.
+///
+/// A dialog's id is made of random bits for every showing and is nowhere but here and on the host's wire. A gate's own id can be read from the log by whatever runs as the
+/// same user, also by a command of the agent, which could then write an answer into the host's pipe. Nothing needs to find a dialog again: it lives no longer than its
+/// connection, and a gate that is shown again has a new one.
+#[derive(Debug, Default)]
+pub(crate) struct Dialogs {
+    open: BTreeMap<String, Shown>,
+}
+
+/// What a dialog shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub gate: GateId,
+    /// What the dialogs before it came to, if the gate is a question.
+    pub(crate) draft: Draft,
+    /// Whether what asks may end by itself before it is answered, and the run goes on.
+    pub(crate) may_pass: bool,
+}
+
+impl Dialogs {
+    /// Opens a dialog in place of one that the gate has. `None` if the system has no randomness: the gate then waits for its deadline.
+    pub fn open(&mut self, shown: Shown) -> Option<String> {
+        let id = fresh_id()?;
+        self.forget(shown.gate, false);
+        self.open.insert(id.clone(), shown);
+        Some(id)
+    }
+
+    /// What the dialog shows. An answer closes a dialog, so each is taken once.
+    pub fn take(&mut self, id: &str) -> Option<Shown> {
+        self.open.remove(id)
+    }
+
+    /// Forgets the dialog of a gate that is resolved. Gives what takes it away from the host, where it would stay open otherwise:
+    /// one for words, any that somebody may have answered `elsewhere`, and any of what may end by itself.
+    pub fn forget(&mut self, gate: GateId, elsewhere: bool) -> Option<UiRequest> {
+        let (id, shown) = self.open.iter().find(|(_, shown)| shown.gate == gate)?;
+        let (id, is_left) = (id.clone(), shown.draft.is_in_words() || shown.may_pass);
+        self.open.remove(&id);
+        let method = UiMethod::Cancel { target_id: id.clone() };
+        (is_left || elsewhere).then_some(UiRequest { id, method })
+    }
+
+    /// Forgets every dialog: another session is open.
+    pub fn clear(&mut self) {
+        self.open.clear();
+    }
+}
+
+/// An id that nobody can guess; `None` if the system has no randomness.
+pub(crate) fn fresh_id() -> Option<String> {
+    let mut seed = [0; 16];
+    getrandom::fill(&mut seed).ok()?;
+    Some(hex::encode(seed))
+}
+
+/// What a gate that waits is shown with: a question follows `draft`, an approval is as it was asked.
+pub fn method(gate: &Gate, content: &Content, draft: &Draft, cwd: &str, now: Millis) -> Option<UiMethod> {
+    let timeout = gate.deadline().map(|deadline| u64::try_from(deadline.since(now).as_millis()).unwrap_or(u64::MAX));
+    if let Some(question) = Question::of(gate.kind(), content) {
+        return Some(question.method(draft, timeout));
+    }
+    if let Content::GoOn { question, why, .. } = content {
+        let message = asked_for_more(question, why.as_deref());
+        return Some(UiMethod::Confirm {
+            title: "The agent asks for more than it was given".to_owned(),
+            message,
+            timeout,
+        });
+    }
+    let labels: Vec<&str> = gate.scopes().iter().map(|scope| label(*scope)).chain([DENY]).collect();
+    let card = GateCard::new(&Asked::approval(content, cwd, &labels)?);
+    let message = card.text();
+    Some(if is_confirm(gate.scopes()) {
+        UiMethod::Confirm { title: card.title, message, timeout }
+    } else {
+        UiMethod::Select { title: format!("{}\n\n{message}", card.title), options: card.choices, timeout }
+    })
+}
+
+/// Whether an approval that offers so much is a plain yes or no.
+fn is_confirm(offered: &[Scope]) -> bool {
+    offered == [Scope::Once]
+}
+
+const fn label(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Once => ONCE,
+        Scope::Session => SESSION,
+        Scope::Always => ALWAYS,
+    }
+}
+
+/// What a host's answer to a dialog means. Whatever was not clearly allowed, as far as was offered and in the words of the dialog's
+/// method, is denied.
+pub fn answer(answer: &UiAnswer, kind: Kind, content: &Content, draft: &Draft, offered: &[Scope]) -> Step {
+    if let Some(question) = Question::of(kind, content) {
+        return question.step(draft, answer);
+    }
+    Step::Answer(match answer {
+        UiAnswer::Confirmed(true) if is_confirm(offered) => Answer::Allow(Scope::Once),
+        UiAnswer::Value(value) if !is_confirm(offered) => match value.as_str() {
+            ONCE => allowed(Scope::Once, offered),
+            SESSION => allowed(Scope::Session, offered),
+            ALWAYS => allowed(Scope::Always, offered),
+            _ => Answer::Deny { reason: None },
+        },
+        UiAnswer::Confirmed(_) | UiAnswer::Value(_) | UiAnswer::Cancelled { .. } => Answer::Deny { reason: None },
+    })
+}
+
+fn allowed(scope: Scope, offered: &[Scope]) -> Answer {
+    if offered.contains(&scope) { Answer::Allow(scope) } else { Answer::Deny { reason: None } }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::{ALWAYS, Answer, Content, Dialogs, Draft, GateId, Kind, ONCE, Scope, Shown, Step, UiAnswer, answer};
+
+    #[test]
+    fn what_was_not_offered_or_is_no_answer_of_the_method_is_a_denial() {
+        let deny = Answer::Deny { reason: None };
+        let content = Content::Approval {
+            tool: "bash".into(),
+            arguments: Map::new(),
+            signature: "bash(ls)".to_owned(),
+            intent: None,
+            why: "rule".to_owned(),
+            pins: None,
+        };
+        for (case, said, offered, want) in [
+            ("yes", UiAnswer::Confirmed(true), &[Scope::Once][..], Answer::Allow(Scope::Once)),
+            ("no", UiAnswer::Confirmed(false), &[Scope::Once], deny.clone()),
+            ("once", UiAnswer::Value(ONCE.to_owned()), &[Scope::Once, Scope::Session], Answer::Allow(Scope::Once)),
+            ("always", UiAnswer::Value(ALWAYS.to_owned()), &[Scope::Once, Scope::Session], deny.clone()),
+            ("offered", UiAnswer::Value(ALWAYS.to_owned()), &[Scope::Always], Answer::Allow(Scope::Always)),
+            ("nothing is offered", UiAnswer::Confirmed(true), &[], deny.clone()),
+            ("words", UiAnswer::Value("sure".to_owned()), &[Scope::Once, Scope::Session], deny.clone()),
+            ("a yes to a choice", UiAnswer::Confirmed(true), &[Scope::Once, Scope::Session], deny.clone()),
+            ("a choice to a yes or no", UiAnswer::Value(ONCE.to_owned()), &[Scope::Once], deny),
+        ] {
+            assert_eq!(
+                answer(&said, Kind::Approval, &content, &Draft::default(), offered),
+                Step::Answer(want),
+                "{case}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_dialog_is_answered_once_and_names_its_gate_by_nothing_in_the_log() {
+        let mut dialogs = Dialogs::default();
+        let gate = GateId::parse("gate_0190a5b2c3d44e5f8a6b7c8d9e0f1a2b").unwrap();
+        let shown = Shown { gate, draft: Draft::default(), may_pass: false };
+        let first = dialogs.open(shown.clone()).unwrap();
+        let second = dialogs.open(shown.clone()).unwrap();
+        assert!(first != second && !gate.to_string().contains(&second));
+        assert_eq!((dialogs.take(&gate.to_string()), dialogs.take(&first)), (None, None));
+        assert_eq!((dialogs.take(&second), dialogs.take(&second)), (Some(shown), None));
+    }
+}

@@ -1,0 +1,574 @@
+//! The flags that hosts start the door with. Source: docs/protocol/omp.md, Starting.
+
+mod restricting;
+mod stage;
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use countersign_core::policy::ApprovalMode;
+
+pub use self::stage::Stage;
+
+use self::restricting::{listed, once, refused};
+use countersign_agent_dir::{Environment, Product};
+
+/// What the command line says. Flags that mean nothing here are accepted and ignored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// Whose door it is.
+    pub product: Product,
+    /// `--mode`.
+    pub mode: Option<String>,
+    /// `--provider`.
+    pub provider: Option<String>,
+    /// `--model`, with or without its provider.
+    pub model: Option<String>,
+    /// `--models a,b`: what `cycle_model` goes through.
+    pub models: Vec<String>,
+    /// `--api-key`.
+    pub api_key: Option<String>,
+    /// `--thinking`.
+    pub thinking: Option<String>,
+    /// `--session-dir`.
+    pub session_dir: Option<PathBuf>,
+    /// `--no-session`.
+    pub no_session: bool,
+    /// `--continue`.
+    pub continues: bool,
+    /// `--resume` or `--session`: a path or the beginning of an id.
+    pub resume: Option<String>,
+    /// `--fork`: a path or the beginning of an id.
+    pub fork: Option<String>,
+    /// `--tools a,b`.
+    pub tools: Option<Vec<String>>,
+    /// `--no-tools`, or `--no-builtin-tools`: tools of the host are its own affair.
+    pub no_tools: bool,
+    /// `--exclude-tools a,b`, of every time that it is given: names or patterns, of tools of the host too.
+    pub excluded_tools: BTreeSet<String>,
+    /// `--approval-mode`, or `--yolo`.
+    pub approval: Option<ApprovalMode>,
+    /// `--config`: settings over those of the usual files.
+    pub configs: Vec<PathBuf>,
+    /// `--no-context-files`: no instructions of `AGENTS.md` and its kin.
+    pub no_context_files: bool,
+    /// `--no-prompt-templates`: a text that begins with a slash stands for no file.
+    pub no_templates: bool,
+    /// `--system-prompt`.
+    pub system_prompt: Option<String>,
+    /// `--append-system-prompt`.
+    pub append_system_prompt: Option<String>,
+    /// `--permissions`: the file of rules (ours).
+    pub permissions: Option<PathBuf>,
+    /// `--attach`: the session lives in the gateway of this machine (ours).
+    pub attach: bool,
+    /// `--attach=DIR`: in the gateway with this data directory.
+    pub attach_to: Option<PathBuf>,
+    /// `--listen`, of gjc alone: the socket to listen on in place of standard input.
+    pub listen: Option<PathBuf>,
+    /// `--insecure`, of gjc alone: the bridge does without TLS, on loopback.
+    pub insecure: bool,
+    /// `--stage`, of gjc alone (ours): the stage of a workflow that the first message starts.
+    pub stage: Option<Stage>,
+    /// `--allow-home`.
+    pub allow_home: bool,
+    /// `--cwd`.
+    pub cwd: Option<PathBuf>,
+    /// `--no-merge-deltas` (ours): one update for each piece that a provider sends.
+    pub no_merge: bool,
+    /// Flags that load code which is not run here.
+    pub not_run: Vec<String>,
+    /// Flags that nobody here knows. Hosts pass those of the original.
+    pub unknown: Vec<String>,
+    /// `@file` arguments, which this mode refuses.
+    pub files: Vec<String>,
+    /// `--help` or `-h`.
+    pub help: bool,
+    /// `--version` or `-v`.
+    pub version: bool,
+}
+
+impl Flags {
+    /// Whether the host shows the questions of tools as dialogs.
+    pub fn shows_dialogs(&self) -> bool {
+        matches!(self.mode.as_deref(), Some("rpc-ui" | "bridge"))
+    }
+
+    /// Returns the files of settings over the usual ones: those that `PI_CONFIG_FILES` names, then those of `--config`.
+    pub(super) fn overlays(&self, environment: &Environment) -> Vec<PathBuf> {
+        let named = environment.get("PI_CONFIG_FILES").unwrap_or_default();
+        let named = named.split(':').filter(|file| !file.is_empty()).map(PathBuf::from);
+        named.chain(self.configs.iter().cloned()).collect()
+    }
+}
+
+/// A flag as somebody who looks for it is told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name, without the dashes.
+    pub name: &'static str,
+    /// What its value is, if it takes one.
+    pub value: Option<&'static str>,
+    /// What it is for.
+    pub help: &'static str,
+}
+
+/// The flags that mean something here, one spelling of each.
+pub const LISTED: [Listed; 27] = [
+    with("mode", "rpc|rpc-ui", "The protocol on standard input and output"),
+    with("provider", "PROVIDER", "The provider of the model"),
+    with("model", "MODEL", "The model: id, provider/id, or part of a name"),
+    with("models", "PATTERNS", "What cycle_model goes through"),
+    with("api-key", "KEY", "The key of the first model's provider"),
+    with("thinking", "LEVEL", "off, minimal, low, medium, high or xhigh"),
+    with("session-dir", "DIR", "Where session files go"),
+    flag("no-session", "Keep no session file"),
+    flag("continue", "Go on with the newest session of the working folder"),
+    with("resume", "SESSION", "Go on with a session: a file, or the beginning of an id"),
+    with("fork", "SESSION", "A new session with the conversation of another"),
+    with("approval-mode", "MODE", "What is approved each time: always-ask, write or yolo"),
+    flag("yolo", "The same as --approval-mode yolo"),
+    with("tools", "NAMES", "Which tools runs have"),
+    flag("no-tools", "Runs have no tools but those of the host (also --no-builtin-tools)"),
+    with("exclude-tools", "NAMES", "Which tools runs do not have"),
+    with("config", "FILE", "More settings, over those of config.yml"),
+    flag("no-context-files", "Read no AGENTS.md"),
+    flag("no-prompt-templates", "Read no files for slash commands"),
+    with("system-prompt", "TEXT", "The system prompt, or a file that holds it"),
+    with("append-system-prompt", "TEXT", "What is put behind the system prompt, or a file"),
+    with("permissions", "FILE", "The rules, in place of the agent directory's"),
+    flag("attach", "Live in the gateway that runs on this machine (--attach=DIR: in that with this data directory)"),
+    flag("allow-home", "Work in the home folder"),
+    with("cwd", "DIR", "The working folder"),
+    flag("no-merge-deltas", "An update for every piece that a provider sends"),
+    with("extension", "FILE", "Accepted and not run"),
+];
+
+const fn with(name: &'static str, value: &'static str, help: &'static str) -> Listed {
+    Listed { name, value: Some(value), help }
+}
+
+const fn flag(name: &'static str, help: &'static str) -> Listed {
+    Listed { name, value: None, help }
+}
+
+/// Flags that take a value which means nothing here.
+const IGNORED_WITH_VALUE: [&str; 8] =
+    ["--skills", "--plugin-dir", "--provider-session-id", "--smol", "--slow", "--plan", "--export", "--theme"];
+
+/// Flags that take a value which a host is told of.
+const TOLD_WITH_VALUE: [&str; 8] = [
+    "--add-dir",
+    "--agent",
+    "--alias",
+    "--name",
+    "--prompt-cache-key",
+    "--prompt-template",
+    "--service-tier",
+    "--skill",
+];
+
+/// Flags of the originals that switch off what is not here anyway. Hosts pass them at every start.
+const IGNORED: [&str; 12] = [
+    "--no-title",
+    "--no-lsp",
+    "--no-pty",
+    "--no-rules",
+    "--no-skills",
+    "-ns",
+    "--no-extensions",
+    "-ne",
+    "--no-themes",
+    "--offline",
+    "--verbose",
+    "--hide-thinking",
+];
+
+/// The flags of the door as a table for a person.
+pub fn table() -> String {
+    let name = |listed: &Listed| match listed.value {
+        Some(value) => format!("--{} {value}", listed.name),
+        None => format!("--{}", listed.name),
+    };
+    let width = LISTED.iter().map(|listed| name(listed).len()).max().unwrap_or_default();
+    LISTED.iter().map(|listed| format!("  {:width$}  {}\n", name(listed), listed.help)).collect()
+}
+
+/// Reads the arguments behind `omp`.
+///
+/// # Errors
+/// The flag that lacks its value or has one that it cannot have; the one that restricts and is not enforced here; the one that
+/// was probably meant to restrict, by its letters or its words. Without it the session would have other rights than its host thinks.
+pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Flags, String> {
+    parse_for(Product::Omp, arguments)
+}
+
+/// Reads the arguments behind the name of a door of `product`.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_for(product: Product, arguments: impl IntoIterator<Item = String>) -> Result<Flags, String> {
+    let mut flags = Flags { product, ..Flags::default() };
+    let mut arguments = arguments.into_iter().peekable();
+    while let Some(argument) = arguments.next() {
+        let (name, mut inline) = match argument.split_once('=') {
+            Some((name, value)) if name.starts_with("--") => (name.to_owned(), Some(value.to_owned())),
+            _ => (argument, None),
+        };
+        let is_bare = inline.is_none() && arguments.peek().is_none_or(|next| next.starts_with('-'));
+        let mut value = || inline.take().or_else(|| arguments.next()).ok_or_else(|| format!("{name} needs a value"));
+        match name.as_str() {
+            "--mode" => flags.mode = Some(value()?),
+            "--provider" => flags.provider = Some(value()?),
+            "--model" => flags.model = Some(value()?),
+            "--models" => flags.models = restricting::patterns(&name, &value()?)?,
+            "--api-key" => flags.api_key = Some(value()?),
+            "--thinking" => flags.thinking = Some(restricting::level(value()?)?),
+            "--session-dir" => flags.session_dir = Some(restricting::folder(&name, value()?)?),
+            "--no-session" => flags.no_session = true,
+            "--continue" | "-c" => flags.continues = true,
+            // Without a session: the newest one.
+            "--resume" | "-r" | "--session" if product == Product::Gjc && is_bare => flags.continues = true,
+            "--resume" | "-r" | "--session" => flags.resume = Some(value()?),
+            "--fork" => flags.fork = Some(value()?),
+            "--tools" | "-t" => {
+                once("--tools", &mut flags.tools, listed(&name, &value()?)?, |names| names.join(","))?;
+            }
+            "--no-tools" | "-nt" | "--no-builtin-tools" | "-nbt" => flags.no_tools = true,
+            "--exclude-tools" | "-xt" => flags.excluded_tools.extend(restricting::excluded(&name, &value()?)?),
+            "--approval-mode" => {
+                let mode = restricting::mode(&value().unwrap_or_default())?;
+                once("--approval-mode", &mut flags.approval, mode, |mode| mode.name().to_owned())?;
+            }
+            "--yolo" | "--auto-approve" => {
+                once("--approval-mode", &mut flags.approval, ApprovalMode::Yolo, |mode| mode.name().to_owned())?;
+            }
+            "--config" => flags.configs.push(restricting::file(&name, value()?)?),
+            // Files of a project are read in any case.
+            "--approve" | "-a" => {}
+            "--no-context-files" | "-nc" => flags.no_context_files = true,
+            "--no-prompt-templates" | "-np" => flags.no_templates = true,
+            "--system-prompt" => flags.system_prompt = Some(value()?),
+            "--append-system-prompt" => flags.append_system_prompt = Some(value()?),
+            "--permissions" => {
+                let file = restricting::file(&name, value()?)?;
+                once("--permissions", &mut flags.permissions, file, |file| file.display().to_string())?;
+            }
+            "--attach" => {
+                flags.attach = true;
+                flags.attach_to = inline.take().map(PathBuf::from);
+            }
+            "--allow-home" => flags.allow_home = true,
+            "--cwd" => flags.cwd = Some(restricting::folder(&name, value()?)?),
+            "--listen" if product == Product::Gjc => flags.listen = Some(value()?.into()),
+            "--insecure" if product == Product::Gjc => flags.insecure = true,
+            "--stage" if product == Product::Gjc => {
+                flags.stage = Some(Stage::read(&value()?).map_err(|problem| format!("--stage: {problem}"))?);
+            }
+            "--print" | "-p" if product == Product::Gjc => {}
+            "--no-merge-deltas" => flags.no_merge = true,
+            "-e" | "--extension" | "--hook" | "--trusted-extension" => {
+                let file = value()?;
+                flags.not_run.push(format!("{name} {file}"));
+            }
+            ignored if IGNORED.contains(&ignored) => drop(inline.take()),
+            ignored if IGNORED_WITH_VALUE.contains(&ignored) => drop(value()?),
+            told if TOLD_WITH_VALUE.contains(&told) => {
+                value()?;
+                flags.unknown.push(told.to_owned());
+            }
+            "--help" | "-h" => flags.help = true,
+            "--version" | "-v" => flags.version = true,
+            other if other.starts_with('@') => flags.files.push(other.to_owned()),
+            other => match refused(other) {
+                Some(problem) => return Err(problem),
+                None if other.starts_with('-') => {
+                    inline = None;
+                    flags.unknown.push(other.to_owned());
+                }
+                None => {}
+            },
+        }
+        if let Some(value) = inline {
+            return Err(format!("{name} takes no value, found {value:?}: leave the flag out to switch it off"));
+        }
+    }
+    Ok(flags)
+}
+
+fn list(value: &str) -> Vec<String> {
+    value.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::policy::ApprovalMode;
+
+    use super::{Flags, LISTED, Product, Stage, parse, parse_for};
+
+    fn read(line: &str) -> Result<Flags, String> {
+        parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn flags_are_read_and_unknown_ones_noted() {
+        for (line, want) in [
+            (
+                "--mode rpc --model p/m",
+                Flags { mode: Some("rpc".into()), model: Some("p/m".into()), ..Flags::default() },
+            ),
+            (
+                "--models=a,b --no-lsp --what",
+                Flags { models: vec!["a".into(), "b".into()], unknown: vec!["--what".into()], ..Flags::default() },
+            ),
+            ("--skills x --continue hello", Flags { continues: true, ..Flags::default() }),
+            ("@file.txt", Flags { files: vec!["@file.txt".into()], ..Flags::default() }),
+            ("-e x.ts", Flags { not_run: vec!["-e x.ts".into()], ..Flags::default() }),
+        ] {
+            assert_eq!(read(line), Ok(want), "{line}");
+        }
+    }
+
+    #[test]
+    fn flags_that_restrict_are_read_or_refused() {
+        let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
+        let read_and_find = Flags { tools: names(&["read", "find"]), ..Flags::default() };
+        for (line, want) in [
+            ("--approval-mode write", Flags { approval: Some(ApprovalMode::Write), ..Flags::default() }),
+            ("--approval-mode=always-ask", Flags { approval: Some(ApprovalMode::AlwaysAsk), ..Flags::default() }),
+            ("--approval-mode yolo --yolo", Flags { approval: Some(ApprovalMode::Yolo), ..Flags::default() }),
+            ("--auto-approve", Flags { approval: Some(ApprovalMode::Yolo), ..Flags::default() }),
+            ("--tools Read,glob", read_and_find.clone()),
+            ("-t read,find --tools=read,glob", read_and_find),
+            ("--no-builtin-tools", Flags { no_tools: true, ..Flags::default() }),
+            ("-nbt", Flags { no_tools: true, ..Flags::default() }),
+            ("-nt", Flags { no_tools: true, ..Flags::default() }),
+            (
+                "--exclude-tools bash -xt write,bash",
+                Flags { excluded_tools: ["bash", "write"].map(str::to_owned).into(), ..Flags::default() },
+            ),
+            (
+                "--config a.yml --config=b.yml",
+                Flags { configs: vec!["a.yml".into(), "b.yml".into()], ..Flags::default() },
+            ),
+            ("-nc -np", Flags { no_context_files: true, no_templates: true, ..Flags::default() }),
+            ("--no-themes --add-dir /x", Flags { unknown: vec!["--add-dir".into()], ..Flags::default() }),
+        ] {
+            assert_eq!(read(line), Ok(want), "{line}");
+        }
+        let modes = "expected one of always-ask, write, yolo";
+        let names = "expected names of tools with commas between, such as read,grep; --no-tools gives none";
+        let patterns = "expected patterns of models with commas between, such as claude-*";
+        for (line, want) in [
+            ("--approval-mode", format!("--approval-mode \"\": {modes}")),
+            ("--approval-mode=", format!("--approval-mode \"\": {modes}")),
+            ("--approval-mode ask", format!("--approval-mode \"ask\": {modes}")),
+            ("--approval-mode --no-session", format!("--approval-mode \"--no-session\": {modes}")),
+            (
+                "--approval-mode write --yolo",
+                "--approval-mode is given twice, as write and as yolo: expected one value".to_owned(),
+            ),
+            ("--tools=", format!("--tools \"\": {names}")),
+            ("--tools ,", format!("--tools \",\": {names}")),
+            ("--exclude-tools=", format!("--exclude-tools \"\": {names}")),
+            ("--tools read --tools bash", "--tools is given twice, as read and as bash: expected one value".to_owned()),
+            ("--config=", "--config \"\": expected the name of a file".to_owned()),
+            ("--permissions=", "--permissions \"\": expected the name of a file".to_owned()),
+            (
+                "--permissions a --permissions b",
+                "--permissions is given twice, as a and as b: expected one value".to_owned(),
+            ),
+            ("--session-dir=", "--session-dir \"\": expected the name of a folder".to_owned()),
+            ("--cwd=", "--cwd \"\": expected the name of a folder".to_owned()),
+            ("--models=", format!("--models \"\": {patterns}")),
+            ("--models ,", format!("--models \",\": {patterns}")),
+            (
+                "--thinking bogus",
+                "--thinking \"bogus\": expected one of off, minimal, low, medium, high, xhigh".to_owned(),
+            ),
+        ] {
+            assert_eq!(read(line), Err(want), "{line}");
+        }
+        for line in ["--max-time 5m", "--profile work", "--no-approve", "-na"] {
+            let name = line.split(' ').next().unwrap_or(line);
+            assert!(read(line).is_err_and(|problem| problem.starts_with(&format!("{name}: "))), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_switch_takes_no_value() {
+        for flag in [
+            "--yolo",
+            "--auto-approve",
+            "--no-tools",
+            "--no-builtin-tools",
+            "--no-session",
+            "--no-context-files",
+            "--no-prompt-templates",
+            "--continue",
+            "--approve",
+            "--allow-home",
+            "--no-merge-deltas",
+            "--help",
+        ] {
+            for value in ["false", "true", "0", ""] {
+                let want = format!("{flag} takes no value, found {value:?}: leave the flag out to switch it off");
+                assert_eq!(read(&format!("{flag}={value}")), Err(want), "{flag}={value}");
+            }
+        }
+        for line in ["--attach=/x", "--no-title=1", "--what=1", "--model=m", "--name=n"] {
+            assert!(read(line).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_slip_in_a_flag_that_restricts_is_refused() {
+        for (slip, meant) in [
+            ("--approvalMode", "--approval-mode"),
+            ("--approval_mode", "--approval-mode"),
+            ("--aproval-mode=write", "--approval-mode"),
+            ("--no-tool", "--no-tools"),
+            ("--tool", "--tools"),
+            ("--no-builtin-tool", "--no-builtin-tools"),
+            ("--exclude-tool", "--exclude-tools"),
+            ("--confg", "--config"),
+            ("--no-sesion", "--no-session"),
+            ("--noapprove", "--no-approve"),
+            ("--moddels", "--models"),
+            ("--max-tme", "--max-time"),
+            ("--profil", "--profile"),
+        ] {
+            let name = slip.split('=').next().unwrap_or(slip);
+            let want = format!("{name} is not a flag of this door; did you mean {meant}?");
+            assert_eq!(read(slip), Err(want), "{slip}");
+        }
+    }
+
+    #[test]
+    fn a_slip_in_a_flag_that_carries_policy_is_refused() {
+        for slip in ["--permision", "--permission", "--Permissions", "--premissions", "--permisions=x"] {
+            let name = slip.split('=').next().unwrap_or(slip);
+            let want = format!("{name} is not a flag of this door; did you mean --permissions?");
+            assert_eq!(read(&format!("{slip} rules.yaml")), Err(want));
+        }
+        assert!(read("--perform x --models a").is_ok());
+    }
+
+    #[test]
+    fn a_flag_of_another_program_that_restricts_by_its_name_is_refused() {
+        let tools = "use --tools or --exclude-tools with names of tools, or --permissions with a file of rules";
+        let approvals =
+            "use --approval-mode always-ask or --approval-mode write, or --permissions with a file of rules";
+        let holds = "use --tools read,grep,find,ls for a session that only reads, or countersign.sandbox in config.yml \
+                     for commands";
+        let limits = "turns, tokens, time and cost of a session have no limit here; end the process, or set \
+                      countersign.bash_timeout in config.yml";
+        for (instead, lines) in [
+            (
+                tools,
+                &[
+                    "--allowed-tools read",
+                    "--allowedTools=read",
+                    "--disallowed-tools bash",
+                    "--deny-tool bash",
+                    "--block x",
+                    "--toolsets none",
+                    "--no-bash",
+                    "--disable_network",
+                    "--without-edits",
+                ][..],
+            ),
+            (
+                approvals,
+                &[
+                    "--permission-mode plan",
+                    "--permit x",
+                    "--approval never",
+                    "--ask-for-approval",
+                    "--confirm",
+                    "--safe-mode",
+                    "--policy p.yaml",
+                    "--dangerously-skip-permissions",
+                ],
+            ),
+            (holds, &["--read-only", "--readonly", "--sandbox workspace-write", "--SANDBOX", "--dry-run"]),
+            (limits, &["--max-turns 3", "--max-budget-usd 1", "--rate-limit 5"]),
+        ] {
+            for line in lines {
+                let name = line.split([' ', '=']).next().unwrap_or(line);
+                let want = format!("{name} is not a flag of this door, and its name says that it restricts: {instead}");
+                for product in [Product::Omp, Product::Gjc] {
+                    assert_eq!(parse_for(product, line.split(' ').map(str::to_owned)), Err(want.clone()), "{line}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_flag_that_adds_comfort_is_noted() {
+        for flag in ["--output-format", "--no-color", "--disable-telemetry", "--masked", "--retool", "-s", "--x-y_zW"] {
+            let want = Flags { unknown: vec![flag.to_owned()], ..Flags::default() };
+            assert_eq!(read(&format!("{flag} value")), Ok(want), "{flag}");
+        }
+    }
+
+    /// As their `--help` and their readers of arguments have them, with a value where they take one. A flag that restricts in its
+    /// original is in the tests above.
+    #[test]
+    fn no_flag_of_an_original_that_adds_comfort_is_refused() {
+        let omp = "--smol m --slow m --plan m --prewalk --no-prewalk --prewalk-into m --plan-yolo --plan-yolo-into m --provider p \
+                   --api-key k --system-prompt s --append-system-prompt s --allow-home --alias a --cwd d --mode rpc --config c \
+                   --add-dir d --print --print-thoughts --continue --resume s --from-claude --from-codex --session-dir d --no-session \
+                   --models m --no-tools --no-lsp --no-pty --tools read --thinking low --hide-thinking --advisor \
+                   --external-thinking --hook h --extension e --trusted-extension t --plugin-dir d --no-extensions --no-skills \
+                   --skills s --no-rules --export f --list-models --no-title --service-tier t --prompt-cache-key k \
+                   --provider-session-id s --auto-approve --yolo --approval-mode yolo --session s --fork s --model m";
+        let pi = "--name n -n n --session-id i --skill s --prompt-template f --theme t --use-theme t --no-themes --tui-mode regular \
+                  --approve -a --verbose --offline --no-builtin-tools --exclude-tools bash --no-context-files \
+                  --no-prompt-templates -c -e x -nbt -nc -ne -np -ns -nt -p -r s -t read -xt bash";
+        for line in [omp, pi] {
+            assert!(read(line).is_ok(), "{:?}", read(line));
+        }
+        let gjc =
+            "--listen p --mode bridge --no-session --no-skills --no-rules --no-title --no-lsp --no-pty -p -c --session";
+        assert!(parse_for(Product::Gjc, gjc.split_whitespace().map(str::to_owned)).is_ok());
+    }
+
+    #[test]
+    fn every_listed_flag_is_one_that_is_read() {
+        for listed in LISTED {
+            let line = format!("--{} {}", listed.name, listed.value.unwrap_or_default());
+            assert_ne!(read(&line), Ok(Flags::default()), "{line}");
+            let alone = read(&format!("--{}", listed.name));
+            assert_eq!(alone.is_err(), listed.value.is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn gjc_has_flags_of_its_own() {
+        let gjc = |line: &str| parse_for(Product::Gjc, line.split_whitespace().map(str::to_owned));
+        let of = |flags: Flags| Ok(Flags { product: Product::Gjc, ..flags });
+        for (line, want) in [
+            ("-r --no-title", Flags { continues: true, ..Flags::default() }),
+            ("--session", Flags { continues: true, ..Flags::default() }),
+            ("--resume abc", Flags { resume: Some("abc".into()), ..Flags::default() }),
+            ("--mode bridge --insecure", Flags { mode: Some("bridge".into()), insecure: true, ..Flags::default() }),
+            ("--stage ralplan", Flags { stage: Some(Stage::Ralplan), ..Flags::default() }),
+            ("--stage=ultragoal", Flags { stage: Some(Stage::Ultragoal), ..Flags::default() }),
+            ("--listen s.sock -p", Flags { listen: Some("s.sock".into()), ..Flags::default() }),
+            ("--provider-session-id x -x", Flags { unknown: vec!["-x".into()], ..Flags::default() }),
+        ] {
+            assert_eq!(gjc(line), of(want), "{line}");
+        }
+        assert_eq!(read("--session"), Err("--session needs a value".to_owned()));
+        assert_eq!(gjc("--stage"), Err("--stage needs a value".to_owned()));
+        for stage in ["", "team", "Ralplan"] {
+            let problem = format!("--stage: unknown stage {stage:?}: accepted are deep-interview, ralplan, ultragoal");
+            assert_eq!(gjc(&format!("--stage={stage}")), Err(problem));
+        }
+    }
+
+    #[test]
+    fn a_flag_without_its_value_is_named() {
+        assert_eq!(read("--mode rpc --model"), Err("--model needs a value".to_owned()));
+    }
+}

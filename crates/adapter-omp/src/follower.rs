@@ -1,0 +1,48 @@
+//! Work that follows the log of a session beside the door, for as long as the session is open.
+//!
+//! It must not know what is followed, nor what for.
+
+use std::{future::Future, path::Path};
+
+use countersign_core::id::SessionId;
+use countersign_runtime::{Clock, Contents, Source, Subscriber};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Starts a follower of a session that works in a folder. None where the session needs none.
+pub(crate) type StartFollower = fn(SessionId, &Path, LogReaders) -> Option<LogFollower>;
+
+/// Access of a follower to the log of its session.
+pub struct LogReaders {
+    /// Reads the engine.
+    pub source: Source,
+    /// Reads contents.
+    pub contents: Contents,
+    /// Follows what happens from before the first read on.
+    pub subscriber: Subscriber,
+    /// Current time.
+    pub clock: Clock,
+}
+
+/// Task that follows a log until it is dropped.
+#[derive(Debug)]
+pub struct LogFollower {
+    task: tokio::task::JoinHandle<()>,
+    ends: DropGuard,
+}
+
+impl LogFollower {
+    /// Spawns what `follow` makes. It has to end once its token is cancelled.
+    pub fn spawn<F>(follow: impl FnOnce(CancellationToken) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let ends = CancellationToken::new();
+        Self { task: tokio::spawn(follow(ends.clone())), ends: ends.drop_guard() }
+    }
+
+    /// Has it take in what was released, and waits for its end.
+    pub(super) async fn finish(self) {
+        drop(self.ends);
+        let _ = self.task.await;
+    }
+}

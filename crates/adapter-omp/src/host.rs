@@ -1,0 +1,112 @@
+//! What a host lends the agent: its tools, and what it has behind URIs of its own.
+
+mod desk;
+mod lent;
+
+use std::sync::Arc;
+
+use countersign_core::{engine::Command as EngineCommand, id::Lsn, session};
+use countersign_protocol::{
+    gjc::{
+        host_tool::{HostTool, HostToolAnswer, ToolNames},
+        host_uri::{HostScheme, HostUriResult, SchemeNames},
+    },
+    omp::{Id, Response},
+};
+use countersign_runtime::Order;
+
+use super::{dialect::Frame, door::Door};
+
+pub use desk::{Desk, Told};
+pub use lent::Lent;
+
+/// Takes over the tools of the host.
+pub(super) async fn set_tools(door: &mut Door, id: Option<Id>, tools: Vec<HostTool>) {
+    const NAME: &str = "set_host_tools";
+    let lent = Arc::clone(&door.shelf.common.lent);
+    match lent.set_tools(tools) {
+        Ok(tool_names) => {
+            door.dialect.hooks.on_tools_changed(door).await;
+            lends(door, Desk::lends_tools).await;
+            door.write(&Response::success(id, NAME, &ToolNames { tool_names }));
+        }
+        Err(error) => door.write(&Response::failure(id, NAME, error.to_string())),
+    }
+}
+
+/// Takes over the URI schemes of the host.
+pub(super) async fn set_uri_schemes(door: &mut Door, id: Option<Id>, schemes: Vec<HostScheme>) {
+    let names = SchemeNames { schemes: schemes.iter().map(|scheme| scheme.scheme.clone()).collect() };
+    let lent = Arc::clone(&door.shelf.common.lent);
+    lent.set_schemes(schemes);
+    lends(door, Desk::lends_uris).await;
+    door.write(&Response::success(id, "set_host_uri_schemes", &names));
+}
+
+/// Notes that whoever is there lends something, and gives it the calls that waited for that.
+async fn lends(door: &mut Door, note: impl FnOnce(&mut Desk)) {
+    note(&mut door.desk);
+    serve(door).await;
+}
+
+/// Has the host be given the calls of the session that is open, if it lends anything.
+pub(super) async fn serve(door: &mut Door) {
+    let Some(seat) = &door.seat else { return };
+    door.desk.serve(door.shelf.common.lent.peers(), &seat.id, &seat.answers).await;
+}
+
+/// Tells the host.
+pub(super) fn tell(door: &mut Door, order: Order) {
+    match door.desk.take(order, &door.shelf.common.lent) {
+        Some(Told::Tool(frame)) => door.write(Frame::HostTool(&frame)),
+        Some(Told::Uri(frame)) => door.write(Frame::HostUri(&frame)),
+        None => {}
+    }
+}
+
+/// Takes what the host says of a call of its tool. Whether it was asked for that.
+pub(super) async fn tool_answered(door: &mut Door, id: &str, answer: HostToolAnswer) -> bool {
+    door.desk.tool_answered(id, answer).await
+}
+
+/// Takes what the host says of a request at one of its URIs. Whether it was asked for that.
+pub(super) async fn uri_answered(door: &mut Door, id: &str, result: HostUriResult) -> bool {
+    door.desk.uri_answered(id, result).await
+}
+
+/// Ends what the host has in hand: it has gone. Calls of what it lent wait for the next.
+pub(super) async fn left(door: &mut Door) {
+    door.desk.left().await;
+}
+
+/// Another client is there, with nothing in hand. Frames behind the one that says so are for it.
+pub(super) async fn arrived(door: &mut Door, client: u64) {
+    door.desk.arrived().await;
+    door.dialect.hooks.on_client(door);
+    door.write(Frame::Client(client));
+    serve(door).await;
+}
+
+/// Notes in the log up to where a run was told that has ended, where clients may ask for what they missed of the next.
+pub(super) async fn told_up_to(door: &mut Door, ended: Lsn) {
+    let number = door.dialect.hooks.event_sequence(door);
+    let is_asked = door.shelf.common.dialect.lasting_numbers;
+    let Some(seat) = door.seat().filter(|_| is_asked) else { return };
+    let told = session::Command::Told { number, upto: Some(ended) };
+    // Nobody waits for it: without it a client is told more than it missed.
+    drop(seat.requests.send(EngineCommand::Session(seat.id.clone(), told)).await);
+}
+
+/// The client that is there was there before: what is lent is lent by it.
+pub(super) async fn resumed(door: &mut Door) {
+    let (has_tools, has_uris) = door.shelf.common.lent.has();
+    lends(door, |desk| {
+        if has_tools {
+            desk.lends_tools();
+        }
+        if has_uris {
+            desk.lends_uris();
+        }
+    })
+    .await;
+}

@@ -1,0 +1,305 @@
+//! What a host lends the agent of a session: tools of its own, and what lies behind URIs of its schemes.
+//!
+//! The tools of a run follow it: what a host takes back is gone from the next request to the model. What was lent stays while
+//! the host is away; calls of it wait. It must not know which calls are open.
+
+mod addressed;
+mod host_tool;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use countersign_core::id::{PeerId, SessionId};
+use countersign_protocol::gjc::{
+    host_tool::{self as wire, HostTool, ToolsError},
+    host_uri::HostScheme,
+};
+use countersign_runtime::{
+    Peers,
+    tools::{Registry, Tool},
+};
+use parking_lot::Mutex;
+
+pub(super) use addressed::unknown;
+
+use addressed::Addressed;
+use host_tool::Lend;
+
+use countersign_agent_dir::restrictions::is_named;
+
+/// What the hosts of one process lend. It outlives sessions, as the process does.
+pub(crate) struct Lent {
+    own: Arc<Registry>,
+    /// Names and patterns of tools that no run has, those of hosts included.
+    excluded: BTreeSet<String>,
+    peers: Peers,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// In the order in which they were given, each with whether the model is told of it.
+    tools: Vec<(Arc<HostTool>, bool)>,
+    schemes: Arc<Schemes>,
+    /// The tools of the session that asked last.
+    made: Option<(SessionId, Arc<Registry>)>,
+}
+
+/// The schemes of a host by name.
+pub(crate) type Schemes = BTreeMap<String, HostScheme>;
+
+/// Who does the calls of host tools in a session.
+pub(super) fn tools_of(session: &SessionId) -> PeerId {
+    PeerId::new(format!("host-tools:{session}"))
+}
+
+/// Who reads and writes at the URIs of a session's host.
+pub(super) fn uris_of(session: &SessionId) -> PeerId {
+    PeerId::new(format!("host-uris:{session}"))
+}
+
+impl Lent {
+    /// Nothing yet, beside the tools that are the agent's own.
+    pub fn new(own: Arc<Registry>) -> Self {
+        Self { own, excluded: BTreeSet::new(), peers: Peers::default(), state: Mutex::default() }
+    }
+
+    /// Leaves out the tools of hosts that `excluded` names, in small letters.
+    pub fn without(self, excluded: BTreeSet<String>) -> Self {
+        Self { excluded, ..self }
+    }
+
+    /// The lines over which hosts are given work.
+    pub fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// The tools of a session: the agent's own, then the host's.
+    pub fn registry(&self, session: &SessionId) -> Arc<Registry> {
+        let mut state = self.state.lock();
+        if let Some((_, made)) = state.made.as_ref().filter(|(of, _)| of == session) {
+            return Arc::clone(made);
+        }
+        let made = Arc::new(self.make(&state, session));
+        state.made = Some((session.clone(), Arc::clone(&made)));
+        made
+    }
+
+    fn make(&self, state: &State, session: &SessionId) -> Registry {
+        let (tools, uris) = (tools_of(session), uris_of(session));
+        let own = self.own.tools().map(|tool| Addressed::around(tool, &state.schemes, &uris));
+        let is_excluded = |name: &str| self.excluded.iter().any(|pattern| is_named(pattern, name));
+        let active = state.tools.iter().filter(|(tool, is_active)| *is_active && !is_excluded(&tool.name));
+        let of_host = active.map(|(tool, _)| Arc::new(Lend::new(tool, tools.clone())) as Arc<dyn Tool>);
+        Registry::of(own.chain(of_host).collect())
+    }
+
+    /// Takes a set of tools in the place of the one before. One that stays is shown or hidden as it was.
+    ///
+    /// # Errors
+    /// [`ToolsError::Conflict`]; nothing changes then.
+    pub(super) fn set_tools(&self, tools: Vec<HostTool>) -> Result<Vec<String>, ToolsError> {
+        wire::conflicts(&tools, |name| self.own.get(name).is_some())?;
+        let mut state = self.state.lock();
+        let names = tools.iter().map(|tool| tool.name.clone()).collect();
+        let shown = |tool: &HostTool| {
+            let before = state.tools.iter().find(|(before, _)| before.name == tool.name);
+            before.map_or(!tool.hidden, |(_, is_active)| *is_active)
+        };
+        let tools = tools.into_iter().map(|tool| (shown(&tool), tool)).collect::<Vec<_>>();
+        state.tools = tools.into_iter().map(|(is_active, tool)| (Arc::new(tool), is_active)).collect();
+        state.made = None;
+        Ok(names)
+    }
+
+    /// Takes a set of schemes in the place of the one before.
+    pub(super) fn set_schemes(&self, schemes: Vec<HostScheme>) {
+        let mut state = self.state.lock();
+        state.schemes = Arc::new(schemes.into_iter().map(|scheme| (scheme.scheme.clone(), scheme)).collect());
+        state.made = None;
+    }
+
+    /// Whether the host has a tool of this name, hidden or not.
+    pub(super) fn has_tool(&self, name: &str) -> bool {
+        self.state.lock().tools.iter().any(|(tool, _)| tool.name == name)
+    }
+
+    /// Whether the host has anything at all to be given calls of.
+    pub(super) fn has(&self) -> (bool, bool) {
+        let state = self.state.lock();
+        (!state.tools.is_empty(), !state.schemes.is_empty())
+    }
+
+    /// A scheme of the host.
+    pub(super) fn scheme(&self, name: &str) -> Option<HostScheme> {
+        self.state.lock().schemes.get(name).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use countersign_core::{
+        id::SessionId,
+        policy::Class,
+        tool::{Machine, Shell},
+    };
+    use countersign_protocol::{
+        Json,
+        gjc::{host_tool, host_uri},
+    };
+    use countersign_runtime::tools::{Away, Registry, Route};
+    use serde_json::{Value, json};
+
+    use super::{Lent, tools_of, uris_of};
+
+    fn lent() -> Lent {
+        Lent::new(Arc::new(Registry::standard()))
+    }
+
+    fn session() -> SessionId {
+        SessionId::new("s")
+    }
+
+    fn tools(lent: &Lent, definitions: &[Value]) -> Result<Vec<String>, String> {
+        let definitions: Vec<Json> = definitions.iter().cloned().map(Json::from).collect();
+        let tools = host_tool::tools(&definitions).map_err(|error| error.to_string())?;
+        lent.set_tools(tools).map_err(|error| error.to_string())
+    }
+
+    fn schemes(lent: &Lent, definitions: &[Value]) {
+        let definitions: Vec<Json> = definitions.iter().cloned().map(Json::from).collect();
+        lent.set_schemes(host_uri::schemes(&definitions).unwrap());
+    }
+
+    fn of_host(lent: &Lent) -> Vec<String> {
+        let registry = lent.registry(&session());
+        registry.specs().skip(9).map(|spec| spec.name.clone()).collect()
+    }
+
+    fn tool(name: &str, hidden: bool) -> Value {
+        json!({"name": name, "description": "d", "parameters": {"required": ["id"]}, "hidden": hidden})
+    }
+
+    #[test]
+    fn a_set_of_tools_takes_the_place_of_the_one_before() {
+        let lent = lent();
+        assert_eq!(tools(&lent, &[tool("b", false), tool("a", false)]), Ok(vec!["b".to_owned(), "a".to_owned()]));
+        assert_eq!(of_host(&lent), ["b", "a"]);
+        let conflict = Err("RPC host tool \"read\" conflicts with an existing tool".to_owned());
+        assert_eq!(tools(&lent, &[tool("c", false), tool("read", false)]), conflict);
+        assert_eq!(of_host(&lent), ["b", "a"]);
+        assert_eq!(tools(&lent, &[tool("c", false)]), Ok(vec!["c".to_owned()]));
+        assert_eq!(of_host(&lent), ["c"]);
+    }
+
+    #[test]
+    fn a_hidden_tool_is_there_and_not_shown_and_one_that_stays_is_as_it_was() {
+        let lent = lent();
+        tools(&lent, &[tool("shown", false), tool("hidden", true)]).unwrap();
+        assert_eq!((of_host(&lent), lent.has_tool("hidden")), (vec!["shown".to_owned()], true));
+        tools(&lent, &[tool("shown", true), tool("hidden", false), tool("new", false)]).unwrap();
+        assert_eq!(of_host(&lent), ["shown", "new"]);
+    }
+
+    #[test]
+    fn a_tool_of_the_host_whose_name_is_excluded_is_not_shown() {
+        let lent = lent().without(["deploy", "x_*"].map(str::to_owned).into());
+        let names = ["Deploy", "x_1", "deploys"];
+        tools(&lent, &names.map(|name| tool(name, false))).unwrap();
+        assert_eq!(of_host(&lent), ["deploys"]);
+    }
+
+    #[test]
+    fn a_host_tool_that_is_a_shell_says_which_argument_is_a_line() {
+        let lent = lent();
+        let schema = json!({"type": "object", "properties": {"command": {"type": "string"}}});
+        let set = ["run_shell", "run"].map(|name| json!({"name": name, "description": "Runs.", "parameters": schema}));
+        tools(&lent, &set).unwrap();
+        let registry = lent.registry(&session());
+        let machine = Machine::This;
+        for (name, want) in
+            [("run_shell", Shell::Line { argument: "command".into(), machine }), ("run", Shell::Perhaps { machine })]
+        {
+            let mut arguments = json!({"command": "ls"}).as_object().cloned().unwrap();
+            let Ok(Route::Peer(away)) = registry.get(name).unwrap().route(&mut arguments) else { panic!() };
+            assert_eq!(away.shell, want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_call_of_a_host_tool_goes_to_the_host_and_fits_its_schema() {
+        let lent = lent();
+        tools(&lent, &[tool("look_up", false)]).unwrap();
+        let registry = lent.registry(&session());
+        let tool = registry.get("look_up").unwrap();
+        assert_eq!(tool.check(&json!({})).unwrap_err().to_string(), "Invalid arguments for look_up:\n- id is required");
+        let mut arguments = tool.check(&json!({"id": 1, "path": "/etc"})).unwrap();
+        let away = Away { peer: tools_of(&session()), class: Class::HostToolInvoke, shell: Shell::Nothing };
+        assert_eq!(tool.route(&mut arguments), Ok(Route::Peer(away)));
+        assert_eq!(tool.spec().signature_of(&arguments), "look_up(1, /etc)");
+        assert_eq!(tool.spec().schema["type"], "object");
+    }
+
+    /// Where a call of one of the agent's own tools goes, with the path as it is decided.
+    fn goes(lent: &Lent, tool: &str, path: &str) -> Result<(Route, String), String> {
+        let registry = lent.registry(&session());
+        let mut arguments = json!({ "path": path }).as_object().cloned().unwrap();
+        let route = registry.get(tool).unwrap().route(&mut arguments).map_err(|failure| failure.to_string())?;
+        Ok((route, arguments["path"].as_str().unwrap().to_owned()))
+    }
+
+    #[test]
+    fn what_is_read_and_written_at_a_uri_goes_to_the_host_and_never_to_the_disk() {
+        let lent = lent();
+        schemes(&lent, &[json!({"scheme": "db", "writable": true}), json!({"scheme": "ro"})]);
+        let at = |class, path: &str| {
+            Ok((Route::Peer(Away { peer: uris_of(&session()), class, shell: Shell::Nothing }), path.to_owned()))
+        };
+        let refused = |text: &str| Err(text.to_owned());
+        for (tool, path, want) in [
+            ("read", "DB://Users/1", at(Class::HostUriRead, "db://Users/1")),
+            ("write", "db://a", at(Class::HostUriWrite, "db://a")),
+            ("read", "ro://a", at(Class::HostUriRead, "ro://a")),
+            ("write", "RO://a", refused("Host URI scheme is not writable: ro")),
+            ("read", "gone://a", refused("gone://a was not read: the host has no URIs of the scheme gone")),
+            ("write", "gone://a", refused("gone://a was not written: the host has no URIs of the scheme gone")),
+            ("edit", "db://a", refused("db://a cannot be edited in place: read it and write the whole")),
+            ("ls", "db://a", refused("db://a is a URI of the host: ls works on files of this machine")),
+            ("grep", "db://a", refused("db://a is a URI of the host: grep works on files of this machine")),
+            ("find", "x://a", refused("x://a is a URI of the host: find works on files of this machine")),
+            ("read", "./db://a", Ok((Route::Here, "./db://a".to_owned()))),
+            ("write", "db:a", Ok((Route::Here, "db:a".to_owned()))),
+        ] {
+            assert_eq!(goes(&lent, tool, path), want, "{tool} {path}");
+        }
+        schemes(&lent, &[]);
+        assert!(goes(&lent, "read", "db://a").is_err());
+    }
+
+    #[test]
+    fn an_edit_moves_no_file_to_a_uri() {
+        let registry = lent().registry(&session());
+        for member in ["rename", "move"] {
+            let mut arguments = json!({"path": "f", member: "db://a"}).as_object().cloned().unwrap();
+            assert!(registry.get("edit").unwrap().route(&mut arguments).is_err(), "{member}");
+        }
+    }
+
+    #[test]
+    fn the_model_is_told_of_schemes() {
+        let lent = lent();
+        schemes(
+            &lent,
+            &[json!({"scheme": "db", "description": "The users", "writable": true}), json!({"scheme": "ro"})],
+        );
+        let registry = lent.registry(&session());
+        let told = |tool: &str| registry.get(tool).unwrap().spec().description.clone();
+        assert!(told("read").ends_with(" The host has URIs that can be read: db:// (The users), ro://."));
+        assert!(told("write").ends_with(" The host has URIs that can be written: db:// (The users)."));
+        assert!(!told("edit").contains("db://"));
+    }
+}

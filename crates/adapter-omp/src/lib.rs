@@ -1,0 +1,66 @@
+//! The omp door: JSON lines over stdio, for hosts that embed a coding agent. Source: docs/protocol/omp.md.
+//!
+//! It turns lines into commands and what happens into lines; it decides nothing about calls, gates or runs.
+
+mod adopting;
+mod asking;
+pub mod attach;
+mod attached;
+mod closing;
+pub mod commands;
+mod contract_transfer;
+mod counting;
+mod dialect;
+mod dialogs;
+mod door;
+mod entries;
+mod feed;
+pub mod flags;
+mod follower;
+mod gathering;
+pub mod grants;
+mod handoff;
+mod held;
+mod host;
+pub mod image;
+mod keeper;
+mod liveness;
+mod models;
+mod moving;
+mod notices;
+mod opening;
+mod outbox;
+mod rights;
+pub mod rules;
+mod scoping;
+mod seat;
+pub mod session_file;
+mod session_settings;
+mod shelf;
+mod showing;
+mod start;
+mod tasks;
+mod teller;
+mod telling;
+pub mod todos;
+mod unwritten;
+mod waiting;
+mod working;
+mod workshop;
+
+pub use attached::open_attached;
+pub use attached::{Plan, handover, plan, told, unanswered};
+pub use counting::{EarlierEvents, KEPT_EVENTS};
+pub use dialect::{Dialect, DialectExtension, DialectOptions, Frame, SessionIdForm};
+pub use dialect::{Extension, ExtensionFactory};
+pub use door::Output;
+pub use door::{Door, Until};
+pub use feed::FromClients;
+pub use feed::Input;
+pub use follower::{LogFollower, LogReaders};
+pub use keeper::Keeper;
+pub use liveness::is_alive;
+pub use start::{OpenDoor, Process, Program, StartError, Surroundings, open, start_in};
+pub use teller::Teller;
+pub use telling::frames;
+pub use workshop::Workshop;

@@ -1,0 +1,163 @@
+//! Rights of the agent in a session, as flags and settings of the originals leave them. Source: docs/protocol/omp.md, Fields that
+//! restrict.
+
+use countersign_core::policy::ApprovalMode;
+use countersign_runtime::tools::Registry;
+
+use super::flags::Flags;
+use countersign_agent_dir::{
+    AgentDir, Environment, Product, Settings,
+    restrictions::{is_named, near},
+};
+
+/// Tells what restricts in an original and is not enforced here.
+pub(super) fn tell(folder: &AgentDir, environment: &Environment, settings: &Settings, notice: &impl Fn(&str)) {
+    let other = folder.root().join("settings.json");
+    if other.exists() && !folder.config().exists() {
+        notice(&format!("{}: it is not read; settings are in config.yml", other.display()));
+    }
+    for name in ["OMP_PROFILE", "PI_PROFILE"] {
+        if environment.get(name).is_some_and(|profile| !profile.is_empty()) {
+            notice(&format!(
+                "{name} is set: there are no profiles here; PI_CODING_AGENT_DIR names the folder of settings"
+            ));
+        }
+    }
+    settings.restrictions.notices.iter().for_each(|told| notice(told));
+}
+
+/// Returns the stricter of the approval modes that flags and settings ask for.
+pub(super) fn approval(flags: &Flags, settings: &Settings, notice: &impl Fn(&str)) -> ApprovalMode {
+    let set = settings.restrictions.approval;
+    let wanted = flags.approval.unwrap_or(set);
+    if wanted < set {
+        let (wanted, set) = (wanted.name(), set.name());
+        notice(&format!("--approval-mode {wanted} loosens nothing: tools.approvalMode is {set}"));
+    }
+    wanted.max(set)
+}
+
+/// Returns the tools that flags and settings leave.
+///
+/// # Errors
+/// A name of `--exclude-tools` that no tool has and that is a slip in one.
+pub(super) fn tools(
+    flags: &Flags,
+    settings: &Settings,
+    whole: &Registry,
+    notice: &impl Fn(&str),
+) -> Result<Registry, String> {
+    let names: Vec<String> = whole.specs().map(|spec| spec.name.clone()).collect();
+    let is_unknown = |pattern: &&String| !names.iter().any(|name| is_named(pattern, name));
+    // Hosts of gjc name the tools of the original, and expect silence.
+    let listed = flags.tools.iter().flatten().filter(|_| flags.product == Product::Omp);
+    for name in listed.filter(is_unknown) {
+        notice(&format!("--tools: there is no tool {name:?} here; the tools are {}", names.join(", ")));
+    }
+    for name in flags.excluded_tools.iter().filter(is_unknown) {
+        let all = names.join(", ");
+        if let Some(meant) = near(name, &names) {
+            return Err(format!(
+                "--exclude-tools: there is no tool {name:?}; did you mean {meant}? The tools are {all}"
+            ));
+        }
+        notice(&format!(
+            "--exclude-tools: no tool here fits {name:?}, and it holds for those of the host only; the tools are {all}"
+        ));
+    }
+    let withheld = &settings.restrictions.withheld;
+    let is_left = |name: &&str| {
+        !flags.no_tools
+            && flags.tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| is_named(tool, name)))
+            && !flags.excluded_tools.iter().any(|excluded| is_named(excluded, name))
+            && !withheld.contains(*name)
+    };
+    Ok(whole.only(&names.iter().map(String::as_str).filter(is_left).collect::<Vec<_>>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, fs};
+
+    use countersign_core::policy::ApprovalMode;
+    use countersign_runtime::tools::Registry;
+
+    use super::{approval, tell, tools};
+    use crate::flags;
+    use countersign_agent_dir::{AgentDir, Environment, Product, Settings};
+
+    #[test]
+    fn what_names_other_settings_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        let agent = root.path().to_str().unwrap();
+        let environment: Environment = [("PI_CODING_AGENT_DIR", agent), ("OMP_PROFILE", "work")].into_iter().collect();
+        let folder = AgentDir::resolve(Product::Omp, &environment, root.path(), |_| false).unwrap();
+        let told = RefCell::new(Vec::new());
+        let notice = |line: &str| told.borrow_mut().push(line.replace(agent, "~"));
+        fs::write(root.path().join("settings.json"), "{}").unwrap();
+        tell(&folder, &environment, &Settings::default(), &notice);
+        fs::write(folder.config(), "").unwrap();
+        tell(&folder, &environment, &Settings::default(), &notice);
+        let profile =
+            "OMP_PROFILE is set: there are no profiles here; PI_CODING_AGENT_DIR names the folder of settings";
+        let other = "~/settings.json: it is not read; settings are in config.yml";
+        assert_eq!(told.take(), [other, profile, profile]);
+    }
+
+    #[test]
+    fn the_stricter_of_flags_and_settings_counts() {
+        for (flags, set, want, is_told) in [
+            (&[][..], ApprovalMode::Yolo, ApprovalMode::Yolo, false),
+            (&["--approval-mode", "write"], ApprovalMode::Yolo, ApprovalMode::Write, false),
+            (&["--approval-mode", "write"], ApprovalMode::AlwaysAsk, ApprovalMode::AlwaysAsk, true),
+            (&["--yolo"], ApprovalMode::Write, ApprovalMode::Write, true),
+        ] {
+            let flags = flags::parse(flags.iter().map(|flag| (*flag).to_owned())).unwrap();
+            let mut settings = Settings::default();
+            settings.restrictions.approval = set;
+            let told = RefCell::new(0);
+            let got = approval(&flags, &settings, &|_: &str| *told.borrow_mut() += 1);
+            assert_eq!((got, told.take() > 0), (want, is_told), "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn no_flag_gives_back_a_tool_that_another_takes() {
+        for (flags, withheld, want) in [
+            (&["--tools", "read,bash", "--no-tools"][..], "", &[][..]),
+            (&["--tools", "read,bash", "--exclude-tools", "bash"], "", &["read"]),
+            (&["--tools", "read,bash"], "bash", &["read"]),
+            (&["--tools", "nothing"], "", &[]),
+            (&["--tools", "Read,B*,todo"], "", &["read", "bash", "todo_write"]),
+            (&["--tools", "read,bash,glob", "--exclude-tools", "B*,gl*"], "", &["read"]),
+            (&["--exclude-tools", "*"], "", &[]),
+        ] {
+            let flags = flags::parse(flags.iter().map(|flag| (*flag).to_owned())).unwrap();
+            let mut settings = Settings::default();
+            settings.restrictions.withheld = [withheld.to_owned()].into();
+            let left = tools(&flags, &settings, &Registry::standard(), &|_: &str| {}).unwrap();
+            let names: Vec<&str> = left.specs().map(|spec| spec.name.as_str()).collect();
+            assert_eq!(names, want, "{flags:?} {withheld}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_tool_has_is_told_or_a_slip() {
+        let told = RefCell::new(Vec::new());
+        let of = |product, list: &str| {
+            let flags = ["--exclude-tools", list].map(str::to_owned);
+            let flags = flags::parse_for(product, flags).unwrap();
+            let notice = |line: &str| told.borrow_mut().push(line.to_owned());
+            tools(&flags, &Settings::default(), &Registry::standard(), &notice).map(|_| ())
+        };
+        for product in [Product::Omp, Product::Gjc] {
+            let problem = of(product, "bsah").unwrap_err();
+            assert!(problem.starts_with("--exclude-tools: there is no tool \"bsah\"; did you mean bash?"), "{problem}");
+            for unknown in ["shell", "lsp", "x*"] {
+                of(product, unknown).unwrap();
+                let line = told.take().remove(0);
+                assert!(line.starts_with(&format!("--exclude-tools: no tool here fits {unknown:?}")), "{line}");
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The rules of a stdio door: where they come from, and what they protect.
+
+use std::path::{Path, PathBuf};
+
+use countersign_core::{
+    engine::Rules,
+    gate::People,
+    policy::{self, Action, ApprovalMode, CompileError, Layer, Posture, Rule, Source, Surroundings},
+};
+use countersign_runtime::tools::Registry;
+
+use countersign_agent_dir::{AgentDir, Product, Restrictions};
+use countersign_config::{
+    Errors, RuleFile,
+    strangers::{Known, Named, Others, strangers},
+};
+use countersign_files::paths;
+
+/// Why rules were not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum RulesError {
+    /// The file that was named is not there.
+    #[error("--permissions {path}: there is no such file", path = .0.display())]
+    Absent(PathBuf),
+    /// The file that was named cannot be read.
+    #[error("--permissions {0}")]
+    Named(Errors),
+    /// A file cannot be read or is not what a file of rules is.
+    #[error(transparent)]
+    Form(#[from] Errors),
+    /// Rules contradict themselves or cannot be compiled.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Compile(Vec<CompileError>),
+}
+
+/// The rules in force, and what a person should know about them.
+#[derive(Debug)]
+pub struct Loaded {
+    pub rules: Rules,
+    pub warnings: Vec<String>,
+}
+
+/// The file of a repository's own rules, below its working folder. It can only tighten.
+const PROJECT: &str = ".countersign/permissions.yaml";
+
+/// Whose rules they are, and what lies around the calls that they judge.
+pub struct Place<'a> {
+    /// Whose door it is.
+    pub product: Product,
+    /// The agent directory.
+    pub folder: &'a AgentDir,
+    /// The working folder.
+    pub cwd: &'a Path,
+    /// `--permissions`.
+    pub named: Option<&'a Path>,
+    /// The folder of `--session-dir`.
+    pub sessions: Option<&'a Path>,
+    /// The folder for temporary files.
+    pub temporary: &'a Path,
+    /// The files of the gateway that the session lives in.
+    pub gateway: Option<&'a Surroundings>,
+    /// Tools that ask where no rule says anything.
+    pub asks: &'a [&'a str],
+    /// Folders below the working folder whose files people's tools read as records.
+    pub records: &'a [&'a str],
+    /// What settings of the originals take away.
+    pub restrictions: &'a Restrictions,
+    /// Which calls are approved each time.
+    pub approval: ApprovalMode,
+}
+
+/// Reads the files of rules of a stdio door: `--permissions`, or those of the agent directory, and the working folder's own.
+///
+/// # Errors
+/// [`RulesError`] for the first file that cannot be read.
+pub fn files(folder: &AgentDir, cwd: &Path, named: Option<&Path>) -> Result<Vec<RuleFile>, RulesError> {
+    let usual = folder.permissions();
+    let main = named.map_or_else(|| usual.clone(), |named| cwd.join(named));
+    let project = cwd.join(PROJECT);
+    let mut files = Vec::new();
+    for (path, layer, must) in [(&main, Layer::Main, named.is_some()), (&project, Layer::Tighten, false)] {
+        let read = RuleFile::read(path, layer);
+        match if must { read.map_err(RulesError::Named)? } else { read? } {
+            Some(file) => files.push(file),
+            None if must => return Err(RulesError::Absent(path.clone())),
+            None => {}
+        }
+    }
+    Ok(files)
+}
+
+/// Compiles the rules of a stdio door.
+///
+/// # Errors
+/// [`RulesError`] for the first file with something wrong in it: without rules that were understood nothing starts.
+pub fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, RulesError> {
+    let mut sources = files.iter().map(|file| Ok(file.parse()?.source)).collect::<Result<Vec<_>, Errors>>()?;
+    let has_rules = sources.iter().any(|source| source.layer == Layer::Main && has_any(source));
+    sources.extend(asking(place.asks, has_rules));
+    sources.extend(place.restrictions.sources());
+    // A host may bring tools of its own, also of these names.
+    let own = Registry::arguments();
+    let tools: Vec<Known<'_>> = own.iter().map(|tool| Known { others: Others::Perhaps, ..Known::own(tool) }).collect();
+    // A gateway knows people.
+    let lonely = sources.iter().filter(|_| place.gateway.is_none());
+    let people = lonely.flat_map(|source| {
+        let rules = source
+            .rules
+            .rules
+            .iter()
+            .chain(&source.rules.defaults)
+            .filter(|rule| rule.steps.iter().any(|step| step.from.is_some() || step.approvals > 1));
+        rules.map(|rule| {
+            let (file, line) = (&source.name, rule.line);
+            format!(
+                "{file}:{line}: who has to allow is known to a gateway alone; here nobody can, and it ends as denied"
+            )
+        })
+    });
+    let people: Vec<String> = people.collect();
+    let strangers: Vec<String> = sources.iter().flat_map(|source| strangers(source, &tools, Named::Some)).collect();
+    let compiled = policy::compile(sources).map_err(RulesError::Compile)?;
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let Place {
+        product,
+        folder,
+        cwd,
+        named,
+        sessions,
+        temporary,
+        gateway,
+        asks: _,
+        records,
+        restrictions: _,
+        approval,
+    } = *place;
+    let own = protected(records, folder, cwd, named, sessions);
+    let of_gateway = |of: fn(&Surroundings) -> &Vec<String>| gateway.into_iter().flat_map(of).cloned();
+    let unreadable = paths::both(folder.root().to_owned());
+    let surroundings = Surroundings {
+        home: Some(text(folder.home())),
+        temporary: vec![text(temporary), "/tmp".to_owned(), "/var/tmp".to_owned()],
+        protected: own.iter().map(|path| text(path)).chain(of_gateway(|around| &around.protected)).collect(),
+        unreadable: unreadable.map(|path| text(&path)).chain(of_gateway(|around| &around.unreadable)).collect(),
+        door: Some(product.name().to_owned()),
+        // The agent directory is where grants for good are kept.
+        realm: gateway.map(|_| text(folder.root())),
+        approval,
+    };
+    Ok(Loaded {
+        warnings: compiled.warnings().iter().map(ToString::to_string).chain(strangers).chain(people).collect(),
+        rules: Rules { compiled, posture: Posture::Stdio, surroundings, people: People::default() },
+    })
+}
+
+fn has_any(source: &Source) -> bool {
+    !source.rules.rules.is_empty() || !source.rules.defaults.is_empty()
+}
+
+/// Defaults that ask about `tools`, behind those of every file. Where no file says anything, all else goes on unasked.
+fn asking(tools: &[&str], has_rules: bool) -> Option<Source> {
+    let ask = |tool: &&str| Rule::new(format!("{tool}(*)"), Action::Ask);
+    let rest = (!has_rules).then(|| Rule::new("*".to_owned(), Action::Allow));
+    let rules = policy::Rules { defaults: tools.iter().map(ask).chain(rest).collect(), rules: Vec::new() };
+    (!tools.is_empty()).then(|| Source { name: "the bridge".to_owned(), layer: Layer::Main, rules })
+}
+
+/// What no governed tool may write to, each as it is named and as it really lies: the gateway's own files, the rules, and the sessions.
+pub(crate) fn protected(
+    records: &[&str],
+    folder: &AgentDir,
+    cwd: &Path,
+    named: Option<&Path>,
+    sessions: Option<&Path>,
+) -> Vec<PathBuf> {
+    let ours = [folder.root().to_owned(), folder.sessions(), folder.blobs(), cwd.join(".countersign")];
+    let records = records.iter().map(|folder| cwd.join(folder));
+    let named = named.into_iter().chain(sessions).map(|named| cwd.join(named));
+    let mut protected: Vec<PathBuf> = ours.into_iter().chain(records).chain(named).flat_map(paths::both).collect();
+    protected.sort_unstable();
+    protected.dedup();
+    protected
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, process::Command};
+
+    use super::{PROJECT, Place, compile, files, protected};
+    use countersign_core::policy::ApprovalMode;
+
+    use countersign_agent_dir::{AgentDir, Environment, Product, Restrictions};
+
+    #[test]
+    fn what_is_protected_is_so_by_every_name() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("real")).unwrap();
+        std::os::unix::fs::symlink("real", root.join("agent")).unwrap();
+        let agent = root.join("agent").display().to_string();
+        let environment: Environment = [("PI_CODING_AGENT_DIR", agent.as_str())].into_iter().collect();
+        let folder = AgentDir::resolve(Product::Omp, &environment, &root, |_| false).unwrap();
+        let got = protected(&[], &folder, &root.join("work"), None, Some(Path::new("../kept")));
+        let below = |top: &str| ["", "blobs", "sessions"].map(|name| root.join(top).join(name));
+        let work = ["work/.countersign", "work/../kept"].map(|name| root.join(name));
+        let mut want: Vec<_> = below("agent").into_iter().chain(below("real")).chain(work).collect();
+        want.sort_unstable();
+        assert_eq!(got, want);
+        let with_records = protected(&["records/audit"], &folder, &root.join("work"), None, None);
+        assert!(with_records.contains(&root.join("work/records/audit")));
+    }
+
+    #[test]
+    fn rules_that_are_no_regular_file_are_not_waited_for() {
+        let cwd = tempfile::tempdir().unwrap();
+        let environment: Environment = [("HOME", "/nowhere")].into_iter().collect();
+        let folder = AgentDir::resolve(Product::Omp, &environment, cwd.path(), |_| false).unwrap();
+        let refused = |named| {
+            let error = files(&folder, cwd.path(), named).unwrap_err().to_string();
+            assert!(error.ends_with(": it is not a regular file"), "{error}");
+        };
+        refused(Some(Path::new("/dev/null")));
+        let project = cwd.path().join(PROJECT);
+        std::fs::create_dir(project.parent().unwrap()).unwrap();
+        assert!(Command::new("mkfifo").arg(&project).status().unwrap().success());
+        refused(None);
+    }
+
+    #[test]
+    fn a_tool_that_is_misspelt_is_told_of_with_its_line() {
+        for (tool, want) in [
+            ("pattern: 'bahs(git push*)'", Some(("bahs", "bash"))),
+            ("pattern: 'Read(*.pem)'", Some(("Read", "read"))),
+            ("tool: wirte", Some(("wirte", "write"))),
+            ("pattern: 'bash(git push*)'", None),
+            ("pattern: 'deploy(*)*'", None),
+            ("pattern: 'l*'", None),
+            ("pattern: '*'", None),
+        ] {
+            let warning = want.map(|(tool, meant)| {
+                format!("rules.yaml:3: there is no tool \"{tool}\" here, so this rule does not cover \"{meant}\"")
+            });
+            assert_eq!(
+                loaded(&format!("# mine\nrules:\n  - {{ {tool}, action: deny }}\n")).unwrap(),
+                Vec::from_iter(warning)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said_with_its_line() {
+        for (text, want) in [
+            ("rules: none\n", "rules.yaml:1: rules: expected a list, found text"),
+            (
+                "rules:\n  - pattern: read*\n    action: Deny\n",
+                "rules.yaml:3: rules[0].action: Invalid permission action: 'Deny' (must be allow/deny/ask)",
+            ),
+            (
+                "rule: []\n",
+                "rules.yaml:1: rule: unknown key; did you mean `rules`? Known here are defaults, rules, sets, tests",
+            ),
+        ] {
+            assert_eq!(loaded(text).unwrap_err(), want);
+        }
+    }
+
+    /// The warnings about `text`, or what is wrong with it.
+    fn loaded(text: &str) -> Result<Vec<String>, String> {
+        let cwd = tempfile::tempdir().unwrap();
+        let environment: Environment = [("HOME", "/nowhere")].into_iter().collect();
+        let folder = AgentDir::resolve(Product::Omp, &environment, cwd.path(), |_| false).unwrap();
+        let file = cwd.path().join("rules.yaml");
+        std::fs::write(&file, text).unwrap();
+        let told = |text: String| text.replace(&format!("{}/", cwd.path().display()), "");
+        let place = Place {
+            product: Product::Omp,
+            asks: &[],
+            records: &[],
+            folder: &folder,
+            cwd: cwd.path(),
+            named: Some(&file),
+            sessions: None,
+            temporary: Path::new("/tmp"),
+            gateway: None,
+            restrictions: &Restrictions::default(),
+            approval: ApprovalMode::default(),
+        };
+        match files(&folder, cwd.path(), Some(&file)).and_then(|files| compile(&files, &place)) {
+            Ok(loaded) => Ok(loaded.warnings.into_iter().map(told).collect()),
+            Err(error) => Err(told(error.to_string())),
+        }
+    }
+}

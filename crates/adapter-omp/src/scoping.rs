@@ -1,0 +1,135 @@
+//! Which models a door may cycle through, and which one it begins with. Source: docs/protocol/omp.md, Fields that restrict.
+
+use countersign_runtime::models::{Api, demo};
+
+use super::flags::Flags;
+use countersign_agent_dir::{
+    Choice, Roster, Settings,
+    roster::{ChooseError, Wish},
+};
+
+/// The models that are cycled through: those that the flag and the settings of every file mean.
+pub(super) fn scope(
+    flags: &Flags,
+    settings: &Settings,
+    roster: &mut Roster,
+    notice: &impl Fn(&str),
+) -> Result<Vec<Choice>, String> {
+    let provider = match (&flags.model, &flags.provider) {
+        (Some(model), provider) => roster.find(provider.as_deref(), model).ok().map(|choice| choice.entry.provider),
+        (None, provider) => provider.clone(),
+    };
+    if let (Some(key), Some(provider)) = (&flags.api_key, provider) {
+        // Its models are usable ones.
+        roster.give_key(&provider, secrecy::SecretString::from(key.clone()));
+    }
+    let sets = [("--models", &flags.models), ("enabledModels", &settings.enabled_models)].into_iter();
+    let sets = sets.chain(settings.restrictions.scopes.iter().map(|set| ("enabledModels", set)));
+    let mut scoped: Option<Vec<Choice>> = None;
+    for (name, set) in sets.filter(|(_, set)| !set.is_empty()) {
+        let patterns: Vec<&str> = set.iter().map(String::as_str).collect();
+        let (found, unmatched) = roster.scope(&patterns);
+        for pattern in unmatched {
+            notice(&format!("no usable model fits {pattern}"));
+        }
+        let is_same = |one: &Choice, other: &Choice| {
+            (&one.entry.provider, &one.entry.id) == (&other.entry.provider, &other.entry.id)
+        };
+        let left = match scoped {
+            None => found,
+            Some(before) => before.into_iter().filter(|one| found.iter().any(|other| is_same(one, other))).collect(),
+        };
+        // Without a usable model nothing is cycled through, and the start says so.
+        if left.is_empty() && !roster.available().is_empty() {
+            return Err(format!("{name} {}: no usable model is left to cycle through", set.join(",")));
+        }
+        scoped = Some(left);
+    }
+    Ok(scoped.unwrap_or_default())
+}
+
+/// The model to begin with. A key from the command line is for its provider.
+pub(super) fn initial(
+    flags: &Flags,
+    settings: &Settings,
+    roster: &mut Roster,
+    scoped: &[Choice],
+) -> Result<Choice, ChooseError> {
+    let is_demo = flags.provider.as_deref() == Some(demo::PROVIDER)
+        || flags.model.as_deref().is_some_and(|model| model.split('/').next() == Some(demo::PROVIDER));
+    if is_demo && settings.restrictions.permits(demo::PROVIDER) {
+        return Ok(Choice { entry: demo::entry(), level: None });
+    }
+    let wish = Wish {
+        provider: flags.provider.as_deref(),
+        model: flags.model.as_deref(),
+        scoped,
+        saved: settings.default_model(),
+    };
+    let choice = roster.initial(wish)?;
+    if let Some(key) = &flags.api_key {
+        roster.give_key(&choice.entry.provider, secrecy::SecretString::from(key.clone()));
+    }
+    if roster.credential(&choice.entry.provider).is_none() && choice.entry.api != Api::Demo {
+        return Err(ChooseError::None);
+    }
+    Ok(choice)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::scope;
+    use crate::flags;
+    use countersign_agent_dir::{AgentDir, Environment, Keys, ModelsFile, Product, Roster, Settings};
+
+    fn roster(root: &Path) -> Roster {
+        let environment: Environment = [("PI_CODING_AGENT_DIR", root.to_str().unwrap())].into_iter().collect();
+        let folder = AgentDir::resolve(Product::Omp, &environment, root, |_| false).unwrap();
+        let models = "providers: { fake: { baseUrl: http://localhost, api: openai-completions, auth: none,\n  \
+                      models: [ { id: fake-1 }, { id: fake-2 } ] },\n  \
+                      keyed: { baseUrl: http://localhost, api: openai-completions, apiKey: '', models: [ { id: keyed-1 } ] } }\n";
+        fs::write(root.join("models.yml"), models).unwrap();
+        Roster::new(ModelsFile::load(&folder), Keys::default(), || &[])
+    }
+
+    #[test]
+    fn only_models_that_flag_and_settings_mean_are_cycled_through() {
+        let root = tempfile::tempdir().unwrap();
+        let mut roster = roster(root.path());
+        for (flag, sets, want) in [
+            ("", &[][..], Ok(&[][..])),
+            ("fake-*", &[], Ok(&["fake-1", "fake-2"])),
+            ("fake-*", &["fake-2"], Ok(&["fake-2"])),
+            ("", &["fake-*", "fake-1"], Ok(&["fake-1"])),
+            ("fake-1", &["fake-2"], Err("enabledModels fake-2: no usable model is left to cycle through")),
+            ("bogus", &[], Err("--models bogus: no usable model is left to cycle through")),
+            ("", &["bogus"], Err("enabledModels bogus: no usable model is left to cycle through")),
+        ] {
+            let flags = flags::parse((!flag.is_empty()).then(|| format!("--models={flag}"))).unwrap();
+            let mut settings = Settings::default();
+            let mut sets = sets.iter().map(|set| vec![(*set).to_owned()]);
+            settings.enabled_models = sets.next().unwrap_or_default();
+            settings.restrictions.scopes = sets.collect();
+            let scoped = scope(&flags, &settings, &mut roster, &|_: &str| {});
+            let ids = scoped.map(|scoped| scoped.into_iter().map(|choice| choice.entry.id).collect::<Vec<_>>());
+            let want = want.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect()).map_err(str::to_owned);
+            assert_eq!(ids, want, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_the_command_line_makes_the_models_of_its_provider_usable() {
+        let root = tempfile::tempdir().unwrap();
+        let mut roster = roster(root.path());
+        let flags = |line: &str| flags::parse(line.split(' ').map(str::to_owned)).unwrap();
+        let models = "--models keyed/*";
+        let scope = |roster: &mut Roster, line: &str| scope(&flags(line), &Settings::default(), roster, &|_: &str| {});
+        assert!(scope(&mut roster, models).is_err());
+        for wish in ["--provider keyed", "--model keyed-1"] {
+            let scoped = scope(&mut roster, &format!("{models} --api-key k {wish}")).unwrap();
+            assert_eq!(scoped.len(), 1, "{wish}");
+        }
+    }
+}

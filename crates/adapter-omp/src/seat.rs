@@ -1,0 +1,484 @@
+//! A session that is open: its owner, its file, its tools.
+
+mod error;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use countersign_core::{
+    digest::Digest,
+    engine::{Command, Refusal},
+    id::{EntryId, Lsn, SessionId},
+    session::{self, Entry, Imported, Kind, Said, Setting, Settings},
+};
+use countersign_protocol::omp::session_file::{Body, Entry as FileEntry, Form, Header};
+use countersign_runtime::{
+    Handle, Lane, Refused, Source, Subscriber, store,
+    tools::{Todos, todo},
+};
+
+pub use error::SeatError;
+
+use super::{
+    adopting::adopt,
+    dialect::SessionIdForm,
+    entries,
+    follower::{LogFollower, LogReaders},
+    gathering::{Followed, Tree, begin_with, follow_file},
+    keeper::{Keeper, Unwritten},
+    moving,
+    shelf::{Open, Shelf},
+    tasks::{count_tasks, listed, todos},
+    unwritten,
+    workshop::Workshop,
+};
+use crate::{
+    attach::{Stay, home},
+    session_file::{self, WriteError, Writer, name},
+};
+
+/// What a session begins with.
+pub(crate) struct Beginning {
+    /// Where its file is to be; absent means by the usual rule.
+    pub path: Option<PathBuf>,
+    /// The session that it came from.
+    pub parent: Option<String>,
+    /// What is set.
+    pub settings: Settings,
+    /// Entries that it begins with, in order.
+    pub entries: Vec<Imported>,
+}
+
+/// A session that is open.
+pub(crate) struct Seat {
+    pub id: SessionId,
+    pub handle: Handle,
+    pub requests: Source,
+    pub answers: Source,
+    pub subscriber: Subscriber,
+    pub workshop: Arc<Workshop>,
+    /// The list of tasks as it was at what was released last; the workshop's is ahead of that.
+    pub(crate) told_tasks: Todos,
+    pub(crate) keeper: Option<Keeper>,
+    /// What follows its log beside the door, where the dialect has such work.
+    pub follower: Option<LogFollower>,
+    /// Its place in the gateway that it lives in; none where its log is its own.
+    pub stay: Option<Stay>,
+    /// What of its file was left out when it was read, until the host has been told.
+    pub(crate) damage: Option<String>,
+}
+
+impl Seat {
+    /// Begins a session. Nothing is on disk before there is something worth it.
+    pub async fn begin(shelf: &Shelf, beginning: Beginning) -> Result<Self, SeatError> {
+        let id = fresh_id(shelf).map_err(|error| SeatError::Owner(error.to_string()))?;
+        let listed = listed(&beginning.entries);
+        let told_tasks = Todos::new(todo::Storage::Session, listed.get());
+        let Open { handle, workshop, stay } = shelf.open(&id, listed).await?;
+        let planned = shelf.folder.as_ref().map(|folder| {
+            let now = shelf.common.clock.now();
+            (beginning.path.clone().unwrap_or_else(|| name::file(folder, now, &id)), now)
+        });
+        if let Some((path, _)) = &planned {
+            let _ = shelf.come_home(&id, path)?;
+        }
+        let requests = handle.source(Lane::Request);
+        let parent = beginning.parent.clone();
+        let open = session::Command::Open {
+            cwd: shelf.cwd.display().to_string(),
+            name: None,
+            parent: parent.clone(),
+            door: Some(shelf.common.product.name().to_owned()),
+            settings: Box::new(beginning.settings),
+        };
+        requests.ask(Command::Session(id.clone(), open)).await?;
+        let mut writer = None;
+        if let Some((path, now)) = planned {
+            // The file comes with the first answer; a crash before that must not lose what was acknowledged.
+            let planned = session::Command::FileWritten {
+                path: path.display().to_string(),
+                length: 0,
+                digest: Digest::of(b"").to_string(),
+            };
+            requests.ask(Command::Session(id.clone(), planned)).await?;
+            let header = session_file::open::header(&id, now, &shelf.cwd, parent);
+            writer = Some(Writer::new(path, header, shelf.blobs()).when_unanswered(shelf.common.dialect.unanswered));
+        }
+        adopt(shelf, &requests).await?;
+        let contents: Vec<_> = beginning.entries.iter().map(|entry| entry.said.content.clone()).collect();
+        if !contents.is_empty() {
+            begin_with(&requests, &id, beginning.entries).await?;
+            count_tasks(&requests, &id, &told_tasks).await?;
+        }
+        let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
+        let mut keeper = None;
+        if let Some(mut writer) = writer {
+            let following = handle.subscribe().await.ok_or(SeatError::Closed)?;
+            let Tree { entries: begun, head } = tree_of(&requests, &id).await.flatten().ok_or(SeatError::Closed)?;
+            for line in begun.iter().zip(contents).filter_map(|(entry, content)| entries::to_file(entry, &content)) {
+                writer.push(&line)?;
+            }
+            keeper = Some(follow(&handle, &id, writer, None, following, head));
+        }
+        let answers = handle.source(Lane::Result);
+        let follower = start_follower(shelf, &handle, &id).await?;
+        Ok(Self {
+            id,
+            handle,
+            requests,
+            answers,
+            subscriber,
+            workshop,
+            told_tasks,
+            keeper,
+            follower,
+            stay,
+            damage: None,
+        })
+    }
+
+    /// Opens the session of the file at `path`, which must be one. `settings` may change what is set once the entries are known.
+    pub(crate) async fn reopen(
+        shelf: &Shelf,
+        path: &Path,
+        settings: impl FnOnce(&[Entry], &[(EntryId, String)]) -> Settings,
+    ) -> Result<Option<Self>, SeatError> {
+        let Some(opened) = read_file(path).await? else {
+            let Some(id) = unwritten::of_path(shelf, path).await else { return Ok(None) };
+            if moving::come(shelf, &id, path).await? {
+                // Its file is written now.
+                return Box::pin(Self::reopen(shelf, path, settings)).await;
+            }
+            let open = shelf.open(&id, Todos::default()).await?;
+            let header = session_file::open::header(&id, shelf.common.clock.now(), &shelf.cwd, None);
+            let file = Origin::Log(path.to_owned());
+            return Self::take_up(shelf, open, id, file, header, Todos::default(), settings).await.map(Some);
+        };
+        let header = opened.file.header.clone();
+        let id = SessionId::new(header.id.as_str());
+        let listed = todos(opened.file.entries.iter());
+        let told = Todos::new(todo::Storage::Session, listed.get());
+        if moving::come(shelf, &id, path).await? {
+            return Box::pin(Self::reopen(shelf, path, settings)).await;
+        }
+        let open = shelf.open(&id, listed).await.map_err(|error| match error {
+            SeatError::Log(error @ store::OpenError::Corrupt { .. }) => {
+                SeatError::Damaged { error, file: opened.path.clone() }
+            }
+            other => other,
+        })?;
+        if is_copy(&open.handle, &id, &opened).await {
+            // The same session at another place: a conversation of its own, without the decisions.
+            open.close().await;
+            return Err(SeatError::Copy(opened));
+        }
+        let is_new = shelf.come_home(&id, &opened.path)?;
+        let (handle, is_own) = (open.handle.clone(), open.stay.is_none());
+        let seat = Self::take_up(shelf, open, id.clone(), Origin::File(opened), header, told, settings).await;
+        if seat.is_err() && is_own {
+            handle.close().await;
+            handle.close_log().await;
+        }
+        if seat.is_err() && is_new {
+            home::forget(shelf.common.folder.root(), &id);
+        }
+        seat.map(Some)
+    }
+
+    /// `told_tasks` is the list of tasks as the file has it.
+    async fn take_up(
+        shelf: &Shelf,
+        open: Open,
+        id: SessionId,
+        file: Origin,
+        header: Header,
+        told_tasks: Todos,
+        settings: impl FnOnce(&[Entry], &[(EntryId, String)]) -> Settings,
+    ) -> Result<Self, SeatError> {
+        let Open { handle, workshop, stay } = open;
+        let damage = match &file {
+            Origin::File(opened) => opened.damage(),
+            Origin::Log(_) => None,
+        };
+        let requests = handle.source(Lane::Request);
+        // What is under way goes on meanwhile: nothing of it may fall between what is read now and what is followed later.
+        let following = handle.subscribe().await.ok_or(SeatError::Closed)?;
+        let known = tree_of(&requests, &id).await.ok_or(SeatError::Closed)?;
+        if known.is_none() {
+            let cwd = shelf.cwd.display().to_string();
+            if !header.cwd.is_empty() && header.cwd != cwd {
+                // Rules and protected files were read for this folder; a file that anybody may have written must not choose another.
+                tracing::warn!(
+                    named = header.cwd,
+                    "the session file names another working folder; the session works in {cwd}"
+                );
+            }
+            let open = session::Command::Open {
+                cwd,
+                name: header.title.clone(),
+                parent: header.parent_session.clone(),
+                door: Some(shelf.common.product.name().to_owned()),
+                settings: Box::default(),
+            };
+            requests.ask(Command::Session(id.clone(), open)).await?;
+            if let Some(came) = moving::came(shelf, &id) {
+                requests.ask(Command::Session(id.clone(), came)).await?;
+            }
+        }
+        // Rules and protected files were read for this folder; a session that was somewhere else comes here, unless it waits for somebody.
+        let cwd = shelf.cwd.display().to_string();
+        if let Some(folder) = cwd_of(&requests, &id).await.filter(|at| known.is_some() && *at != cwd) {
+            let moved = requests.ask(Command::Session(id.clone(), session::Command::Relocate { cwd })).await;
+            moved.map_err(|refused| match refused {
+                Refused::Refusal(Refusal::Busy(id)) => SeatError::Stays { id, folder },
+                refused => refused.into(),
+            })?;
+        }
+        let blobs = shelf.blobs();
+        let Followed { missing: Tree { entries: missing, head }, is_changed } = match (&file, known) {
+            (Origin::File(opened), _) => follow_file(&handle, &requests, &id, opened, &blobs).await?,
+            (Origin::Log(_), Some(known)) => Followed { missing: known, is_changed: false },
+            (Origin::Log(_), None) => {
+                Followed { missing: Tree { entries: Vec::new(), head: Lsn(0) }, is_changed: false }
+            }
+        };
+        let title = header.title.clone().or_else(|| match &file {
+            Origin::File(opened) => named(&opened.file.entries),
+            Origin::Log(_) => None,
+        });
+        let mut writer = match &file {
+            Origin::Log(path) => {
+                Writer::new(path.clone(), header, blobs).when_unanswered(shelf.common.dialect.unanswered)
+            }
+            Origin::File(opened) => match opened.file.form {
+                Form::Current => Writer::resume(opened.path.clone(), header, blobs, opened.whole)?,
+                Form::Older => {
+                    let mut writer = Writer::new(opened.path.clone(), header, blobs);
+                    writer.rewrite(&opened.file.entries)?;
+                    writer
+                }
+            },
+        };
+        // What nobody has touched since holds no name that is newer than ours.
+        let is_as_left = is_recorded(&requests, &id, &writer).await;
+        let lsns: Vec<_> = missing.iter().map(|entry| entry.content).collect();
+        let contents = handle.contents().get(&lsns).await.map_err(|error| SeatError::Owner(error.to_string()))?;
+        let lines = missing.iter().zip(contents).filter_map(|(entry, content)| entries::to_file(entry, &content?));
+        let lines: Vec<FileEntry> = lines.collect();
+        for line in &lines {
+            writer.push(line)?;
+        }
+        // What went on working meanwhile may have a list that is not recorded yet.
+        let is_as_in_file = workshop.todos().get() == told_tasks.get();
+        if !lines.is_empty() {
+            let written = match &file {
+                Origin::File(opened) => opened.file.entries.as_slice(),
+                Origin::Log(_) => &[],
+            };
+            told_tasks.set(todos(written.iter().chain(&lines)).get());
+        }
+        if is_changed || is_as_in_file {
+            workshop.todos().set(told_tasks.get());
+        }
+        if is_changed {
+            count_tasks(&requests, &id, &told_tasks).await?;
+        }
+        // It is a copy of what the log has: one that cannot be written now is no reason not to open the session.
+        let can_wait = |failed: WriteError| if matches!(failed, WriteError::Io { .. }) { Ok(()) } else { Err(failed) };
+        writer.flush().map(drop).or_else(can_wait)?;
+        let mut due = None;
+        match name_of(&requests, &id).await {
+            // A name that was given just before the last process died is not in the file yet.
+            Some(ours) if title.is_none() || is_as_left && title.as_ref() != Some(&ours) => {
+                if let Err(failed) = writer.set_title(Some(ours.clone())) {
+                    can_wait(failed)?;
+                    due = Some(ours);
+                }
+            }
+            ours => {
+                if let Some(theirs) = title.filter(|title| ours.as_ref() != Some(title) && !title.trim().is_empty()) {
+                    requests.ask(Command::Session(id.clone(), session::Command::Name { name: theirs })).await?;
+                }
+            }
+        }
+        record(&requests, &id, &writer).await?;
+        let keeper = follow(&handle, &id, writer, due, following, head);
+        let all = tree_of(&requests, &id).await.flatten().map(|tree| tree.entries).unwrap_or_default();
+        let notes: Vec<&Entry> =
+            all.iter().filter(|entry| matches!(entry.kind, Kind::ModelChange | Kind::ThinkingChange)).collect();
+        let lsns: Vec<_> = notes.iter().map(|entry| entry.content).collect();
+        let texts = handle.contents().get(&lsns).await.map_err(|error| SeatError::Owner(error.to_string()))?;
+        let notes: Vec<(EntryId, String)> =
+            notes.iter().zip(texts).filter_map(|(entry, text)| Some((entry.id.clone(), text?.to_string()))).collect();
+        let all_settings = settings(&all, &notes);
+        let set = session::Command::Set { setting: Setting::All(Box::new(all_settings)), entry: None };
+        requests.ask(Command::Session(id.clone(), set)).await?;
+        adopt(shelf, &requests).await?;
+        let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
+        let answers = handle.source(Lane::Result);
+        let follower = start_follower(shelf, &handle, &id).await?;
+        let keeper = Some(keeper);
+        Ok(Self { id, handle, requests, answers, subscriber, workshop, told_tasks, keeper, follower, stay, damage })
+    }
+
+    /// Ends it: what is in flight is stopped and recorded, the file is brought up to the log. In a gateway it goes on.
+    ///
+    /// # Errors
+    /// [`Unwritten`]: it is closed, and its file is not whole.
+    pub async fn close(self) -> Result<(), Unwritten> {
+        if let Some(follower) = self.follower {
+            follower.finish().await;
+        }
+        if let Some(stay) = self.stay {
+            stay.leave(self.keeper);
+            return Ok(());
+        }
+        self.handle.close().await;
+        self.workshop.close().await;
+        // The file is brought up to the log before the log is given up.
+        let written = match self.keeper {
+            Some(keeper) => keeper.finish().await,
+            None => Ok(()),
+        };
+        self.handle.close_log().await;
+        written
+    }
+
+    /// The session's file, where it has one.
+    pub fn path(&self) -> Option<&Path> {
+        self.keeper.as_ref().map(Keeper::path)
+    }
+}
+
+/// A new session's id, in the form of its dialect.
+fn fresh_id(shelf: &Shelf) -> Result<SessionId, getrandom::Error> {
+    let mut seed = [0; 10];
+    getrandom::fill(&mut seed)?;
+    Ok(match shelf.common.dialect.session_ids {
+        SessionIdForm::Hex => SessionId::new(hex::encode(&seed[..8])),
+        SessionIdForm::Uuid => {
+            let id = uuid::Builder::from_unix_timestamp_millis(shelf.common.clock.now().0, &seed).into_uuid();
+            SessionId::new(id.to_string())
+        }
+    })
+}
+
+/// Starts the dialect's follower of a session's log, where it has one.
+async fn start_follower(shelf: &Shelf, handle: &Handle, id: &SessionId) -> Result<Option<LogFollower>, SeatError> {
+    let Some(start) = shelf.common.dialect.follower else { return Ok(None) };
+    let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
+    let (source, contents) = (handle.source(Lane::Request), handle.contents().clone());
+    let readers = LogReaders { source, contents, subscriber, clock: shelf.common.clock.clone() };
+    Ok(start(id.clone(), &shelf.cwd, readers))
+}
+
+/// Reads a session file, which may be large and on a slow disk, off the loop.
+pub(super) async fn read_file(path: &Path) -> Result<Option<Arc<session_file::Opened>>, SeatError> {
+    let path = path.to_owned();
+    let read = tokio::task::spawn_blocking(move || session_file::open(&path)).await;
+    let opened = read.map_err(|error| SeatError::Owner(error.to_string()))??;
+    Ok(opened.map(Arc::new))
+}
+
+/// Where a session that is taken up comes from.
+enum Origin {
+    /// Its file.
+    File(Arc<session_file::Opened>),
+    /// Its log alone: the process died before the file was written. Where the file is to be.
+    Log(PathBuf),
+}
+
+async fn cwd_of(requests: &Source, id: &SessionId) -> Option<String> {
+    let id = id.clone();
+    requests.read(move |engine| Some(engine.state().session(&id)?.cwd().to_owned())).await?.0
+}
+
+async fn name_of(requests: &Source, id: &SessionId) -> Option<String> {
+    let id = id.clone();
+    requests.read(move |engine| engine.state().session(&id)?.name().map(str::to_owned)).await?.0
+}
+
+/// Whether the file lies elsewhere than the one that was written, and that is still there.
+async fn is_copy(handle: &Handle, id: &SessionId, opened: &session_file::Opened) -> bool {
+    let wanted = id.clone();
+    let requests = handle.source(Lane::Request);
+    let read = requests.read(move |engine| Some(PathBuf::from(engine.state().session(&wanted)?.file()?.0)));
+    // One file has many names: by a link, by dots.
+    let is_other = |path: &Path| match (path.canonicalize(), opened.path.canonicalize()) {
+        (Ok(path), Ok(opened)) => path != opened,
+        (path, _) => path.is_ok(),
+    };
+    matches!(read.await, Some((Some(path), _)) if path != opened.path && is_other(&path))
+}
+
+/// Records what the file is now, where that is not known already: so the next process sees what others changed.
+async fn record(requests: &Source, id: &SessionId, writer: &Writer) -> Result<(), SeatError> {
+    let Some(mark) = writer.mark() else { return Ok(()) };
+    if !is_recorded(requests, id, writer).await {
+        let (path, length, digest) = (writer.path().display().to_string(), mark.length, mark.digest.to_string());
+        let written = session::Command::FileWritten { path, length, digest };
+        requests.ask(Command::Session(id.clone(), written)).await?;
+    }
+    Ok(())
+}
+
+/// Whether the file is what the log says was written last.
+async fn is_recorded(requests: &Source, id: &SessionId, writer: &Writer) -> bool {
+    let Some(mark) = writer.mark() else { return false };
+    let (id, now) = (id.clone(), (writer.path().display().to_string(), mark.length, mark.digest.to_string()));
+    let read = requests.read(move |engine| {
+        let file = engine.state().session(&id)?.file()?;
+        (file == (now.0.as_str(), now.1, now.2.as_str())).then_some(())
+    });
+    matches!(read.await, Some((Some(()), _)))
+}
+
+/// The entries of a session as they are now; none inside if there is no such session.
+async fn tree_of(requests: &Source, id: &SessionId) -> Option<Option<Tree>> {
+    let id = id.clone();
+    let read = requests.read(move |engine| {
+        let session = engine.state().session(&id)?;
+        Some(Tree { entries: session.entries().to_vec(), head: engine.state().head() })
+    });
+    read.await.map(|(tree, _)| tree)
+}
+
+fn follow(
+    handle: &Handle,
+    id: &SessionId,
+    writer: Writer,
+    due: Option<String>,
+    following: Subscriber,
+    head: Lsn,
+) -> Keeper {
+    let source = handle.source(Lane::Request);
+    Keeper::start(id.clone(), writer, due, following, head, handle.contents().clone(), source)
+}
+
+/// The name that entries give a session; related programs write one there instead of into the header.
+fn named(entries: &[FileEntry]) -> Option<String> {
+    let last = entries.iter().rev().find_map(|entry| match &entry.body {
+        Body::SessionInfo(info) => Some(info.name.clone()),
+        _ => None,
+    });
+    last.flatten().filter(|name| !name.trim().is_empty())
+}
+
+/// The first entries of a new session: which model, and how much it thinks.
+pub(crate) fn first_entries(settings: &Settings) -> Vec<Imported> {
+    let mut parent = None;
+    let mut entries = Vec::new();
+    let mut add = |kind, said: Said| {
+        let mut seed = [0; 4];
+        let _ = getrandom::fill(&mut seed);
+        let id = EntryId::new(hex::encode(seed));
+        entries.push(Imported { id: id.clone(), parent: parent.replace(id), kind, said, made_at: None });
+    };
+    if let Some(model) = &settings.model {
+        add(Kind::ModelChange, entries::model_change(&model.provider, &model.id));
+    }
+    add(Kind::ThinkingChange, entries::thinking_change(settings.thinking.as_deref()));
+    entries
+}

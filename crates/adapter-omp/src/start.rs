@@ -1,0 +1,440 @@
+//! Starting the door: from flags, files and the environment to a session that is open.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use countersign_core::session::{Retry, Settings};
+use countersign_protocol::gjc::{
+    bridge::TOKEN_VARIABLE,
+    registry::{SessionRecord, Transport},
+};
+use countersign_runtime::{
+    Clock, SilentRetries,
+    models::{Model, Providers, catalogue},
+    tools::{self, Registry, Roots, Sandbox},
+};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+
+use super::{
+    asking,
+    counting::{EarlierEvents, counted, told_before},
+    dialect::{DialectOptions, Extension, ExtensionFactory},
+    door::{Door, Output},
+    feed::{Feed, FromClients, Input},
+    flags::Flags,
+    held,
+    host::Lent,
+    opening::open_seat,
+    rights, rules,
+    scoping::{initial, scope},
+    seat::SeatError,
+    session_settings,
+    shelf::{Abroad, Shelf},
+    working,
+    workshop::Common,
+};
+use crate::session_file::name;
+use countersign_agent_dir as agent_dir;
+use countersign_agent_dir::{AgentDir, Environment, Keys, ModelsFile, Product, Roster, keys::variables};
+use countersign_config::RuleFile;
+use countersign_files::paths;
+use countersign_view::time;
+
+/// How the program around the door is started again, for the children that run commands.
+pub struct Program {
+    /// The binary.
+    pub path: PathBuf,
+}
+
+/// Why the door did not open. The text is for a person.
+#[derive(Debug, thiserror::Error)]
+#[error("{problem}")]
+pub struct StartError {
+    problem: String,
+    /// The gateway that the session lives in, by its data directory.
+    home: Option<PathBuf>,
+}
+
+impl StartError {
+    pub fn new(problem: impl ToString) -> Self {
+        Self { problem: problem.to_string(), home: None }
+    }
+
+    /// The data directory of the gateway that the session lives in, where that is why it did not open.
+    pub fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+}
+
+impl From<SeatError> for StartError {
+    fn from(error: SeatError) -> Self {
+        let home = match &error {
+            SeatError::Elsewhere { gateway, .. } => Some(gateway.clone()),
+            _ => None,
+        };
+        Self { home, ..Self::new(error) }
+    }
+}
+
+/// What the door takes from the process and the machine around it. Whoever brings another time and other models drives it in process.
+pub struct Surroundings {
+    /// The variables that settings, keys and folders are read from. Commands of the agent inherit those of the process.
+    pub environment: Environment,
+    /// What starts the child that runs commands.
+    pub launcher: tools::exec::Launcher,
+    /// Where `now` comes from.
+    pub clock: Clock,
+    /// What reaches the models of every provider, the demo's apart.
+    pub models: Arc<dyn Model>,
+    /// The process that the host started.
+    pub process: Process,
+}
+
+/// What a process has from whoever started it, beside its arguments.
+#[derive(Clone, Default)]
+pub struct Process {
+    /// Its working folder.
+    pub cwd: PathBuf,
+    /// Its folder for temporary files.
+    pub temporary: PathBuf,
+    /// Its environment, which commands of the agent inherit, less keys.
+    pub variables: Vec<(OsString, OsString)>,
+}
+
+impl Process {
+    /// This one.
+    ///
+    /// # Errors
+    /// What the system says of its working folder.
+    pub fn own() -> std::io::Result<Self> {
+        let cwd = std::env::current_dir()?;
+        Ok(Self { cwd, temporary: std::env::temp_dir(), variables: std::env::vars_os().collect() })
+    }
+}
+
+/// What has a session live in a gateway.
+pub(super) struct Arrival {
+    pub(super) abroad: Abroad,
+    pub(super) rules: Vec<RuleFile>,
+}
+
+impl Surroundings {
+    /// Those of this process: its variables, the machine's clock, providers over HTTP.
+    ///
+    /// # Errors
+    /// What the system says of the working folder.
+    pub fn of_process(program: &Program) -> std::io::Result<Self> {
+        Ok(Self {
+            environment: Environment::of_process(),
+            launcher: tools::exec::Launcher::new(&program.path),
+            clock: Clock::system(),
+            models: Arc::new(Providers::default()),
+            process: Process::own()?,
+        })
+    }
+}
+
+/// How long deltas are gathered.
+const MERGE: Duration = Duration::from_millis(50);
+
+/// Opens the door in surroundings of one's own and runs it until the host has gone or `stop` is ready. Notices for a person go to
+/// `notice`, one line each.
+///
+/// # Errors
+/// [`StartError`], before anything was read or written.
+pub async fn start_in(
+    flags: Flags,
+    surroundings: Surroundings,
+    extend: ExtensionFactory,
+    input: Input,
+    output: Output,
+    notice: impl Fn(&str),
+    stop: impl Future<Output = ()>,
+) -> Result<(), StartError> {
+    open_in(flags, surroundings, extend, None, output, notice).await?.run(input, stop).await
+}
+
+/// Opens the door, to be run.
+///
+/// # Errors
+/// [`StartError`], before anything was read or written.
+pub async fn open(
+    flags: Flags,
+    program: Program,
+    extend: ExtensionFactory,
+    output: Output,
+    notice: impl Fn(&str),
+) -> Result<OpenDoor, StartError> {
+    let surroundings = Surroundings::of_process(&program).map_err(StartError::new)?;
+    open_in(flags, surroundings, extend, None, output, notice).await
+}
+
+/// A door whose session is open.
+pub struct OpenDoor {
+    door: Door,
+    /// `provider/id`, as the session began.
+    model: Option<String>,
+    /// What processes before this one told of the session, where clients may ask for that.
+    past: Option<EarlierEvents>,
+}
+
+impl OpenDoor {
+    /// Runs it until the host has gone or `stop` is ready.
+    ///
+    /// # Errors
+    /// [`StartError`] if the session's log ended before that.
+    pub async fn run(self, input: Input, stop: impl Future<Output = ()>) -> Result<(), StartError> {
+        self.door.run(Feed::Host(input), stop).await.map_err(StartError::new)
+    }
+
+    /// Runs it for clients that come and go until `stop` is ready.
+    ///
+    /// # Errors
+    /// [`StartError`] if the session's log ended before that.
+    pub async fn run_for(
+        self,
+        clients: mpsc::Receiver<FromClients>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), StartError> {
+        self.door.run(Feed::Clients(clients), stop).await.map_err(StartError::new)
+    }
+
+    /// The session that is open, and whichever is open after it.
+    pub fn current(&self) -> watch::Receiver<String> {
+        self.door.current.subscribe()
+    }
+
+    /// The number of the last event that was told.
+    pub fn last_seq(&self) -> u64 {
+        self.door.dialect.hooks.event_sequence(&self.door)
+    }
+
+    /// What processes before this one told of the session.
+    pub fn past(&mut self) -> Option<EarlierEvents> {
+        self.past.take()
+    }
+
+    /// The agent directory of its host.
+    pub fn agent_dir(&self) -> &AgentDir {
+        &self.door.shelf.common.folder
+    }
+
+    /// Describes its session for others, as one on standard input and output.
+    pub fn record(&self) -> SessionRecord {
+        SessionRecord {
+            session_id: self.door.current.borrow().clone(),
+            pid: std::process::id(),
+            transport: Transport::Stdio,
+            cwd: self.door.shelf.cwd.display().to_string(),
+            model: self.model.clone(),
+            started_at: time::iso(self.door.shelf.common.clock.now()),
+            endpoint: None,
+        }
+    }
+
+    /// Whether lines of its host that are not UTF-8 are read as well as they can be.
+    pub(crate) fn reads_lossy(&self) -> bool {
+        self.door.shelf.common.dialect.lossy_lines
+    }
+
+    /// Lists its session where other programs look for it, until what is returned is dropped.
+    pub fn list_session(&self) -> Option<Box<dyn Send>> {
+        self.door.dialect.hooks.list_session(self)
+    }
+
+    /// Leaves without having been heard.
+    pub async fn leave(mut self) {
+        // Nothing was said in it.
+        if let Some(seat) = self.door.seat.take() {
+            let _ = seat.close().await;
+        }
+    }
+}
+
+/// Opens the door: from flags, files and the environment to a session, which `arrival` may have live in a gateway.
+pub(super) async fn open_in(
+    flags: Flags,
+    surroundings: Surroundings,
+    extend: ExtensionFactory,
+    arrival: Option<Arrival>,
+    output: Output,
+    notice: impl Fn(&str),
+) -> Result<OpenDoor, StartError> {
+    let Surroundings { mut environment, launcher, clock, models, process } = surroundings;
+    let begun = clock.now();
+    if let Some(file) = flags.files.first() {
+        return Err(StartError::new(format!("{file}: files cannot be given on the command line in rpc mode")));
+    }
+    flags.not_run.iter().for_each(|name| notice(&format!("{name}: JavaScript extensions and hooks are not run")));
+    // Hosts of gjc pass what they like, and expect silence.
+    for unknown in flags.unknown.iter().filter(|_| flags.product == Product::Omp) {
+        notice(&format!("{unknown} is not a flag of this door and was ignored"));
+    }
+    let Process { cwd, temporary, variables } = process;
+    let cwd = working::folder(&flags, &environment, cwd, &temporary).map_err(StartError::new)?;
+    let folder = AgentDir::resolve(flags.product, &environment, &cwd, Path::exists).map_err(StartError::new)?;
+    for file in folder.env_files(&cwd) {
+        environment.add_file(&file);
+    }
+    let Extension { options, dialect } = extend(&flags, &environment);
+    let overlays = flags.overlays(&environment);
+    let mut settings = agent_dir::Settings::load_with(&folder, &cwd, &overlays).map_err(StartError::new)?;
+    rights::tell(&folder, &environment, &settings, &notice);
+    if options.hosts_keep_tasks {
+        settings.reset_for_hosts();
+    }
+    let kept = flags.session_dir.as_deref().filter(|_| !flags.no_session);
+    if let Some(dir) = kept.filter(|dir| paths::holds(&cwd.join(dir), &cwd)) {
+        let problem = "the working folder lies in it, and tools may not write where session files are";
+        return Err(StartError::new(format!("--session-dir {}: {problem}", dir.display())));
+    }
+    let named = flags.permissions.as_deref();
+    let (abroad, files) = match arrival {
+        Some(Arrival { abroad, rules }) => (Some(abroad), rules),
+        None => (None, rules::files(&folder, &cwd, named).map_err(StartError::new)?),
+    };
+    let place = rules::Place {
+        product: flags.product,
+        folder: &folder,
+        cwd: &cwd,
+        named,
+        sessions: kept,
+        temporary: &temporary,
+        gateway: abroad.as_ref().map(|abroad| &abroad.hall.around),
+        asks: options.asking_tools,
+        records: options.record_folders,
+        restrictions: &settings.restrictions,
+        approval: rights::approval(&flags, &settings, &notice),
+    };
+    let loaded = rules::compile(&files, &place).map_err(StartError::new)?;
+    for warning in &loaded.warnings {
+        notice(warning);
+    }
+    let mut roster = Roster::new(ModelsFile::load(&folder), Keys::new(environment), catalogue::builtin)
+        .permitted(settings.restrictions.clone());
+    for problem in roster.problems() {
+        notice(problem);
+    }
+    let scoped = scope(&flags, &settings, &mut roster, &notice).map_err(StartError::new)?;
+    let choice = initial(&flags, &settings, &mut roster, &scoped).map_err(StartError::new)?;
+
+    let of_gateway = abroad.iter().flat_map(|abroad| &abroad.hall.around.protected).map(PathBuf::from);
+    let denied = rules::protected(options.record_folders, &folder, &cwd, named, kept);
+    let denied: Vec<PathBuf> = denied.into_iter().chain(of_gateway).collect();
+    let sandbox = held::sandbox(&settings.ours.sandbox, &folder, &cwd, &denied);
+    let kit = Kit { launcher, sandbox, clock, models, variables, denied, dialect: options };
+    let common = Arc::new(common(&flags, &settings, folder, roster, kit, &notice)?);
+    // A file may bring tasks to a model that has no tool for them; its host may keep the list itself.
+    let can_tick = options.hosts_keep_tasks || common.registry.specs().any(|spec| spec.name == "todo_write");
+    let sessions = flags.session_dir.as_ref().map_or_else(
+        || common.folder.sessions().join(name::folder(&cwd, common.folder.home(), &temporary)),
+        |dir| cwd.join(dir),
+    );
+    let shelf = Shelf {
+        common,
+        rules: loaded.rules,
+        folder: (!flags.no_session).then_some(sessions),
+        cwd,
+        merge: if flags.no_merge { Duration::ZERO } else { MERGE },
+        reminders: if can_tick && settings.todo_reminders.enabled { settings.todo_reminders.max } else { 0 },
+        temporary,
+        abroad,
+    };
+    let modes = [settings.steering_mode.clone(), settings.follow_up_mode.clone(), settings.interrupt_mode.clone()];
+    let wanted = flags
+        .thinking
+        .clone()
+        .or_else(|| choice.level.map(|level| level.as_str().to_owned()))
+        .unwrap_or_else(|| settings.thinking_level.as_str().to_owned());
+    let asking = asking::set(&settings, &options);
+    let session = session_settings::build(&settings, &modes, &choice.entry, &wanted, shelf.reminders);
+    // A host that asked for no dialogs may have nobody who reads one: its setting bounds the wait.
+    let retry = Retry { ask_beyond: flags.shows_dialogs(), ..session.retry };
+    let session = Settings { asking, retry, ..session };
+    let seat = open_seat(&flags, &shelf, session, &choice).await?;
+    let session = seat.id.clone();
+    let found = seat.requests.read(move |engine| {
+        let settings = engine.state().session(&session)?.settings();
+        let model = settings.model.as_ref().map(|model| format!("{}/{}", model.provider, model.id));
+        Some((settings.thinking.clone(), model, engine.state().session(&session)?.opened_at()))
+    });
+    let (level, model, opened) = found.await.and_then(|(found, _)| found).unwrap_or_default();
+    let wanted = level.unwrap_or(wanted);
+    let mut door = Door::new(shelf, seat, dialect, output);
+    door.modes = modes;
+    door.scoped = scoped;
+    door.wanted_level = Some(wanted);
+    if options.changing_clients {
+        door.desk.expect();
+    }
+    let mut past = None;
+    if options.lasting_numbers {
+        let counted = counted(opened, begun, door.shelf.common.clock.now());
+        door.dialect.hooks.continue_sequence(&mut door, counted);
+        past = told_before(&mut door, counted).await.map_err(StartError::new)?;
+    }
+    Ok(OpenDoor { door, model, past })
+}
+
+/// What sessions work with and the flags do not say.
+struct Kit {
+    launcher: tools::exec::Launcher,
+    sandbox: Sandbox,
+    clock: Clock,
+    models: Arc<dyn Model>,
+    variables: Vec<(OsString, OsString)>,
+    /// What no tool may write to.
+    denied: Vec<PathBuf>,
+    dialect: DialectOptions,
+}
+
+fn common(
+    flags: &Flags,
+    settings: &agent_dir::Settings,
+    folder: AgentDir,
+    roster: Roster,
+    kit: Kit,
+    notice: &impl Fn(&str),
+) -> Result<Common, StartError> {
+    let mode = super::workshop::edit_mode(settings.edit_mode);
+    let secrets = folder.secrets();
+    let registry = Registry::with_edit(mode);
+    let registry = if kit.dialect.workflow_tools { registry.with_workflow() } else { registry };
+    let registry = rights::tools(flags, settings, &registry, notice).map_err(StartError::new)?;
+    let withheld = variables().chain([TOKEN_VARIABLE]).map(str::to_owned);
+    let withheld: BTreeSet<String> = withheld.chain(roster.key_variables()).collect();
+    let registry = Arc::new(registry.with_bash(&kit.sandbox, secrets.clone()));
+    let interceptor = settings.restrictions.interceptor(|tool| registry.get(tool).is_some());
+    Ok(Common {
+        product: flags.product,
+        dialect: kit.dialect,
+        roster: Mutex::new(roster),
+        models: kit.models,
+        lent: Arc::new(Lent::new(Arc::clone(&registry)).without(flags.excluded_tools.clone())),
+        registry,
+        environment: tools::Environment::inherit_from(kit.variables, move |name| withheld.contains(name)),
+        roots: Roots::whole(kit.denied),
+        launcher: kit.launcher,
+        sandbox: kit.sandbox,
+        secrets,
+        system_prompt: flags.system_prompt.clone(),
+        append_system_prompt: flags.append_system_prompt.clone(),
+        reads_context_files: !flags.no_context_files,
+        reads_templates: !flags.no_templates,
+        clock: kit.clock,
+        bash_timeout: settings.ours.bash_timeout,
+        bash_longest: settings.restrictions.longest,
+        interceptor,
+        edit_mode: mode,
+        block_images: settings.restrictions.blocks_images,
+        silence: settings.silence,
+        silent_retries: SilentRetries { max: settings.retry.silent, ..SilentRetries::default() },
+        folder,
+    })
+}

@@ -1,0 +1,482 @@
+//! Tells a host what happens: facts and live frames in, frames of the wire out, in the order of docs/protocol/omp.md, Events.
+//!
+//! It does no input or output and decides nothing.
+
+mod aborted;
+mod folding;
+mod resumed;
+mod shown;
+
+use std::collections::BTreeMap;
+
+use countersign_core::{
+    call::{self, Executor},
+    engine::{Event as Happened, Recorded},
+    id::CallId,
+    message::{Assistant, Message, StopReason},
+    run::{self, End},
+    session::{self, Kind, Reason, Then},
+    time::Millis,
+};
+use countersign_protocol::{
+    Json,
+    omp::{
+        Event,
+        event::{CompactionAction, CompactionReason, Todo},
+        message::ToolOutput,
+        state::CompactionResult,
+    },
+};
+use countersign_runtime::{Live, LiveKind};
+use serde_json::{Value, json};
+
+use super::commands::CANCELLED;
+
+pub use resumed::{Left, stands};
+
+use self::{
+    aborted::{Turn, identity},
+    folding::{Partial, change},
+    shown::{Shown, shown},
+};
+use super::entries;
+use crate::session_file::convert;
+
+/// What was said of a session, as far as later frames need it.
+#[derive(Default)]
+pub struct Teller {
+    /// Whether a run works: between `agent_start` and the end of it, waits included.
+    is_running: bool,
+    is_compacting: bool,
+    /// Whether it waits before another attempt.
+    is_waiting: bool,
+    /// Whether a run that ends is not told of any more.
+    is_detached: bool,
+    /// Whether the session is being closed: what begins then need not go on.
+    is_closing: bool,
+    /// Whether a turn has begun that was not told of yet.
+    owes_turn: bool,
+    /// Whether something has ended and nobody was told that all is quiet.
+    owes_settled: bool,
+    added: Vec<Json>,
+    partial: Option<Partial>,
+    /// When the model was last asked: the time of its message, from its beginning to its record.
+    asked_at: Option<Millis>,
+    turn_message: Option<Json>,
+    turn_results: Vec<Json>,
+    turn: Turn,
+    /// The last answer of the run, without its content.
+    last: Option<Assistant>,
+    calls: BTreeMap<CallId, Shown>,
+    result: Option<(Value, Json)>,
+    attempt: u32,
+    error: String,
+    compacted: Option<CompactionResult>,
+    reason: Option<Reason>,
+}
+
+/// Something that whoever waits for an end wants to know, beside the frames.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ended {
+    /// The run is over, and its last frame was told.
+    Run,
+    /// A compaction that somebody asked for is over.
+    Compaction(Result<CompactionResult, String>),
+    /// A person's command is over. Its message is the content of the entry before.
+    Command(CallId, Option<String>),
+}
+
+impl Teller {
+    /// Whether a run works or waits for another attempt.
+    pub fn is_running(&self) -> bool {
+        self.is_running
+    }
+
+    /// Whether a context is being summarised.
+    pub(crate) fn is_compacting(&self) -> bool {
+        self.is_compacting
+    }
+
+    /// Tells of nothing more of the run that is being stopped.
+    pub(crate) fn detach(&mut self) {
+        self.is_detached = self.is_running;
+    }
+
+    /// Tells of the run again, which was not stopped after all.
+    pub fn attach(&mut self) {
+        self.is_detached = false;
+    }
+
+    /// Says once that nothing will happen any more by itself, if that is so.
+    pub(crate) fn settled(&mut self) -> Option<Event> {
+        (self.is_settling()).then(|| {
+            self.owes_settled = false;
+            Event::AgentSettled
+        })
+    }
+
+    /// Whether it is to be said that all is quiet, as soon as it has been for a while.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.owes_settled && !self.is_running && !self.is_compacting
+    }
+
+    /// Tells from here on of no turn in which nothing happens any more.
+    pub fn close(&mut self) {
+        self.is_closing = true;
+    }
+
+    /// Tells of the turn that the frames from `mark` on belong to, if that is still due.
+    fn owed_turn(&mut self, mark: usize, frames: &mut Vec<Event>) {
+        if self.owes_turn && frames.len() > mark {
+            self.owes_turn = false;
+            frames.insert(mark, Event::TurnStart);
+        }
+    }
+
+    /// What a committed fact looks like. `content` is that of the fact, or what its entry points to.
+    pub fn fact(&mut self, recorded: &Recorded, content: Option<&str>, frames: &mut Vec<Event>) -> Option<Ended> {
+        let mark = frames.len();
+        let ended = match &recorded.fact.event {
+            Happened::Session(event) => self.session(event, recorded, content, frames),
+            Happened::Run(event) => {
+                if let run::Event::Asked { .. } = event {
+                    self.asked_at = Some(recorded.meta.at);
+                }
+                self.run(event, recorded.meta.at, frames)
+            }
+            Happened::Call(event) => self.call(event, content, frames),
+            Happened::Booted
+            | Happened::Gate(_)
+            | Happened::Peer(_)
+            | Happened::Policy(_)
+            | Happened::Settings(_)
+            | Happened::Channel(_)
+            | Happened::Unattended(_)
+            | Happened::Schedule(_) => None,
+        };
+        self.owed_turn(mark, frames);
+        ended
+    }
+
+    fn session(
+        &mut self,
+        event: &session::Event,
+        recorded: &Recorded,
+        content: Option<&str>,
+        frames: &mut Vec<Event>,
+    ) -> Option<Ended> {
+        match event {
+            session::Event::Entry { id: _, kind, made_at, .. } => {
+                let at = made_at.unwrap_or(recorded.meta.at);
+                self.entry(kind, at, content.unwrap_or_default(), frames);
+                None
+            }
+            session::Event::CompactionStarted { reason, .. } => {
+                self.is_compacting = true;
+                self.reason = Some(*reason);
+                self.compacted = None;
+                let reason = match reason {
+                    Reason::Manual => return None,
+                    Reason::Threshold => CompactionReason::Threshold,
+                    Reason::Overflow => CompactionReason::Overflow,
+                };
+                frames.push(Event::AutoCompactionStart { reason, action: CompactionAction::ContextFull });
+                None
+            }
+            session::Event::CompactionEnded { ok, aborted, then, .. } => {
+                self.is_compacting = false;
+                // What waited for it begins with the next fact.
+                self.is_running = *then == Then::Prompt;
+                self.owes_settled = true;
+                let result = self.compacted.take().filter(|_| *ok);
+                let problem = content.map(str::to_owned);
+                if self.reason.take() == Some(Reason::Manual) {
+                    let failed = || if *aborted { CANCELLED.to_owned() } else { problem.unwrap_or_default() };
+                    return Some(Ended::Compaction(result.ok_or_else(failed)));
+                }
+                frames.push(Event::AutoCompactionEnd {
+                    action: CompactionAction::ContextFull,
+                    result,
+                    aborted: *aborted,
+                    will_retry: *then == Then::Again,
+                    error_message: problem,
+                    skipped: None,
+                });
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn entry(&mut self, kind: &Kind, at: Millis, content: &str, frames: &mut Vec<Event>) {
+        match kind {
+            Kind::Assistant { stop, .. } => self.answered(*stop, at, content, frames),
+            Kind::ToolResult { .. } => {
+                let wire = entries::wire(content, at);
+                let value: Option<Value> = serde_json::from_str(content).ok();
+                self.result = value.zip(wire);
+            }
+            Kind::Compaction { first_kept, tokens_before } => {
+                if let Ok(Message::CompactionSummary(summary)) = serde_json::from_str(content) {
+                    let extra = |key: &str| summary.extra.get(key).cloned();
+                    self.compacted = Some(CompactionResult {
+                        summary: summary.summary,
+                        short_summary: summary.short_summary,
+                        first_kept_entry_id: first_kept.to_string(),
+                        tokens_before: *tokens_before,
+                        details: extra("details").and_then(|details| serde_json::from_value(details).ok()),
+                        preserve_data: extra("preserveData").map(Json::from),
+                    });
+                }
+            }
+            Kind::User | Kind::Developer | Kind::Custom if self.is_running => {
+                if let Some(message) = entries::wire(content, at) {
+                    frames.push(Event::MessageStart { message: message.clone() });
+                    frames.push(Event::MessageEnd { message: message.clone() });
+                    self.added.push(message);
+                }
+            }
+            Kind::User
+            | Kind::Developer
+            | Kind::Custom
+            | Kind::Bash { .. }
+            | Kind::BranchSummary
+            | Kind::ModelChange
+            | Kind::ThinkingChange
+            | Kind::Other => {}
+        }
+    }
+
+    fn answered(&mut self, stop: StopReason, at: Millis, content: &str, frames: &mut Vec<Event>) {
+        let Ok(Message::Assistant(assistant)) = serde_json::from_str(content) else { return };
+        if !self.is_running {
+            return;
+        }
+        self.error = assistant.error_message.clone().unwrap_or_default();
+        let message = wire_of(&assistant, at);
+        if self.partial.take().is_none() && !self.is_detached {
+            // Nothing of it was streamed: it begins as it ends.
+            frames.push(Event::MessageStart { message: message.clone() });
+        }
+        self.turn = Turn::Answered;
+        self.last = Some(identity(&assistant));
+        self.added.push(message.clone());
+        self.turn_message = Some(message.clone());
+        if self.is_detached {
+            return;
+        }
+        frames.push(Event::MessageEnd { message });
+        if self.attempt > 0 && stop != StopReason::Error {
+            let attempt = std::mem::take(&mut self.attempt);
+            frames.push(Event::AutoRetryEnd { success: true, attempt, final_error: None });
+        }
+    }
+
+    fn run(&mut self, event: &run::Event, at: Millis, frames: &mut Vec<Event>) -> Option<Ended> {
+        let mark = frames.len();
+        let mut ended = None;
+        match event {
+            run::Event::Started { .. } => {
+                self.is_running = true;
+                self.owes_settled = false;
+                self.attempt = 0;
+                self.begin(frames);
+            }
+            run::Event::Resumed { .. } => {
+                self.is_waiting = false;
+                self.begin(frames);
+            }
+            run::Event::TurnOpened { .. } => {
+                self.turn_message = None;
+                self.turn_results.clear();
+                self.turn = Turn::Empty;
+                if self.is_closing {
+                    self.owes_turn = true;
+                } else {
+                    frames.push(Event::TurnStart);
+                }
+            }
+            run::Event::TurnClosed { .. } => {
+                if let Some(message) = self.turn_message.take() {
+                    let tool_results = std::mem::take(&mut self.turn_results);
+                    frames.push(Event::TurnEnd { message, tool_results });
+                    self.turn = Turn::Closed;
+                }
+            }
+            run::Event::BackedOff { attempt, max, delay, .. } => {
+                self.is_waiting = true;
+                self.attempt = *attempt;
+                frames.push(Event::AgentEnd { messages: std::mem::take(&mut self.added) });
+                frames.push(Event::AutoRetryStart {
+                    attempt: *attempt,
+                    max_attempts: *max,
+                    delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+                    error_message: self.error.clone(),
+                });
+            }
+            run::Event::Ended { end, attempts, .. } => {
+                if *end == End::Aborted {
+                    self.abort(at, frames);
+                }
+                self.owes_turn = false;
+                self.end(*end, *attempts, frames);
+                ended = Some(Ended::Run);
+            }
+            run::Event::Asked { .. }
+            | run::Event::Marked { .. }
+            | run::Event::Answered { .. }
+            | run::Event::Interrupted { .. }
+            | run::Event::Denied { .. }
+            | run::Event::DenialsForgiven { .. }
+            | run::Event::Aborting { .. }
+            | run::Event::ResultDropped { .. } => {}
+        }
+        if self.is_detached {
+            frames.truncate(mark);
+            self.is_detached = self.is_running;
+        }
+        ended
+    }
+
+    fn begin(&mut self, frames: &mut Vec<Event>) {
+        self.added.clear();
+        self.partial = None;
+        self.turn = Turn::Closed;
+        self.last = None;
+        frames.push(Event::AgentStart);
+    }
+
+    fn end(&mut self, end: End, attempts: u32, frames: &mut Vec<Event>) {
+        if std::mem::take(&mut self.is_waiting) {
+            // A person was asked about the wait and said stop, or nobody answered.
+            let is_failed = end == End::Failed;
+            let final_error = if is_failed { self.error.clone() } else { "Retry cancelled".to_owned() };
+            frames.push(Event::AutoRetryEnd { success: false, attempt: self.attempt, final_error: Some(final_error) });
+        } else {
+            frames.push(Event::AgentEnd { messages: std::mem::take(&mut self.added) });
+            if end == End::Failed && attempts > 0 {
+                let final_error = Some(self.error.clone());
+                frames.push(Event::AutoRetryEnd { success: false, attempt: attempts, final_error });
+            }
+        }
+        self.attempt = 0;
+        self.is_running = false;
+        self.owes_settled = true;
+        self.partial = None;
+        self.calls.clear();
+    }
+
+    fn call(&mut self, event: &call::Event, content: Option<&str>, frames: &mut Vec<Event>) -> Option<Ended> {
+        match event {
+            call::Event::Wanted { call, run, executor, .. } => {
+                if run.is_some() && *executor != Executor::Shell {
+                    let content = content.and_then(|content| serde_json::from_str(content).ok());
+                    if let Some(content) = content {
+                        self.calls.insert(*call, shown(&content));
+                    }
+                }
+            }
+            call::Event::Started { call, .. } => self.started(*call, frames),
+            call::Event::Ended { call, .. } => {
+                if !self.calls.contains_key(call) {
+                    return Some(Ended::Command(*call, None));
+                }
+                self.started(*call, frames);
+                self.ended(*call, frames);
+            }
+            call::Event::Requested { .. }
+            | call::Event::Received { .. }
+            | call::Event::Allowed { .. }
+            | call::Event::Gated { .. }
+            | call::Event::Waits { .. }
+            | call::Event::Aborting { .. }
+            | call::Event::InDoubt { .. }
+            | call::Event::AskedAgain { .. }
+            | call::Event::LeftBehind { .. }
+            | call::Event::Again { .. }
+            | call::Event::ResultDropped { .. } => {}
+        }
+        None
+    }
+
+    fn started(&mut self, call: CallId, frames: &mut Vec<Event>) {
+        let Some(shown) = self.calls.get_mut(&call) else { return };
+        if !std::mem::replace(&mut shown.is_started, true) && !self.is_detached {
+            frames.push(Event::ToolExecutionStart {
+                tool_call_id: shown.tool_call_id.clone(),
+                tool_name: shown.tool.clone(),
+                args: shown.arguments.clone(),
+                intent: shown.intent.clone(),
+            });
+        }
+    }
+
+    fn ended(&mut self, call: CallId, frames: &mut Vec<Event>) {
+        let Some((shown, (result, message))) = self.calls.remove(&call).zip(self.result.take()) else { return };
+        self.turn_results.push(message.clone());
+        self.added.push(message.clone());
+        if self.is_detached {
+            return;
+        }
+        let output = json!({ "content": result.get("content"), "details": result.get("details") });
+        let empty = || ToolOutput { content: Vec::new(), details: None };
+        frames.push(Event::ToolExecutionEnd {
+            tool_call_id: shown.tool_call_id,
+            tool_name: shown.tool,
+            result: serde_json::from_value(output).unwrap_or_else(|_| empty()),
+            is_error: result.get("isError") == Some(&Value::Bool(true)),
+        });
+        frames.push(Event::MessageStart { message: message.clone() });
+        frames.push(Event::MessageEnd { message });
+    }
+
+    /// What a live frame looks like.
+    pub fn live(&mut self, live: &Live, now: Millis, frames: &mut Vec<Event>) {
+        if !self.is_running || self.is_detached {
+            return;
+        }
+        let mark = frames.len();
+        match &live.kind {
+            LiveKind::MessageStarted { api, provider, model, .. } => {
+                let partial = Assistant {
+                    api: api.to_string(),
+                    provider: provider.to_string(),
+                    model: model.to_string(),
+                    ..Assistant::default()
+                };
+                let partial = Partial::new(partial, self.asked_at.unwrap_or(now));
+                frames.push(Event::MessageStart { message: partial.wire() });
+                self.partial = Some(partial);
+            }
+            LiveKind::CallProgress { call, content, details } => {
+                let Some(shown) = self.calls.get(call).filter(|shown| shown.is_started) else { return };
+                let output = json!({ "content": content, "details": details.as_deref().unwrap_or(&json!({})) });
+                let Ok(partial_result) = serde_json::from_value(output) else { return };
+                frames.push(Event::ToolExecutionUpdate {
+                    tool_call_id: shown.tool_call_id.clone(),
+                    tool_name: shown.tool.clone(),
+                    args: shown.arguments.clone(),
+                    partial_result,
+                });
+            }
+            // It is no event of a run.
+            LiveKind::Idle { .. } => {}
+            LiveKind::PartStarted { .. } | LiveKind::Delta { .. } | LiveKind::PartEnded { .. } => {
+                let Some(partial) = &mut self.partial else { return };
+                if let Some(change) = change(partial, &live.kind) {
+                    frames.push(Event::message_update(change, partial.wire()));
+                }
+            }
+        }
+        self.owed_turn(mark, frames);
+    }
+
+    /// Tells of a reminder of open tasks.
+    pub(crate) fn reminder(todos: Vec<Todo>, attempt: u32, max_attempts: u32) -> Event {
+        Event::TodoReminder { todos, attempt, max_attempts }
+    }
+}
+
+fn wire_of(assistant: &Assistant, at: Millis) -> Json {
+    Json::of(&convert::to_wire(&Message::Assistant(assistant.clone()), at))
+}

@@ -1,0 +1,265 @@
+//! What happens in the session, as the door takes it: frames for the host, and what follows for those who wait.
+
+use std::time::Duration;
+
+use countersign_core::{
+    engine::Event as Happened,
+    gate,
+    id::{CallId, Lsn},
+    message::Message,
+    policy, run,
+    schedule::Zone,
+    session,
+};
+use countersign_protocol::omp::{
+    Event, Response, UiMethod, UiRequest,
+    event::{Todo, TodoStatus},
+    state::CompactionResult,
+    ui::NotifyType,
+};
+use countersign_runtime::{Released, tools::todo};
+use tracing::warn;
+
+use super::{
+    commands,
+    dialect::Frame,
+    dialogs,
+    door::{Door, Lane},
+    grants, host,
+    teller::{Ended, Teller},
+    todos,
+};
+
+/// A wait for another attempt of which people are told when it ends.
+const LONG: Duration = Duration::from_secs(60);
+
+impl Door {
+    /// Whether it is about another session of the same log.
+    fn is_of_others(&self, released: &Released) -> bool {
+        let Some(seat) = self.seat.as_ref().filter(|seat| seat.stay.is_some()) else { return false };
+        match released {
+            Released::Live(live) => live.session != seat.id,
+            Released::Fact(recorded) => recorded.meta.session.as_ref() != Some(&seat.id),
+        }
+    }
+
+    pub(super) async fn released(&mut self, released: Released) {
+        if self.is_of_others(&released) {
+            return;
+        }
+        let mut events = Vec::new();
+        let ended = match &released {
+            Released::Live(live) => {
+                let now = self.shelf.common.clock.now();
+                self.teller.live(live, now, &mut events);
+                if let Some(notice) = live.kind.notice() {
+                    self.notify(notice, NotifyType::Info);
+                }
+                None
+            }
+            Released::Fact(recorded) => {
+                let content = match &recorded.fact.event {
+                    Happened::Session(session::Event::Entry { content_at: Some(at), .. }) => self.content(*at).await,
+                    _ => recorded.fact.content.clone(),
+                };
+                self.beside(&recorded.fact.event, content.as_deref());
+                self.dialect.hooks.on_fact(self, recorded);
+                let ended = self.teller.fact(recorded, content.as_deref(), &mut events);
+                match &recorded.fact.event {
+                    Happened::Gate(gate::Event::Opened { gate, .. }) => self.show(*gate).await,
+                    Happened::Gate(gate::Event::Reminded { gate }) => self.remind(*gate).await,
+                    _ => {}
+                }
+                ended
+            }
+        };
+        self.tell(events);
+        if let Released::Fact(recorded) = &released {
+            self.tell_wait(&recorded.fact.event);
+        }
+        match ended {
+            Some(Ended::Run) => {
+                if let Some(seat) = &self.seat {
+                    seat.workshop.release();
+                }
+                if let Released::Fact(recorded) = &released {
+                    host::told_up_to(self, recorded.meta.lsn).await;
+                }
+            }
+            None => {}
+            Some(Ended::Compaction(outcome)) => self.compacted(outcome),
+            Some(Ended::Command(call, _)) => self.command_ended(call),
+        }
+        self.ended();
+    }
+
+    /// Tells when a run goes on that waits for long: a host sees a number of milliseconds in its event, people want the time.
+    fn tell_wait(&mut self, event: &Happened) {
+        // What people are asked about says it too.
+        let Happened::Run(run::Event::BackedOff { delay, until, gate: None, .. }) = event else { return };
+        if *delay >= LONG {
+            let until = Zone::UTC.date_and_time(*until);
+            self.notify(
+                format!(
+                    "The model did not answer; the next attempt is at {until}. Choose another model to go on at once."
+                ),
+                NotifyType::Warning,
+            );
+        }
+    }
+
+    /// Tells of what happens at once.
+    pub(super) fn tell(&mut self, mut events: Vec<Event>) {
+        self.dialect.hooks.arrange(&mut events);
+        frames(&events, |frame| self.write(frame));
+    }
+
+    /// Tells of nothing that was released before `position`, but does what follows of it.
+    pub(super) async fn pass_over(&mut self, position: u64) {
+        loop {
+            let Some(seat) = self.seat.as_mut().filter(|seat| seat.subscriber.position() < position) else { return };
+            let Some(released) = seat.subscriber.next().await else { return };
+            if let Released::Fact(recorded) = &released
+                && !self.is_of_others(&released)
+            {
+                self.beside(&recorded.fact.event, recorded.fact.content.as_deref());
+                self.dialect.hooks.on_fact(self, recorded);
+            }
+        }
+    }
+
+    async fn content(&mut self, at: Lsn) -> Option<std::sync::Arc<str>> {
+        let contents = self.seat.as_ref()?.handle.contents().clone();
+        contents.get(&[at]).await.ok()?.pop().flatten()
+    }
+
+    /// What facts mean beside their frames.
+    fn beside(&mut self, event: &Happened, content: Option<&str>) {
+        match event {
+            // What was adopted was so before the door listened: this one an answer made.
+            Happened::Policy(policy::Event::Granted(grant)) if grant.scope == policy::Scope::Always => {
+                self.keep_grant(grant.clone());
+            }
+            Happened::Gate(gate::Event::Resolved { gate, .. }) => {
+                let elsewhere = self.seat.as_ref().is_some_and(|seat| seat.stay.is_some());
+                let elsewhere = elsewhere || self.shelf.common.dialect.changing_clients;
+                if let Some(taken_away) = self.dialogs.forget(*gate, elsewhere) {
+                    self.write(&taken_away);
+                }
+            }
+            Happened::Session(session::Event::Set(session::Setting::Thinking(level))) => {
+                self.write(Frame::Level(level.as_deref()));
+            }
+            Happened::Session(session::Event::Named { name }) => self.title(name),
+            Happened::Session(session::Event::Reminded { attempt }) => {
+                let todos = self.seat.as_ref().map(|seat| seat.told_tasks.open().iter().map(wire_todo).collect());
+                let reminder = Teller::reminder(todos.unwrap_or_default(), *attempt, self.shelf.reminders);
+                self.write(&reminder);
+            }
+            Happened::Session(session::Event::Entry {
+                kind: session::Kind::ToolResult { .. } | session::Kind::Other,
+                ..
+            }) => {
+                if let (Some(phases), Some(seat)) = (content.and_then(written_tasks), &self.seat) {
+                    seat.told_tasks.set(phases);
+                }
+            }
+            Happened::Session(
+                session::Event::Entry { kind: session::Kind::Bash { .. }, .. }
+                | session::Event::Queued { kind: session::Kind::Bash { .. }, .. },
+            ) => {
+                if let Some(Ok(Message::BashExecution(bash))) = content.map(serde_json::from_str) {
+                    self.last_command = Some(commands::bash_result(&bash));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells what the session is called, where the host wants to know.
+    fn title(&mut self, name: &str) {
+        let wants = self.shelf.common.dialect.titles;
+        if let Some(id) = dialogs::fresh_id().filter(|_| wants) {
+            self.write(&UiRequest { id, method: UiMethod::SetTitle { title: name.to_owned() } });
+        }
+    }
+
+    /// Keeps a grant beyond its session, off the loop: the file may be locked by another process.
+    fn keep_grant(&mut self, grant: policy::Grant) {
+        if self.shelf.folder.is_none() {
+            return;
+        }
+        let path = self.shelf.common.folder.grants();
+        self.grant_writes.spawn_blocking(move || {
+            if let Err(failed) = grants::keep(&path, &grant) {
+                warn!(error = %failed, "a grant holds for this session only");
+            }
+        });
+    }
+
+    /// Waits for the grants that are being written; each takes a bounded time.
+    pub(super) async fn grants_written(&mut self) {
+        while self.grant_writes.join_next().await.is_some() {}
+    }
+
+    fn compacted(&mut self, outcome: Result<CompactionResult, String>) {
+        if !matches!(self.lane, Lane::Compaction(_)) {
+            return;
+        }
+        if let Lane::Compaction(id) = std::mem::replace(&mut self.lane, Lane::Free) {
+            match outcome {
+                Ok(result) => self.write(&Response::success(id, "compact", &result)),
+                Err(problem) => self.write(&self.dialect.hooks.broken_off(id, "compact", problem)),
+            }
+        }
+    }
+
+    fn command_ended(&mut self, call: CallId) {
+        if !matches!(self.lane, Lane::Command(running, _) if running == call) {
+            return;
+        }
+        if let Lane::Command(_, id) = std::mem::replace(&mut self.lane, Lane::Free) {
+            match self.last_command.take() {
+                Some(result) => self.write(&Response::success(id, "bash", &result)),
+                None => self.write(&Response::failure(id, "bash", "the command's result cannot be read")),
+            }
+        }
+    }
+}
+
+/// What hosts are told of events that happened at once, in their order.
+pub fn frames<'a>(events: &'a [Event], mut tell: impl FnMut(Frame<'a>)) {
+    let mut events = events.iter().peekable();
+    while let Some(event) = events.next() {
+        tell(match (event, events.peek()) {
+            (Event::AgentEnd { messages }, Some(Event::AutoRetryStart { .. })) => Frame::Pause { messages },
+            _ => Frame::Event(event),
+        });
+    }
+}
+
+/// The list of tasks that a call left, if it was one that writes it, or that a person set.
+fn written_tasks(content: &str) -> Option<Vec<todo::Phase>> {
+    if !content.contains("todo_write") {
+        return todos::kept_in(content);
+    }
+    match serde_json::from_str(content) {
+        Ok(Message::ToolResult(result)) if result.tool_name == "todo_write" && !result.is_error => {
+            todo::Todos::phases_of(&result.details?)
+        }
+        _ => None,
+    }
+}
+
+fn wire_todo(task: &todo::Task) -> Todo {
+    Todo {
+        id: task.id.clone(),
+        content: task.content.clone(),
+        status: match task.status {
+            todo::Status::Pending => TodoStatus::Pending,
+            todo::Status::InProgress => TodoStatus::InProgress,
+            todo::Status::Completed => TodoStatus::Completed,
+            todo::Status::Abandoned => TodoStatus::Abandoned,
+        },
+    }
+}

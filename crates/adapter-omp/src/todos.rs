@@ -1,0 +1,155 @@
+//! The tasks of a session as its host sets and sees them, and as its file keeps what a host set.
+
+use std::collections::BTreeSet;
+
+use countersign_core::{
+    engine::Command as EngineCommand,
+    session::{Command, Said},
+    time::Millis,
+};
+use countersign_protocol::{
+    Extra, Json,
+    gjc::state::{TodoPhase, TodoTask, TodosSet},
+    omp::{
+        Id, Response,
+        event::TodoStatus,
+        session_file::{Body, CustomEntry, Entry},
+    },
+};
+use countersign_runtime::tools::todo;
+use serde_json::json;
+
+use super::{commands::problem, door::Door};
+use countersign_view::time;
+
+/// What the entry of a list that a person set is called in session files.
+const ENTRY: &str = "user_todo_edit";
+
+/// Puts other tasks in the place of those that are there. They count once they are recorded.
+pub(super) async fn set(door: &mut Door, id: Option<Id>, phases: Vec<TodoPhase>) {
+    const NAME: &str = "set_todos";
+    let phases = numbered(phases);
+    let Some(seat) = door.seat() else { return };
+    let said = content(&phases, door.shelf.common.clock.now());
+    let tasks = phases.iter().flat_map(|phase| &phase.tasks);
+    let open = u32::try_from(tasks.filter(|task| task.status.is_open()).count()).unwrap_or(u32::MAX);
+    let command = EngineCommand::Session(seat.id.clone(), Command::SetTasks { said, open });
+    door.ask(command, move |door, replied| match replied {
+        Ok(_) => {
+            let todo_phases = phases.iter().map(wire).collect();
+            if let Some(seat) = door.seat() {
+                seat.workshop.todos().set(phases);
+            }
+            door.write(&Response::success(id, NAME, &TodosSet { todo_phases }));
+        }
+        Err(refused) => door.write(&Response::failure(id, NAME, problem(&refused))),
+    })
+    .await;
+}
+
+/// A phase as a host sees it.
+pub fn wire(phase: &todo::Phase) -> TodoPhase {
+    let task = |task: &todo::Task| TodoTask {
+        id: Some(task.id.clone()),
+        content: task.content.clone(),
+        status: match task.status {
+            todo::Status::Pending => TodoStatus::Pending,
+            todo::Status::InProgress => TodoStatus::InProgress,
+            todo::Status::Completed => TodoStatus::Completed,
+            todo::Status::Abandoned => TodoStatus::Abandoned,
+        },
+        notes: task.notes.as_ref().map(|notes| notes.split('\n').map(str::to_owned).collect()),
+    };
+    TodoPhase { id: Some(phase.id.clone()), name: phase.name.clone(), tasks: phase.tasks.iter().map(task).collect() }
+}
+
+/// The phases with an id for each of them and their tasks: the one that was given, unless it is there already.
+fn numbered(phases: Vec<TodoPhase>) -> Vec<todo::Phase> {
+    let given = phases.iter().flat_map(|phase| phase.tasks.iter().map(|task| &task.id).chain([&phase.id]));
+    let given: BTreeSet<String> = given.flatten().cloned().collect();
+    let mut taken = BTreeSet::new();
+    let mut id_of = |wanted: Option<String>, word: &str| {
+        let fresh = || (1..).map(|number: usize| format!("{word}-{number}"));
+        let wanted = wanted.filter(|id| !id.is_empty() && !taken.contains(id));
+        let id = wanted.or_else(|| fresh().find(|id| !taken.contains(id) && !given.contains(id))).unwrap_or_default();
+        taken.insert(id.clone());
+        id
+    };
+    let mut numbered = Vec::with_capacity(phases.len());
+    for TodoPhase { id, name, tasks } in phases {
+        let id = id_of(id, "phase");
+        let tasks = tasks.into_iter().map(|TodoTask { id, content, status, notes }| todo::Task {
+            id: id_of(id, "task"),
+            content,
+            status: match status {
+                TodoStatus::Pending => todo::Status::Pending,
+                TodoStatus::InProgress => todo::Status::InProgress,
+                TodoStatus::Completed => todo::Status::Completed,
+                TodoStatus::Abandoned => todo::Status::Abandoned,
+            },
+            notes: notes.map(|notes| notes.join("\n")).filter(|notes| !notes.is_empty()),
+            details: None,
+        });
+        numbered.push(todo::Phase { id, name, tasks: tasks.collect() });
+    }
+    numbered
+}
+
+/// The line of a session file that keeps `phases`. Its ids are those that it gets there.
+fn content(phases: &[todo::Phase], now: Millis) -> Said {
+    let body = Body::Custom(CustomEntry {
+        custom_type: ENTRY.to_owned(),
+        data: Some(json!({ "phases": phases }).into()),
+        extra: Extra::default(),
+    });
+    let line = Entry { id: "0".to_owned(), parent_id: None, timestamp: time::iso(now), body };
+    Said { content: Json::of(&line).text().into(), tokens: 0 }
+}
+
+/// The list that an entry of a session file keeps, if it is one of these.
+pub fn kept(entry: &Entry) -> Option<Vec<todo::Phase>> {
+    let Body::Custom(custom) = &entry.body else { return None };
+    let data = custom.data.as_ref().filter(|_| custom.custom_type == ENTRY)?;
+    todo::Todos::phases_of(&data.read().ok()?)
+}
+
+/// The same, of the entry's content in the log.
+pub(crate) fn kept_in(content: &str) -> Option<Vec<todo::Phase>> {
+    content.contains(ENTRY).then(|| Entry::parse(content).ok()).flatten().as_ref().and_then(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::time::Millis;
+    use countersign_protocol::gjc::state::TodoPhase;
+    use serde_json::json;
+
+    use super::{content, kept_in, numbered, wire};
+
+    #[test]
+    fn a_list_that_was_set_is_read_back_from_its_entry() {
+        let given = json!([
+            { "name": "one", "tasks": [
+                { "id": "task-2", "content": "a", "status": "pending", "notes": ["n", "m"] },
+                { "content": "b", "status": "abandoned" },
+                { "id": "task-2", "content": "c", "status": "completed" },
+            ] },
+            { "id": "p", "name": "two", "tasks": [] },
+        ]);
+        let given: Vec<TodoPhase> = serde_json::from_value(given).unwrap();
+        let phases = numbered(given);
+        assert_eq!(kept_in(&content(&phases, Millis(0)).content), Some(phases.clone()));
+        let shown: Vec<TodoPhase> = phases.iter().map(wire).collect();
+        assert_eq!(
+            serde_json::to_value(shown).unwrap(),
+            json!([
+                { "id": "phase-1", "name": "one", "tasks": [
+                    { "id": "task-2", "content": "a", "status": "pending", "notes": ["n", "m"] },
+                    { "id": "task-1", "content": "b", "status": "abandoned" },
+                    { "id": "task-3", "content": "c", "status": "completed" },
+                ] },
+                { "id": "p", "name": "two", "tasks": [] },
+            ])
+        );
+    }
+}

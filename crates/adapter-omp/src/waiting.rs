@@ -1,0 +1,87 @@
+//! Commands that wait for their turn, and what an abort makes of them.
+
+use std::collections::VecDeque;
+
+use countersign_protocol::{
+    gjc::Command,
+    omp::{Command as Shared, Id},
+};
+
+use super::{
+    commands,
+    door::{Door, Lane},
+};
+
+/// A command that came, and waits.
+pub struct Waiting {
+    pub id: Option<Id>,
+    pub command: Command,
+    pub turn: Turn,
+}
+
+/// What is done with a command when its turn comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// What it says.
+    Own,
+    /// Nothing: it was stopped before, and is answered with that.
+    GivenUp,
+    /// It has stopped what worked, and stops what began since: it was asked for before.
+    Again,
+}
+
+impl Waiting {
+    pub(super) const fn new(id: Option<Id>, command: Command) -> Self {
+        Self { id, command, turn: Turn::Own }
+    }
+
+    /// Whether the agent works once its turn has come.
+    pub(super) const fn begins(&self) -> bool {
+        matches!(self.turn, Turn::Own)
+            && matches!(self.command, Command::Shared(Shared::Prompt { .. } | Shared::AbortAndPrompt { .. }))
+    }
+}
+
+/// Gives up what an abort need not wait for: what is only answered, and, behind a person's command that has to end first, what would
+/// begin. `behind_command` says whether one works.
+fn give_up(waiting: &mut VecDeque<Waiting>, behind_command: bool) {
+    let (mut behind_command, mut is_stuck) = (behind_command, false);
+    for waiting in waiting {
+        behind_command |= commands::is_bash(&waiting.command);
+        is_stuck |= behind_command && commands::leaves(&waiting.command);
+        let is_answered = matches!(waiting.command, Command::Shared(Shared::Compact { .. }) | Command::Handoff { .. });
+        if is_answered && waiting.turn == Turn::Own || is_stuck && waiting.begins() {
+            waiting.turn = Turn::GivenUp;
+        }
+    }
+}
+
+impl Door {
+    /// Has a command that could not be done at its turn be the next that is done.
+    pub fn comes_next(&mut self, id: Option<Id>, command: Command) {
+        self.waiting.push_front(Waiting::new(id, command));
+    }
+
+    /// Gives up what was asked for and has not begun, as far as an abort need not wait for it.
+    pub(super) fn give_up(&mut self) {
+        let behind_command = matches!(self.lane, Lane::Command(..) | Lane::ToCommand);
+        give_up(&mut self.waiting, behind_command);
+    }
+
+    /// Puts an abort behind the last that begins before it, and behind no command of the person that comes after that.
+    pub(super) fn stop_again(&mut self, id: Option<Id>) {
+        let is_before = |waiting: &Waiting| waiting.begins() || waiting.turn == Turn::Again;
+        let at = self.waiting.iter().rposition(is_before).map_or(0, |last| last + 1);
+        self.waiting.insert(at, Waiting { id, command: Command::Shared(Shared::Abort), turn: Turn::Again });
+    }
+
+    /// Whether something begins later, or takes the session's place, that was asked for before now.
+    pub(super) fn begins_later(&self) -> bool {
+        let is_handing_over = match &self.lane {
+            Lane::HandOff => true,
+            Lane::Session(switch) => switch.command() == "handoff",
+            _ => false,
+        };
+        self.is_replacing || is_handing_over || self.waiting.iter().any(Waiting::begins)
+    }
+}

@@ -1,0 +1,273 @@
+//! What runs of a session work with: models, tools, prompts.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use countersign_core::{
+    id::SessionId,
+    message::{Message, Summary},
+    session::ModelRef,
+    tool::Spec,
+};
+use countersign_runtime::{
+    Chosen, Clock, Host, Peers, SilentRetries, Summaries,
+    models::{self, Api, Entry, Event, Failure, FailureKind, Modality, Model, Part, Request, demo},
+    reference,
+    tools::{self, Context, EditMode, Environment, Interceptor, Registry, Roots, Sandbox, Secrets, Shells, Todos},
+};
+use futures_util::{StreamExt as _, future, stream, stream::BoxStream};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{dialect::DialectOptions, host::Lent};
+use countersign_agent_dir::{AgentDir, Product, Roster, keys::Credential, settings};
+use countersign_conversations::prompt::{self, compaction};
+
+/// What all sessions of one process share.
+pub(crate) struct Common {
+    /// Whose hosts it works for.
+    pub product: Product,
+    pub folder: AgentDir,
+    /// Properties of the dialect of its hosts.
+    pub dialect: DialectOptions,
+    pub(crate) roster: Mutex<Roster>,
+    pub models: Arc<dyn Model>,
+    pub registry: Arc<Registry>,
+    /// What the host lends beside that.
+    pub(crate) lent: Arc<Lent>,
+    pub environment: Environment,
+    pub(crate) roots: Roots,
+    pub launcher: tools::exec::Launcher,
+    pub sandbox: Sandbox,
+    /// What commands may be given by name.
+    pub secrets: Secrets,
+    pub system_prompt: Option<String>,
+    pub(crate) append_system_prompt: Option<String>,
+    /// Whether instructions are read from `AGENTS.md` and its kin.
+    pub(crate) reads_context_files: bool,
+    /// Whether files stand for slash commands.
+    pub(crate) reads_templates: bool,
+    pub clock: Clock,
+    pub(crate) bash_timeout: Duration,
+    /// The longest that a command of the agent may take.
+    pub(crate) bash_longest: Option<Duration>,
+    /// Which of them are blocked in favour of a tool.
+    pub(crate) interceptor: Interceptor,
+    /// The form of `edit`, by which `read` marks lines.
+    pub(crate) edit_mode: EditMode,
+    /// Whether images stay here, whatever a model takes.
+    pub(crate) block_images: bool,
+    /// How long a provider may send nothing of an answer.
+    pub(crate) silence: Duration,
+    /// Attempts before the host is told of a failure.
+    pub(crate) silent_retries: SilentRetries,
+}
+
+/// What one session works with.
+pub(crate) struct Workshop {
+    common: Arc<Common>,
+    shells: Shells,
+    todos: Todos,
+    artifacts: Option<PathBuf>,
+    /// Stops what works, and what is begun from then on, where the log cannot be told to.
+    brake: Mutex<CancellationToken>,
+}
+
+impl Workshop {
+    pub fn new(common: Arc<Common>, todos: Todos, artifacts: Option<PathBuf>) -> Self {
+        let shells = Shells::held(common.launcher.clone(), common.sandbox.clone());
+        Self { common, shells, todos, artifacts, brake: Mutex::default() }
+    }
+
+    /// What works for a session in place of `before`, whose work goes on: in the same shell, with the same list of tasks.
+    pub fn after(before: &Self, common: Arc<Common>) -> Self {
+        Self {
+            common,
+            shells: before.shells.clone(),
+            todos: before.todos.clone(),
+            artifacts: before.artifacts.clone(),
+            brake: Mutex::new(before.brake.lock().clone()),
+        }
+    }
+
+    pub fn todos(&self) -> &Todos {
+        &self.todos
+    }
+
+    /// Stops the requests and commands of a run, now and until [`Workshop::release`].
+    pub(crate) fn halt(&self) {
+        self.brake.lock().cancel();
+    }
+
+    /// Lets runs work again.
+    pub fn release(&self) {
+        let mut brake = self.brake.lock();
+        if brake.is_cancelled() {
+            *brake = CancellationToken::new();
+        }
+    }
+
+    /// Ends the session's shell, with everything that it started.
+    pub async fn close(&self) {
+        self.shells.close().await;
+    }
+}
+
+impl Common {
+    /// A model of the catalogue that can be asked.
+    pub fn entry(&self, provider: &str, id: &str) -> Option<Entry> {
+        if provider == demo::PROVIDER && id == demo::MODEL {
+            return Some(demo::entry());
+        }
+        self.roster.lock().exact(provider, id).cloned()
+    }
+}
+
+/// Returns the form of edits that a setting names.
+pub(super) const fn edit_mode(mode: settings::EditMode) -> EditMode {
+    match mode {
+        settings::EditMode::Replace => EditMode::Replace,
+        settings::EditMode::Hashline => EditMode::Hashline,
+        settings::EditMode::Patch => EditMode::Patch,
+    }
+}
+
+/// A model whose answers end when the brake is pulled.
+struct Braked {
+    inner: Arc<dyn Model>,
+    brake: CancellationToken,
+    /// Whether a setting keeps images from it.
+    blocks_images: bool,
+}
+
+/// Sent in place of an image where a setting keeps it.
+const BLOCKED_IMAGE: &str = "(an image was here; the setting images.blockImages keeps images from models)";
+
+/// Puts words in place of the images of a conversation.
+fn without_images(messages: &mut [models::Message]) {
+    for message in messages {
+        use models::Message::{Developer, ToolResult, User};
+        let (User(parts) | Developer(parts) | ToolResult { parts, .. }) = message else {
+            continue;
+        };
+        for part in parts {
+            if matches!(part, Part::Image { .. }) {
+                *part = Part::Text { text: BLOCKED_IMAGE.to_owned(), signature: None };
+            }
+        }
+    }
+}
+
+impl Model for Braked {
+    fn stream(&self, mut request: Request) -> BoxStream<'static, Result<Event, Failure>> {
+        if self.blocks_images {
+            without_images(&mut request.messages);
+        }
+        let brake = self.brake.clone();
+        let answer = self.inner.stream(request).take_until(brake.clone().cancelled_owned());
+        // A failure that is not repeated ends the run, whenever it can be recorded.
+        let ending = stream::once(async move {
+            brake.is_cancelled().then(|| Err(Failure::new(FailureKind::Refused, "Request was aborted")))
+        });
+        answer.chain(ending.filter_map(future::ready)).boxed()
+    }
+}
+
+impl Host for Workshop {
+    fn model(&self, model: &ModelRef) -> Result<Chosen, String> {
+        let mut entry = self
+            .common
+            .entry(&model.provider, &model.id)
+            .ok_or_else(|| format!("Model not found: {}/{}", model.provider, model.id))?;
+        if self.common.block_images {
+            // Tools need not read images that are not sent.
+            entry.input.retain(|taken| *taken != Modality::Image);
+        }
+        let braked = |inner| {
+            Arc::new(Braked { inner, brake: self.brake.lock().clone(), blocks_images: self.common.block_images })
+        };
+        if entry.api == Api::Demo {
+            return Ok(Chosen { entry: Arc::new(entry), key: None, model: braked(Arc::new(demo::Demo)) });
+        }
+        let key = match self.common.roster.lock().credential(&model.provider) {
+            Some(Credential::Key(key)) => Some(key),
+            Some(Credential::Keyless) => None,
+            None => return Err(format!("No API key found for {}", model.provider)),
+        };
+        Ok(Chosen { entry: Arc::new(entry), key, model: braked(Arc::clone(&self.common.models)) })
+    }
+
+    fn models(&self, _: &SessionId, _: &ModelRef) -> Vec<ModelRef> {
+        self.common.roster.lock().available().into_iter().map(reference).collect()
+    }
+
+    fn tools(&self, session: &SessionId) -> Arc<Registry> {
+        self.common.lent.registry(session)
+    }
+
+    fn silence(&self) -> Duration {
+        self.common.silence
+    }
+
+    fn silent_retries(&self) -> SilentRetries {
+        self.common.silent_retries
+    }
+
+    fn peers(&self) -> Peers {
+        self.common.lent.peers().clone()
+    }
+
+    fn system_prompt(&self, _: &SessionId, cwd: &str, tools: &[&Spec]) -> String {
+        let tools: Vec<Spec> = tools.iter().map(|spec| (*spec).clone()).collect();
+        let facts = prompt::Facts {
+            folder: &self.common.folder,
+            cwd: cwd.as_ref(),
+            now: self.common.clock.now(),
+            tools: &tools,
+            replace: self.common.system_prompt.as_deref(),
+            append: self.common.append_system_prompt.as_deref(),
+            reads_context_files: self.common.reads_context_files,
+        };
+        let prompt = prompt::build(&facts, &prompt::Disk);
+        for notice in &prompt.notices {
+            tracing::warn!("{notice}");
+        }
+        prompt.text
+    }
+
+    fn context(&self, _: &SessionId, cwd: &str) -> Context {
+        let mut context = Context::new(
+            PathBuf::from(cwd),
+            self.common.roots.clone(),
+            self.common.environment.clone(),
+            self.shells.clone(),
+        );
+        context.todos = self.todos.clone();
+        context.secrets = self.common.secrets.clone();
+        context.artifacts.clone_from(&self.artifacts);
+        context.bash_timeout = self.common.bash_timeout;
+        context.bash_longest = self.common.bash_longest.unwrap_or(context.bash_longest);
+        context.interceptor = self.common.interceptor.clone();
+        context.edit_mode = self.common.edit_mode;
+        context.halt = self.brake.lock().clone();
+        context
+    }
+
+    fn summaries(
+        &self,
+        history: &[Message],
+        turn: &[Message],
+        previous: Option<&Summary>,
+        instructions: Option<&str>,
+    ) -> Summaries {
+        compaction::summaries(history, turn, previous, instructions)
+    }
+
+    fn told_size(&self, message: &Message) -> usize {
+        compaction::told_size(message)
+    }
+
+    fn join_summary(&self, history: &str, turn: Option<&str>, details: &Value) -> String {
+        compaction::join_summary(history, turn, details)
+    }
+}
