@@ -34,6 +34,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 const PARTS: &[&str] = &[
     "countersign",
     "countersign_adapter_agent_gate",
+    "countersign_adapter_gjc",
     "countersign_adapter_gsv",
     "countersign_adapter_hermes",
     "countersign_adapter_omp",

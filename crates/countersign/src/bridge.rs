@@ -2,10 +2,11 @@
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
+use countersign_adapter_gjc as gjc;
+use countersign_adapter_gjc::{Bridge, Opener, Plain, Setup, Socket, Which};
 use countersign_adapter_omp as omp;
 use countersign_adapter_omp::flags::Flags;
 use countersign_agent_dir::Environment;
-use countersign_server::gjc::{self, Bridge, Opener, Plain, Setup, Socket, Which};
 use countersign_tools::exec;
 use tokio::sync::mpsc;
 

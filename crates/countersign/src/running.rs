@@ -3,9 +3,9 @@
 use std::{io::Write as _, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
+use countersign_adapter_gjc::Registry;
 use countersign_agent_dir::{AgentDir, Environment, Product};
 use countersign_protocol::gjc::registry::Transport;
-use countersign_server::gjc::Registry;
 use countersign_view::{Lines, escape};
 
 use crate::{

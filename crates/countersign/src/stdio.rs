@@ -6,13 +6,14 @@ use std::{
 };
 
 use bytes::Bytes;
+use countersign_adapter_gjc as gjc;
+use countersign_adapter_gjc::Presence;
 use countersign_adapter_omp as omp;
 use countersign_agent_dir::{Product, settings::When};
 use countersign_protocol::{
     gjc::registry::Transport,
     lines::{Line, Lines},
 };
-use countersign_server::gjc::{self, Presence};
 use countersign_tools::exec;
 use tokio::sync::mpsc;
 

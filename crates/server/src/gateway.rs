@@ -36,12 +36,12 @@ use serde_json::json;
 
 use crate::{
     control::{Control, Owned},
-    gjc,
     metrics::{self, MetricsContext},
     retention,
 };
 use countersign_adapter_agent_gate as agent_gate;
 use countersign_adapter_agent_gate::Door;
+use countersign_adapter_gjc as gjc;
 use countersign_adapter_gsv as gsv;
 use countersign_adapter_gsv::GsvContext;
 use countersign_adapter_hermes as hermes;

@@ -5,6 +5,5 @@
 pub mod control;
 pub mod fuzz;
 pub mod gateway;
-pub mod gjc;
 mod metrics;
 mod retention;

@@ -13,7 +13,7 @@ use countersign_core::{call, policy::Subject};
 use countersign_view::Protocol;
 use serde_json::{Map, Value};
 
-use crate::gjc;
+use countersign_adapter_gjc as gjc;
 use countersign_adapter_gsv as gsv;
 use countersign_adapter_omp::rules as session_rules;
 use countersign_policy_admin::{

@@ -10,6 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use countersign_adapter_gjc as gjc;
 use countersign_adapter_omp as omp;
 use countersign_adapter_omp::{StartError, Surroundings};
 use countersign_agent_dir::Product;
@@ -17,7 +18,6 @@ use countersign_core::time::Millis;
 use countersign_models::scripted::Scripted;
 use countersign_protocol::lines::Line;
 use countersign_runtime::Clock;
-use countersign_server::gjc;
 use countersign_tools::exec::Launcher;
 use tempfile::TempDir;
 use tokio::{

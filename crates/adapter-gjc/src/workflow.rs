@@ -26,7 +26,7 @@ use countersign_protocol::{
 };
 use countersign_runtime::Refused;
 
-pub(crate) use self::{
+pub use self::{
     file::{FOLDER as RECORDS, follow},
     form::Options,
 };
@@ -52,11 +52,11 @@ pub(crate) struct Manner {
     /// Whether it shows the questions of tools as dialogs.
     pub(crate) dialogs: bool,
     /// Whether it is shown the choices of gates.
-    pub(crate) options: Options,
+    pub options: Options,
     /// How it reads of the end of a run that used up its budget.
     pub(crate) reasons: Reasons,
     /// The stage that its first message starts.
-    pub(crate) stage: Option<Stage>,
+    pub stage: Option<Stage>,
 }
 
 /// How a door shows gates.
@@ -76,7 +76,7 @@ enum Showing {
 }
 
 impl Workflow {
-    pub(crate) const fn new(manner: Manner) -> Self {
+    pub const fn new(manner: Manner) -> Self {
         Self { manner, is_unattended: false }
     }
 
@@ -86,7 +86,7 @@ impl Workflow {
     }
 
     /// A run has begun: what the host says from here on is about it.
-    pub(crate) const fn begun(&mut self) {
+    pub const fn begun(&mut self) {
         self.manner.stage = None;
     }
 

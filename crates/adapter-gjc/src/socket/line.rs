@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{Said, past};
-use crate::gjc::window::Behind;
+use crate::window::Behind;
 use countersign_adapter_omp::FromClients;
 
 /// How long a client has to ask for what it missed before it is told what happens now.
@@ -209,7 +209,7 @@ mod tests {
     };
 
     use super::{Said, serve};
-    use crate::gjc::window::Window;
+    use crate::window::Window;
     use countersign_adapter_omp::FromClients;
 
     struct Client {

@@ -4,7 +4,7 @@
 //! left behind is completed from it, and what stands there already is not written again. Source: docs/protocol/gjc.md, Files.
 
 mod disk;
-pub(crate) mod lines;
+pub mod lines;
 
 use std::{
     collections::BTreeSet,
@@ -35,39 +35,39 @@ const FOLDER: [&str; 3] = [".gjc", "audit", "unattended"];
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OfGate {
     /// Its id on the wire.
-    pub(crate) id: String,
-    pub(crate) stage: Stage,
-    pub(crate) kind: Kind,
+    pub id: String,
+    pub stage: Stage,
+    pub kind: Kind,
 }
 
 /// One thing that was decided, to be written. It has no place for an answer, only for its hash.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Note {
     /// When.
-    pub(crate) at: Millis,
+    pub at: Millis,
     /// What happened.
     pub(crate) event: AuditEvent,
     /// How it ended.
-    pub(crate) outcome: Outcome,
+    pub outcome: Outcome,
     /// What tells it from all others: a note with the key of one that is written is dropped.
-    pub(crate) key: String,
+    pub key: String,
     /// The gate that it is about.
-    pub(crate) gate: Option<OfGate>,
+    pub gate: Option<OfGate>,
     /// Which scope was missing.
     pub(crate) scope: Option<String>,
     /// Which class of actions was missing.
-    pub(crate) action: Option<String>,
+    pub action: Option<String>,
     /// Which budget was used up.
     pub(crate) budget: Option<Json>,
     /// The hash of an answer.
     pub(crate) answer_hash: Option<String>,
     /// What was wrong.
-    pub(crate) error: Option<Json>,
+    pub error: Option<Json>,
 }
 
 impl Note {
     /// A note of nothing but what happened.
-    pub(crate) fn new(at: Millis, event: AuditEvent, outcome: Outcome, key: String) -> Self {
+    pub fn new(at: Millis, event: AuditEvent, outcome: Outcome, key: String) -> Self {
         let (gate, scope, action, budget, answer_hash, error) = (None, None, None, None, None, None);
         Self { at, event, outcome, key, gate, scope, action, budget, answer_hash, error }
     }
@@ -105,7 +105,7 @@ impl Audit {
     ///
     /// # Errors
     /// [`AuditError`], with nothing changed but folders that were made.
-    pub(crate) fn open(cwd: &Path, run: &str, session: &str, actor: Option<String>) -> Result<Self, AuditError> {
+    pub fn open(cwd: &Path, run: &str, session: &str, actor: Option<String>) -> Result<Self, AuditError> {
         let mut folder = cwd.to_owned();
         for name in FOLDER {
             folder.push(name);
@@ -142,7 +142,7 @@ impl Audit {
     }
 
     /// The run that it is of.
-    pub(crate) fn run(&self) -> &str {
+    pub fn run(&self) -> &str {
         &self.run
     }
 
@@ -164,7 +164,7 @@ impl Audit {
     ///
     /// # Errors
     /// [`AuditError::Io`]; the note can be written again.
-    pub(crate) fn write(&mut self, note: Note) -> Result<(), AuditError> {
+    pub fn write(&mut self, note: Note) -> Result<(), AuditError> {
         if self.written.contains(&note.key) {
             return Ok(());
         }

@@ -40,7 +40,7 @@ struct Gjc {
 }
 
 /// Folders below a working folder in which people's tools read what was decided.
-pub(crate) const RECORD_FOLDERS: [&str; 2] = [unattended::audit::RECORDS, workflow::RECORDS];
+pub const RECORD_FOLDERS: [&str; 2] = [unattended::audit::RECORDS, workflow::RECORDS];
 
 /// What is at the other end of a door.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -25,7 +25,7 @@ use countersign_runtime::{
 };
 use tokio::sync::OnceCell;
 
-use crate::gjc::{
+use crate::{
     Voice, arrange,
     unattended::terms::{Of, phase_of},
 };

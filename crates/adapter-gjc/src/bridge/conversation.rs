@@ -28,7 +28,7 @@ use super::{
     line::{self, Present},
     waiting::{NotWaiting, Prompt, Waiting, Work},
 };
-use crate::gjc::{voice::frame_id, window::Window};
+use crate::{voice::frame_id, window::Window};
 use countersign_adapter_omp::FromClients;
 
 /// How many answered commands are remembered, for what a door says of one later.
