@@ -17,7 +17,7 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use crate::{
-    kill, tidy,
+    loadtest, tidy,
     verify::tally::{Runner, Tally},
     workspace::{Workspace, cargo},
 };
@@ -87,13 +87,7 @@ fn steps(workspace: &Workspace, options: Options, tally: &mut Tally) -> anyhow::
             _ => Ok(()),
         }
     })?;
-    step("killed while it works", || {
-        // The tests of the binary have built it.
-        match kill::survive(&workspace.target.join("debug/countersign"), &kill::Options::short())? {
-            0 => Ok(()),
-            broken => bail!("{broken} promises were broken"),
-        }
-    })?;
+    step("killed while it works", || loadtest::kill_briefly(workspace))?;
     if options == Options::Fast {
         return Ok(());
     }

@@ -46,6 +46,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "agent-dir",
         ],
     ),
+    ("loadtest", &[]),
     ("xtask", &[]),
 ];
 
@@ -76,7 +77,7 @@ const FOREIGN: &[(&str, &[&str], &str)] = &[(
 )];
 
 /// Crates of ours that may use anyhow: nobody acts on their errors but a person.
-const MAY_USE_ANYHOW: &[&str] = &[BINARY, "xtask", TESTKIT];
+const MAY_USE_ANYHOW: &[&str] = &[BINARY, "loadtest", "xtask", TESTKIT];
 
 pub(crate) fn findings(workspace: &Workspace, package: &Package, file: &Path, manifest: &str) -> Vec<Finding> {
     let from = short(&package.name);
@@ -199,6 +200,7 @@ mod tests {
             ("countersign-store", "tokio", Kind::Normal, None),
             ("countersign-store", "anyhow", Kind::Normal, Some("store → anyhow")),
             ("countersign", "anyhow", Kind::Normal, None),
+            ("countersign-loadtest", "anyhow", Kind::Normal, None),
         ] {
             let want: Vec<String> = want.into_iter().map(str::to_owned).collect();
             assert_eq!(whats(name, dependency, kind), want, "{name} {dependency} {kind:?}");

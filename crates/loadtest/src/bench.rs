@@ -40,7 +40,7 @@ use crate::{
         provider::Provider,
         scratch::Scratch,
     },
-    workspace::{Workspace, cargo},
+    workspace::{Workspace, product_binary},
 };
 
 /// How often a start is measured.
@@ -111,21 +111,9 @@ fn shared<T>(measure: impl FnOnce() -> anyhow::Result<T>) -> Shared<T, impl FnOn
 }
 
 /// Measures as `options` say, which were read from `arguments`.
-pub(crate) fn run(workspace: &Workspace, options: &Options, arguments: &[String]) -> anyhow::Result<ExitCode> {
-    if cfg!(debug_assertions) {
-        // Ten thousand readers that are slow themselves would be what is measured.
-        let mut fast = Command::new(cargo());
-        fast.args(["run", "--release", "--quiet", "--package", "xtask", "--", "bench"]).args(arguments);
-        let status = fast.current_dir(&workspace.root).status().context("cargo could not be started")?;
-        return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
-    }
-    let binary = match &options.binary {
-        Some(binary) => binary.canonicalize().with_context(|| format!("{} is not there", binary.display()))?,
-        None => {
-            build(workspace, &workspace.target)?;
-            workspace.target.join("release/countersign")
-        }
-    };
+pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<ExitCode> {
+    crate::require_release("bench")?;
+    let binary = product_binary(options.binary.as_deref())?;
     let mut figures = Vec::new();
     let mut measure = |figure: Figure, take: &mut dyn FnMut() -> anyhow::Result<(f64, Option<f64>)>| {
         if options.wants(figure.name) {
@@ -266,8 +254,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options, arguments: &[String]
     if options.cold {
         measure(Figure::new("cold release build", Unit::Seconds), &mut || {
             let scratch = Scratch::new("cold")?;
+            let workspace = Workspace::read()?;
             let begun = Instant::now();
-            build(workspace, scratch.path())?;
+            workspace.build_product(scratch.path())?;
             Ok((begun.elapsed().as_secs_f64(), None))
         });
     }
@@ -317,16 +306,6 @@ fn gsv_figures(
         Figure::new("gsv: the latest of 20 jobs among 10,000, behind its time", Unit::Millis).target(50.0),
         &mut || of_jobs(|jobs| (jobs.late, None)),
     );
-}
-
-pub(crate) fn build(workspace: &Workspace, target: &Path) -> anyhow::Result<()> {
-    let mut command = Command::new(cargo());
-    command.args(["build", "--release", "-p", "countersign", "--target-dir"]).arg(target);
-    let status = command.current_dir(&workspace.root).status().context("cargo could not be started")?;
-    if !status.success() {
-        bail!("the release build ended with {status}");
-    }
-    Ok(())
 }
 
 /// Milliseconds from the start of the process to its answer, and the same for one that only opens a file and prints.

@@ -16,7 +16,7 @@ pub(crate) mod world;
 
 use std::{
     path::PathBuf,
-    process::{Command, ExitCode},
+    process::ExitCode,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -32,7 +32,7 @@ use crate::{
         tally::{Row, Tally, per_mille},
         world::World,
     },
-    workspace::{Workspace, cargo},
+    workspace::{Workspace, product_binary},
 };
 
 /// How many nodes and hosts take part.
@@ -168,27 +168,18 @@ impl Outcome {
     }
 }
 
-/// Plays as `options` say, which were read from `arguments`.
-pub(crate) fn run(workspace: &Workspace, options: &Options, arguments: &[String]) -> anyhow::Result<ExitCode> {
-    if cfg!(debug_assertions) {
-        // Ten thousand readers that are slow themselves would be what is measured.
-        let mut fast = Command::new(cargo());
-        fast.args(["run", "--release", "--quiet", "--package", "xtask", "--", "load"]).args(arguments);
-        let status = fast.current_dir(&workspace.root).status().context("cargo could not be started")?;
-        return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
-    }
-    let binary = match &options.binary {
-        Some(binary) => binary.canonicalize().with_context(|| format!("{} is not there", binary.display()))?,
-        None => {
-            crate::bench::build(workspace, &workspace.target)?;
-            workspace.target.join("release/countersign")
-        }
-    };
+/// Plays as `options` say.
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    crate::require_release("load")?;
+    let binary = product_binary(options.binary.as_deref())?;
     more_descriptors();
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let outcome = runtime.block_on(play(options, binary))?;
     runtime.shutdown_background();
-    let report = options.report.clone().unwrap_or_else(|| workspace.target.join("load.html"));
+    let report = match &options.report {
+        Some(report) => report.clone(),
+        None => Workspace::read()?.target.join("load.html"),
+    };
     std::fs::write(&report, page::page(&outcome)).with_context(|| format!("{}", report.display()))?;
     println!("{}", outcome.setting());
     let mut is_right = true;

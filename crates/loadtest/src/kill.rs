@@ -22,7 +22,7 @@ use tokio::{runtime::Builder, sync::mpsc, task::JoinSet};
 
 use crate::{
     kill::world::{Mortal, Stage},
-    workspace::Workspace,
+    workspace::product_binary,
 };
 
 /// How many ask, and how many speak.
@@ -60,27 +60,16 @@ impl Options {
         }
         Ok(options)
     }
-
-    /// A few seconds, always with the same moments.
-    pub(crate) const fn short() -> Self {
-        Self { minutes: 0.2, seed: 7, binary: None }
-    }
 }
 
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<ExitCode> {
-    let binary = match &options.binary {
-        Some(binary) => binary.canonicalize().with_context(|| format!("{} is not there", binary.display()))?,
-        None => {
-            crate::bench::build(workspace, &workspace.target)?;
-            workspace.target.join("release/countersign")
-        }
-    };
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let binary = product_binary(options.binary.as_deref())?;
     let wrongs = survive(&binary, options)?;
     Ok(if wrongs == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Plays, and says what came of it. How many promises were broken.
-pub(crate) fn survive(binary: &Path, options: &Options) -> anyhow::Result<usize> {
+fn survive(binary: &Path, options: &Options) -> anyhow::Result<usize> {
     println!("seed {}, {:.1} minutes", options.seed, options.minutes);
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let (mut mortal, stage) = {

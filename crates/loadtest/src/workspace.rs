@@ -1,0 +1,58 @@
+//! Root and target directory of the workspace, as cargo reports them, and the release build of the product binary.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+
+/// Directories of the workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Workspace {
+    pub(crate) root: PathBuf,
+    pub(crate) target: PathBuf,
+}
+
+impl Workspace {
+    /// Runs `cargo metadata` in the working directory.
+    pub(crate) fn read() -> anyhow::Result<Self> {
+        let output = Command::new(cargo())
+            .args(["metadata", "--format-version", "1", "--no-deps"])
+            .output()
+            .context("cargo metadata could not be started")?;
+        if !output.status.success() {
+            bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata printed no JSON")?;
+        let directory = |name: &str| metadata[name].as_str().with_context(|| format!("cargo metadata lacks {name}"));
+        Ok(Self { root: directory("workspace_root")?.into(), target: directory("target_directory")?.into() })
+    }
+
+    /// Builds the release binary into `target`.
+    pub(crate) fn build_product(&self, target: &Path) -> anyhow::Result<()> {
+        let mut command = Command::new(cargo());
+        command.args(["build", "--release", "-p", "countersign", "--target-dir"]).arg(target);
+        let status = command.current_dir(&self.root).status().context("cargo could not be started")?;
+        if !status.success() {
+            bail!("the release build ended with {status}");
+        }
+        Ok(())
+    }
+}
+
+/// Returns `given` as an absolute path, or builds the release binary and returns its path.
+pub(crate) fn product_binary(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+    if let Some(binary) = given {
+        return binary.canonicalize().with_context(|| format!("{} is not there", binary.display()));
+    }
+    let workspace = Workspace::read()?;
+    workspace.build_product(&workspace.target)?;
+    Ok(workspace.target.join("release/countersign"))
+}
+
+/// Path of the cargo that started this process, else `cargo`.
+fn cargo() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+}
