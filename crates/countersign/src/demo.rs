@@ -2,10 +2,10 @@
 //!
 //! It must not touch anything outside of its own folder, nor need a key, a configuration or a network.
 
-pub(crate) mod house;
+mod house;
 mod person;
 mod play;
-pub(crate) mod scratch;
+mod scratch;
 mod stage;
 
 use std::{

@@ -5,7 +5,6 @@ mod agents;
 mod attach;
 mod audit;
 mod backup;
-mod bench;
 mod bridge;
 mod cli;
 mod config;
@@ -44,11 +43,8 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args();
     let called = arguments.next().unwrap_or_default();
     let mut arguments: Vec<String> = arguments.collect();
-    match arguments.first().map(String::as_str) {
-        Some(countersign_tools::exec::Launcher::ARGUMENT) => return countersign_tools::exec::child_main(),
-        Some(bench::YARDSTICK) => return bench::yardstick(&arguments[1..]),
-        Some(bench::BENCH) => return bench::run(&arguments[1..]),
-        Some(_) | None => {}
+    if arguments.first().is_some_and(|first| first == countersign_tools::exec::Launcher::ARGUMENT) {
+        return countersign_tools::exec::child_main();
     }
     // The name that the binary is called by chooses the door, so that hosts which insist on a name find it.
     let name = std::path::Path::new(&called).file_stem().map(|name| name.to_string_lossy().into_owned());

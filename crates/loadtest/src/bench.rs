@@ -40,6 +40,7 @@ use crate::{
         provider::Provider,
         scratch::Scratch,
     },
+    in_process,
     workspace::{Workspace, product_binary},
 };
 
@@ -159,10 +160,10 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
         bridge::fan_out(&binary)
     });
     measure(Figure::new("events through the owner, durable", Unit::PerSecond), &mut || {
-        let report = report_of(&binary, "owner")?;
+        let report = report_of("owner")?;
         Ok((number(&report, "events_per_second")?, report["yardstick_per_second"].as_f64()))
     });
-    let restart = shared(|| report_of(&binary, "restart"));
+    let restart = shared(|| report_of("restart"));
     let of_restart = |name: &str| {
         let report = restart.taken()?;
         Ok((number(report, name)?, report["yardstick_ms"].as_f64()))
@@ -210,7 +211,7 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
     });
     gsv_figures(&binary, &mut measure);
     measure(Figure::new("serve: spawn to ready", Unit::Millis).target(50.0), &mut || {
-        Ok((door::ready(&binary, STARTS)?, bare_start(&binary).ok()))
+        Ok((door::ready(&binary, STARTS)?, bare_start().ok()))
     });
     measure(Figure::new("serve: resident memory, idle", Unit::Mebibytes).target(20.0), &mut || {
         Ok((door::idle(&binary, resident)?, None))
@@ -232,7 +233,7 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
             });
         }
     }
-    let policy = shared(|| report_of(&binary, "policy"));
+    let policy = shared(|| report_of("policy"));
     let of_policy = |name: &str| {
         let report = policy.taken()?;
         Ok((number(report, name)?, report["yardstick_us"].as_f64()))
@@ -320,17 +321,17 @@ fn start(binary: &Path) -> anyhow::Result<(f64, Option<f64>)> {
         took.push(millis(begun.elapsed()));
         host.end()?;
     }
-    Ok((median(took).context("nothing was measured")?, bare_start(binary).ok()))
+    Ok((median(took).context("nothing was measured")?, bare_start().ok()))
 }
 
-fn bare_start(binary: &Path) -> anyhow::Result<f64> {
+fn bare_start() -> anyhow::Result<f64> {
     let scratch = Scratch::new("bare")?;
     let mut took = Vec::new();
     for round in 0..STARTS {
         let file = scratch.path().join(format!("{round}.db"));
         let begun = Instant::now();
-        let mut child = Command::new(binary)
-            .args(["__bench-yardstick", "sqlite"])
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg(in_process::YARDSTICK)
             .arg(&file)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -385,14 +386,13 @@ fn memory_bytes(id: u32, name: &str) -> anyhow::Result<u64> {
     Ok(kibibytes * 1024)
 }
 
-/// What the binary's own benchmark `name` printed: one JSON object.
-fn report_of(binary: &Path, name: &str) -> anyhow::Result<Value> {
-    let scratch = Scratch::new(name)?;
-    let output = Command::new(binary).args(["__bench", name]).current_dir(scratch.path()).output()?;
+/// The JSON object that the in-process benchmark `name` prints.
+fn report_of(name: &str) -> anyhow::Result<Value> {
+    let output = Command::new(std::env::current_exe()?).args([in_process::BENCH, name]).output()?;
     if !output.status.success() {
-        bail!("__bench {name} ended with {}", output.status);
+        bail!("{} {name} ended with {}", in_process::BENCH, output.status);
     }
-    serde_json::from_slice(&output.stdout).with_context(|| format!("__bench {name} printed no JSON"))
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{} {name} printed no JSON", in_process::BENCH))
 }
 
 fn number(report: &Value, field: &str) -> anyhow::Result<f64> {

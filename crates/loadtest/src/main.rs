@@ -3,12 +3,14 @@
 //! | module | purpose |
 //! |---|---|
 //! | `bench` | figures of the binary, each beside its yardstick; also the fixtures that all three share |
+//! | `in_process` | figures of the engine, taken in a process that links it |
 //! | `load` | one gateway with many clients of every kind |
 //! | `kill` | one gateway that is killed and restarted while clients work with it |
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
 
 mod bench;
+mod in_process;
 mod kill;
 mod load;
 mod workspace;
@@ -42,6 +44,8 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         "load" => load::run(&load::Options::parse(rest)?),
         "kill" => kill::run(&kill::Options::parse(rest)?),
         bench::FAN_OUT => bench::fan_out(rest),
+        in_process::BENCH => in_process::run(rest),
+        in_process::YARDSTICK => in_process::yardstick(rest),
         unknown => {
             eprint!("loadtest: unknown command {unknown:?}\n{USAGE}");
             Ok(ExitCode::from(2))

@@ -36,6 +36,13 @@ fn a_wrong_command_or_flag_is_named() {
     }
 }
 
+#[test]
+fn the_yardstick_of_a_start_opens_a_file_and_prints_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = loadtest(&["__bench-yardstick", folder.path().join("a.db").to_str().unwrap()]);
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"open, version 0\n".as_slice()));
+}
+
 /// A debug build would measure its own slow clients.
 #[cfg(debug_assertions)]
 #[test]

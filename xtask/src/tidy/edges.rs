@@ -46,7 +46,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "agent-dir",
         ],
     ),
-    ("loadtest", &[]),
+    ("loadtest", &["core", "store", "tools", "runtime"]),
     ("xtask", &[]),
 ];
 

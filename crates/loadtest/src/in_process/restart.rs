@@ -11,8 +11,7 @@ use countersign_runtime::{Clock, Handle, Lane, record};
 use countersign_store::{AnyLog, Batch, Log as _, Options as StoreOptions, Partition, Record, SqliteLog, Stored};
 use serde_json::{Value, json};
 
-use super::{history, median, options};
-use crate::demo::house;
+use super::{environment, history, median, options};
 
 /// Events in the log.
 const EVENTS: usize = 100_000;
@@ -24,7 +23,7 @@ const ROUNDS: usize = 5;
 
 pub(super) async fn measure(folder: &Path) -> anyhow::Result<Value> {
     let path = folder.join("restart.db");
-    let rules = house::rules(&path)?;
+    let rules = environment::rules(&path)?;
     let recorded = history::make(rules.clone(), Clock::system().now(), EVENTS)?;
     let written: Vec<Record> = recorded.iter().map(record).collect();
     drop(recorded);

@@ -13,8 +13,7 @@ use countersign_runtime::{Handle, Lane};
 use countersign_store::{AnyLog, Batch, Content, Log as _, Options as StoreOptions, Partition, Record, SqliteLog};
 use serde_json::{Value, json};
 
-use super::{median, options};
-use crate::demo::house;
+use super::{environment::rules, median, options};
 
 /// Events of one round.
 const EVENTS: usize = 20_000;
@@ -50,7 +49,7 @@ fn open(folder: &Path, name: &str) -> anyhow::Result<AnyLog> {
 
 /// Seconds from the first command to the last reply.
 async fn owner(folder: &Path, log: &AnyLog) -> anyhow::Result<f64> {
-    let handle = Handle::open(log.clone(), options(house::rules(&folder.join("owner.db"))?, folder)?).await?;
+    let handle = Handle::open(log.clone(), options(rules(&folder.join("owner.db"))?, folder)?).await?;
     let session = SessionId::new("bench");
     let requests = handle.source(Lane::Request);
     let open = session::Command::Open {

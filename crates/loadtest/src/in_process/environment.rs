@@ -1,0 +1,94 @@
+//! The rules and tools of an owner that is measured. No model answers: a measurement starts no turn.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::anyhow;
+use countersign_core::{
+    engine::Rules,
+    gate::People,
+    id::SessionId,
+    message::{Message, Summary},
+    policy::{self, Action, ApprovalMode, Layer, Posture, Rule, Source, Surroundings},
+    session::ModelRef,
+    tool::Spec,
+};
+use countersign_runtime::{Chosen, Host, Summaries};
+use countersign_tools::{Context, Environment, Registry, Roots, Shells, exec::Launcher};
+use serde_json::Value;
+
+/// Calls that the rules allow. Any other call raises a gate.
+const ALLOWED: [&str; 7] = ["read(*)", "ls(*)", "grep(*)", "find(*)", "edit(*)", "write(*)", "bash(sh test.sh)"];
+
+/// The standard tools, confined to one folder.
+pub(super) struct IdleEnvironment {
+    registry: Arc<Registry>,
+    environment: Environment,
+    roots: Roots,
+    shells: Shells,
+}
+
+impl IdleEnvironment {
+    /// Confines the tools to `folder`.
+    ///
+    /// # Errors
+    /// The system's error if `folder` is not there.
+    pub(super) fn new(folder: &Path) -> anyhow::Result<Self> {
+        Ok(Self {
+            registry: Arc::new(Registry::standard()),
+            environment: Environment::clean([]),
+            roots: Roots::new(folder, [])?,
+            shells: Shells::new(Launcher::new(&std::env::current_exe()?)),
+        })
+    }
+}
+
+impl Host for IdleEnvironment {
+    fn model(&self, model: &ModelRef) -> Result<Chosen, String> {
+        Err(format!("a measurement has no model {}/{}", model.provider, model.id))
+    }
+
+    fn tools(&self, _: &SessionId) -> Arc<Registry> {
+        Arc::clone(&self.registry)
+    }
+
+    fn system_prompt(&self, _: &SessionId, _: &str, _: &[&Spec]) -> String {
+        String::new()
+    }
+
+    fn context(&self, _: &SessionId, cwd: &str) -> Context {
+        Context::new(PathBuf::from(cwd), self.roots.clone(), self.environment.clone(), self.shells.clone())
+    }
+
+    fn summaries(&self, _: &[Message], _: &[Message], _: Option<&Summary>, _: Option<&str>) -> Summaries {
+        Summaries { system: String::new(), history: None, turn: None, details: Value::Null }
+    }
+
+    fn join_summary(&self, history: &str, _: Option<&str>, _: &Value) -> String {
+        history.to_owned()
+    }
+}
+
+/// Returns rules that allow the calls of a history and protect the log at `log` from the tools.
+///
+/// # Errors
+/// Rules that do not compile, which is a defect.
+pub(super) fn rules(log: &Path) -> anyhow::Result<Rules> {
+    let rules = ALLOWED.map(|pattern| Rule::new(pattern, Action::Allow));
+    let rules = policy::Rules { defaults: Vec::new(), rules: rules.into() };
+    let source = Source { name: "bench".to_owned(), layer: Layer::Main, rules };
+    let compiled = policy::compile(vec![source]).map_err(|errors| anyhow!("the rules do not compile: {errors:?}"))?;
+    let log_file = |suffix: &str| format!("{}{suffix}", log.display());
+    let surroundings = Surroundings {
+        home: std::env::var("HOME").ok(),
+        temporary: Vec::new(),
+        protected: ["", "-wal", "-shm", ".lock"].map(log_file).into(),
+        unreadable: Vec::new(),
+        door: None,
+        realm: None,
+        approval: ApprovalMode::default(),
+    };
+    Ok(Rules { compiled, posture: Posture::Gateway, surroundings, people: People::default() })
+}
