@@ -9,6 +9,7 @@ mod at;
 pub mod cases;
 mod chosen;
 mod exposed;
+#[cfg(feature = "fuzzing")]
 pub mod fuzz;
 mod known;
 mod load;

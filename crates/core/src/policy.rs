@@ -14,6 +14,7 @@ mod effort;
 mod evaluate;
 mod floor;
 mod fnmatch;
+#[cfg(any(test, feature = "fuzzing"))]
 mod fuzz;
 mod grants;
 mod indirect;
@@ -39,6 +40,8 @@ mod verdict;
 #[cfg(test)]
 mod testing;
 
+#[cfg(feature = "fuzzing")]
+pub use self::fuzz::fuzz;
 pub use self::{
     approval::ApprovalMode,
     bound::Side,
@@ -48,7 +51,6 @@ pub use self::{
     effort::Effort,
     evaluate::{Layers, Posture, Surroundings, evaluate},
     fnmatch::matches,
-    fuzz::fuzz,
     grants::{Covers, Door, Grant, GrantId, Grants, Scope},
     lint::Oddity,
     near::{Miss, Near, near},

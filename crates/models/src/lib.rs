@@ -9,6 +9,7 @@ pub mod demo;
 pub mod entry;
 mod event;
 mod failure;
+#[cfg(feature = "fuzzing")]
 mod fuzz;
 mod model;
 mod providers;
@@ -21,6 +22,7 @@ pub use entry::{Api, Entry, Level, Modality, Price, Thinking, ThinkingMode};
 pub use event::{Event, PartKind, Stop, Usage};
 pub use failure::{EMPTY_ANSWER, Failure, FailureKind};
 pub use futures_util::stream::BoxStream;
+#[cfg(feature = "fuzzing")]
 pub use fuzz::{decode, fuzz};
 pub use model::Model;
 pub use providers::Providers;

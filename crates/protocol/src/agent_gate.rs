@@ -2,6 +2,7 @@
 //!
 //! Source: docs/protocol/agent-gate.md.
 
+#[cfg(feature = "fuzzing")]
 mod fuzz;
 
 use std::fmt::Write as _;
@@ -9,6 +10,7 @@ use std::fmt::Write as _;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
+#[cfg(feature = "fuzzing")]
 pub use fuzz::fuzz;
 
 /// The largest frame in either direction, in bytes.

@@ -3,7 +3,6 @@
 //! It decides nothing: what may happen is decided in core, what is done is done by the runtime.
 
 pub mod control;
-pub mod fuzz;
 pub mod gateway;
 mod metrics;
 mod retention;

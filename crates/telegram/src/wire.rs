@@ -108,6 +108,7 @@ impl Update {
 ///
 /// # Panics
 /// Where that does not hold: a finding.
+#[cfg(feature = "fuzzing")]
 pub fn fuzz(bytes: &[u8]) {
     let Ok(envelope) = serde_json::from_slice::<Envelope>(bytes) else { return };
     let serde_json::Value::Array(updates) = envelope.result else { return };

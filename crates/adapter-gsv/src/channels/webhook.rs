@@ -3,6 +3,7 @@
 //! Signed as Standard Webhooks says, in both directions, so that libraries for it are everywhere. Source:
 //! <https://www.standardwebhooks.com>.
 
+#[cfg(feature = "fuzzing")]
 pub mod fuzz;
 mod sign;
 

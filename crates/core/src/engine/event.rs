@@ -169,6 +169,7 @@ impl Event {
     ///
     /// # Panics
     /// Where that does not hold: a finding.
+    #[cfg(feature = "fuzzing")]
     pub fn fuzz(bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         let (kind, facts) = text.split_once('\n').unwrap_or((&text, "null"));

@@ -108,6 +108,7 @@ fn read(bytes: &[u8], is_form: bool) -> Result<Map<String, Value>, (StatusCode, 
 ///
 /// # Panics
 /// Where that does not hold: a finding.
+#[cfg(feature = "fuzzing")]
 pub fn fuzz(bytes: &[u8]) {
     for is_form in [false, true] {
         match read(bytes, is_form) {

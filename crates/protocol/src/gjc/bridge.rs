@@ -361,6 +361,7 @@ fn object(body: &str, what: Invalid) -> Result<Fields<'_>, BridgeError> {
 }
 
 /// Reads, for a fuzz loop, `body` as the body of every route.
+#[cfg(feature = "fuzzing")]
 pub(super) fn fuzz(body: &str) {
     let told = [
         command(body).err(),

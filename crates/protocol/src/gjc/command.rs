@@ -200,6 +200,7 @@ pub(crate) fn uri_result(line: &str) -> Option<HostUriResult> {
 }
 
 /// Reads, for a fuzz loop, `bytes` as one line, and as the bodies of requests to the bridge.
+#[cfg(feature = "fuzzing")]
 pub fn fuzz(bytes: &[u8]) {
     let line = String::from_utf8_lossy(bytes);
     match parse(&line) {

@@ -6,6 +6,7 @@
 pub mod canonical;
 mod check;
 mod construct;
+#[cfg(feature = "fuzzing")]
 mod fuzz;
 pub mod meaning;
 pub mod shapes;
@@ -16,6 +17,7 @@ use serde_json::Value;
 pub use self::canonical::{canonical, hash};
 use self::construct::Node;
 pub use self::construct::SchemaError;
+#[cfg(feature = "fuzzing")]
 pub use self::fuzz::fuzz;
 use crate::json::{Json, Wire};
 

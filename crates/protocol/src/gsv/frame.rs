@@ -255,6 +255,7 @@ pub fn ask(id: &str, method: super::Method, params: Option<&(impl Wire + ?Sized)
 }
 
 /// Reads, for a fuzz loop, `bytes` as one frame, and a request in it as its method's.
+#[cfg(feature = "fuzzing")]
 pub fn fuzz(bytes: &[u8]) {
     let (id, fault) = match receive(&String::from_utf8_lossy(bytes)) {
         Incoming::Request { id, method, params } => {

@@ -1,11 +1,13 @@
 //! The tree of settings: paths, defaults, what each of them can be, and what of it is never shown.
 
+#[cfg(feature = "fuzzing")]
 mod fuzz;
 mod table;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+#[cfg(feature = "fuzzing")]
 pub use fuzz::fuzz;
 pub use table::{DEFAULTS, defaults};
 

@@ -335,6 +335,7 @@ pub fn parse(line: &str) -> Result<Incoming, Malformed> {
 ///
 /// # Panics
 /// Where that does not hold: a finding.
+#[cfg(feature = "fuzzing")]
 pub fn fuzz(bytes: &[u8]) {
     if let Err(malformed) = parse(&String::from_utf8_lossy(bytes)) {
         refuses(&crate::encode(&malformed.response()));
@@ -342,6 +343,7 @@ pub fn fuzz(bytes: &[u8]) {
 }
 
 /// Checks that `line` is what a host reads as a refusal.
+#[cfg(feature = "fuzzing")]
 pub(crate) fn refuses(line: &[u8]) {
     let text = String::from_utf8_lossy(line);
     let told: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text:?}: {error}"));

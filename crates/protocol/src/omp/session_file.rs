@@ -120,6 +120,7 @@ pub fn read(text: &str, mut fresh: impl FnMut() -> String) -> Result<SessionFile
 ///
 /// # Panics
 /// Where that does not hold: a finding.
+#[cfg(feature = "fuzzing")]
 pub fn fuzz(bytes: &[u8]) {
     let mut ids = 0..;
     let mut fresh = || ids.next().map_or_else(String::new, |id: u32| format!("fresh{id:08x}"));

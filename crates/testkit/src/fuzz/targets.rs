@@ -289,7 +289,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "settings",
         short: 12000,
-        decode: countersign_server::fuzz::settings,
+        decode: countersign_config::fuzz::settings,
         words: &[
             "\n",
             "\n  ",
@@ -323,7 +323,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "rules",
         short: 6000,
-        decode: countersign_server::fuzz::rules,
+        decode: countersign_config::fuzz::rules,
         words: &[
             "\n",
             "\n  - ",
@@ -355,7 +355,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "telegram",
         short: 200000,
-        decode: countersign_server::fuzz::telegram,
+        decode: countersign_telegram::wire::fuzz,
         words: &[
             "\"update_id\":",
             "\"message\":{",
@@ -371,7 +371,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "webhook",
         short: 25000,
-        decode: countersign_server::fuzz::webhook,
+        decode: countersign_adapter_gsv::channels::webhook::fuzz::fuzz,
         words: &[
             "\n",
             "v1,",
@@ -390,7 +390,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "body",
         short: 150000,
-        decode: countersign_server::fuzz::body,
+        decode: countersign_http::web::body::fuzz,
         words: &["&", "=", "%00", "%7b", "+", "%", "a=b", "session_id=", "\"choice\":\"once\"", "\"session_id\":"],
     },
 ];
