@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: the rules of the house that no lint knows. Each finding is one line: file:line: what, why.
 
+mod commands;
 mod edges;
 mod manifest;
 mod names;
@@ -16,6 +17,9 @@ use std::{
 use anyhow::Context as _;
 
 use crate::{reference, tidy::source::Source, workspace::Workspace};
+
+/// Pages whose commands are checked.
+const CONTRIBUTOR_PAGES: [&str; 2] = ["CONTRIBUTING.md", "docs/contributing/testing.md"];
 
 /// One thing to put right.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +66,9 @@ pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
                 found.extend(purity::findings(&source));
             }
         }
+    }
+    for page in CONTRIBUTOR_PAGES {
+        found.extend(commands::findings(workspace, Path::new(page), &read(&workspace.root.join(page))?));
     }
     for (path, text) in reference::pages(workspace)? {
         if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
