@@ -23,9 +23,9 @@ use countersign_runtime::{
         sandbox::{Network, OnMissing},
     },
 };
-use countersign_server::{
+use countersign_server::gateway::{
+    checkup::{self, Key},
     control::Request,
-    gateway::checkup::{self, Key},
 };
 use countersign_telegram::{ChatKind, Found, Unfit};
 use countersign_view::{Lines, escape, pasted};

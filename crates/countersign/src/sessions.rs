@@ -19,7 +19,7 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_runtime::Clock;
-use countersign_server::control::Request;
+use countersign_server::gateway::control::Request;
 use countersign_store::{AnyLog, Content, Log as _, Partition};
 use countersign_view::{Lines, escape, export, time::iso};
 use serde_json::{Value, json};

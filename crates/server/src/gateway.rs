@@ -2,9 +2,12 @@
 
 pub mod adapter;
 pub mod checkup;
+pub mod control;
 mod ground;
 mod hints;
 mod house;
+mod metrics;
+mod retention;
 mod websockets;
 
 use countersign_policy_admin::{
@@ -34,7 +37,7 @@ use countersign_runtime::{
 use futures_util::FutureExt as _;
 use serde_json::json;
 
-use crate::{
+use crate::gateway::{
     control::{Control, Owned},
     metrics::{self, MetricsContext},
     retention,

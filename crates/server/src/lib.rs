@@ -2,7 +2,4 @@
 //!
 //! It decides nothing: what may happen is decided in core, what is done is done by the runtime.
 
-pub mod control;
 pub mod gateway;
-mod metrics;
-mod retention;

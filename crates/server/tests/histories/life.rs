@@ -14,10 +14,7 @@ use countersign_runtime::{
     Clock,
     store::{Disk, Fault, Log as _, MemoryLog, Outcome, Partition},
 };
-use countersign_server::{
-    control::FILE,
-    gateway::{self, Ground, ServeError},
-};
+use countersign_server::gateway::{self, Ground, ServeError, control::FILE};
 use futures_util::FutureExt as _;
 use tokio::{
     sync::{mpsc, oneshot},
