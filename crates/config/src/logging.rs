@@ -45,6 +45,7 @@ const PARTS: &[&str] = &[
     "countersign_conversations",
     "countersign_core",
     "countersign_files",
+    "countersign_gateway",
     "countersign_http",
     "countersign_models",
     "countersign_otlp",

@@ -21,7 +21,7 @@ use std::{
 
 use bytes::Bytes;
 use countersign_adapter_omp::attach::{Handover, Opening};
-use countersign_server::gateway::control::{FILE, Request};
+use countersign_gateway::control::{FILE, Request};
 
 use pending::Pending;
 pub(crate) use pending::Request as Unanswered;

@@ -8,8 +8,8 @@ use std::{
 
 use countersign_config as config;
 use countersign_config::{Errors, Flags, Loaded};
+use countersign_gateway::checkup;
 use countersign_http::tokens;
-use countersign_server::gateway::checkup;
 use serde_json::json;
 
 use crate::paint::{Paint, Tone};

@@ -13,6 +13,10 @@ use std::{
 };
 
 use countersign_config::{BindError, Config, Fault, Finding, Loaded};
+use countersign_gateway::{
+    checkup::{self, Key},
+    control::Request,
+};
 use countersign_http::tokens;
 use countersign_runtime::{
     Clock,
@@ -22,10 +26,6 @@ use countersign_runtime::{
         exec::Launcher,
         sandbox::{Network, OnMissing},
     },
-};
-use countersign_server::gateway::{
-    checkup::{self, Key},
-    control::Request,
 };
 use countersign_telegram::{ChatKind, Found, Unfit};
 use countersign_view::{Lines, escape, pasted};

@@ -13,7 +13,7 @@ use countersign_core::{
     gate::{People, Scope},
     policy::{self, Posture, Surroundings},
 };
-use countersign_server::gateway::control::Request;
+use countersign_gateway::control::Request;
 use countersign_store::{AnyLog, Content, Log as _, Partition};
 use countersign_view::{
     Lines, decisions, escape,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use countersign_server::gateway::control::{Answered, FILE, Request};
+use countersign_gateway::control::{Answered, FILE, Request};
 use serde_json::Value;
 
 /// How long a gateway may take to answer: more than any record takes that is still written.
@@ -84,7 +84,7 @@ fn in_words(error: io::Error) -> io::Error {
 mod tests {
     use std::{os::unix::net::UnixListener, time::Duration};
 
-    use countersign_server::gateway::control::{FILE, Request};
+    use countersign_gateway::control::{FILE, Request};
 
     use super::Local;
 

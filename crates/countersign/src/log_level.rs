@@ -3,7 +3,7 @@
 use std::{io::Write as _, process::ExitCode};
 
 use anyhow::bail;
-use countersign_server::gateway::control::Request;
+use countersign_gateway::control::Request;
 use serde_json::json;
 
 use crate::{audit::Form, local::Local, place::Place};

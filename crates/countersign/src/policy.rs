@@ -15,13 +15,13 @@ use countersign_core::{
     gate::{OnExpiry, Step},
     policy::Action,
 };
+use countersign_gateway::adapter;
 use countersign_policy_admin::{
     adapter::Adapter,
     household::Household,
     rules::{self, Loaded, Nobody, RulesError, TooFew},
     trial::{self, Explained, Failed, Tried, kept_off},
 };
-use countersign_server::gateway::adapter;
 use countersign_view::{Lines, Protocol, escape, pasted};
 use serde_json::{Map, Value, json};
 

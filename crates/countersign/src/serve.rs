@@ -4,7 +4,7 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use countersign_config as config;
 use countersign_config::{Config, Flags};
-use countersign_server::gateway;
+use countersign_gateway as gateway;
 use countersign_tools::exec;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},

@@ -18,8 +18,8 @@ use countersign_core::{
     session::Session,
     time::Millis,
 };
+use countersign_gateway::control::Request;
 use countersign_runtime::Clock;
-use countersign_server::gateway::control::Request;
 use countersign_store::{AnyLog, Content, Log as _, Partition};
 use countersign_view::{Lines, escape, export, time::iso};
 use serde_json::{Value, json};

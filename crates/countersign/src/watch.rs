@@ -15,7 +15,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use countersign_server::gateway::control::Request;
+use countersign_gateway::control::Request;
 use countersign_view::gate_summary::Row;
 use serde_json::Value;
 

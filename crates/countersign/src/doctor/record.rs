@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use countersign_core::{id::Lsn, time::Millis};
-use countersign_server::gateway::control;
+use countersign_gateway::control;
 use countersign_store::{Head, Log as _, OpenError, Partition};
 use countersign_view::{pasted, time::iso};
 use nix::{

@@ -6,7 +6,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use countersign_core::gate::Scope;
-use countersign_server::gateway::control::Request;
+use countersign_gateway::control::Request;
 use countersign_view::{Lines, escape, gate_summary::Row, label};
 
 use crate::gates::asker;
@@ -362,7 +362,7 @@ mod tests {
     use std::time::Duration;
 
     use countersign_core::gate::Scope;
-    use countersign_server::gateway::control::Request;
+    use countersign_gateway::control::Request;
     use countersign_view::gate_summary::Row;
     use serde_json::json;
 

@@ -10,11 +10,12 @@ use std::{
 use countersign_agent_dir::Product;
 use countersign_config as config;
 use countersign_config::{Flags, logging::Levels};
+use countersign_gateway as gateway;
+use countersign_gateway::{Ground, ServeError, control::FILE};
 use countersign_runtime::{
     Clock,
     store::{Disk, Fault, Log as _, MemoryLog, Outcome, Partition},
 };
-use countersign_server::gateway::{self, Ground, ServeError, control::FILE};
 use futures_util::FutureExt as _;
 use tokio::{
     sync::{mpsc, oneshot},

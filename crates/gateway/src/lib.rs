@@ -37,7 +37,7 @@ use countersign_runtime::{
 use futures_util::FutureExt as _;
 use serde_json::json;
 
-use crate::gateway::{
+use crate::{
     control::{Control, Owned},
     metrics::{self, MetricsContext},
     retention,

@@ -31,13 +31,13 @@ pub(crate) struct MetricsContext {
     /// The owner of the record.
     pub(crate) handle: Handle,
     /// Logins and tokens.
-    pub(crate) auth: Arc<Auth>,
+    pub auth: Arc<Auth>,
     /// When the gateway started.
     pub(crate) started_at: Millis,
     /// The record and its folder.
-    pub(crate) storage: Storage,
+    pub storage: Storage,
     /// Reports how the messenger is, if there is one.
-    pub(crate) telegram: Option<Reporter>,
+    pub telegram: Option<Reporter>,
 }
 
 /// The route.

@@ -78,7 +78,7 @@ impl Owned {
     /// # Errors
     /// What the system says, that the path is too long for a socket, or that another gateway has the folder, and which process that
     /// is.
-    pub(crate) fn take(folder: &Path) -> std::io::Result<Self> {
+    pub fn take(folder: &Path) -> std::io::Result<Self> {
         let path = folder.join(FILE);
         if let Err(why) = has_room(folder) {
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
@@ -102,7 +102,7 @@ impl Control {
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) fn open(owned: Owned, hall: Arc<Hall>, others: Vec<u32>, levels: Levels) -> std::io::Result<Self> {
+    pub fn open(owned: Owned, hall: Arc<Hall>, others: Vec<u32>, levels: Levels) -> std::io::Result<Self> {
         let Owned { path, lock: owned } = owned;
         match std::fs::remove_file(&path) {
             Ok(()) => {}

@@ -9,7 +9,7 @@ use std::{
 
 use countersign_adapter_omp::{Process, attach::Handover, flags, handover};
 use countersign_agent_dir::Product;
-use countersign_server::gateway::control::{FILE, Request};
+use countersign_gateway::control::{FILE, Request};
 use serde_json::{Value, json};
 
 use crate::{

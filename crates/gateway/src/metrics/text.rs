@@ -82,7 +82,7 @@ fn shown(labels: &Labels) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Kind, Metric, Value, write};
-    use crate::gateway::metrics::seen::Seen;
+    use crate::metrics::seen::Seen;
 
     #[test]
     fn figures_are_written_as_prometheus_reads_them() {

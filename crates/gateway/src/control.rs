@@ -21,7 +21,7 @@ use countersign_view::{
     gate_summary::pending,
 };
 
-pub(crate) use socket::Owned;
+pub use socket::Owned;
 pub use socket::{Control, FILE, has_room};
 
 /// What can be asked.
@@ -96,7 +96,7 @@ pub enum Answered {
 }
 
 /// Answers one request.
-pub(crate) async fn answer(handle: &Handle, request: Request, by: &PrincipalId) -> Answered {
+pub async fn answer(handle: &Handle, request: Request, by: &PrincipalId) -> Answered {
     match decide(handle, request, by).await {
         Ok(value) => Answered::Ok(value),
         Err(problem) => Answered::Error(problem),

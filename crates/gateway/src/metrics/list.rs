@@ -211,7 +211,7 @@ mod tests {
     use std::{collections::BTreeSet, fmt::Write as _, path::Path};
 
     use super::{ALL, Value};
-    use crate::gateway::metrics::seen::Seen;
+    use crate::metrics::seen::Seen;
 
     /// The list as docs/operations.md has it.
     fn table() -> String {
