@@ -36,7 +36,7 @@ struct Front {
 ///
 /// # Errors
 /// What is missing, for people.
-pub(crate) fn files(folder: &Path) -> Result<PathBuf, String> {
+pub fn files(folder: &Path) -> Result<PathBuf, String> {
     let found = [folder.join("static"), folder.to_owned()].into_iter().find(|one| one.join("index.html").is_file());
     found.ok_or_else(|| format!("--webui {}: there is no index.html in it", folder.display()))
 }

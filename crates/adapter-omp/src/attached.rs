@@ -96,7 +96,7 @@ pub fn unanswered(id: &Value, command: &str, problem: &str) -> Option<Bytes> {
 ///
 /// # Errors
 /// [`StartError`], with nothing begun.
-pub(crate) async fn open_attached(
+pub async fn open_attached(
     hall: Arc<Hall>,
     handover: Handover,
     output: Output,

@@ -34,13 +34,13 @@ const APPROVAL_WORDS: [&str; 4] = [ONCE, SESSION, ALWAYS, DENY];
 /// same user, also by a command of the agent, which could then write an answer into the host's pipe. Nothing needs to find a dialog again: it lives no longer than its
 /// connection, and a gate that is shown again has a new one.
 #[derive(Debug, Default)]
-pub(crate) struct Dialogs {
+pub struct Dialogs {
     open: BTreeMap<String, Shown>,
 }
 
 /// What a dialog shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub struct Shown {
     pub gate: GateId,
     /// What the dialogs before it came to, if the gate is a question.
     pub(crate) draft: Draft,

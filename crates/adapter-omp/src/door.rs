@@ -81,7 +81,7 @@ pub enum Until {
 
 /// Why a door did not end well.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum EndError {
+pub enum EndError {
     /// The session's log could not be written any more.
     #[error("the session's log was lost: another process wrote to it, or it cannot be read")]
     LogEnded,

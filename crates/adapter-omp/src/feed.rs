@@ -22,7 +22,7 @@ pub enum FromClients {
 }
 
 /// What a door hears.
-pub(crate) enum Feed {
+pub enum Feed {
     /// One host, for as long as the door is open.
     Host(Input),
     /// Clients that come and go.

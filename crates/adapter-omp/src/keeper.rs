@@ -23,7 +23,7 @@ use crate::session_file::{Mark, WriteError, Writer};
 const BEHIND_A_NAME: usize = 1024;
 
 /// The one who writes a session's file.
-pub(crate) struct Keeper {
+pub struct Keeper {
     path: PathBuf,
     task: tokio::task::JoinHandle<Result<(), Unwritten>>,
     /// Ends it before the log does; so does whoever drops it.
@@ -130,7 +130,7 @@ impl Keeper {
 /// The session's file is not whole.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: the session file could not be written to its end; what is missing is in the log of this session", path = .0.display())]
-pub(crate) struct Unwritten(PathBuf);
+pub struct Unwritten(PathBuf);
 
 impl Work {
     async fn follow(mut self) -> Result<(), Unwritten> {

@@ -40,7 +40,7 @@ use crate::{
 };
 
 /// What a session begins with.
-pub(crate) struct Beginning {
+pub struct Beginning {
     /// Where its file is to be; absent means by the usual rule.
     pub path: Option<PathBuf>,
     /// The session that it came from.
@@ -52,7 +52,7 @@ pub(crate) struct Beginning {
 }
 
 /// A session that is open.
-pub(crate) struct Seat {
+pub struct Seat {
     pub id: SessionId,
     pub handle: Handle,
     pub requests: Source,

@@ -36,7 +36,7 @@ const LOOK: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// Where sessions of a process are kept.
 #[derive(Clone)]
-pub(crate) struct Shelf {
+pub struct Shelf {
     pub common: Arc<Common>,
     pub rules: Rules,
     /// Absent: sessions leave nothing on disk.

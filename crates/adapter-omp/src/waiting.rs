@@ -21,7 +21,7 @@ pub struct Waiting {
 
 /// What is done with a command when its turn comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub enum Turn {
     /// What it says.
     Own,
     /// Nothing: it was stopped before, and is answered with that.

@@ -24,7 +24,7 @@ use countersign_agent_dir::{AgentDir, Product, Roster, keys::Credential, setting
 use countersign_conversations::prompt::{self, compaction};
 
 /// What all sessions of one process share.
-pub(crate) struct Common {
+pub struct Common {
     /// Whose hosts it works for.
     pub product: Product,
     pub folder: AgentDir,
@@ -64,7 +64,7 @@ pub(crate) struct Common {
 }
 
 /// What one session works with.
-pub(crate) struct Workshop {
+pub struct Workshop {
     common: Arc<Common>,
     shells: Shells,
     todos: Todos,

@@ -213,7 +213,7 @@ impl Restrictions {
     }
 
     /// Which commands are blocked in favour of a tool that `is_there`. Patterns add to what is blocked anyway.
-    pub(crate) fn interceptor(&self, is_there: impl Fn(&str) -> bool) -> Interceptor {
+    pub fn interceptor(&self, is_there: impl Fn(&str) -> bool) -> Interceptor {
         let rules = InterceptRule::standard().chain(self.intercepted.iter().cloned());
         Interceptor::new(rules.filter(|_| self.intercepts), is_there)
     }

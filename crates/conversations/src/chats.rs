@@ -345,7 +345,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError`].
-    pub(crate) async fn is_of(&self, session: &SessionId, door: &str) -> Result<bool, ChatError> {
+    pub async fn is_of(&self, session: &SessionId, door: &str) -> Result<bool, ChatError> {
         let door = door.to_owned();
         self.ours(session, move |session| session.door() == Some(&door)).await
     }

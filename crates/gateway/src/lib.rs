@@ -39,8 +39,7 @@ use serde_json::json;
 
 use crate::{
     control::{Control, Owned},
-    metrics::{self, MetricsContext},
-    retention,
+    metrics::MetricsContext,
 };
 use countersign_adapter_agent_gate as agent_gate;
 use countersign_adapter_agent_gate::Door;

@@ -28,7 +28,7 @@ const HEAD: &str = "# Secrets that were set over the gsv door. The gateway write
 /// Why secrets could not be read or kept.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {why}", file.display())]
-pub(crate) struct SecretsError {
+pub struct SecretsError {
     file: PathBuf,
     why: String,
 }

@@ -49,7 +49,7 @@ impl Guests {
 }
 
 /// A host's hold on its session. Whoever lets go of it leaves.
-pub(crate) struct Stay {
+pub struct Stay {
     pub hall: Arc<Hall>,
     session: SessionId,
     /// The agent directory.

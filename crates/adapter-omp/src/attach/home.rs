@@ -16,7 +16,7 @@ use countersign_files::replace::{Access, replace};
 
 /// The gateway that has a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Home {
+pub struct Home {
     /// The session.
     pub session: String,
     /// The data directory of the gateway.

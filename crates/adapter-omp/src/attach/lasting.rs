@@ -15,7 +15,7 @@ use tracing::warn;
 use crate::grants;
 
 /// How far it is.
-pub(crate) struct Lasting(watch::Receiver<u64>);
+pub struct Lasting(watch::Receiver<u64>);
 
 impl Lasting {
     /// Follows from here on; `None` if there is nothing to follow any more.

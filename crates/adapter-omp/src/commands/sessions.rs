@@ -45,7 +45,7 @@ const NAMED: Duration = Duration::from_secs(5);
 const CLOSED: &str = "the session is closed";
 
 /// Another session, open already, that is to take the place of the one before.
-pub(crate) struct Switch {
+pub struct Switch {
     id: Option<Id>,
     command: &'static str,
     seat: Seat,

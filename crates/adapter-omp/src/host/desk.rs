@@ -56,7 +56,7 @@ struct Lends {
 
 /// What one host has in hand.
 #[derive(Default)]
-pub(crate) struct Desk {
+pub struct Desk {
     /// The session whose calls come over the lines.
     session: Option<SessionId>,
     /// Whether nobody is there. Nothing is sent then: it would reach nobody, and might have.

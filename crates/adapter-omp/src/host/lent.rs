@@ -30,7 +30,7 @@ use host_tool::Lend;
 use countersign_agent_dir::restrictions::is_named;
 
 /// What the hosts of one process lend. It outlives sessions, as the process does.
-pub(crate) struct Lent {
+pub struct Lent {
     own: Arc<Registry>,
     /// Names and patterns of tools that no run has, those of hosts included.
     excluded: BTreeSet<String>,

@@ -9,7 +9,7 @@ use crate::session_file;
 
 /// Why a session was not opened. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SeatError {
+pub enum SeatError {
     #[error(transparent)]
     File(#[from] session_file::OpenError),
     #[error(transparent)]

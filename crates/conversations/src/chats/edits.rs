@@ -14,7 +14,7 @@ use super::{ChatError, Chats, failed, fresh_id, title};
 
 /// What was taken back of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Undo {
+pub struct Undo {
     /// The text of the person's message that was taken back.
     pub text: String,
     /// The number of messages that were.

@@ -127,7 +127,7 @@ fn builtin(provider: &str, id: &str) -> Option<&'static Entry> {
 
 /// Why a model cannot be asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unasked {
+pub enum Unasked {
     /// There is none of this name.
     #[error("Model not found: {provider}/{id}")]
     NoModel {

@@ -66,7 +66,7 @@ pub fn has_room(folder: &Path) -> Result<(), String> {
 
 /// A data directory that is this gateway's until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Owned {
+pub struct Owned {
     /// Of the socket.
     path: PathBuf,
     lock: File,

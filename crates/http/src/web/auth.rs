@@ -76,7 +76,7 @@ impl Caller {
 
 /// Why somebody did not come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotLoggedIn {
+pub enum NotLoggedIn {
     /// Nobody has this password.
     Wrong,
     /// Too many from this address were wrong; even the right one is not heard for a while.

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The fields of a body: a JSON object, or a form whose values are texts.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Body(pub(crate) Map<String, Value>);
+pub struct Body(pub Map<String, Value>);
 
 /// Why a body was not taken. What was asked for was not done.
 #[derive(Clone, Debug)]

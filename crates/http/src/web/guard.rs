@@ -164,7 +164,7 @@ async fn is_an_agents(parts: &Parts) -> bool {
 }
 
 /// What a page of another site is told where programs read it.
-pub(crate) const CROSS_ORIGIN: &str = "Cross-origin mismatch - check reverse proxy headers";
+pub const CROSS_ORIGIN: &str = "Cross-origin mismatch - check reverse proxy headers";
 
 /// What says who somebody is.
 fn shown(headers: &HeaderMap) -> HeaderMap {

@@ -94,7 +94,7 @@ impl Problem {
 }
 
 /// Puts on every reply what browsers should know, and compresses what is worth it.
-pub(crate) async fn dress(request: Request, next: Next) -> Response {
+pub async fn dress(request: Request, next: Next) -> Response {
     let takes_gzip = takes_gzip(request.headers());
     let path = request.uri().path().to_owned();
     let mut response = match *request.method() {
