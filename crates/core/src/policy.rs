@@ -14,7 +14,7 @@ mod effort;
 mod evaluate;
 mod floor;
 mod fnmatch;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(feature = "fuzzing")]
 mod fuzz;
 mod grants;
 mod indirect;

@@ -7,20 +7,13 @@ mod burst;
 mod door;
 mod figure;
 mod gates;
-pub(crate) mod gateway;
 mod gsv;
-pub(crate) mod host;
 mod lent;
 pub(crate) mod node;
-pub(crate) mod provider;
 mod report;
 mod rules_file;
-pub(crate) mod scratch;
-pub(crate) mod socket;
 pub(crate) mod streams;
-mod telephone;
 mod unseen;
-pub(crate) mod web;
 
 use std::{
     cell::LazyCell,
@@ -34,12 +27,8 @@ use anyhow::{Context as _, anyhow, bail};
 use serde_json::Value;
 
 use crate::{
-    bench::{
-        figure::{Figure, Unit, median},
-        host::Host,
-        provider::Provider,
-        scratch::Scratch,
-    },
+    bench::figure::{Figure, Unit, median},
+    fixture::{host::Host, provider::Provider, scratch::Scratch},
     in_process,
     workspace::{Workspace, product_binary},
 };

@@ -26,7 +26,7 @@ use anyhow::bail;
 use countersign_core::engine::{Resume, Rules};
 use countersign_runtime::{Clock, Options, system_dice};
 
-use crate::{bench::scratch::Scratch, in_process::environment::IdleEnvironment};
+use crate::{fixture::scratch::Scratch, in_process::environment::IdleEnvironment};
 
 /// Stack of a worker in bytes, as the product binary has it: the grammar of shell lines recurses.
 const STACK: usize = 32 << 20;

@@ -6,7 +6,6 @@
 mod agents;
 mod chats;
 mod gauge;
-pub(crate) mod http;
 mod machines;
 mod page;
 mod people;

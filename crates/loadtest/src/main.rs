@@ -2,7 +2,8 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `bench` | figures of the binary, each beside its yardstick; also the fixtures that all three share |
+//! | `bench` | figures of the binary, each beside its yardstick |
+//! | `fixture` | gateway, host, provider, service and clients, which all three share |
 //! | `in_process` | figures of the engine, taken in a process that links it |
 //! | `load` | one gateway with many clients of every kind |
 //! | `kill` | one gateway that is killed and restarted while clients work with it |
@@ -10,6 +11,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
 
 mod bench;
+mod fixture;
 mod in_process;
 mod kill;
 mod load;

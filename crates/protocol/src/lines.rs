@@ -136,7 +136,7 @@ impl Lines {
 ///
 /// # Panics
 /// If the two differ, which is the fault the loop looks for.
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(feature = "fuzzing")]
 pub fn fuzz(bytes: &[u8]) {
     let Some((&choice, stream)) = bytes.split_first() else { return };
     let limit = usize::from(choice >> 4) + 1;
@@ -144,7 +144,7 @@ pub fn fuzz(bytes: &[u8]) {
     assert_eq!(decode(limit, stream.chunks(size)), decode(limit, [stream]), "limit {limit}, chunks of {size}");
 }
 
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(feature = "fuzzing")]
 fn decode<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<Line> {
     let mut lines = Lines::new(limit);
     let mut seen = Vec::new();

@@ -18,7 +18,10 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::bench::{figure::median, millis, provider::Provider, scratch::Scratch, streams};
+use crate::{
+    bench::{figure::median, millis, streams},
+    fixture::{provider::Provider, scratch::Scratch},
+};
 
 /// How many follow.
 const MANY: usize = 100;

@@ -11,14 +11,18 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
-use crate::bench::{
-    figure::{median, percentile},
-    gateway::{self, Gateway},
-    millis,
-    scratch::Scratch,
-    socket::{self, Socket, request},
-    telephone::Telephone,
-    web,
+use crate::{
+    bench::{
+        figure::{median, percentile},
+        millis,
+    },
+    fixture::{
+        gateway::{self, Gateway},
+        scratch::Scratch,
+        socket::{self, Socket, request},
+        telephone::Telephone,
+        web,
+    },
 };
 
 const ROUNDS: usize = 5;

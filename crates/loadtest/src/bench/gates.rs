@@ -5,7 +5,10 @@ use std::{fs::File, io::Write as _, path::Path, time::Instant};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use crate::bench::{figure::median, host::Host, millis, provider::Provider, scratch::Scratch};
+use crate::{
+    bench::{figure::median, millis},
+    fixture::{host::Host, provider::Provider, scratch::Scratch},
+};
 
 const ROUNDS: usize = 60;
 /// What a log writes at least of one commit, in bytes.

@@ -16,12 +16,12 @@ use tokio_tungstenite::{
     tungstenite::{Message, protocol::WebSocketConfig},
 };
 
-use crate::bench::{
-    figure::median,
-    gateway::{self, Gateway},
-    millis, resident_bytes,
-    socket::{self, Socket},
-    streams,
+use crate::{
+    bench::{figure::median, millis, resident_bytes, streams},
+    fixture::{
+        gateway::{self, Gateway},
+        socket::{self, Socket},
+    },
 };
 
 /// How many clients, sessions and jobs there are.

@@ -10,7 +10,10 @@ use std::{
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use crate::bench::{figure::median, host::Host, millis, provider::Provider, scratch::Scratch};
+use crate::{
+    bench::{figure::median, millis},
+    fixture::{host::Host, provider::Provider, scratch::Scratch},
+};
 
 const ROUNDS: usize = 60;
 

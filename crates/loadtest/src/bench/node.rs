@@ -12,12 +12,13 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
-use crate::bench::{
-    figure::median,
-    gateway::{self, Gateway},
-    millis,
-    scratch::Scratch,
-    socket::Socket,
+use crate::{
+    bench::{figure::median, millis},
+    fixture::{
+        gateway::{self, Gateway},
+        scratch::Scratch,
+        socket::Socket,
+    },
 };
 
 /// How many calls are measured, behind as many that are not.

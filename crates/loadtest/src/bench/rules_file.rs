@@ -5,7 +5,10 @@ use std::{fmt::Write as _, fs, path::Path, process::Command, time::Instant};
 
 use anyhow::{Context as _, bail};
 
-use super::{figure::median, millis, scratch::Scratch};
+use crate::{
+    bench::{figure::median, millis},
+    fixture::scratch::Scratch,
+};
 
 /// How often each file is measured.
 const ROUNDS: usize = 7;

@@ -20,11 +20,12 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::bench::{
-    figure::median,
-    gateway::{self, Gateway},
-    millis, resident_bytes,
-    socket::{Socket, request},
+use crate::{
+    bench::{figure::median, millis, resident_bytes},
+    fixture::{
+        gateway::{self, Gateway},
+        socket::{Socket, request},
+    },
 };
 
 /// The hidden argument that makes this program the yardstick.

@@ -12,13 +12,14 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde_json::json;
 
-use crate::bench::{
-    figure::median,
-    gateway::{self, Gateway},
-    millis,
-    socket::{Socket, request},
-    telephone::Telephone,
-    web,
+use crate::{
+    bench::{figure::median, millis},
+    fixture::{
+        gateway::{self, Gateway},
+        socket::{Socket, request},
+        telephone::Telephone,
+        web,
+    },
 };
 
 /// More would be held back: a bot may send so many messages at once.

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::{kill::world::Stage, load::http::Client};
+use crate::{fixture::http::Client, kill::world::Stage};
 
 /// Of how many gates one is denied.
 const ONE_DENIED: u64 = 8;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
-use crate::{kill::world::Stage, load::http::Client};
+use crate::{fixture::http::Client, kill::world::Stage};
 
 /// How long a reply may take on one connection before another is tried.
 const PATIENCE: Duration = Duration::from_secs(20);

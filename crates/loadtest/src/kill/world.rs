@@ -16,14 +16,15 @@ use nix::sys::signal::Signal;
 use tokio::sync::watch;
 
 use crate::{
-    bench::{
+    fixture::{
         gateway::{self, Gateway},
+        http::Client,
         provider::Provider,
         scratch::Scratch,
         web,
     },
     kill::dice::Dice,
-    load::{http::Client, world::Done},
+    load::world::Done,
 };
 
 /// Of so many deaths one is asked for with SIGTERM.

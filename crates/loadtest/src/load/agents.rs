@@ -13,7 +13,7 @@ use tokio::{net::TcpStream, time::Instant};
 use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 
 use crate::{
-    bench::socket::request,
+    fixture::socket::request,
     load::{
         tally::{Row, Tally},
         world::{Done, agent},

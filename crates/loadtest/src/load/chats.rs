@@ -6,9 +6,9 @@ use anyhow::{Context as _, bail};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::load::{
-    http::Client,
-    tally::{Row, Tally},
+use crate::{
+    fixture::http::Client,
+    load::tally::{Row, Tally},
 };
 
 /// How long a run may take before it counts as lost.

@@ -10,12 +10,8 @@ use anyhow::bail;
 use serde_json::{Value, json};
 
 use crate::{
-    bench::{
-        host::Host,
-        node::{Node, next, request},
-        scratch::Scratch,
-        socket::Socket,
-    },
+    bench::node::{Node, next, request},
+    fixture::{host::Host, scratch::Scratch, socket::Socket},
     load::tally::{Row, Tally},
 };
 

@@ -9,9 +9,9 @@ use tokio::{
     time::Instant,
 };
 
-use crate::load::{
-    http::Client,
-    tally::{Row, Tally},
+use crate::{
+    fixture::http::Client,
+    load::tally::{Row, Tally},
 };
 
 /// How many answer at the same time.

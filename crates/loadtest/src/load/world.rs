@@ -15,7 +15,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use crate::bench::{
+use crate::fixture::{
     gateway::{self, Gateway},
     scratch::Scratch,
     web,
