@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     gateway::Gateway,
-    host::soon,
+    host::{Host, soon},
     place::Place,
     provider::{Reply, bash, call, say},
     speaking::{event, events, start, turn},
@@ -137,5 +137,28 @@ fn an_attached_session_is_decided_at_the_gateway_and_taken_up_again() {
     host.write(b"{\"id\":\"l\",\"type\":\"set_session_name\",\"name\":\"a\xffb\"}\n");
     host.wait(0, "the line that is no text", |frame| frame["id"] == "l" && frame["success"] == true);
     assert_eq!(host.state()["sessionName"], "a\u{fffd}b");
+    host.close_cleanly();
+}
+
+#[test]
+fn a_host_of_omp_that_takes_over_a_session_is_bound_by_its_contract() {
+    let place = Place::new();
+    let gate = Gatekeeper::new(&place);
+    place.provider.script([say("hello")]);
+    let mut host = start(&place, &[&gate.attach()]);
+    let file = host.file();
+    let budget =
+        json!({"max_tokens": 1_000_000, "max_tool_calls": 9, "max_wall_time_ms": 3_600_000, "max_cost_usd": 9});
+    let declaration =
+        json!({"actor": "ci", "budget": budget, "scopes": ["prompt"], "action_allowlist": ["command.prompt"]});
+    host.done(json!({"type": "negotiate_unattended", "declaration": declaration}));
+    turn(&mut host, "hi");
+    host.close_cleanly();
+    let mut host = Host::start(&place, &[&gate.attach(), "--session", &file.display().to_string()]);
+    let set = json!({"type": "set_todos", "phases": []});
+    assert_eq!(host.command(set.clone())["error"]["code"], "scope_denied");
+    // Another session in its place is under the same contract.
+    host.done(json!({"type": "new_session"}));
+    assert_eq!(host.command(set)["error"]["code"], "scope_denied");
     host.close_cleanly();
 }
