@@ -12,7 +12,7 @@ use super::{choosing, extension::state_mut, state, unattended, workflow};
 use countersign_adapter_omp::{Door, commands};
 
 /// Does a command. This is the one place that all commands of this dialect come through, those of omp among them.
-pub async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
+pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
     if !unattended::admit(door, id.as_ref(), &command).await {
         return;
     }

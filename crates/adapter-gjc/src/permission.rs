@@ -13,7 +13,7 @@ use countersign_view::{Lines, escape};
 
 /// Shows a call that waits; none for a gate that is about no call. Clients have one word for all that lasts: it is the
 /// session where that is offered, and its option says so.
-pub fn request(call: &str, content: &Content, offered: &[Scope]) -> Option<PermissionRequest> {
+pub(crate) fn request(call: &str, content: &Content, offered: &[Scope]) -> Option<PermissionRequest> {
     let Content::Approval { tool, arguments, signature, .. } = content else { return None };
     let once = PermissionOption::new(PermissionKind::AllowOnce, "Allow once");
     let lasting = lasting(offered).map(|scope| {
@@ -40,7 +40,7 @@ pub fn request(call: &str, content: &Content, offered: &[Scope]) -> Option<Permi
 }
 
 /// What a client's answer to such a call means; none for another gate. Whatever does not clearly allow is a denial.
-pub fn said(answer: &UiAnswer, content: &Content, offered: &[Scope]) -> Option<Answer> {
+pub(crate) fn said(answer: &UiAnswer, content: &Content, offered: &[Scope]) -> Option<Answer> {
     if !matches!(content, Content::Approval { .. }) {
         return None;
     }

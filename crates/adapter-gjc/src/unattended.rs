@@ -3,7 +3,7 @@
 //! It decides nothing: the engine says what a contract covers and when a budget is used up. This asks it before each command of
 //! the host, tells the host what came of it, and keeps the audit file. Source: docs/protocol/gjc.md, Unattended runs.
 
-pub mod audit;
+pub(crate) mod audit;
 mod preamble;
 pub(crate) mod terms;
 
@@ -241,7 +241,7 @@ async fn refusal(door: &mut Door, need: Need) -> Option<Error> {
 }
 
 /// Leaves a session: whoever waits for a person's word about what it declared there hears that there will be none.
-pub fn leave(door: &mut Door) {
+pub(crate) fn leave(door: &mut Door) {
     let Some(left) = of(door).map(std::mem::take) else { return };
     if let Some((id, _)) = left.asked {
         let message = "the session was left before anybody agreed to the declaration".to_owned();

@@ -55,7 +55,7 @@ impl Voice {
     }
 
     /// The number of the last event.
-    pub const fn last(&self) -> u64 {
+    pub(crate) const fn last(&self) -> u64 {
         self.seq
     }
 
@@ -70,7 +70,7 @@ impl Voice {
     }
 
     /// The same for a host that reads ends of runs in this way.
-    pub fn with(self, reasons: Reasons) -> Self {
+    pub(crate) fn with(self, reasons: Reasons) -> Self {
         Self { reasons, ..self }
     }
 
@@ -80,7 +80,7 @@ impl Voice {
     }
 
     /// The line of a frame; none for one that this dialect has not.
-    pub fn line(&mut self, frame: Frame<'_>) -> Option<Bytes> {
+    pub(crate) fn line(&mut self, frame: Frame<'_>) -> Option<Bytes> {
         match frame {
             Frame::Ready => Some(encode(&omp::Event::Ready)),
             Frame::Response(response) => Some(encode(response)),

@@ -49,14 +49,14 @@ pub(crate) enum Behind {
 
 impl Window {
     /// Keeps the `most` frames that came last. Numbers begin behind `last`.
-    pub fn new(most: usize, last: u64) -> Arc<Self> {
+    pub(crate) fn new(most: usize, last: u64) -> Arc<Self> {
         let kept = Kept { frames: VecDeque::new(), bytes: 0, lost: last, last };
         let head = watch::Sender::new(Head { last, is_over: false });
         Arc::new(Self { most, kept: Mutex::new(kept), head })
     }
 
     /// Puts a frame behind the others, which is made of its number, and gives that.
-    pub fn push(&self, make: impl FnOnce(u64) -> Bytes) -> u64 {
+    pub(crate) fn push(&self, make: impl FnOnce(u64) -> Bytes) -> u64 {
         let mut kept = self.kept.lock();
         let number = kept.last + 1;
         kept.keep(number, make(number), self.most);
@@ -66,7 +66,7 @@ impl Window {
     }
 
     /// Puts a frame behind the others that has a number already, which must be larger than theirs.
-    pub fn keep(&self, number: u64, frame: Bytes) {
+    pub(crate) fn keep(&self, number: u64, frame: Bytes) {
         let mut kept = self.kept.lock();
         kept.keep(number, frame, self.most);
         drop(kept);
@@ -74,7 +74,7 @@ impl Window {
     }
 
     /// The number of the last frame.
-    pub fn last(&self) -> u64 {
+    pub(crate) fn last(&self) -> u64 {
         self.head.borrow().last
     }
 
@@ -84,12 +84,12 @@ impl Window {
     }
 
     /// Nothing more comes.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.head.send_modify(|head| head.is_over = true);
     }
 
     /// What is behind the frame with the number `after`, some of it at a time.
-    pub fn behind(&self, after: u64) -> Behind {
+    pub(crate) fn behind(&self, after: u64) -> Behind {
         let kept = self.kept.lock();
         if after < kept.lost || after > kept.last {
             return Behind::Lost(kept.frames.front().map_or(kept.last + 1, |(number, _)| *number));
@@ -104,20 +104,20 @@ impl Window {
     }
 
     /// Waits until nothing more comes.
-    pub async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         // The sender is ours, so it cannot be gone.
         let _ = self.head.subscribe().wait_for(|head| head.is_over).await;
     }
 
     /// Waits until something is behind `after`, or until nothing more comes.
-    pub async fn moves(&self, after: u64) {
+    pub(crate) async fn moves(&self, after: u64) {
         // The sender is ours, so it cannot be gone.
         let _ = self.head.subscribe().wait_for(|head| head.last > after || head.is_over).await;
     }
 
     /// All that comes behind `after`, each with its number, and where frames are gone what `lost` makes of the first that is
     /// kept, under 0, which is the number of none. Dropping it loses nothing to anybody else.
-    pub fn follow(
+    pub(crate) fn follow(
         self: Arc<Self>,
         after: u64,
         lost: impl Fn(u64) -> Bytes + Send + 'static,

@@ -26,7 +26,7 @@ use countersign_protocol::{
 };
 use countersign_runtime::Refused;
 
-pub use self::{
+pub(crate) use self::{
     file::{FOLDER as RECORDS, follow},
     form::Options,
 };
@@ -76,7 +76,7 @@ enum Showing {
 }
 
 impl Workflow {
-    pub const fn new(manner: Manner) -> Self {
+    pub(crate) const fn new(manner: Manner) -> Self {
         Self { manner, is_unattended: false }
     }
 
@@ -86,7 +86,7 @@ impl Workflow {
     }
 
     /// A run has begun: what the host says from here on is about it.
-    pub const fn begun(&mut self) {
+    pub(crate) const fn begun(&mut self) {
         self.manner.stage = None;
     }
 

@@ -29,7 +29,7 @@ use subtle::ConstantTimeEq as _;
 use countersign_config::Config;
 use secrets::Secrets;
 
-pub use secrets::SecretsError;
+pub(crate) use secrets::SecretsError;
 
 /// How long a call that has not started waits for its node to come back.
 const AWAY: Duration = Duration::from_secs(5);

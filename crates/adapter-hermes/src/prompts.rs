@@ -84,7 +84,7 @@ struct Closed;
 
 impl Prompts {
     /// Begins to follow the log. `None` if it cannot be followed any more.
-    pub async fn open(context: &HermesContext) -> Option<Arc<Self>> {
+    pub(crate) async fn open(context: &HermesContext) -> Option<Arc<Self>> {
         let handle = context.handle.clone();
         let subscriber = handle.subscribe().await?;
         let prompts = Arc::new(Self {
@@ -275,7 +275,7 @@ pub(super) async fn bare(handle: &Handle, gate: GateId) -> Option<Event> {
 }
 
 /// The routes.
-pub fn routes(context: &HermesContext, prompts: &Arc<Prompts>) -> Router {
+pub(crate) fn routes(context: &HermesContext, prompts: &Arc<Prompts>) -> Router {
     Routes::new(&context.auth)
         .at("GET", "/api/approval/pending", approvals::pending)
         .at("GET", "/api/approval/stream", approvals::stream)

@@ -14,7 +14,7 @@ use countersign_core::{
 use countersign_protocol::omp::{UiAnswer, UiMethod, UiRequest};
 
 use self::question::Question;
-pub use self::question::{Draft, Step};
+pub(crate) use self::question::{Draft, Step};
 use countersign_view::{
     GateCard,
     gate_card::{Asked, asked_for_more},
@@ -86,7 +86,7 @@ pub(crate) fn fresh_id() -> Option<String> {
 }
 
 /// What a gate that waits is shown with: a question follows `draft`, an approval is as it was asked.
-pub fn method(gate: &Gate, content: &Content, draft: &Draft, cwd: &str, now: Millis) -> Option<UiMethod> {
+pub(crate) fn method(gate: &Gate, content: &Content, draft: &Draft, cwd: &str, now: Millis) -> Option<UiMethod> {
     let timeout = gate.deadline().map(|deadline| u64::try_from(deadline.since(now).as_millis()).unwrap_or(u64::MAX));
     if let Some(question) = Question::of(gate.kind(), content) {
         return Some(question.method(draft, timeout));
@@ -124,7 +124,7 @@ const fn label(scope: Scope) -> &'static str {
 
 /// What a host's answer to a dialog means. Whatever was not clearly allowed, as far as was offered and in the words of the dialog's
 /// method, is denied.
-pub fn answer(answer: &UiAnswer, kind: Kind, content: &Content, draft: &Draft, offered: &[Scope]) -> Step {
+pub(crate) fn answer(answer: &UiAnswer, kind: Kind, content: &Content, draft: &Draft, offered: &[Scope]) -> Step {
     if let Some(question) = Question::of(kind, content) {
         return question.step(draft, answer);
     }

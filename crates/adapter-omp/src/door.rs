@@ -52,7 +52,7 @@ pub(crate) type Then = Box<dyn FnOnce(&mut Door) + Send>;
 type Pending = Pin<Box<dyn Future<Output = (u64, Then)> + Send>>;
 
 /// A command that takes long: the ordered lane waits for it.
-pub enum Lane {
+pub(crate) enum Lane {
     Free,
     /// Until what works is stopped, so that a compaction can begin: if nobody has said meanwhile that it is not to.
     ToCompact {

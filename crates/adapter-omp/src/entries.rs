@@ -1,6 +1,6 @@
 //! Entries of a session: as the log holds them, and as a session file has them.
 
-pub use countersign_core::session::model_change;
+pub(crate) use countersign_core::session::model_change;
 use countersign_core::{
     id::EntryId,
     message::{Message, estimate_tokens},
@@ -157,7 +157,7 @@ pub(crate) fn to_wire(entry: &Entry, content: &str) -> Option<Json> {
 }
 
 /// The wire form of a message's content.
-pub fn wire(content: &str, at: Millis) -> Option<Json> {
+pub(crate) fn wire(content: &str, at: Millis) -> Option<Json> {
     let message: Message = serde_json::from_str(content).ok()?;
     Some(Json::of(&convert::to_wire(&message, at)))
 }

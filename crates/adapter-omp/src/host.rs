@@ -17,8 +17,8 @@ use countersign_runtime::Order;
 
 use super::{dialect::Frame, door::Door};
 
-pub use desk::{Desk, Told};
-pub use lent::Lent;
+pub(crate) use desk::{Desk, Told};
+pub(crate) use lent::Lent;
 
 /// Takes over the tools of the host.
 pub(super) async fn set_tools(door: &mut Door, id: Option<Id>, tools: Vec<HostTool>) {

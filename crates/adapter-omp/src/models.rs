@@ -5,10 +5,10 @@ use countersign_protocol::{
     omp::state::{Input, Model, ModelCost, ModelThinking, ThinkingMode as WireMode},
 };
 use countersign_runtime::models::{Entry, Level, Modality, ThinkingMode};
-pub use countersign_runtime::reference;
+pub(crate) use countersign_runtime::reference;
 
 /// A model as a host sees it. Headers stay here: they may be keys.
-pub fn wire(entry: &Entry) -> Model {
+pub(crate) fn wire(entry: &Entry) -> Model {
     Model {
         id: entry.id.clone(),
         name: entry.name.clone(),
@@ -48,14 +48,14 @@ pub fn wire(entry: &Entry) -> Model {
 }
 
 /// The level that a model gets for `wanted`: within its limits, none where it cannot think or the word is no level.
-pub fn level(entry: &Entry, wanted: Option<&str>) -> Option<Level> {
+pub(crate) fn level(entry: &Entry, wanted: Option<&str>) -> Option<Level> {
     let level = wanted.and_then(Level::parse).filter(|_| entry.reasoning)?;
     let (least, most) = limits(entry);
     Some(if level == Level::Off { level } else { level.min(most).max(least) })
 }
 
 /// The levels that a model goes through, off first.
-pub fn levels(entry: &Entry) -> Vec<Level> {
+pub(crate) fn levels(entry: &Entry) -> Vec<Level> {
     let all = [Level::Minimal, Level::Low, Level::Medium, Level::High, Level::Xhigh];
     let (least, most) = limits(entry);
     std::iter::once(Level::Off).chain(all.into_iter().filter(|level| (least..=most).contains(level))).collect()

@@ -19,7 +19,7 @@ use countersign_runtime::{
     tools::{Todos, todo},
 };
 
-pub use error::SeatError;
+pub(crate) use error::SeatError;
 
 use super::{
     adopting::adopt,

@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 
 use super::commands::CANCELLED;
 
-pub use resumed::{Left, stands};
+pub(crate) use resumed::{Left, stands};
 
 use self::{
     aborted::{Turn, identity},

@@ -21,7 +21,7 @@ const LOOKED_AT: usize = 16;
 const PAGE: usize = 64;
 
 /// The newest such session whose file was to be in `folder`, if it is newer than `than`.
-pub async fn newest(shelf: &Shelf, folder: &Path, than: Option<SystemTime>) -> Option<PathBuf> {
+pub(crate) async fn newest(shelf: &Shelf, folder: &Path, than: Option<SystemTime>) -> Option<PathBuf> {
     for (log, at) in logs(shelf).into_iter().take(LOOKED_AT) {
         if than.is_some_and(|than| at <= than) {
             return None;

@@ -36,7 +36,7 @@ enum Broke {
 }
 
 /// Removes what is too old, and again after each interval, until the owner ends.
-pub async fn keep(handle: Handle, clock: Clock, objects: Store, settings: Retention) {
+pub(crate) async fn keep(handle: Handle, clock: Clock, objects: Store, settings: Retention) {
     // Up to there nothing is left to be removed.
     let mut done = Lsn(0);
     loop {

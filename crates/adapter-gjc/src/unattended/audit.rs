@@ -4,7 +4,7 @@
 //! left behind is completed from it, and what stands there already is not written again. Source: docs/protocol/gjc.md, Files.
 
 mod disk;
-pub mod lines;
+pub(crate) mod lines;
 
 use std::{
     collections::BTreeSet,
@@ -67,7 +67,7 @@ pub(crate) struct Note {
 
 impl Note {
     /// A note of nothing but what happened.
-    pub fn new(at: Millis, event: AuditEvent, outcome: Outcome, key: String) -> Self {
+    pub(crate) fn new(at: Millis, event: AuditEvent, outcome: Outcome, key: String) -> Self {
         let (gate, scope, action, budget, answer_hash, error) = (None, None, None, None, None, None);
         Self { at, event, outcome, key, gate, scope, action, budget, answer_hash, error }
     }
@@ -105,7 +105,7 @@ impl Audit {
     ///
     /// # Errors
     /// [`AuditError`], with nothing changed but folders that were made.
-    pub fn open(cwd: &Path, run: &str, session: &str, actor: Option<String>) -> Result<Self, AuditError> {
+    pub(crate) fn open(cwd: &Path, run: &str, session: &str, actor: Option<String>) -> Result<Self, AuditError> {
         let mut folder = cwd.to_owned();
         for name in FOLDER {
             folder.push(name);
@@ -142,7 +142,7 @@ impl Audit {
     }
 
     /// The run that it is of.
-    pub fn run(&self) -> &str {
+    pub(crate) fn run(&self) -> &str {
         &self.run
     }
 
@@ -164,7 +164,7 @@ impl Audit {
     ///
     /// # Errors
     /// [`AuditError::Io`]; the note can be written again.
-    pub fn write(&mut self, note: Note) -> Result<(), AuditError> {
+    pub(crate) fn write(&mut self, note: Note) -> Result<(), AuditError> {
         if self.written.contains(&note.key) {
             return Ok(());
         }

@@ -196,7 +196,7 @@ pub(crate) fn phase_of(place: &Place) -> String {
 }
 
 /// Why a declaration was refused.
-pub fn refused(refusal: &unattended::Refusal) -> Refused {
+pub(crate) fn refused(refusal: &unattended::Refusal) -> Refused {
     match refusal {
         unattended::Refusal::Widens(more) => Refused::widening(&more.iter().map(name_of).collect::<Vec<_>>()),
         unattended::Refusal::Asked(_) => Refused {
@@ -212,7 +212,7 @@ pub fn refused(refusal: &unattended::Refusal) -> Refused {
 }
 
 /// What becomes of anything that begins work after a breach.
-pub fn over(breach: Breach) -> Refused {
+pub(crate) fn over(breach: Breach) -> Refused {
     let (metric, _) = amounts(breach);
     let message = format!("unattended run aborted: budget {} exceeded", metric.name());
     Refused { code: RefusalCode::UnattendedAborted, message }

@@ -29,7 +29,7 @@ use countersign_config::yaml::LARGEST;
 use countersign_files::replace::{Access, replace_copy};
 
 /// Where below a working folder the files are.
-pub const FOLDER: &str = ".gjc/state/workflow-gates";
+pub(crate) const FOLDER: &str = ".gjc/state/workflow-gates";
 
 struct Work {
     session: SessionId,
@@ -46,7 +46,7 @@ struct Work {
 }
 
 /// Writes the gates' file of a session that works in `cwd`. None for one whose id makes no file name.
-pub fn follow(session: SessionId, cwd: &Path, readers: LogReaders) -> Option<LogFollower> {
+pub(crate) fn follow(session: SessionId, cwd: &Path, readers: LogReaders) -> Option<LogFollower> {
     let path = cwd.join(FOLDER).join(file_name(session.as_str())?);
     let cwd = cwd.to_owned();
     Some(LogFollower::spawn(move |ends| {

@@ -58,7 +58,7 @@ pub(crate) enum Change {
 
 impl Board {
     /// With nothing that waits, as of `at`.
-    pub fn new(at: Lsn) -> Self {
+    pub(super) fn new(at: Lsn) -> Self {
         let nothing = Queues::default();
         Self {
             at,
@@ -152,12 +152,12 @@ impl Board {
     }
 
     /// The position of what is shown.
-    pub const fn at(&self) -> Lsn {
+    pub(super) const fn at(&self) -> Lsn {
         self.at
     }
 
     /// Follows one of the two queues.
-    pub fn watch(&self, line: Line) -> watch::Receiver<Bytes> {
+    pub(super) fn watch(&self, line: Line) -> watch::Receiver<Bytes> {
         match line {
             Line::Approvals => self.approvals.subscribe(),
             Line::Questions => self.questions.subscribe(),
@@ -165,7 +165,7 @@ impl Board {
     }
 
     /// Follows the session: every notice behind the one of this number.
-    pub fn listen(&self) -> (broadcast::Receiver<Notice>, u64) {
+    pub(super) fn listen(&self) -> (broadcast::Receiver<Notice>, u64) {
         (self.notices.subscribe(), self.told)
     }
 

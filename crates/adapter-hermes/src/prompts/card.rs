@@ -32,7 +32,7 @@ pub(crate) struct Asked {
 }
 
 /// A gate that waits, by name and value as the chat stream has it: bare, with the number of those that wait with it.
-pub fn bare(engine: &Engine, gate: &Gate) -> Option<(&'static str, Value)> {
+pub(crate) fn bare(engine: &Engine, gate: &Gate) -> Option<(&'static str, Value)> {
     let asked = Asked::of(engine, gate)?;
     let of_kind = |other: &&Gate| other.session() == gate.session() && is_question(other) == is_question(gate);
     let count = engine.state().pending_gates().filter(of_kind).count();
@@ -58,24 +58,24 @@ pub(crate) fn offered(gate: &Gate, wanted: Scope) -> Scope {
 
 impl Asked {
     /// A gate whose content is at hand.
-    pub fn of(engine: &Engine, gate: &Gate) -> Option<Self> {
+    pub(crate) fn of(engine: &Engine, gate: &Gate) -> Option<Self> {
         let content = Arc::clone(engine.admitted().gate(gate.id())?);
         let folder = gate_summary::folder(engine, gate, &content);
         Some(Self { gate: gate.clone(), content, folder })
     }
 
     /// Which.
-    pub fn id(&self) -> GateId {
+    pub(crate) fn id(&self) -> GateId {
         self.gate.id()
     }
 
     /// The gate.
-    pub fn gate(&self) -> &Gate {
+    pub(crate) fn gate(&self) -> &Gate {
         &self.gate
     }
 
     /// As the wire has it, without what waits beside it.
-    pub fn told(&self) -> Value {
+    pub(crate) fn told(&self) -> Value {
         match &*self.content {
             Content::Approval { tool, arguments, signature, intent, why, pins } => {
                 let runs = pins.as_deref().map(Pins::told).unwrap_or_default();
@@ -139,7 +139,7 @@ impl Asked {
     }
 
     /// As a notification shows it, which has room for little. What does not fit can only be denied there.
-    pub fn notice(&self, told: &Value) -> Value {
+    pub(crate) fn notice(&self, told: &Value) -> Value {
         let text = |name: &str| told[name].as_str().unwrap_or_default();
         // Clients put all of it in one line, in which what stood behind a line end would read on. These texts are escaped already:
         // only the line ends and tabs that they may have are written out.

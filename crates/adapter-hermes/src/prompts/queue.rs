@@ -47,7 +47,7 @@ pub(crate) struct Queues {
 
 impl Queues {
     /// Of one session.
-    pub fn of(engine: &Engine, session: &SessionId) -> Self {
+    pub(super) fn of(engine: &Engine, session: &SessionId) -> Self {
         let only = BTreeSet::from([session.clone()]);
         Self::of_all(engine, &only).remove(session).unwrap_or_default()
     }
@@ -68,7 +68,7 @@ impl Queues {
     }
 
     /// Every session in which something waits.
-    pub fn sessions(engine: &Engine) -> BTreeSet<SessionId> {
+    pub(super) fn sessions(engine: &Engine) -> BTreeSet<SessionId> {
         engine.state().pending_gates().filter_map(Gate::session).cloned().collect()
     }
 
@@ -81,7 +81,7 @@ impl Queues {
     }
 
     /// How one of the two stands, as polls and frames have it.
-    pub fn state(&self, line: Line) -> Value {
+    pub(super) fn state(&self, line: Line) -> Value {
         let waiting = self.line(line);
         json!({ "pending": waiting.first().map(Asked::told), "pending_count": waiting.len() })
     }

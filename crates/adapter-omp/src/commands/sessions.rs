@@ -251,7 +251,7 @@ async fn leave(door: &mut Door, switch: Switch) {
 }
 
 /// Puts the other session in the place of the old one.
-pub async fn switch(door: &mut Door) {
+pub(crate) async fn switch(door: &mut Door) {
     let Lane::Session(switch) = std::mem::replace(&mut door.lane, Lane::Free) else { return };
     let Switch { id, command, seat, data } = *switch;
     let carried = match door.seat() {

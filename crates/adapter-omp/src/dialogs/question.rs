@@ -32,7 +32,7 @@ pub(crate) struct Question<'a> {
 
 /// How far a person has come with a question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Draft {
+pub(crate) struct Draft {
     /// The choices so far, as indices.
     chosen: BTreeSet<usize>,
     /// Whether words of one's own are asked for.
@@ -48,7 +48,7 @@ impl Draft {
 
 /// What follows from an answer to a dialog.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// The gate is answered.
     Answer(Answer),
     /// The same gate is shown again.

@@ -31,7 +31,7 @@ use crate::image;
 const STOPPED: usize = 256;
 
 /// What a host is told.
-pub enum Told {
+pub(crate) enum Told {
     Tool(HostToolFrame),
     Uri(HostUriFrame),
 }
@@ -56,7 +56,7 @@ struct Lends {
 
 /// What one host has in hand.
 #[derive(Default)]
-pub struct Desk {
+pub(crate) struct Desk {
     /// The session whose calls come over the lines.
     session: Option<SessionId>,
     /// Whether nobody is there. Nothing is sent then: it would reach nobody, and might have.
@@ -80,7 +80,7 @@ async fn next(link: &mut Option<Link>) -> Option<Order> {
 
 impl Desk {
     /// Has lines for whatever the host lends to `session`. Calls that wait for it begin.
-    pub async fn serve(&mut self, peers: &Peers, session: &SessionId, results: &Source) {
+    pub(crate) async fn serve(&mut self, peers: &Peers, session: &SessionId, results: &Source) {
         if self.session.as_ref() != Some(session) {
             self.tools = None;
             self.uris = None;
@@ -108,14 +108,14 @@ impl Desk {
     }
 
     /// Nobody is there yet: clients come and go.
-    pub const fn expect(&mut self) {
+    pub(crate) const fn expect(&mut self) {
         self.is_away = true;
     }
 
     /// Waits for the next order; for good while there is no line.
     ///
     /// *Cancellation*: a future that is dropped loses no order.
-    pub async fn next(&mut self) -> Order {
+    pub(crate) async fn next(&mut self) -> Order {
         tokio::select! {
             Some(order) = next(&mut self.tools) => order,
             Some(order) = next(&mut self.uris) => order,
@@ -124,7 +124,7 @@ impl Desk {
     }
 
     /// Lets go of everything: the host has gone, and what it has in hand ends as that says.
-    pub async fn left(&mut self) {
+    pub(crate) async fn left(&mut self) {
         let gone = std::mem::take(self);
         self.is_away = true;
         // Its calls end as they are dropped, and nothing more is started for it.
@@ -142,7 +142,7 @@ impl Desk {
     }
 
     /// Takes an order. The frame that is to be written at once, if there is one.
-    pub fn take(&mut self, order: Order, lent: &Lent) -> Option<Told> {
+    pub(crate) fn take(&mut self, order: Order, lent: &Lent) -> Option<Told> {
         match order {
             Order::Do(errand) if errand.content.class == Some(Class::HostToolInvoke) => self.call(*errand, lent),
             Order::Do(errand) => self.request(*errand, lent),

@@ -30,7 +30,7 @@ use host_tool::Lend;
 use countersign_agent_dir::restrictions::is_named;
 
 /// What the hosts of one process lend. It outlives sessions, as the process does.
-pub struct Lent {
+pub(crate) struct Lent {
     own: Arc<Registry>,
     /// Names and patterns of tools that no run has, those of hosts included.
     excluded: BTreeSet<String>,
@@ -62,22 +62,22 @@ pub(super) fn uris_of(session: &SessionId) -> PeerId {
 
 impl Lent {
     /// Nothing yet, beside the tools that are the agent's own.
-    pub fn new(own: Arc<Registry>) -> Self {
+    pub(crate) fn new(own: Arc<Registry>) -> Self {
         Self { own, excluded: BTreeSet::new(), peers: Peers::default(), state: Mutex::default() }
     }
 
     /// Leaves out the tools of hosts that `excluded` names, in small letters.
-    pub fn without(self, excluded: BTreeSet<String>) -> Self {
+    pub(crate) fn without(self, excluded: BTreeSet<String>) -> Self {
         Self { excluded, ..self }
     }
 
     /// The lines over which hosts are given work.
-    pub fn peers(&self) -> &Peers {
+    pub(crate) fn peers(&self) -> &Peers {
         &self.peers
     }
 
     /// The tools of a session: the agent's own, then the host's.
-    pub fn registry(&self, session: &SessionId) -> Arc<Registry> {
+    pub(crate) fn registry(&self, session: &SessionId) -> Arc<Registry> {
         let mut state = self.state.lock();
         if let Some((_, made)) = state.made.as_ref().filter(|(of, _)| of == session) {
             return Arc::clone(made);

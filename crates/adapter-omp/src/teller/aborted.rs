@@ -12,7 +12,7 @@ const ABORTED: &str = "Request was aborted";
 
 /// The turn as the host was told of it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub enum Turn {
+pub(super) enum Turn {
     /// None has begun, or the last one has ended.
     #[default]
     Closed,

@@ -51,7 +51,7 @@ impl Left {
 }
 
 /// Whether the last run of a session ended between the result of a call and what the model would have said to it.
-pub fn stands(engine: &Engine, id: &SessionId) -> bool {
+pub(crate) fn stands(engine: &Engine, id: &SessionId) -> bool {
     let session = engine.state().session(id).filter(|session| session.run().is_none());
     let last = session.and_then(|session| session.path().last().map(|entry| entry.kind.clone()));
     matches!(last, Some(Kind::ToolResult { .. }))

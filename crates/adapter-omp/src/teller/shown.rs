@@ -5,7 +5,7 @@ use countersign_protocol::Json;
 use serde_json::Value;
 
 /// A call as its frames need it.
-pub struct Shown {
+pub(super) struct Shown {
     pub(super) tool_call_id: String,
     pub(super) tool: String,
     pub(super) arguments: Json,

@@ -66,7 +66,7 @@ pub(crate) async fn recorded(handle: &Handle, session: &SessionId) -> Result<Vec
 const KINDS: [&str; 2] = ["unattended", "gate"];
 
 /// The lines of a fact at `lsn`, in order. Their keys are of its place: whoever reads the log again writes none twice.
-pub fn of(event: &Event, session: &SessionId, lsn: Lsn, at: Millis) -> Vec<Note> {
+pub(crate) fn of(event: &Event, session: &SessionId, lsn: Lsn, at: Millis) -> Vec<Note> {
     let note = |event, outcome, word: &str| Note::new(at, event, outcome, format!("{word}:{session}:{}", lsn.0));
     let negotiated = |outcome| note(AuditEvent::UnattendedNegotiated, outcome, "unattended_negotiated");
     let aborted = || note(AuditEvent::UnattendedAborted, Outcome::Aborted, "unattended_aborted");
