@@ -62,7 +62,7 @@ pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
             let source = Source::new(workspace.relative(&path), &text);
             found.extend(names::findings(&source));
             found.extend(words::findings(&source));
-            if package.name == "countersign-core" {
+            if purity::is_pure(&package.name) {
                 found.extend(purity::findings(&source));
             }
         }

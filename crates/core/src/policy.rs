@@ -13,17 +13,14 @@ mod demand;
 mod effort;
 mod evaluate;
 mod floor;
-mod fnmatch;
 #[cfg(feature = "fuzzing")]
 mod fuzz;
 mod grants;
 mod indirect;
 mod lint;
-mod narrow;
 mod near;
 mod needs;
 mod obeyed;
-mod path;
 mod patterns;
 mod precedence;
 mod propose;
@@ -39,6 +36,8 @@ mod verdict;
 
 #[cfg(test)]
 mod testing;
+
+use countersign_shell_analysis::{fnmatch, narrow_path as narrow, path};
 
 #[cfg(feature = "fuzzing")]
 pub use self::fuzz::fuzz;

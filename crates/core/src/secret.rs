@@ -4,10 +4,10 @@
 
 use std::{collections::BTreeSet, fmt};
 
+use countersign_shell_analysis::secret::OPENING;
+pub use countersign_shell_analysis::secret::is_asked_for;
 use serde_json::{Map, Value};
 
-/// What a placeholder begins with; behind the name it ends with two braces: `{{secret:NAME}}`.
-const OPENING: &str = "{{secret:";
 const CLOSING: &str = "}}";
 
 /// The most characters of a name.
@@ -48,11 +48,6 @@ pub fn is_name(text: &str) -> bool {
     text.len() <= LONGEST
         && bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
-}
-
-/// Whether something stands in `text` that would be filled in, or refused.
-pub fn is_asked_for(text: &str) -> bool {
-    text.contains(OPENING)
 }
 
 /// Adds the names of the secrets that `value` asks for, in its texts at any depth.

@@ -1,11 +1,8 @@
 //! What the engine knows of a tool: its name, what it takes, and how its calls line up. Running it is somebody else's.
 
-mod shell;
-
+pub(crate) use countersign_shell_analysis::is_shell_in_rules;
+pub use countersign_shell_analysis::{Foreign, Machine, Shell};
 use serde_json::{Map, Value};
-
-pub(crate) use self::shell::is_shell_in_rules;
-pub use self::shell::{Foreign, Machine, Shell};
 
 /// How calls of a tool line up with the other calls of the same model message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

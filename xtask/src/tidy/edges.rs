@@ -8,13 +8,14 @@
 use std::{collections::BTreeSet, path::Path};
 
 use crate::{
-    tidy::Finding,
+    tidy::{Finding, purity},
     workspace::{Kind, Package, Workspace},
 };
 
 /// Every edge between crates of ours, but testkit's, which may depend on any.
 const EDGES: &[(&str, &[&str])] = &[
-    ("core", &[]),
+    ("shell-analysis", &[]),
+    ("core", &["shell-analysis"]),
     ("protocol", &[]),
     ("models", &[]),
     ("store", &["core"]),
@@ -54,28 +55,24 @@ const EDGES: &[(&str, &[&str])] = &[
 const BINARY: &str = "countersign";
 const TESTKIT: &str = "testkit";
 
-/// Crates from outside that one of ours must not use directly.
-const FOREIGN: &[(&str, &[&str], &str)] = &[(
-    "core",
-    &[
-        "async-std",
-        "fastrand",
-        "futures-util",
-        "getrandom",
-        "libc",
-        "mio",
-        "nix",
-        "rand",
-        "reqwest",
-        "rusqlite",
-        "smol",
-        "tempfile",
-        "tokio",
-        "tokio-util",
-        "tracing",
-    ],
-    "core decides and does nothing else: no runtime, clock, dice, file or socket",
-)];
+/// Crates from outside that a pure crate must not use directly.
+const IMPURE: &[&str] = &[
+    "async-std",
+    "fastrand",
+    "futures-util",
+    "getrandom",
+    "libc",
+    "mio",
+    "nix",
+    "rand",
+    "reqwest",
+    "rusqlite",
+    "smol",
+    "tempfile",
+    "tokio",
+    "tokio-util",
+    "tracing",
+];
 
 /// Crates of ours that may use anyhow: nobody acts on their errors but a person.
 const MAY_USE_ANYHOW: &[&str] = &[BINARY, "loadtest", "xtask", TESTKIT];
@@ -107,10 +104,9 @@ pub(crate) fn findings(workspace: &Workspace, package: &Package, file: &Path, ma
         if dependency.name == "anyhow" && !MAY_USE_ANYHOW.contains(&from) {
             found.push(finding("anyhow", "an error is part of the interface: give the operation an enum"));
         }
-        for (_, forbidden, why) in FOREIGN.iter().filter(|(name, ..)| *name == from) {
-            if forbidden.contains(&dependency.name.as_str()) {
-                found.push(finding(&dependency.name, why));
-            }
+        if purity::is_pure(&package.name) && IMPURE.contains(&dependency.name.as_str()) {
+            let why = "a pure crate decides and does nothing else: no runtime, clock, dice, file or socket";
+            found.push(finding(&dependency.name, why));
         }
     }
     found
@@ -171,7 +167,8 @@ mod tests {
     fn whats(name: &str, dependency: &str, kind: Kind) -> Vec<String> {
         let subject = package(name, &[(dependency, kind)]);
         let mut packages = vec![
-            package("countersign-core", &[]),
+            package("countersign-shell-analysis", &[]),
+            package("countersign-core", &[("countersign-shell-analysis", Kind::Normal)]),
             package("countersign-store", &[("countersign-core", Kind::Normal)]),
             package("countersign", &[]),
             package("countersign-testkit", &[("countersign-store", Kind::Normal)]),
@@ -188,6 +185,9 @@ mod tests {
         for (name, dependency, kind, want) in [
             ("countersign-store", "countersign-core", Kind::Normal, None),
             ("countersign-core", "countersign-store", Kind::Normal, Some("core → store")),
+            ("countersign-core", "countersign-shell-analysis", Kind::Normal, None),
+            ("countersign-shell-analysis", "countersign-core", Kind::Normal, Some("shell-analysis → core")),
+            ("countersign-shell-analysis", "nix", Kind::Normal, Some("shell-analysis → nix")),
             ("countersign-core", "countersign-store", Kind::Dev, Some("core → store")),
             ("countersign-protocol", "countersign-core", Kind::Build, Some("protocol → core")),
             ("countersign-testkit", "countersign", Kind::Normal, None),

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+pub use countersign_shell_analysis::files::Role;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{Digest, canonical};
@@ -41,20 +42,6 @@ pub struct Pin {
     pub role: Role,
     /// What was there.
     pub found: Found,
-}
-
-/// What a thing on disk is to a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// A folder that it works in.
-    Folder,
-    /// A program that it runs.
-    Program,
-    /// A file that a program runs as its text.
-    Script,
-    /// What the first line of a file says that runs it.
-    Interpreter,
 }
 
 /// What is at a path.

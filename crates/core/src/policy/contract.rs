@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
+pub use countersign_shell_analysis::ActionClass as Class;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -12,59 +13,6 @@ use crate::{
     },
     tool::Effect,
 };
-
-/// A class of actions that a contract names. Those of shell lines come first, the worst last. Source: the unattended
-/// contracts of gjc.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Class {
-    /// A shell line of programs that only read.
-    #[serde(rename = "bash.readonly")]
-    BashReadonly,
-    /// Any other shell line.
-    #[serde(rename = "bash.mutating")]
-    BashMutating,
-    /// A file tool that writes, or a redirection or an option that does.
-    #[serde(rename = "file.write")]
-    FileWrite,
-    /// A shell line that deletes files.
-    #[serde(rename = "file.delete")]
-    FileDelete,
-    /// A `git push` that overwrites or deletes what others have.
-    #[serde(rename = "git.force_push")]
-    GitForcePush,
-    /// A shell line that destroys what cannot be had again, or of which nobody can tell what it runs.
-    #[serde(rename = "bash.destructive")]
-    BashDestructive,
-    /// A tool of the host.
-    #[serde(rename = "host_tool.invoke")]
-    HostToolInvoke,
-    /// Reading a URI of the host.
-    #[serde(rename = "host_uri.read")]
-    HostUriRead,
-    /// Writing a URI of the host.
-    #[serde(rename = "host_uri.write")]
-    HostUriWrite,
-    /// Logging in at a provider.
-    #[serde(rename = "auth.login")]
-    AuthLogin,
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::BashReadonly => "bash.readonly",
-            Self::BashMutating => "bash.mutating",
-            Self::BashDestructive => "bash.destructive",
-            Self::GitForcePush => "git.force_push",
-            Self::FileDelete => "file.delete",
-            Self::FileWrite => "file.write",
-            Self::HostToolInvoke => "host_tool.invoke",
-            Self::HostUriRead => "host_uri.read",
-            Self::HostUriWrite => "host_uri.write",
-            Self::AuthLogin => "auth.login",
-        })
-    }
-}
 
 /// What a contract names beside classes of actions: what commands of a host are for, and what else a call reaches. Source:
 /// the unattended contracts of gjc.

@@ -164,7 +164,7 @@ impl Judge<'_> {
         if surroundings.temporary.is_empty() || self.line.is_none() {
             return contract.lacks(self.subject, self.line);
         }
-        let place = shell::Place { temporary: Vec::new(), ..shell::Place::of(self.subject, surroundings) };
+        let place = shell::ShellContext { temporary: Vec::new(), ..shell::context_of(self.subject, surroundings) };
         contract.lacks(self.subject, shell::line_in(self.subject, &place).as_ref())
     }
 

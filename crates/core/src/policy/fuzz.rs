@@ -89,7 +89,7 @@ pub fn fuzz(bytes: &[u8]) {
 
 /// True if the grammar reads `line` and finds a command in it.
 fn parses(line: &str) -> bool {
-    let judged = shell::judge(line, &shell::Place::default());
+    let judged = shell::analyze(line, &shell::ShellContext::default());
     judged.opaque.as_deref() != Some(shell::UNPARSABLE) && !judged.commands.is_empty()
 }
 

@@ -27,7 +27,7 @@ pub fn propose(subject: &Subject) -> Vec<Proposal> {
         _ if subject.secrets().is_ok_and(|used| !used.is_empty()) => Vec::new(),
         // Nor which file that other programs obey.
         _ if !obeyed::of_subject(subject, None).is_empty() => Vec::new(),
-        (Some((_, line)), _) => shell::patterns(line, &shell::Place::of(subject, &Surroundings::default())),
+        (Some((_, line)), _) => shell::patterns(line, &shell::context_of(subject, &Surroundings::default())),
         (None, Shell::Nothing) if subject.reach == Reach::Beyond => wider(subject),
         // Of what a shell may read, the part that would be free is a line like any other.
         (None, _) => Vec::new(),

@@ -7,12 +7,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use countersign_shell_analysis::path_style::{Folders, STYLES};
 use serde_json::{Map, Value};
 
 use crate::{
     policy::{
         demand::Arguments,
-        narrow, obeyed, path,
+        obeyed, path,
         subject::{Reach, Subject},
         table::Lookup,
     },
@@ -54,66 +55,6 @@ struct Found {
     all: Vec<Spelled>,
     /// For each file that the call reaches and does not name in a plain spelling: the plain ones, and the file for people.
     reached: Vec<(Vec<Spelled>, String)>,
-}
-
-/// How a path is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Style {
-    /// From the working folder, `src/a`.
-    Relative,
-    /// The same with a dot before it, `./src/a`.
-    Dotted,
-    /// From the root, `/w/src/a`.
-    Absolute,
-    /// From the home folder, `~/src/a`.
-    Home,
-}
-
-/// Every style.
-pub(crate) const STYLES: [Style; 4] = [Style::Relative, Style::Dotted, Style::Absolute, Style::Home];
-
-/// The folders that paths are written from.
-#[derive(Clone, Copy)]
-pub(crate) struct Folders<'a> {
-    /// The working folder, absolute.
-    pub(crate) working: &'a str,
-    /// The home folder, absolute.
-    pub(crate) home: Option<&'a str>,
-}
-
-impl Folders<'_> {
-    /// Returns the absolute path that `text` leads to from the folder `from`. `None` if the home that it begins with is not known.
-    pub(crate) fn reached(self, from: &str, text: &str) -> Option<String> {
-        match text.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) {
-            Some(rest) => self.home.map(|home| path::resolve(home, rest.trim_start_matches('/'))),
-            None => Some(path::resolve(from, text)),
-        }
-    }
-
-    /// Returns `path`, which is absolute, in this style. `None` if it has no such spelling.
-    pub(crate) fn written(self, path: &str, style: Style) -> Option<String> {
-        let relative = narrow::relative(self.working, path);
-        match style {
-            Style::Relative => Some(relative),
-            Style::Dotted => (!relative.starts_with("..")).then(|| format!("./{relative}")),
-            Style::Absolute => Some(path.to_owned()),
-            Style::Home => {
-                let home = self.home.filter(|home| path::is_within(home, path) && *home != "/")?;
-                Some(format!("~{}", &path[home.len()..]))
-            }
-        }
-    }
-
-    /// Returns every spelling of `path`, which is absolute.
-    pub(crate) fn spellings(self, path: &str) -> impl Iterator<Item = String> {
-        STYLES.into_iter().filter_map(move |style| self.written(path, style))
-    }
-
-    /// Whether `text` is a plain spelling of `path`, with no step up in it.
-    fn is_plain(self, text: &str, path: &str) -> bool {
-        let text = if text.len() > 1 { text.strip_suffix('/').unwrap_or(text) } else { text };
-        steps_up(text) == 0 && self.spellings(path).any(|plain| plain == text)
-    }
 }
 
 impl<'a> Spellings<'a> {
@@ -190,7 +131,7 @@ impl Call<'_> {
 
     fn is_written_plainly(&self) -> bool {
         let folders = self.folders();
-        self.written.iter().all(|(name, text)| self.reached.get(*name).is_some_and(|to| folders.is_plain(text, to)))
+        self.written.iter().all(|(name, text)| self.reached.get(*name).is_some_and(|to| is_plain(folders, text, to)))
     }
 
     /// Whether a rule of `table` may be about this tool.
@@ -266,6 +207,12 @@ fn is_path_like(name: &str, text: &str) -> bool {
     !text.is_empty()
         && !text.contains("://")
         && (text.contains('/') || text.starts_with(['.', '~']) || is_named && !text.contains(char::is_whitespace))
+}
+
+/// Whether `text` is a plain spelling of `path`, with no step up in it.
+fn is_plain(folders: Folders<'_>, text: &str, path: &str) -> bool {
+    let text = if text.len() > 1 { text.strip_suffix('/').unwrap_or(text) } else { text };
+    steps_up(text) == 0 && folders.spellings(path).any(|plain| plain == text)
 }
 
 /// The number of steps up with which a path begins.

@@ -193,7 +193,7 @@ const CLASSES: [Class; 29] = [
             ("countersign/tests/security/foreign_folders.rs", &["text_that_looks_like_commands"]),
             (FORMS, &["allow_list_prefix_and_chaining"]),
             (RECORDED, &["every_recorded_shell_line_gets_its_verdict"]),
-            ("core/src/policy/shell/word.rs", &["what_expands_is_marked_and_what_runs_is_found"]),
+            ("shell-analysis/src/word.rs", &["what_expands_is_marked_and_what_runs_is_found"]),
         ],
     ),
     class(
@@ -202,7 +202,7 @@ const CLASSES: [Class; 29] = [
         &[
             (FORMS, &["allow_list_prefix_and_chaining", "harmless_programs_that_run_another"]),
             (
-                "core/src/policy/shell/classes/tests.rs",
+                "shell-analysis/src/classes/tests.rs",
                 &[
                     "no_wrapping_lowers_the_class_of_any_line_of_the_table",
                     "no_prefix_lowers_the_class_of_a_plain_command",
@@ -215,7 +215,7 @@ const CLASSES: [Class; 29] = [
         "what the arguments of interpreters and package managers can do",
         "openworker#308",
         &[
-            ("core/src/policy/shell/programs.rs", &["a_rule_may_name_a_script_but_not_an_interpreter_alone"]),
+            ("shell-analysis/src/programs.rs", &["a_rule_may_name_a_script_but_not_an_interpreter_alone"]),
             (EVALUATE, &["rules_that_make_no_sense_do_not_load_and_odd_ones_warn"]),
             ("core/src/policy/propose.rs", &["only_a_plain_command_without_power_over_others_offers_a_pattern"]),
         ],
@@ -250,7 +250,7 @@ const CLASSES: [Class; 29] = [
         &[
             (FORMS, &["allow_list_prefix_and_chaining"]),
             (RECORDED, &["every_recorded_shell_line_gets_its_verdict"]),
-            ("core/src/policy/shell/word.rs", &["a_word_is_its_text_where_nothing_expands"]),
+            ("shell-analysis/src/word.rs", &["a_word_is_its_text_where_nothing_expands"]),
         ],
     ),
     class(

@@ -1,0 +1,67 @@
+//! Judges a shell command line by every simple command in it.
+
+use crate::{
+    context::ShellCall,
+    line::{Line, Place},
+    perhaps, programs,
+    shell::Shell,
+    walk,
+};
+
+/// What a line is called that the grammar does not read.
+pub const UNPARSABLE: &str = "text that cannot be parsed";
+
+/// Judges what a shell reads of `call` as run in `place`. `None` if it reads nothing.
+pub fn analyze_call(call: &ShellCall<'_>, place: &Place) -> Option<Line> {
+    match call.shell {
+        Shell::Nothing => None,
+        Shell::Line { argument, .. } => match call.line() {
+            Some((_, line)) => Some(analyze(line, place)),
+            None => call.arguments.get(&**argument).and_then(|value| perhaps::judge_words(value, place)),
+        },
+        Shell::Perhaps { .. } => perhaps::judge(call.arguments, place),
+    }
+}
+
+/// Judges `command` as run in `place`.
+pub fn analyze(command: &str, place: &Place) -> Line {
+    walk::Walk::judge(command, place)
+}
+
+/// What `command` says when quoting, white space, comments and wrappers that change nothing are taken off. Text that cannot be parsed stays as it is.
+pub fn plain_form(command: &str) -> String {
+    let line = analyze(command, &Place::default());
+    match (&line.opaque, line.plain.is_empty()) {
+        (None, false) => line.plain.join("\n"),
+        (Some(_), _) | (_, true) => command.trim().to_owned(),
+    }
+}
+
+/// Patterns for more calls like this one: its program and subcommand, where it is one plain command without power over others.
+pub fn patterns(command: &str, place: &Place) -> Vec<String> {
+    let line = analyze(command, place);
+    let [only] = line.commands.as_slice() else { return Vec::new() };
+    let Some([text]) = only.covers.first().map(Vec::as_slice) else { return Vec::new() };
+    // What a rule has to name no pattern with a free end does.
+    if line.opaque.is_some() || line.floor.is_some() || !only.narrow.is_empty() {
+        return Vec::new();
+    }
+    let tool = place.tool.as_str();
+    let inner = text.strip_prefix(tool).and_then(|rest| rest.strip_prefix('(')).and_then(|rest| rest.strip_suffix(')'));
+    // What has a meaning in a pattern would not mean itself.
+    let Some(inner) = inner.filter(|_| !tool.contains(['*', '?', '[', ']', '('])) else { return Vec::new() };
+    let words: Vec<&str> = inner.split(' ').collect();
+    let plain = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_:".contains(c));
+    let (Some(program), sub) = (words.first().filter(|word| plain(word)), words.get(1)) else { return Vec::new() };
+    if programs::is_interpreter(program)
+        || programs::is_opaque_wrapper(program)
+        || programs::deserves_each_look(program)
+    {
+        return Vec::new();
+    }
+    match sub {
+        Some(sub) if plain(sub) && !sub.starts_with('-') => vec![format!("{tool}({program} {sub}*)")],
+        None => vec![format!("{tool}({program}*)")],
+        Some(_) => Vec::new(),
+    }
+}

@@ -1,0 +1,222 @@
+//! Sorts shell lines into the classes of actions that an unattended contract names.
+//!
+//! It must not know contracts. A command that is not known may change anything and is [`Class::BashMutating`], as is code of
+//! another language. What the shell would run and nobody can read here is [`Class::BashDestructive`]: a line that cannot be
+//! parsed, a name or a text that is only known when it runs, a shell that reads its commands from elsewhere.
+
+mod git;
+mod programs;
+
+use std::collections::BTreeSet;
+
+use super::{
+    line::{Line, Place},
+    options,
+    programs::{SHELLS, base_name, is_opaque_wrapper},
+    unwrap::Runs,
+    word::{GLOB, UNKNOWN, Word},
+};
+use crate::action_class::ActionClass as Class;
+
+/// The most words of a wrapper that are looked at for the program that it runs.
+const MOST_WORDS: usize = 64;
+
+/// Wrappers that hand their words to a shell, where they are text again.
+const JOINERS: [&str; 7] = ["ssh", "watch", "parallel", "su", "runuser", "script", "at"];
+
+/// Shells of which the grammar does not read the text.
+const OTHER_SHELLS: [&str; 11] = ["zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "pwsh", "nu", "elvish", "xonsh"];
+
+/// The classes of actions that a shell line needs, all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Classes(BTreeSet<Class>);
+
+impl Classes {
+    /// Sorts `command` as run in `cwd` by somebody whose home is `home`. A line that does nothing only reads.
+    pub fn of(command: &str, cwd: &str, home: Option<&str>) -> Self {
+        let place = Place { cwd: cwd.to_owned(), home: home.map(str::to_owned), ..Place::default() };
+        of_line(&super::analyze(command, &place))
+    }
+
+    /// Returns the worst of them.
+    pub fn worst(&self) -> Class {
+        self.0.last().copied().unwrap_or(Class::BashReadonly)
+    }
+
+    /// Returns all of them, the worst last. [`Class::BashReadonly`] is among them only if it is the only one: whoever may
+    /// change something may look.
+    pub fn iter(&self) -> impl Iterator<Item = Class> + '_ {
+        self.0.iter().copied()
+    }
+}
+
+/// The classes of a line that was judged.
+pub fn of_line(line: &Line) -> Classes {
+    let mut classes = line.classes.clone();
+    classes.insert(Class::BashReadonly);
+    if classes.len() > 1 {
+        classes.remove(&Class::BashReadonly);
+    }
+    Classes(classes)
+}
+
+/// True if a function called `name` would make lines mean something else than what is judged here.
+pub(super) fn means_something(name: &str) -> bool {
+    name == "echo" || SHELLS.contains(&name)
+}
+
+/// True if the first word of a command names a program that the system looks up, or one of its own, not a file of somebody's.
+pub(super) fn is_by_name(argv: &[Word]) -> bool {
+    argv.first().and_then(Word::as_literal).is_some_and(|name| !is_ones_own(name))
+}
+
+/// The classes of one command without what it runs, which is sorted by itself. `fed` says that what it reads on its input is
+/// written out in the line, and sorted by itself as well.
+pub(super) fn of(argv: &[Word], runs: &Runs, fed: bool, surely: bool) -> BTreeSet<Class> {
+    let Some((first, rest)) = argv.split_first() else { return BTreeSet::from([Class::BashReadonly]) };
+    let names = names(first);
+    if names.is_empty() {
+        // A word of a wrapper that is only perhaps a command says nothing by itself.
+        return BTreeSet::from([if surely { Class::BashDestructive } else { Class::BashMutating }]);
+    }
+    let arguments = arguments(rest);
+    let own = names.iter().any(|name| is_ones_own(name)).then_some(Class::BashMutating);
+    names.iter().flat_map(|name| named(name, argv, &arguments, runs, fed)).chain(own).collect()
+}
+
+fn named(name: &str, argv: &[Word], arguments: &[&str], runs: &Runs, fed: bool) -> BTreeSet<Class> {
+    let program = base_name(name);
+    let one = |class| BTreeSet::from([class]);
+    match runs {
+        _ if SHELLS.contains(&program) || OTHER_SHELLS.contains(&program) => shell(program, argv, fed),
+        Runs::Other { .. } | Runs::Text(_) if program == "timeout" => one(Class::BashMutating),
+        Runs::Other { .. } | Runs::Text(_) => BTreeSet::new(),
+        Runs::Beside(_) => one(Class::FileDelete),
+        Runs::Anything { .. } if program == "eval" => {
+            if argv[1..].iter().all(is_known) {
+                BTreeSet::new()
+            } else {
+                one(Class::BashDestructive)
+            }
+        }
+        Runs::Anything { .. } if program == "find" => BTreeSet::from([Class::FileDelete, Class::BashDestructive]),
+        Runs::Anything { .. } => wrapper(program, argv),
+        Runs::Itself if is_opaque_wrapper(program) => wrapper(program, argv),
+        Runs::Itself if is_ones_own(name) => one(programs::class(program, arguments).max(Class::BashMutating)),
+        Runs::Itself => one(class(program, argv.get(1..).unwrap_or_default(), arguments)),
+    }
+}
+
+/// The class of a program with what its options make of it: what one runs may be anything, and a script of sed may write.
+fn class(program: &str, words: &[Word], arguments: &[&str]) -> Class {
+    let class = programs::class(program, arguments);
+    match options::run_something(program, words) {
+        true => class.max(if program == "sed" { Class::FileWrite } else { Class::BashMutating }),
+        false => class,
+    }
+}
+
+/// What a word may be as the name of a program; nothing if nobody can tell.
+fn names(word: &Word) -> Vec<&str> {
+    let known = |text: &&str| !text.contains([UNKNOWN, GLOB]) && !text.is_empty();
+    if word.runs.is_empty() && known(&word.value.as_str()) {
+        return vec![&word.value];
+    }
+    let perhaps: Vec<&str> = word.perhaps.iter().filter_map(|text| text.split_whitespace().next()).collect();
+    if word.runs.is_empty() && perhaps.iter().all(known) { perhaps } else { Vec::new() }
+}
+
+/// What words may be as arguments: their text, and what their variables may hold. [`UNKNOWN`] stays in it.
+fn arguments(words: &[Word]) -> Vec<&str> {
+    let perhaps = |word: &Word| !word.perhaps.is_empty();
+    words
+        .iter()
+        .flat_map(|word| {
+            let value = (!perhaps(word)).then_some(word.value.as_str());
+            value.into_iter().chain(word.perhaps.iter().flat_map(|text| text.split_whitespace()))
+        })
+        .collect()
+}
+
+/// True if nothing in a word is left to when it runs.
+fn is_known(word: &Word) -> bool {
+    !word.value.contains([UNKNOWN, GLOB]) && word.runs.is_empty()
+}
+
+/// True for a path outside the folders of the system: a program of one's own may have any name.
+fn is_ones_own(name: &str) -> bool {
+    name.contains('/') && !is_of_the_system(name)
+}
+
+fn is_of_the_system(name: &str) -> bool {
+    let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+    matches!(folder, "/bin" | "/usr/bin" | "/sbin" | "/usr/sbin" | "/usr/local/bin" | "/opt/homebrew/bin")
+}
+
+/// A shell: its text is sorted by itself, if it is written out and the grammar reads it.
+fn shell(program: &str, argv: &[Word], fed: bool) -> BTreeSet<Class> {
+    let readable = SHELLS.contains(&program);
+    let (mut takes_a_word, mut is_plain) = (false, true);
+    for (at, word) in argv.iter().enumerate().skip(1) {
+        let text = word.value.as_str();
+        if std::mem::take(&mut takes_a_word) && is_known(word) {
+            continue;
+        }
+        let is_short = text.starts_with('-') && !text.starts_with("--");
+        match text {
+            _ if !is_known(word) => return BTreeSet::from([Class::BashDestructive]),
+            "--version" | "--help" => return BTreeSet::from([Class::BashReadonly]),
+            _ if is_short && text.contains('c') => {
+                let script = argv.get(at + 1).filter(|word| is_known(word));
+                // Behind an option that takes a word, only what looks like text is read as text.
+                let written_out = script.is_some_and(|text| is_plain || text.value.contains(char::is_whitespace));
+                let class = if readable && written_out { Class::BashReadonly } else { Class::BashDestructive };
+                return BTreeSet::from([class]);
+            }
+            // A file that is read first, and reading from elsewhere.
+            "--rcfile" | "--init-file" | "-s" | "-i" => return BTreeSet::from([Class::BashDestructive]),
+            _ if text.starts_with(['-', '+']) && text.ends_with(['o', 'O']) => (takes_a_word, is_plain) = (true, false),
+            _ if !text.starts_with(['-', '+']) => return BTreeSet::from([Class::BashMutating]),
+            _ => {}
+        }
+    }
+    let class = if readable && fed { Class::BashReadonly } else { Class::BashDestructive };
+    BTreeSet::from([class])
+}
+
+/// A wrapper of which nobody can tell which of its words is the program: the worst that any of them would be.
+fn wrapper(program: &str, argv: &[Word]) -> BTreeSet<Class> {
+    let mut classes = BTreeSet::from([Class::BashMutating]);
+    if argv.len() > MOST_WORDS {
+        classes.insert(Class::BashDestructive);
+    }
+    let mut found = false;
+    for at in 1..argv.len().min(MOST_WORDS) {
+        let (word, rest) = (&argv[at], &argv[at + 1..]);
+        if word.value.starts_with('-') {
+            continue;
+        }
+        // Text that has white space is sorted by itself.
+        let is_text =
+            word.value.contains(|c| "$`;&|<>(){}\\'\"\n".contains(c)) && !word.value.contains(char::is_whitespace);
+        if is_text && is_known(word) && (!found || JOINERS.contains(&program)) {
+            classes.insert(Class::BashDestructive);
+        }
+        match names(word).as_slice() {
+            [] if !found => {
+                classes.insert(Class::BashDestructive);
+            }
+            [] => {}
+            names => {
+                for program in names.iter().map(|name| base_name(name)) {
+                    found |= programs::is_known(program);
+                    classes.insert(class(program, rest, &arguments(rest)));
+                }
+            }
+        }
+    }
+    classes
+}
+
+#[cfg(test)]
+mod tests;

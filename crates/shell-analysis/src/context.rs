@@ -1,0 +1,134 @@
+//! Calls that a shell reads, and the place in which their line runs.
+//!
+//! It must not know who wants a call or what a rule says of it.
+
+use serde_json::{Map, Value};
+
+use crate::{
+    elsewhere, path,
+    shell::{Machine, Shell},
+};
+
+/// One call of a tool, as far as its shell line is concerned.
+#[derive(Clone, Copy, Debug)]
+pub struct ShellCall<'a> {
+    /// Name of the tool.
+    pub tool: &'a str,
+    /// Part of the arguments that a shell reads.
+    pub shell: &'a Shell,
+    /// Every argument.
+    pub arguments: &'a Map<String, Value>,
+    /// Folder in which the line runs, absolute.
+    pub cwd: &'a str,
+    /// Working folder of the session, absolute, where the line runs in another one.
+    pub session_folder: Option<&'a str>,
+    /// Whether another line ran in the same shell before, which may have left variables behind.
+    pub is_later: bool,
+}
+
+/// Files and folders of this machine that have a meaning for every line. All absolute.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MachinePaths<'a> {
+    /// Home folder that `~` and `$HOME` stand for; none makes them unknown.
+    pub home: Option<&'a str>,
+    /// Folders for temporary files, where deleting harms nobody.
+    pub temporary: &'a [String],
+    /// Files and folders that no line may write, whether they exist or not.
+    pub protected: &'a [String],
+    /// Those of them that no line may read either.
+    pub unreadable: &'a [String],
+}
+
+/// Place in which a line runs.
+#[derive(Clone, Debug, Default)]
+pub struct ShellContext {
+    /// The tool that runs it: the texts that rules see begin with its name.
+    pub tool: String,
+    /// Working folder, absolute.
+    pub cwd: String,
+    /// Where the line begins, if that is not the working folder.
+    pub start: Start,
+    /// Home folder; none if it is not known.
+    pub home: Option<String>,
+    /// Folders in which deleting harms nobody.
+    pub temporary: Vec<String>,
+    /// Files and folders that the line may not write.
+    pub protected: Vec<String>,
+    /// Files and folders that the line may not read.
+    pub unreadable: Vec<String>,
+    /// Whether another line ran in the same shell before: it may have left variables behind.
+    pub is_later: bool,
+    /// Variables that the call sets for the line.
+    pub environment: Vec<(String, String)>,
+    /// What of the call beside its line nobody can judge.
+    pub beside: Option<String>,
+}
+
+/// Folder in which a line begins.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Start {
+    /// In the working folder.
+    #[default]
+    Working,
+    /// In another one.
+    Folder(String),
+    /// Anywhere.
+    Unknown,
+}
+
+/// The arguments of a shell call that change nothing about what its line does; `cwd` is where the line runs.
+const HARMLESS_ARGUMENTS: [&str; 6] = ["timeout", "head", "tail", "pty", "async", "cwd"];
+
+impl<'a> ShellCall<'a> {
+    /// Returns the argument that is a shell line, with the line. `None` if there is no such argument, or it is no text.
+    pub fn line(&self) -> Option<(&'a str, &'a str)> {
+        let Shell::Line { argument, .. } = self.shell else { return None };
+        Some((argument, self.arguments.get(&**argument)?.as_str()?))
+    }
+}
+
+impl ShellContext {
+    /// Returns the place in which the line of `call` runs. The paths of this machine mean nothing on another one.
+    pub fn from_call(call: &ShellCall<'_>, paths: &MachinePaths<'_>) -> Self {
+        match call.shell {
+            Shell::Line { machine: Machine::Other, .. } | Shell::Perhaps { machine: Machine::Other } => {
+                elsewhere::place(call)
+            }
+            Shell::Line { .. } | Shell::Perhaps { .. } | Shell::Nothing => Self::here(call, paths),
+        }
+    }
+
+    fn here(call: &ShellCall<'_>, paths: &MachinePaths<'_>) -> Self {
+        let resolved = |paths: &[String]| paths.iter().map(|one| path::resolve("/", one)).collect();
+        let (mut environment, mut beside) = (Vec::new(), None);
+        let line = call.line().map(|(argument, _)| argument);
+        for (name, value) in call.arguments {
+            match (name.as_str(), value) {
+                (name, _) if HARMLESS_ARGUMENTS.contains(&name) || Some(name) == line => {}
+                ("env", Value::Null) => {}
+                ("env", Value::Object(members)) => environment.extend(members.iter().map(|(name, value)| {
+                    (name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+                })),
+                _ => beside = beside.or_else(|| Some(format!("the argument {name}"))),
+            }
+        }
+        let cwd = path::resolve("/", call.cwd);
+        let (cwd, start) = match call.session_folder.map(|folder| path::resolve("/", folder)) {
+            // Where a call before went is nobody's working folder for that.
+            Some(folder) if folder != cwd => (folder, Start::Folder(cwd)),
+            Some(_) | None => (cwd, Start::Working),
+        };
+        Self {
+            tool: call.tool.to_owned(),
+            cwd,
+            start,
+            home: paths.home.map(|home| path::resolve("/", home)),
+            temporary: resolved(paths.temporary),
+            protected: resolved(paths.protected),
+            unreadable: resolved(paths.unreadable),
+            is_later: call.is_later,
+            environment,
+            beside,
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! The arguments of interpreters and wrappers: which of them is a file that is run.
+
+use crate::word::Word;
+
+/// What an interpreter runs.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Reads {
+    /// Nothing.
+    Nothing,
+    /// This text.
+    Text(Word),
+    /// This file.
+    File(Word),
+    /// A module, which it looks for itself.
+    Module(String),
+    /// What it is given on its input.
+    Input,
+    /// That depends on a word that is only known when it runs.
+    Unclear(String),
+}
+
+/// What the words of an interpreter say.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Found {
+    pub(super) reads: Reads,
+    /// Files that it runs beside.
+    pub(super) files: Vec<Word>,
+    /// Files that it may run.
+    pub(super) perhaps: Vec<Word>,
+    /// Modules that it loads beside, which it looks for itself.
+    pub(super) modules: Vec<String>,
+    /// What a file may end with, where its name is written without.
+    pub(super) endings: &'static [&'static str],
+}
+
+impl Found {
+    fn only(reads: Reads) -> Self {
+        Self { reads, files: Vec::new(), perhaps: Vec::new(), modules: Vec::new(), endings: &[] }
+    }
+}
+
+/// How an interpreter takes its options.
+pub(super) struct Family {
+    /// Options with a text of its language.
+    texts: &'static [&'static str],
+    /// Options with a value that is no file that runs.
+    valued: &'static [&'static str],
+    /// Options with a file that it runs beside, or before.
+    files: &'static [&'static str],
+    /// Options with a module that is loaded before; a file where it is written as a path.
+    required: &'static [&'static str],
+    /// Letters behind which the rest of a word is a value.
+    rest: &'static str,
+    /// What a file may end with, where its name is written without.
+    endings: &'static [&'static str],
+    /// Whether a plain word may be a command of its own.
+    has_commands: bool,
+    /// Options with a module.
+    modules: &'static [&'static str],
+    /// Words before the file.
+    commands: &'static [&'static str],
+    /// Whether a plain operand is data where a file was given by an option.
+    is_filter: bool,
+}
+
+const PLAIN: Family = Family {
+    texts: &[],
+    valued: &[],
+    files: &[],
+    required: &[],
+    rest: "",
+    endings: &[],
+    has_commands: false,
+    modules: &[],
+    commands: &[],
+    is_filter: false,
+};
+
+/// What `node` and its kin put behind a name.
+const SCRIPTS: &[&str] = &[".js", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".tsx", ".json", ".node"];
+
+/// How the interpreter with this base name takes its options; none if it is none that is known.
+pub(super) fn family(name: &str) -> Option<Family> {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    Some(match stem {
+        "python" | "pypy" | "ipython" => {
+            Family { texts: &["-c"], valued: &["-W", "-X", "-Q", "--check-hash-based-pycs"], modules: &["-m"], ..PLAIN }
+        }
+        "node" | "nodejs" => Family {
+            texts: &["-e", "--eval", "-p", "--print", "-pe"],
+            valued: &["-C", "--conditions", "--env-file", "--title", "--watch-path"],
+            required: &["-r", "--require", "--import", "--loader", "--experimental-loader"],
+            modules: &["--run", "--test"],
+            endings: SCRIPTS,
+            ..PLAIN
+        },
+        "tsx" | "ts-node" => Family {
+            texts: &["-e", "--eval"],
+            valued: &["-P", "--project", "--tsconfig"],
+            required: &["-r", "--require", "--import"],
+            endings: SCRIPTS,
+            ..PLAIN
+        },
+        "deno" | "bun" => Family {
+            texts: &["-e", "--eval"],
+            required: &["-r", "--preload"],
+            commands: &["run", "test"],
+            endings: SCRIPTS,
+            has_commands: true,
+            ..PLAIN
+        },
+        "perl" => Family { texts: &["-e", "-E"], valued: &["-I"], rest: "mMiFDxV", ..PLAIN },
+        "ruby" => Family {
+            texts: &["-e"],
+            valued: &["-I", "-C", "-E"],
+            required: &["-r"],
+            rest: "WKiFxXT",
+            endings: &[".rb"],
+            ..PLAIN
+        },
+        "java" => Family {
+            valued: &["-cp", "-classpath", "--class-path", "-p", "--module-path"],
+            files: &["-jar"],
+            modules: &["-m", "--module"],
+            rest: "XDavde",
+            has_commands: true,
+            ..PLAIN
+        },
+        "php" => Family { texts: &["-r"], valued: &["-d", "-c"], files: &["-f"], ..PLAIN },
+        "lua" | "luajit" => Family { texts: &["-e"], modules: &["-l"], ..PLAIN },
+        "Rscript" | "R" => Family { texts: &["-e"], files: &["-f", "--file"], ..PLAIN },
+        "awk" | "gawk" | "mawk" | "nawk" => {
+            Family { valued: &["-F", "-v"], files: &["-f", "--file"], is_filter: true, ..PLAIN }
+        }
+        "sed" | "gsed" => Family { texts: &["-e"], files: &["-f", "--file"], is_filter: true, ..PLAIN },
+        "tclsh" | "wish" | "julia" | "groovy" | "scala" | "guile" | "escript" => Family { texts: &["-e"], ..PLAIN },
+        _ => return None,
+    })
+}
+
+/// What a shell runs.
+pub(super) fn of_shell(argv: &[Word]) -> Found {
+    let (mut at, mut files) = (1, Vec::new());
+    let found = |reads, files| Found { files, ..Found::only(reads) };
+    let (mut takes_text, mut reads_input) = (false, false);
+    while let Some(word) = argv.get(at) {
+        let Some(text) = word.as_literal() else {
+            // What stands there may be an option or the script.
+            let is_operand = !word.value.starts_with('-') && !word.value.starts_with('+');
+            if is_operand {
+                break;
+            }
+            return found(Reads::Unclear(word.raw.clone()), files);
+        };
+        at += 1;
+        match text {
+            "--" | "-" => break,
+            "--rcfile" | "--init-file" => {
+                files.extend(argv.get(at).cloned());
+                at += 1;
+            }
+            "--version" | "--help" => return Found::only(Reads::Nothing),
+            _ if text.starts_with("--") => {}
+            _ if text.len() > 1 && text.starts_with(['-', '+']) => {
+                let letters = &text[1..];
+                takes_text |= text.starts_with('-') && letters.contains('c');
+                reads_input |= text.starts_with('-') && letters.contains('s');
+                // Each of these takes a word, whatever it is combined with.
+                at += letters.chars().filter(|letter| matches!(letter, 'o' | 'O')).count();
+            }
+            _ => {
+                at -= 1;
+                break;
+            }
+        }
+    }
+    let reads = match argv.get(at) {
+        Some(word) if takes_text => Reads::Text(word.clone()),
+        None if takes_text => Reads::Nothing,
+        Some(word) if !reads_input => Reads::File(word.clone()),
+        Some(_) | None => Reads::Input,
+    };
+    found(reads, files)
+}
+
+/// What an interpreter of another language runs.
+pub(super) fn of_interpreter(name: &str, argv: &[Word]) -> Found {
+    let Some(family) = family(name) else { return Found::only(Reads::Nothing) };
+    let mut found = Found { endings: family.endings, ..Found::only(Reads::Nothing) };
+    let (mut at, mut has_text, mut is_strange) = (1, false, false);
+    while let Some(word) = argv.get(at) {
+        let Some(text) = word.as_literal().filter(|text| text.starts_with('-') && text.len() > 1) else {
+            if word.value.starts_with('-') && word.as_literal().is_none() {
+                found.reads = Reads::Unclear(word.raw.clone());
+                return found;
+            }
+            break;
+        };
+        at += 1;
+        is_strange = false;
+        if text == "--" {
+            break;
+        }
+        let (option, joined) = split(text, &family);
+        let mut value = || {
+            let given =
+                joined.map(|joined| Word { raw: joined.to_owned(), value: joined.to_owned(), ..Word::default() });
+            given.or_else(|| {
+                at += 1;
+                argv.get(at - 1).cloned()
+            })
+        };
+        if family.texts.contains(&option) {
+            value();
+            has_text = true;
+            // Behind the text of python and node nothing is an option.
+            if !family.is_filter && !matches!(name, "perl" | "ruby") {
+                return found;
+            }
+        } else if family.modules.contains(&option) {
+            let module = value().map_or_else(|| option.to_owned(), |word| word.raw);
+            found.reads = Reads::Module(module);
+            return found;
+        } else if family.files.contains(&option) {
+            found.files.extend(value());
+            has_text |= family.is_filter || matches!(option, "-f" | "-jar");
+        } else if family.required.contains(&option) {
+            match value() {
+                Some(word) if word.as_literal().is_some_and(|name| !name.starts_with(['.', '/'])) => {
+                    found.modules.push(word.raw);
+                }
+                word => found.files.extend(word),
+            }
+        } else if family.valued.contains(&option) {
+            value();
+        } else {
+            is_strange = option.starts_with("--") && joined.is_none() && !option.contains('=');
+        }
+    }
+    let mut is_command = family.has_commands;
+    if argv.get(at).and_then(Word::as_literal).is_some_and(|word| family.commands.contains(&word)) {
+        at += 1;
+        while argv.get(at).is_some_and(|word| word.value.starts_with('-')) {
+            at += 1;
+        }
+    }
+    is_command &= argv.get(at).and_then(Word::as_literal).is_some_and(|word| !word.contains(['/', '.']));
+    if is_strange && !has_text && !family.is_filter {
+        // The word behind an option that is not known may be its value.
+        found.perhaps.extend(argv.get(at + 1).cloned());
+    }
+    found.reads = match argv.get(at) {
+        _ if has_text || family.is_filter => Reads::Nothing,
+        Some(word) if is_command => {
+            found.perhaps.push(word.clone());
+            Reads::Module(word.raw.clone())
+        }
+        Some(word) => Reads::File(word.clone()),
+        None => Reads::Input,
+    };
+    found
+}
+
+/// An option and what is joined to it: `-Wdefault`, `--file=x`, and `-ne` for `-n -e`.
+fn split<'t>(text: &'t str, family: &Family) -> (&'t str, Option<&'t str>) {
+    if text.starts_with("--") {
+        return text.split_once('=').map_or((text, None), |(option, value)| (option, Some(value)));
+    }
+    let lists = [family.texts, family.valued, family.files, family.required, family.modules];
+    let known = |option: &str| lists.iter().find_map(|list| list.iter().find(|known| **known == option).copied());
+    if known(text).is_some() {
+        return (text, None);
+    }
+    for (at, letter) in text.char_indices().skip(1) {
+        if family.rest.contains(letter) {
+            break;
+        }
+        let rest = &text[at + letter.len_utf8()..];
+        if let Some(option) = known(&format!("-{letter}")) {
+            return (option, (!rest.is_empty()).then_some(rest));
+        }
+    }
+    (text, None)
+}
+
+/// Where the words begin that a wrapper runs as they stand, for wrappers whose options take words of their own. None if it is
+/// none of these.
+pub(super) fn wraps(name: &str, argv: &[Word]) -> Option<usize> {
+    let (valued, operands): (&[&str], usize) = match name {
+        "sudo" => {
+            (&["-u", "-g", "-h", "-p", "-C", "-r", "-t", "-T", "-U", "-D", "-R", "--user", "--group", "--chdir"], 0)
+        }
+        "doas" => (&["-u", "-C"], 0),
+        "busybox" | "toybox" | "fakeroot" | "unbuffer" | "torsocks" | "proxychains" | "rlwrap" => (&[], 0),
+        "watch" => (&["-n", "--interval"], 0),
+        "strace" | "ltrace" => (&["-e", "-o", "-p", "-s", "-u", "-P"], 0),
+        "taskset" | "chrt" => (&["-p"], 1),
+        // It hands a program to itself.
+        name if name.starts_with("ld-linux") || name.starts_with("ld-musl") => {
+            (&["--library-path", "--preload", "--audit", "--argv0", "--inhibit-rpath"], 0)
+        }
+        "setarch" | "flock" => (&["-w", "-E", "--timeout"], 1),
+        _ => return None,
+    };
+    let mut at = 1;
+    while let Some(word) = argv.get(at) {
+        match word.value.as_str() {
+            "--" => {
+                at += 1;
+                break;
+            }
+            text if valued.contains(&text) => at += 2,
+            text if text.starts_with('-') && text.len() > 1 => at += 1,
+            // Variables stand before what sudo runs.
+            text if text.contains('=') && matches!(name, "sudo" | "doas") => at += 1,
+            _ => break,
+        }
+    }
+    at += operands;
+    while name == "setarch" && argv.get(at).is_some_and(|word| word.value.starts_with('-')) {
+        at += 1;
+    }
+    (argv.len() > at).then_some(at)
+}
+
+/// Whether a wrapper looks for programs in places of its own.
+pub(super) fn has_own_path(name: &str) -> bool {
+    matches!(name, "sudo" | "doas")
+}

@@ -1,0 +1,383 @@
+//! Simple commands: their words, what they wrap, and what of that is a file.
+
+use brush_parser::ast;
+
+use super::{
+    Named,
+    arguments::{self, Reads},
+    walk::{Input, Stream, Walk, stream},
+};
+use crate::{
+    files::Role,
+    path,
+    programs::{SHELLS, base_name},
+    simple,
+    unwrap::{self, Runs},
+    word::{self, Word},
+};
+
+/// What the shell does itself.
+const BUILTINS: &str = "! . : [ [[ ]] alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs disown \
+    echo enable eval exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd printf \
+    pushd pwd read readarray readonly return set shift shopt source suspend test times trap true type typeset ulimit umask \
+    unalias unset wait time { }";
+/// Programs that run the rest of their line on another machine, or in another root.
+const ELSEWHERE: &str =
+    "ssh scp rsync docker podman kubectl lxc chroot unshare nsenter systemd-run firejail bwrap proot";
+/// How many wrappers may wrap one another.
+const MOST_WRAPPED: usize = 8;
+
+/// How a command comes to be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// The shell runs it.
+    Shell,
+    /// Another program does, which knows no builtins.
+    Program,
+    /// Perhaps another program does.
+    Perhaps,
+}
+
+/// True for a shell by its base name.
+pub(super) fn is_shell(name: &str) -> bool {
+    SHELLS.contains(&name) || matches!(name, "zsh" | "ksh" | "mksh" | "ash" | "fish" | "csh" | "tcsh")
+}
+
+fn listed(list: &str, name: &str) -> bool {
+    list.split_ascii_whitespace().any(|known| known == name)
+}
+
+impl Walk<'_> {
+    /// The words of a command, without what is set before it.
+    pub(super) fn plain_words(&mut self, command: &ast::SimpleCommand) -> Vec<Word> {
+        let mut raw: Vec<Option<&str>> = command.word_or_name.iter().map(|name| Some(name.value.as_str())).collect();
+        for item in command.suffix.iter().flat_map(|suffix| &suffix.0) {
+            match item {
+                ast::CommandPrefixOrSuffixItem::Word(word)
+                | ast::CommandPrefixOrSuffixItem::AssignmentWord(_, word) => raw.push(Some(&word.value)),
+                // It stands for a name that is only known when it runs.
+                ast::CommandPrefixOrSuffixItem::ProcessSubstitution(..) => raw.push(None),
+                ast::CommandPrefixOrSuffixItem::IoRedirect(_) => {}
+            }
+        }
+        let mut words = Vec::new();
+        for raw in raw {
+            match raw {
+                Some(raw) => {
+                    // Too many are one of which nothing is known.
+                    let made = word::braces(raw).unwrap_or_else(|word::TooMany| vec![raw.to_owned()]);
+                    words.extend(made.iter().map(|raw| self.word(raw)));
+                }
+                None => words.push(Word { raw: "<(…)".to_owned(), ..Word::unknown() }),
+            }
+        }
+        words
+    }
+
+    fn items(command: &ast::SimpleCommand) -> impl Iterator<Item = &ast::CommandPrefixOrSuffixItem> {
+        let prefix = command.prefix.iter().flat_map(|prefix| &prefix.0);
+        prefix.chain(command.suffix.iter().flat_map(|suffix| &suffix.0))
+    }
+
+    /// What a command's own redirections have it read.
+    pub(super) fn reads(&mut self, command: &ast::SimpleCommand) -> Option<Input> {
+        let redirects: Vec<&ast::IoRedirect> = Self::items(command)
+            .filter_map(|item| match item {
+                ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) => Some(redirect),
+                ast::CommandPrefixOrSuffixItem::Word(_)
+                | ast::CommandPrefixOrSuffixItem::AssignmentWord(..)
+                | ast::CommandPrefixOrSuffixItem::ProcessSubstitution(..) => None,
+            })
+            .collect();
+        redirects.into_iter().filter_map(|redirect| self.read_by(redirect)).last()
+    }
+
+    fn read_by(&mut self, redirect: &ast::IoRedirect) -> Option<Input> {
+        match redirect {
+            ast::IoRedirect::File(
+                fd,
+                ast::IoFileRedirectKind::Read | ast::IoFileRedirectKind::ReadAndWrite,
+                target,
+            ) if fd.is_none_or(|fd| fd == 0) => match target {
+                ast::IoFileRedirectTarget::Filename(word) => {
+                    let word = self.word(&word.value);
+                    Some(Input::Files(vec![word]))
+                }
+                ast::IoFileRedirectTarget::Fd(_)
+                | ast::IoFileRedirectTarget::ProcessSubstitution(..)
+                | ast::IoFileRedirectTarget::Duplicate(_) => Some(Input::Unknown),
+            },
+            ast::IoRedirect::File(None | Some(0), ast::IoFileRedirectKind::DuplicateInput, _) => Some(Input::Unknown),
+            ast::IoRedirect::File(..) | ast::IoRedirect::OutputAndError(..) => None,
+            ast::IoRedirect::HereString(fd, word) if fd.is_none_or(|fd| fd == 0) => {
+                let word = self.word(&word.value);
+                Some(Self::known(&word).map_or(Input::Unknown, |text| Input::Text(text.to_owned())))
+            }
+            ast::IoRedirect::HereDocument(fd, document) if fd.is_none_or(|fd| fd == 0) => {
+                let text = &document.doc.value;
+                let is_plain = !document.requires_expansion || !text.contains(['$', '`', '\\']);
+                Some(if is_plain { Input::Text(text.clone()) } else { Input::Unknown })
+            }
+            ast::IoRedirect::HereString(..) | ast::IoRedirect::HereDocument(..) => None,
+        }
+    }
+
+    /// Takes a redirection: what it runs, what it writes, and what it has its command read.
+    pub(super) fn redirect(&mut self, redirect: &ast::IoRedirect) -> Option<Input> {
+        match redirect {
+            ast::IoRedirect::File(_, kind, target) => match target {
+                ast::IoFileRedirectTarget::Filename(word) => {
+                    self.expanded(&word.value);
+                    if !matches!(kind, ast::IoFileRedirectKind::Read | ast::IoFileRedirectKind::DuplicateInput) {
+                        self.writes(&word.value);
+                    }
+                }
+                ast::IoFileRedirectTarget::ProcessSubstitution(_, subshell) => self.aside(&subshell.list.to_string()),
+                ast::IoFileRedirectTarget::Duplicate(word) => self.expanded(&word.value),
+                ast::IoFileRedirectTarget::Fd(_) => {}
+            },
+            ast::IoRedirect::OutputAndError(word, _) => {
+                self.expanded(&word.value);
+                self.writes(&word.value);
+            }
+            ast::IoRedirect::HereString(_, word) => self.expanded(&word.value),
+            ast::IoRedirect::HereDocument(_, document) => {
+                if document.requires_expansion {
+                    self.words_in(&document.doc.value);
+                }
+            }
+        }
+        self.read_by(redirect)
+    }
+
+    fn writes(&mut self, raw: &str) {
+        let word = self.word(raw);
+        match Self::known(&word).filter(|name| *name != "/dev/null").map(str::to_owned) {
+            Some(name) => {
+                let places = self.places(&name).unwrap_or_default();
+                self.written.extend(places.iter().map(|place| path::resolve("/", place)));
+            }
+            None if word.value == "/dev/null" => {}
+            None => self.may_have_made = true,
+        }
+    }
+
+    pub(super) fn simple(&mut self, command: &ast::SimpleCommand, fed: &Input) {
+        let mut set = Vec::new();
+        for item in command.prefix.iter().flat_map(|prefix| &prefix.0) {
+            if let ast::CommandPrefixOrSuffixItem::AssignmentWord(_, word) = item {
+                let word = self.word(&word.value);
+                self.run_all(&word);
+                set.push(word);
+            }
+        }
+        let argv = self.plain_words(command);
+        argv.iter().for_each(|word| self.run_all(word));
+        let mut own = None;
+        let items: Vec<_> = Self::items(command).collect();
+        for item in items {
+            match item {
+                ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) => own = self.redirect(redirect).or(own),
+                ast::CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
+                    self.aside(&subshell.list.to_string());
+                }
+                ast::CommandPrefixOrSuffixItem::Word(_) | ast::CommandPrefixOrSuffixItem::AssignmentWord(..) => {}
+            }
+        }
+        if argv.is_empty() {
+            set.iter().for_each(|word| self.set(word));
+            return;
+        }
+        set.iter().for_each(|word| self.note_variable(word));
+        if let ([only], Some(own)) = (argv.as_slice(), &own)
+            && only.value == "exec"
+        {
+            (self.around, self.reads_elsewhere) = (self.seen_from_here(own), true);
+        }
+        let given = if matches!(fed, Input::Nothing) { self.around.clone() } else { fed.clone() };
+        let input = own.unwrap_or(given);
+        let before = self.state.path.clone();
+        self.set_path(&set);
+        self.invoke(&argv, By::Shell, &input, 0);
+        // What stands before a command holds for that command.
+        if !set.is_empty() && set.iter().any(|word| word.value.starts_with("PATH")) {
+            self.state.path = before;
+        }
+        if !simple::reads(&argv) {
+            self.may_have_made = true;
+        }
+    }
+
+    pub(super) fn invoke(&mut self, argv: &[Word], by: By, input: &Input, wrapped: usize) {
+        let Some(first) = argv.first().filter(|_| wrapped < MOST_WRAPPED) else { return };
+        let name = if first.raw == "[" { Some("[") } else { Self::known(first) };
+        let Some(program) = name.map(str::to_owned) else {
+            if by != By::Perhaps {
+                self.unknown(format!("{}: which program it is is only known when it runs", first.raw));
+            }
+            return;
+        };
+        if by == By::Perhaps && program.contains(char::is_whitespace) {
+            return;
+        }
+        let is_builtin = by == By::Shell && listed(BUILTINS, &program);
+        if by == By::Shell && self.function(&program) {
+            return;
+        }
+        if !is_builtin {
+            self.note_program(&program, by == By::Perhaps);
+        }
+        let name = base_name(&program).to_owned();
+        if by == By::Shell {
+            self.change_state(&name, argv);
+        }
+        let by_shell = is_builtin && matches!(name.as_str(), "command" | "builtin" | "time");
+        let next = match by {
+            By::Perhaps => By::Perhaps,
+            By::Shell if by_shell => By::Shell,
+            By::Shell | By::Program => By::Program,
+        };
+        if listed(ELSEWHERE, &name) {
+            if by != By::Perhaps && !matches!(name.as_str(), "scp" | "rsync") {
+                self.unknown(format!("what {name} runs elsewhere"));
+            }
+            return;
+        }
+        if let Some(at) = arguments::wraps(&name, argv) {
+            return self.wrapped(&name, (&argv[1..at], &argv[at..]), next, input, wrapped);
+        }
+        self.note_options(&name, argv, by);
+        if is_shell(&name) || arguments::family(&name).is_some() {
+            return self.interpreter(&name, argv, by, input);
+        }
+        // The words of the program itself are literal to whoever unwraps it.
+        let mut literal = argv.to_vec();
+        literal[0] = Word { raw: program.clone(), value: program, ..Word::default() };
+        match unwrap::runs(&literal) {
+            Runs::Itself => {}
+            Runs::Other { assignments, argv: inner } => {
+                let before = self.state.path.clone();
+                if literal.iter().any(|word| matches!(word.value.as_str(), "-i" | "-" | "--ignore-environment"))
+                    && name == "env"
+                {
+                    self.state.path = None;
+                }
+                if name == "command" && literal.get(1).is_some_and(|word| word.value == "-p") {
+                    self.state.path = None;
+                }
+                self.set_path(&assignments);
+                assignments.iter().for_each(|word| self.note_variable(word));
+                self.invoke(&inner, next, input, wrapped + 1);
+                self.state.path = before;
+            }
+            Runs::Beside(all) => all.iter().for_each(|inner| self.invoke(inner, By::Program, input, wrapped + 1)),
+            Runs::Text(text) => self.fed(input, |walk| walk.aside(&text)),
+            Runs::Anything { perhaps, texts, .. } => {
+                self.anything(&name, argv, (&perhaps, &texts), (by, input), wrapped)
+            }
+        }
+    }
+
+    /// A program by its path, or by its name.
+    fn note_program(&mut self, program: &str, is_perhaps: bool) {
+        if program.contains('/') {
+            let word = Word { raw: program.to_owned(), value: program.to_owned(), ..Word::default() };
+            return self.note_path(&word, Role::Program, is_perhaps);
+        }
+        if is_perhaps {
+            return;
+        }
+        let path = self.state.path.clone();
+        match self.searched(program, path.as_deref()) {
+            Some(tried) => self.note(Named {
+                name: program.to_owned(),
+                role: Role::Program,
+                tried,
+                is_searched: true,
+                is_perhaps: false,
+                may_be_made: self.may_have_made,
+                path,
+            }),
+            None => self.unknown(format!("{program}: where it is looked for is only known when it runs")),
+        }
+    }
+
+    /// A file that an interpreter runs.
+    fn interpreter(&mut self, name: &str, argv: &[Word], by: By, input: &Input) {
+        let is_perhaps = by == By::Perhaps;
+        let found = if is_shell(name) { arguments::of_shell(argv) } else { arguments::of_interpreter(name, argv) };
+        let endings = found.endings;
+        found.files.iter().for_each(|word| self.note_with(word, Role::Script, is_perhaps, endings));
+        found.perhaps.iter().for_each(|word| self.note_with(word, Role::Script, true, endings));
+        if !is_perhaps {
+            found.modules.iter().for_each(|module| self.module(name, module));
+        }
+        match found.reads {
+            Reads::Nothing => {}
+            Reads::Text(text) if is_shell(name) => match Self::known(&text).map(str::to_owned) {
+                Some(text) => self.fed(input, |walk| walk.aside(&text)),
+                None => self.unknown(format!("the text that {name} runs is only known when it runs")),
+            },
+            Reads::Text(_) => {}
+            Reads::Module(module) => self.module(name, &module),
+            Reads::File(word) => {
+                if Self::known(&word).and_then(stream) == Some(Stream::Input) {
+                    return self.input(name, input);
+                }
+                self.script(name, &word, is_perhaps, endings);
+            }
+            Reads::Input => self.input(name, input),
+            Reads::Unclear(word) if !is_perhaps => self.unknown(format!("what {name} makes of {word}")),
+            Reads::Unclear(_) => {}
+        }
+    }
+
+    fn module(&mut self, name: &str, module: &str) {
+        self.unknown(format!("{module}: a module, which {name} looks for itself"));
+    }
+
+    /// A script by its name: a shell looks for one without a slash in its folder first, and then among the programs.
+    fn script(&mut self, shell: &str, word: &Word, is_perhaps: bool, endings: &[&str]) {
+        let name = Self::known(word).filter(|name| is_shell(shell) && !name.contains('/') && stream(name).is_none());
+        let Some(name) = name.map(str::to_owned) else {
+            return self.note_with(word, Role::Script, is_perhaps, endings);
+        };
+        let path = self.state.path.clone();
+        let (Some(places), searched) = (self.places(&name), self.searched(&name, path.as_deref())) else {
+            return self.note_path(word, Role::Script, is_perhaps);
+        };
+        for place in places {
+            let mut tried = vec![place];
+            tried.extend(searched.clone().unwrap_or_default());
+            self.note(Named {
+                name: name.clone(),
+                role: Role::Script,
+                tried,
+                is_searched: false,
+                is_perhaps,
+                may_be_made: self.may_have_made,
+                path: path.clone(),
+            });
+        }
+    }
+
+    /// What an interpreter reads on its input.
+    fn input(&mut self, name: &str, input: &Input) {
+        match input {
+            Input::Nothing => {}
+            Input::Files(words) => {
+                for word in words.clone() {
+                    match Self::known(&word).and_then(stream) {
+                        Some(Stream::Nothing) => {}
+                        Some(_) => self.unknown(format!("what {name} reads on its input")),
+                        None => self.note_path(&word, Role::Script, false),
+                    }
+                }
+            }
+            // What a shell within it reads is the rest of it.
+            Input::Text(text) if is_shell(name) => self.fed(&Input::Unknown, |walk| walk.aside(text)),
+            Input::Text(_) => {}
+            Input::Unknown => self.unknown(format!("what {name} reads on its input")),
+        }
+    }
+}

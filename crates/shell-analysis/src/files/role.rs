@@ -1,0 +1,17 @@
+//! What a thing on disk is to a call that runs it.
+
+use serde::{Deserialize, Serialize};
+
+/// Part that a thing on disk plays in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// A folder that it works in.
+    Folder,
+    /// A program that it runs.
+    Program,
+    /// A file that a program runs as its text.
+    Script,
+    /// What the first line of a file says that runs it.
+    Interpreter,
+}

@@ -1,0 +1,254 @@
+//! What of the shell's state names depend on, and what changes it.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Named,
+    walk::{Input, Walk},
+};
+use crate::{files::Role, path, programs::is_dangerous_variable, word::Word};
+
+/// In how many folders the shell may be before nobody keeps count.
+const MOST_FOLDERS: usize = 4;
+/// How many variables are kept in mind.
+const MOST_VARIABLES: usize = 64;
+/// Variables that have whoever reads them run something, whatever they hold.
+const RUN: &str = "BASH_ENV ENV IFS PS0 PS4 PROMPT_COMMAND SHELLOPTS BASHOPTS GLOBIGNORE NODE_OPTIONS PERL5OPT RUBYOPT \
+    JAVA_TOOL_OPTIONS _JAVA_OPTIONS PYTHONSTARTUP";
+const RUN_PREFIXES: [&str; 3] = ["LD_", "DYLD_", "BASH_FUNC_"];
+
+/// What of the shell's state names depend on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct State {
+    /// Where it may be, the likeliest first; none if that is not known.
+    pub(super) folders: Option<Vec<String>>,
+    /// Where it looks for programs; none if that is not known.
+    pub(super) path: Option<String>,
+    /// Variables that the line set to something that is known.
+    pub(super) variables: Vec<(String, String)>,
+}
+
+impl State {
+    /// The same, where it is not known whether it became so or stayed as it was `before`.
+    pub(super) fn or(mut self, before: &Self) -> Self {
+        if self.folders != before.folders {
+            self.folders = self.folders.zip(before.folders.clone()).map(|(mut now, before)| {
+                now.extend(before);
+                now
+            });
+            self.bound_folders();
+        }
+        self.or_beside_folders(before)
+    }
+
+    /// The same for all but the folders.
+    pub(super) fn or_beside_folders(mut self, before: &Self) -> Self {
+        if self.path != before.path {
+            self.path = None;
+        }
+        self.variables.retain(|variable| before.variables.contains(variable));
+        self
+    }
+
+    /// Lets go of the folders where there are too many of them.
+    pub(super) fn bound_folders(&mut self) {
+        if let Some(folders) = &mut self.folders {
+            let mut seen = BTreeSet::new();
+            folders.retain(|folder| seen.insert(folder.clone()));
+            if folders.len() > MOST_FOLDERS {
+                self.folders = None;
+            }
+        }
+    }
+}
+
+impl Walk<'_> {
+    /// Notes a variable that is set for good.
+    pub(super) fn set(&mut self, word: &Word) {
+        self.set_path(std::slice::from_ref(word));
+        self.note_variable(word);
+        let Some((name, value)) = word.value.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
+        else {
+            return;
+        };
+        let name = name.trim_end_matches('+').to_owned();
+        self.state.variables.retain(|(known, _)| *known != name);
+        // Anything else the shell may split, expand, or read in another way where it is used.
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./@%+,:=".contains(letter);
+        if Self::known(word).is_some()
+            && value.chars().all(is_plain)
+            && self.state.variables.len() < MOST_VARIABLES
+            && !matches!(name.as_str(), "PATH" | "HOME" | "PWD")
+            && self.is_named_once(&name)
+        {
+            self.state.variables.push((name, value));
+        }
+    }
+
+    /// Whether the line names a variable once, where it sets it, and else only as `$name` or `${name}`: then nothing of the line
+    /// sets it to anything else.
+    fn is_named_once(&self, name: &str) -> bool {
+        let text = self.line;
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let named = text.match_indices(name).filter(|(at, _)| {
+            let (before, after) = (&text[..*at], &text[at + name.len()..]);
+            let is_whole = !before.ends_with(is_part) && !after.starts_with(is_part);
+            let is_read = before.ends_with('$') || before.ends_with("${") && after.starts_with('}');
+            is_whole && !is_read
+        });
+        named.take(2).count() == 1
+    }
+
+    pub(super) fn set_path(&mut self, set: &[Word]) {
+        for word in set {
+            if let Some(value) = word.value.strip_prefix("PATH=") {
+                self.state.path = Self::known(word).is_some().then(|| value.to_owned());
+            } else if word.value.starts_with("PATH+") || word.value == "PATH" {
+                self.state.path = None;
+            }
+        }
+    }
+
+    /// Says so of a variable that has other programs run or load something.
+    pub(super) fn note_variable(&mut self, word: &Word) {
+        let Some((name, value)) = word.value.split_once('=') else { return };
+        let name = name.trim_end_matches('+');
+        let runs = RUN.split_ascii_whitespace().any(|known| known == name)
+            || RUN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        let is_word = value.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-.=,".contains(letter));
+        let is_place = matches!(name, "PATH" | "HOME" | "PWD" | "OLDPWD" | "CDPATH");
+        if !is_place && (runs || is_dangerous_variable(name) && !is_word) {
+            self.unknown(format!("what {name} has programs run or load"));
+        }
+    }
+
+    /// What a builtin changes for the commands behind it.
+    pub(super) fn change_state(&mut self, name: &str, argv: &[Word]) {
+        let has =
+            |letters: &[&str]| argv[1..].iter().any(|word| letters.iter().any(|letter| word.value.starts_with(letter)));
+        match name {
+            "cd" | "pushd" => self.change_folder(name, argv),
+            "popd" => self.state.folders = None,
+            "." | "source" => self.source(argv),
+            "export" | "declare" | "typeset" | "local" | "readonly" => {
+                argv[1..].iter().filter(|word| word.value.contains('=')).for_each(|word| self.set(word));
+                if has(&["-n"]) {
+                    self.state.variables.clear();
+                }
+            }
+            "mapfile" | "readarray" | "compgen" | "complete" if has(&["-C", "-F"]) => {
+                self.unknown(format!("what {name} calls"));
+            }
+            "read" | "mapfile" | "readarray" | "getopts" | "let" => self.forget_variables(argv),
+            "printf" | "wait" if has(&["-v", "-p"]) => self.forget_variables(argv),
+            "unset" => self.forget_variables(argv),
+            "hash" if argv.iter().any(|word| word.value.starts_with("-p")) => self.state.path = None,
+            "alias" if argv.len() > 1 => self.unknown("what alias makes of names behind it"),
+            "enable" => self.unknown("what enable makes of names behind it"),
+            _ => {}
+        }
+    }
+
+    fn forget_variables(&mut self, argv: &[Word]) {
+        self.state.variables.clear();
+        if argv[1..].iter().any(|word| word.value.contains("PATH") || Self::known(word).is_none()) {
+            self.state.path = None;
+        }
+    }
+
+    /// From here on it may be anywhere and look anywhere.
+    pub(super) fn forget(&mut self) {
+        self.state = State::default();
+    }
+
+    fn change_folder(&mut self, name: &str, argv: &[Word]) {
+        let is_option = |word: &&Word| matches!(word.value.as_str(), "-P" | "-L" | "-e" | "-@" | "--");
+        let is_physical = argv[1..].iter().any(|word| word.value == "-P");
+        let to = argv[1..].iter().find(|word| !is_option(word)).cloned();
+        let to = match to {
+            None if name == "cd" => self.home(),
+            None => None,
+            Some(word) => Self::known(&word).filter(|to| !to.starts_with(['-', '+'])).map(str::to_owned),
+        };
+        // Of the folder above a link only the disk knows.
+        let to = to.filter(|to| !is_physical || !to.split('/').any(|part| part == ".."));
+        let (Some(to), Some(before), false) = (to, self.state.folders.clone(), self.sets_folder()) else {
+            self.state.folders = None;
+            return;
+        };
+        let reached: Vec<String> = before.iter().map(|folder| path::resolve(folder, &to)).collect();
+        for folder in &reached {
+            self.note(Named {
+                name: to.clone(),
+                role: Role::Folder,
+                tried: vec![folder.clone()],
+                is_searched: false,
+                is_perhaps: false,
+                may_be_made: self.may_have_made,
+                path: None,
+            });
+        }
+        self.state.folders = Some(reached);
+        self.state.bound_folders();
+    }
+
+    fn source(&mut self, argv: &[Word]) {
+        let Some(word) = argv.get(1).cloned() else { return };
+        let known = Self::known(&word).map(str::to_owned);
+        match known {
+            Some(name) if super::walk::stream(&name).is_some() => self.unknown("what . reads on its input"),
+            Some(name) if !name.contains('/') => {
+                let path = self.state.path.clone();
+                match (self.searched(&name, path.as_deref()), self.places(&name)) {
+                    (Some(mut tried), Some(places)) => {
+                        tried.extend(places);
+                        self.note(Named {
+                            name: name.clone(),
+                            role: Role::Script,
+                            tried,
+                            is_searched: false,
+                            is_perhaps: false,
+                            may_be_made: self.may_have_made,
+                            path,
+                        });
+                    }
+                    (None, _) | (_, None) => {
+                        self.unknown(format!("{name}: where it is looked for is only known when it runs"));
+                    }
+                }
+            }
+            Some(_) | None => self.note_path(&word, Role::Script, false),
+        }
+        // It may set what it likes.
+        self.state.path = None;
+        self.state.variables.clear();
+        self.unknown(format!("what {} changes for the commands behind it", word.raw));
+    }
+
+    /// The same input for whoever reads it in another folder.
+    pub(super) fn seen_from_here(&self, input: &Input) -> Input {
+        let Input::Files(words) = input else { return input.clone() };
+        let placed = words.iter().map(|word| {
+            let name = Self::known(word)?;
+            if super::walk::stream(name).is_some() {
+                return Some(word.clone());
+            }
+            let mut places = self.places(name)?;
+            let only = places.pop().filter(|_| places.is_empty())?;
+            Some(Word { value: only, ..word.clone() })
+        });
+        placed.collect::<Option<Vec<_>>>().map_or(Input::Unknown, Input::Files)
+    }
+
+    /// Does `work` where a command that reads finds `input`, if that is anything.
+    pub(super) fn fed(&mut self, input: &Input, work: impl FnOnce(&mut Self)) {
+        if matches!(input, Input::Nothing) {
+            return work(self);
+        }
+        let input = self.seen_from_here(input);
+        let before = std::mem::replace(&mut self.around, input);
+        work(self);
+        // What `exec` made the shell read stays so.
+        self.around = if self.reads_elsewhere { Input::Unknown } else { before };
+    }
+}

@@ -1,0 +1,66 @@
+//! Judges a shell command line by every simple command in it, without running or expanding anything.
+//!
+//! It must not know rules or grants, only what a line is made of: its [`Line`] says which texts a rule is matched against, what keeps an allow rule from covering it,
+//! and what it would destroy. Where it cannot tell, it says so, and nobody but a person or a bare `*` lets that pass.
+#![warn(missing_docs)]
+
+mod action_class;
+mod analyze;
+mod awk;
+mod calls;
+mod carried;
+mod classes;
+mod containers;
+mod context;
+mod cut;
+mod declared;
+mod delete;
+mod descriptors;
+mod disk;
+mod elsewhere;
+mod feed;
+pub mod files;
+mod find;
+pub mod fnmatch;
+mod git;
+mod grammar;
+mod here;
+mod here_documents;
+mod limits;
+mod line;
+mod loops;
+mod narrow;
+pub mod narrow_path;
+pub mod obeyed;
+mod options;
+pub mod path;
+pub mod path_style;
+mod perhaps;
+mod posix;
+mod programs;
+mod protect;
+mod roundabout;
+mod runners;
+pub mod secret;
+mod sed;
+mod shell;
+mod simple;
+mod spelled;
+mod told;
+mod unwrap;
+mod variables;
+mod walk;
+mod wild;
+mod word;
+
+pub use self::{
+    action_class::ActionClass,
+    analyze::{UNPARSABLE, analyze, analyze_call, patterns, plain_form},
+    classes::{Classes, of_line as classes_of},
+    context::{MachinePaths, ShellCall, ShellContext, Start},
+    line::{Finds, Line, Piece, Simple},
+    perhaps::NO_COMMAND,
+    programs::grants_interpreter,
+    shell::{Foreign, Machine, Shell, is_shell_in_rules},
+    wild::Wild,
+};

@@ -1,0 +1,470 @@
+//! The gateway's own files: which words of a command lead there.
+
+mod addresses;
+mod counted;
+mod replaced;
+mod whole;
+
+use std::collections::BTreeSet;
+
+use super::{
+    carried,
+    here::Here,
+    line::{Line, Place},
+    programs::base_name,
+    roundabout::{MOST_WAYS, Way, reached, straight},
+    word::{GLOB, UNKNOWN, Word},
+};
+use crate::{fnmatch::Pattern, path};
+
+/// The most letters of a group of options that are looked at.
+const MOST_LETTERS: usize = 16;
+
+/// How a text leads to a path of the gateway. A later one says more than an earlier.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Found {
+    /// In a folder that is not known, a wildcard may match its name.
+    Alike(String),
+    /// Only a name in it is the same.
+    Namesake(String),
+    /// It names a folder above, and what follows is only known when the line runs.
+    Above(String),
+    /// The same, and it goes on with the beginning of the right name.
+    Begun(String),
+    /// It leads there.
+    Surely(String),
+}
+
+/// Notes what the arguments of a command that may write would change.
+pub(super) fn note_written(line: &mut Line, place: &Place, here: &Here, argv: &[Word]) {
+    match find(place, &counted::from(here, argv), &place.protected, argv.get(1..).unwrap_or_default()) {
+        Some(Found::Surely(path)) => line.note_protected(path),
+        Some(Found::Begun(path) | Found::Namesake(path)) => line.note_floor(may_change(&path)),
+        Some(Found::Above(path)) => note_above(line, place, &path, may_change(&path)),
+        Some(Found::Alike(path)) => line.note_opaque(format!("a path that {}", may_change(&path))),
+        None => {}
+    }
+    if let Some(path) = replaced::replaced(place, here, argv, line.signs.carries) {
+        line.note_floor(may_change(&path));
+    }
+}
+
+/// Notes what the arguments of any command, or assignments, would give away.
+pub(super) fn note_read(line: &mut Line, place: &Place, here: &Here, words: &[Word]) {
+    note_open(line, place, words);
+    match find(place, &counted::from(here, words), &place.unreadable, words) {
+        Some(Found::Surely(path)) => line.note_unreadable(path),
+        Some(Found::Begun(path)) => line.note_floor(may_read(&path)),
+        Some(Found::Namesake(path) | Found::Alike(path)) => {
+            line.note_opaque(format!("a path that {}", may_read(&path)));
+        }
+        Some(Found::Above(path)) => note_above(line, place, &path, may_read(&path)),
+        None => {}
+    }
+}
+
+/// Notes what `words` say where another command of the line may use that as a path, or as a part of one.
+pub(super) fn note_carried(line: &mut Line, place: &Place, here: &Here, words: &[Word]) {
+    if !line.signs.carries {
+        return;
+    }
+    let texts: Vec<String> = words.iter().flat_map(carried::texts).collect();
+    let leads = |roots: &[String]| match find_in(place, here, roots, texts.iter().flat_map(|text| pieces(text))) {
+        Some(Found::Surely(path) | Found::Begun(path)) => Some(path),
+        // Only what a backslash or a percent sign says is not known here: other words are looked at where they are used.
+        Some(Found::Namesake(path) | Found::Above(path)) if !words.iter().any(|word| word.value.contains(UNKNOWN)) => {
+            Some(path).filter(|path| !path::is_within(&place.cwd, path))
+        }
+        Some(Found::Above(_) | Found::Namesake(_) | Found::Alike(_)) | None => None,
+    };
+    // Put behind another folder it leads there from that one.
+    let climbs = |root: &&String| {
+        let is_begun = |name: &str| root.rsplit('/').next().is_some_and(|own| name != ".." && own.starts_with(name));
+        texts.iter().any(|text| text.contains("..") && parts(text).last().is_some_and(is_begun))
+    };
+    let climbing = || place.protected.iter().chain(&place.unreadable).find(climbs).cloned();
+    if let Some(path) = leads(&place.protected).or_else(|| leads(&place.unreadable)).or_else(climbing) {
+        line.note_opaque(format!("a word that another command may take for {path}, which belongs to the gateway"));
+    }
+}
+
+/// Notes the folders among words that are said for another command to use: it may put a name behind them.
+pub(super) fn note_said(line: &mut Line, place: &Place, here: &Here, words: &[Word]) {
+    note_carried(line, place, here, words);
+    if !line.signs.carries {
+        return;
+    }
+    let all: Vec<String> = words.iter().flat_map(carried::texts).collect();
+    let has_roots = !place.protected.is_empty() || !place.unreadable.is_empty();
+    // Several of them make a way up, and with a slash before it a name leads from the root.
+    let is_step = |text: &String| text == "/" || text.contains("..") && text.chars().all(|c| matches!(c, '.' | '/'));
+    let is_outside = |text: &String| {
+        text.contains("..") || text.starts_with('/') && !path::is_within(&place.cwd, &path::resolve("/", text))
+    };
+    let says = all.iter().any(|text| !text.starts_with(UNKNOWN));
+    if has_roots
+        && (all.iter().any(is_step) || line.signs.rewrites && all.iter().any(is_outside) || line.signs.decodes && says)
+    {
+        line.note_opaque("a piece of a path that another command may go on from");
+    }
+    let texts: Vec<String> = all.into_iter().filter(|text| !text.contains([UNKNOWN, GLOB])).collect();
+    let roots = || place.protected.iter().chain(&place.unreadable).filter(|root| !path::is_within(&place.cwd, root));
+    let above = texts.iter().flat_map(|text| here.dirs().map(move |dir| path::resolve(dir, text))).find_map(|folder| {
+        let holds = |root: &&String| folder != "/" && folder != place.cwd && path::is_within(&folder, root);
+        roots().find(holds).cloned()
+    });
+    if let Some(path) = above {
+        line.note_opaque(format!(
+            "a folder that another command may go on from to {path}, which belongs to the gateway"
+        ));
+    }
+}
+
+/// Notes paths of which only a beginning is known that leads out of the working folder, where words of the line may be what is behind it.
+fn note_open(line: &mut Line, place: &Place, words: &[Word]) {
+    let has_roots = !place.protected.is_empty() || !place.unreadable.is_empty();
+    if !line.signs.carries || !has_roots {
+        return;
+    }
+    let leads_out = |text: &str| {
+        let Some((known, _)) = text.split_once(UNKNOWN) else { return false };
+        // Behind dots a slash may follow. What begins with a slash and goes on is a pattern or an address as often as a path.
+        matches!(known.rsplit('/').next(), Some("." | ".."))
+            || known.starts_with('/') && known.trim_start_matches(['/', '.']).is_empty()
+    };
+    if words.iter().flat_map(whole).any(leads_out) {
+        line.note_opaque("a path out of the working folder that is only known when the line runs");
+    }
+}
+
+/// Notes that a command takes whole folders away, or fills them with names that come from elsewhere, where files of the gateway lie.
+pub(super) fn note_whole(line: &mut Line, place: &Place, here: &Here, argv: &[Word]) {
+    let here = counted::from(here, argv);
+    let longer = match find(place, &here, &place.protected, &whole::lengthened(argv)) {
+        Some(Found::Surely(path) | Found::Begun(path)) => Some(path),
+        Some(Found::Above(path) | Found::Namesake(path)) => {
+            Some(path).filter(|path| !path::is_within(&place.cwd, path))
+        }
+        Some(Found::Alike(_)) | None => None,
+    };
+    note_addresses(line, place, argv);
+    note_behind_links(line, place, argv);
+    if let Some(path) = longer.or_else(|| whole::met(place, &here, argv, line.signs.carries)) {
+        line.note_opaque(format!("a command over a folder that holds {path}, which belongs to the gateway"));
+    }
+}
+
+/// Notes addresses of which `curl` makes others, or takes them for files.
+fn note_addresses(line: &mut Line, place: &Place, argv: &[Word]) {
+    let has_roots = !place.protected.is_empty() || !place.unreadable.is_empty();
+    let is_curl = argv.first().is_some_and(|program| base_name(&program.value) == "curl");
+    if !is_curl || !has_roots {
+        return;
+    }
+    // What stands behind these is no address.
+    const VALUED: &str = "-d --data --data-raw --data-binary --data-urlencode --json -F --form --form-string -w --write-out -H --header -A -e -b -u";
+    let is_value = |at: usize| VALUED.split_ascii_whitespace().any(|option| argv[at - 1].value == option);
+    let names_parts = argv.iter().any(|word| word.value.contains('#'));
+    let is_web = |text: &str| text.starts_with("http://") || text.starts_with("https://");
+    let mut texts = (1..argv.len()).filter(|at| !is_value(*at)).flat_map(|at| argv[at].texts());
+    let is_open = |text: &str| {
+        let is_joined = VALUED.split_ascii_whitespace().any(|option| match text.strip_prefix(option) {
+            Some(value) => !option.starts_with("--") || value.starts_with('='),
+            None => false,
+        });
+        let is_known = (is_web(text) || is_joined) && !names_parts;
+        let puts_together = ["--proto-d", "--variable", "--expand"].iter().any(|option| text.starts_with(option));
+        puts_together || !is_known && addresses::may_lead_anywhere(text)
+    };
+    if texts.any(is_open) {
+        line.note_opaque("an address that curl makes others of");
+    }
+}
+
+/// Notes paths that go up in a line that makes links: what is above the folder that a link leads to nobody can tell.
+fn note_behind_links(line: &mut Line, place: &Place, argv: &[Word]) {
+    let Some((program, arguments)) = argv.split_first().filter(|_| line.signs.links) else { return };
+    // From where it is known to be, the shell goes up as its text says; behind a link, and from there, nobody can tell.
+    let is_plain = !line.signs.goes || base_name(&program.value) == "cd";
+    let goes_up = |text: &str| match is_plain {
+        true => parts(text).skip_while(|part| *part == "..").any(|part| part == ".."),
+        false => parts(text).any(|part| part == ".."),
+    };
+    let has_roots = !place.protected.is_empty() || !place.unreadable.is_empty();
+    if has_roots && base_name(&program.value) != "ln" && arguments.iter().flat_map(whole).any(goes_up) {
+        line.note_opaque("a path that goes up, in a line that makes links");
+    }
+}
+
+/// Notes a path of which only a folder above is known. In the working folder such paths are common.
+fn note_above(line: &mut Line, place: &Place, path: &str, what: String) {
+    if !path::is_within(&place.cwd, path) {
+        line.note_opaque(format!("a path that {what}"));
+    }
+}
+
+/// Notes what a redirection into `target` would change.
+pub(super) fn note_redirected_into(line: &mut Line, place: &Place, here: &Here, target: &Word) {
+    match find_in(place, here, &place.protected, whole(target)) {
+        // In the working folder names that are only known later are common, and a person can tell.
+        Some(Found::Above(path)) if path::is_within(&place.cwd, &path) => line.note_floor(may_change(&path)),
+        Some(Found::Surely(path) | Found::Begun(path) | Found::Above(path)) => line.note_protected(path),
+        Some(Found::Namesake(path) | Found::Alike(path)) => line.note_floor(may_change(&path)),
+        None => {}
+    }
+}
+
+/// Notes what a redirection from `target` would give away.
+pub(super) fn note_redirected_from(line: &mut Line, place: &Place, here: &Here, target: &Word) {
+    // Behind the descriptor of a folder paths go on.
+    let is_above =
+        |folder: &String| place.unreadable.iter().chain(&place.protected).any(|root| path::is_within(folder, root));
+    if whole(target)
+        .flat_map(|text| here.dirs().flat_map(move |dir| reached(here, dir, text)))
+        .any(|folder| is_above(&folder))
+    {
+        line.note_opaque("a redirection from a folder that holds files of the gateway");
+    }
+    match find_in(place, here, &place.unreadable, whole(target)) {
+        Some(Found::Surely(path) | Found::Begun(path)) => line.note_unreadable(path),
+        Some(Found::Above(path)) => line.note_floor(may_read(&path)),
+        Some(Found::Namesake(path) | Found::Alike(path)) => {
+            line.note_opaque(format!("a path that {}", may_read(&path)));
+        }
+        None => {}
+    }
+}
+
+/// Notes that a command which `find` runs may come across files of the gateway: `find` sees hidden names, a wildcard does not.
+///
+/// What only reads gives away keys and rules. In the working folder such files are named by whoever means them.
+pub(super) fn note_come_across(line: &mut Line, place: &Place, here: &Here, start: &str, does_more: bool) {
+    let changed = place.protected.iter().filter(|_| does_more);
+    let read = place.unreadable.iter().filter(|root| !path::is_within(&place.cwd, root));
+    let roots: Vec<&String> = changed.chain(read).collect();
+    let is_of_processes = |start: &str| path::is_within("/proc", start);
+    let meets = |start: &str| roots.iter().any(|root| holds(start, root, here) || is_of_processes(start));
+    if here.dirs().flat_map(|dir| reached(here, dir, start)).any(|start| meets(&start)) {
+        line.note_opaque("a find that may hand files of the gateway to what it runs");
+    }
+}
+
+/// True if `text` surely leads to a protected path.
+pub(super) fn leads(place: &Place, here: &Here, text: &str) -> bool {
+    matches!(found(place, here, &place.protected, text), Some(Found::Surely(_)))
+}
+
+fn may_change(path: &str) -> String {
+    format!("may change {path}, which belongs to the gateway")
+}
+
+fn may_read(path: &str) -> String {
+    format!("may read {path}, where keys and rules of the gateway lie")
+}
+
+fn find(place: &Place, here: &Here, roots: &[String], words: &[Word]) -> Option<Found> {
+    if roots.is_empty() {
+        return None;
+    }
+    let addressed: Vec<String> = words.iter().flat_map(whole).filter_map(addresses::path).collect();
+    // An address is a path even where nothing is known of it.
+    let is_any = |path: &String| path.trim_start_matches('/').starts_with(UNKNOWN);
+    let any = addressed.iter().any(is_any).then(|| Found::Above(roots[0].clone()));
+    let addressed = addressed.iter().map(String::as_str);
+    let found =
+        find_in(place, here, roots, words.iter().flat_map(|word| whole(word).flat_map(pieces)).chain(addressed));
+    found.max(any)
+}
+
+fn find_in<'a>(place: &Place, here: &Here, roots: &[String], texts: impl Iterator<Item = &'a str>) -> Option<Found> {
+    texts.filter_map(|text| found(place, here, roots, text)).max()
+}
+
+/// Every text that a word may stand for.
+fn whole(word: &Word) -> impl Iterator<Item = &str> {
+    // What a variable holds is split at white space where it is not quoted.
+    std::iter::once(word.value.as_str())
+        .chain(word.perhaps.iter().flat_map(|text| std::iter::once(text.as_str()).chain(text.split_whitespace())))
+}
+
+/// In how many more ways than one a word is looked at whose end is only known when the line runs: each letter of a group may be the option
+/// that the rest is a value of.
+pub(super) fn ways_to_read(text: &str) -> usize {
+    let letters = text.strip_prefix('-').filter(|rest| rest.contains([UNKNOWN, GLOB])).unwrap_or_default();
+    letters.chars().take(MOST_LETTERS).take_while(char::is_ascii_alphanumeric).count()
+}
+
+/// The parts of an argument that may be a path: `--out=x`, `-ox`, `@x`, `a:x`, `file://x`.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let option = text.strip_prefix('-');
+    let behind_slash = option.and_then(|rest| rest.find('/').map(|at| &rest[at..]));
+    // Each letter of a group may be the one that the rest is a value of.
+    let letters =
+        option.map_or(0, |rest| rest.chars().take(MOST_LETTERS).take_while(char::is_ascii_alphanumeric).count());
+    let behind_letters = (1..=letters).filter_map(move |at| option.and_then(|rest| rest.get(at..)));
+    const SIGNS: [char; 7] = ['=', '@', ':', ',', '<', ';', '"'];
+    let cut = text.contains(SIGNS).then(|| text.split(SIGNS));
+    let behind_equals = text.split_once('=').map(|(_, rest)| rest);
+    [Some(text), behind_slash, behind_equals]
+        .into_iter()
+        .flatten()
+        .chain(behind_letters)
+        .chain(cut.into_iter().flatten())
+        .filter(|piece| !piece.is_empty())
+}
+
+/// The way in which `text` leads to one of `roots`, the surest of all.
+fn found(place: &Place, here: &Here, roots: &[String], text: &str) -> Option<Found> {
+    if roots.is_empty() || text.is_empty() || !may_lead(here, roots, text) {
+        return None;
+    }
+    // The shell expands `~` behind an equals sign too.
+    let at_home = text.strip_prefix("~/").zip(place.home.as_ref()).map(|(rest, home)| format!("{home}/{rest}"));
+    let mut best = None;
+    let mut seen = BTreeSet::new();
+    let mut left = vec![at_home.unwrap_or_else(|| text.to_owned())];
+    while let Some(text) = left.pop() {
+        if seen.contains(&text) {
+            continue;
+        }
+        let ways: Vec<Way> = here.dirs().filter_map(|dir| straight(here, dir, &text)).collect();
+        if ways.contains(&Way::Anywhere) || seen.len() > MOST_WAYS {
+            let root = roots.iter().find(|root| !path::is_within(&place.cwd, root)).unwrap_or(&roots[0]);
+            return Some(Found::Above(root.clone()));
+        }
+        match ways.is_empty() {
+            true => best = best.max(found_at(here, roots, &text)),
+            false => left.extend(ways.iter().filter_map(Way::to).map(str::to_owned)),
+        }
+        seen.insert(text);
+    }
+    best
+}
+
+/// The same of a text that goes no roundabout way.
+fn found_at(here: &Here, roots: &[String], text: &str) -> Option<Found> {
+    let cut = text.split_once(UNKNOWN);
+    // Where nothing is known of a variable, it may hold nothing.
+    let without = text.replace(UNKNOWN, "");
+    let mut best = None;
+    // From the root it is the same path wherever the shell is.
+    let is_same = text.starts_with('/');
+    for dir in here.dirs().take(if is_same { 1 } else { usize::MAX }) {
+        // Once for all roots, of which there are many.
+        let target = path::resolve(dir, if cut.is_some() { &without } else { text });
+        let beginning = cut.map(|(known, _)| Beginning::of(dir, known));
+        // It may be no more than the slash at the root.
+        let from_root = text.starts_with(UNKNOWN).then(|| path::resolve("/", &without));
+        for root in roots {
+            let found = match &beginning {
+                None => matches_into(&target, root, here).then(|| Found::Surely(root.clone())),
+                Some(beginning) => {
+                    let leads = !without.is_empty()
+                        && (matches_into(&target, root, here)
+                            || from_root.as_ref().is_some_and(|target| matches_into(target, root, here)));
+                    beginning.leads(root, here).max(leads.then(|| Found::Begun(root.clone())))
+                }
+            };
+            best = best.max(found);
+        }
+    }
+    // Of an unknown folder the parts of the path behind it tell at least that it may be ours.
+    let rest = match cut {
+        Some((_, rest)) => rest,
+        None if here.is_unknown() && !text.starts_with('/') => text,
+        None => "",
+    };
+    let name = |root: &String| root.rsplit('/').next().map(str::to_owned);
+    let same = |root: &&String| name(root).is_some_and(|name| parts(rest).any(|part| part == name));
+    let alike = |root: &&String| name(root).is_some_and(|name| parts(rest).any(|part| matches_part(part, &name, here)));
+    best.or_else(|| roots.iter().find(same).map(|root| Found::Namesake(root.clone()))).or_else(|| {
+        roots.iter().find(alike).filter(|_| cut.is_none() || rest.contains("..")).map(|root| Found::Alike(root.clone()))
+    })
+}
+
+/// Whether a text is worth a closer look. Most are plain names, which lead to a root only if they hold its own, or if the shell may be
+/// in it.
+fn may_lead(here: &Here, roots: &[String], text: &str) -> bool {
+    text.starts_with(['/', '~'])
+        || text.contains([UNKNOWN, GLOB])
+        || text.contains("..")
+        || roots.iter().any(|root| root.rsplit('/').next().is_some_and(|name| text.contains(name)))
+        || here.dirs().any(|dir| roots.iter().any(|root| path::is_within(root, dir)))
+}
+
+/// What is known of a path whose end is not: a folder, and the beginning of a name in it.
+struct Beginning<'t> {
+    is_empty: bool,
+    folder: String,
+    begun: &'t str,
+    /// The folder above, where the name may go on behind dots with a slash.
+    above: Option<String>,
+}
+
+impl<'t> Beginning<'t> {
+    fn of(dir: &str, known: &'t str) -> Self {
+        let cut = known.rfind('/').map_or(0, |at| at + 1);
+        let (folder, begun) = (path::resolve(dir, &known[..cut]), &known[cut..]);
+        let above = (begun == "..").then(|| path::resolve(&folder, begun));
+        Self { is_empty: known.is_empty(), folder, begun, above }
+    }
+
+    /// The way in which it leads to `root`.
+    fn leads(&self, root: &str, here: &Here) -> Option<Found> {
+        if self.is_empty {
+            return None;
+        }
+        if matches_into(&self.folder, root, here) {
+            return Some(Found::Surely(root.to_owned()));
+        }
+        let next_below = |folder: &str| {
+            let mut wanted = parts(root);
+            let is_above =
+                parts(folder).all(|part| wanted.next().is_some_and(|wanted| matches_part(part, wanted, here)));
+            wanted.next().filter(|_| is_above)
+        };
+        if self.above.as_ref().is_some_and(|above| next_below(above).is_some()) {
+            return Some(Found::Above(root.to_owned()));
+        }
+        let next = next_below(&self.folder)?;
+        match self.begun {
+            // What begins with a slash and is not known behind it is a pattern or an address as often as a path.
+            "" if self.folder == "/" => None,
+            "" => Some(Found::Above(root.to_owned())),
+            begun => matches_part(&format!("{begun}{GLOB}"), next, here).then(|| Found::Begun(root.to_owned())),
+        }
+    }
+}
+
+/// True if a path, perhaps with wildcards, can lead to `root` or into it.
+fn matches_into(target: &str, root: &str, here: &Here) -> bool {
+    let mut given = parts(target);
+    parts(root).all(|wanted| given.next().is_some_and(|part| matches_part(part, wanted, here)))
+}
+
+/// Whether a path, perhaps with wildcards, is `root` or a folder above it.
+fn holds(target: &str, root: &str, here: &Here) -> bool {
+    let mut wanted = parts(root);
+    parts(target).all(|part| wanted.next().is_some_and(|wanted| matches_part(part, wanted, here)))
+}
+
+fn parts(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|part| !part.is_empty())
+}
+
+/// Whether a part of a path, perhaps with wildcards, may be `wanted`.
+pub(super) fn matches_part(part: &str, wanted: &str, here: &Here) -> bool {
+    let Some(first) = part.find(GLOB) else { return part == wanted };
+    if first == 0 && wanted.starts_with('.') && !here.matches_hidden() || !wanted.starts_with(&part[..first]) {
+        return false;
+    }
+    // What stands in brackets is not kept apart from what stands behind them.
+    let pattern = match part.rfind(']').filter(|end| first < *end) {
+        Some(end) => format!("{}*{}", &part[..first], &part[end + 1..]),
+        None => part.to_owned(),
+    };
+    Pattern::new(&pattern.replace(GLOB, "*")).matches(wanted)
+}
+
+#[cfg(test)]
+mod tests;

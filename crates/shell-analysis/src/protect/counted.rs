@@ -1,0 +1,73 @@
+//! Where the paths among a command's words count from: options name folders that a program goes to, or puts before its paths.
+
+use crate::{here::Here, programs::base_name, word::Word};
+
+/// Long options whose value is such a folder. They may be cut short.
+const FOLDERS: [&str; 6] = ["--directory", "--chdir", "--output-dir", "--prefix", "--directory-prefix", "--work-tree"];
+
+/// The shortest that such an option may be cut to, dashes included.
+const SHORTEST: usize = 4;
+
+/// `here`, with every folder that the words of `argv` may count from.
+pub(super) fn from(here: &Here, argv: &[Word]) -> Here {
+    let mut here = here.clone();
+    for (_, targets) in options(argv) {
+        targets.iter().for_each(|target| here.go(Some(target)));
+    }
+    here
+}
+
+/// The places of the words that name such folders: they do not count from there themselves.
+pub(super) fn places(argv: &[Word]) -> Vec<usize> {
+    options(argv).into_iter().map(|(at, _)| at).collect()
+}
+
+/// The places of words that name folders, and what they name.
+fn options(argv: &[Word]) -> Vec<(usize, Vec<String>)> {
+    let mut options = Vec::new();
+    let texts = |word: &Word| word.texts().filter(|text| !text.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    for (at, word) in argv.iter().enumerate() {
+        let text = word.value.as_str();
+        let (joined, apart) = match (text.strip_prefix("--"), text.strip_prefix('-')) {
+            (Some(_), _) => {
+                let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+                let is_known = name.len() >= SHORTEST && FOLDERS.iter().any(|known| known.starts_with(name));
+                (value.filter(|_| is_known), is_known && value.is_none())
+            }
+            (None, Some(letters)) => match letters.split_once(folder_letter(argv)) {
+                Some((_, "")) => (None, true),
+                Some((_, folder)) => (Some(folder), false),
+                None => (None, false),
+            },
+            // The letters of old of `tar`: their values stand behind them, one by one.
+            (None, None) if at == 1 && text.contains('C') && is_tar(argv) => {
+                let values = argv.iter().skip(2).take(text.len()).flat_map(texts).collect();
+                options.push((usize::MAX, values));
+                (None, false)
+            }
+            (None, None) => (None, false),
+        };
+        if let Some(folder) = joined.filter(|folder| !folder.is_empty()) {
+            options.push((at, vec![folder.to_owned()]));
+        }
+        if let Some(next) = argv.get(at + 1).filter(|_| apart) {
+            options.push((at + 1, texts(next)));
+        }
+    }
+    options
+}
+
+/// The letter behind which a folder stands.
+fn folder_letter(argv: &[Word]) -> char {
+    match argv.first().and_then(Word::as_literal).map(base_name) {
+        Some("wget") => 'P',
+        Some(program) if ["gcc", "g++", "cc", "c++", "clang", "clang++", "cpp", "as"].contains(&program) => 'I',
+        Some("ld") => 'L',
+        Some("unzip" | "patch") => 'd',
+        Some(_) | None => 'C',
+    }
+}
+
+fn is_tar(argv: &[Word]) -> bool {
+    argv.first().is_some_and(|program| program.value.ends_with("tar"))
+}

@@ -1,0 +1,481 @@
+//! Walks the tree of a parsed line and notes every command in it.
+
+use brush_parser::{Token, ast};
+
+use self::followed::{Followed, Outcomes, Ways};
+use super::{
+    calls::Calls,
+    carried::Signs,
+    classes, cut, declared, descriptors, feed, grammar,
+    here::Here,
+    limits,
+    line::{Line, Place, Simple, Start},
+    loops, programs, protect, simple,
+    variables::{TooMany, Variables},
+    word::{self, GLOB, Known, Word},
+};
+use crate::action_class::ActionClass as Class;
+
+mod commands;
+mod doubts;
+mod followed;
+mod tests;
+
+/// How many texts may lie inside one another: `sh -c "sh -c …"`, substitutions in substitutions.
+const MOST_TEXTS_DEEP: usize = 8;
+
+/// The most commands that are noted, unwrapped ones included.
+const MOST_COMMANDS: usize = 4_000;
+
+/// The most that is judged of one line, in bytes: of its texts, and of its commands with what their words may be. Wrappers in wrappers
+/// may hand on as much as they like.
+const MOST_JUDGED: usize = 1 << 20;
+
+/// The most words that braces may make in one line.
+const MOST_MADE: usize = 4_000;
+
+/// One walk over one line.
+pub(super) struct Walk<'a> {
+    place: &'a Place,
+    line: Line,
+    here: Here,
+    depth: usize,
+    /// How many words braces made.
+    made: usize,
+    /// How much was judged, in bytes.
+    judged: usize,
+    /// True while what the command at hand reads on its input is written out in the line.
+    fed: bool,
+    calls: Calls,
+    /// What the line itself may set, so that nothing is known of it: where `~` leads, where `cd` goes.
+    sets_home: bool,
+    sets_folders: bool,
+    variables: Variables,
+    /// All of the line.
+    command: &'a str,
+    /// The variables of loops around the command at hand that hold what these tell.
+    settled: Vec<String>,
+    followed: Followed,
+}
+
+impl<'a> Walk<'a> {
+    /// Judges `command`. A line that sets variables is walked again, so that what they may be is known from its start on.
+    pub(super) fn judge(command: &'a str, place: &'a Place) -> Line {
+        let mut variables = Variables::new(place);
+        let before = variables.clone();
+        let signs = Signs::of(command);
+        let mut line = Self::walk(command, place, &mut variables, signs);
+        if variables != before {
+            let told = variables.told.clone();
+            line = Self::walk(command, place, &mut variables, signs);
+            // What counted as known at first may not have been.
+            if variables.told.lost_since(&told) {
+                variables.told.lose();
+                line = Self::walk(command, place, &mut variables, signs);
+            }
+        }
+        // Braces and escapes may spell what its text does not show.
+        let all = signs.and(line.met);
+        if all == signs { line } else { Self::walk(command, place, &mut variables, all) }
+    }
+
+    fn walk(command: &'a str, place: &'a Place, variables: &mut Variables, signs: Signs) -> Line {
+        let sets = |name: &str| may_set(command, name) || place.environment.iter().any(|(given, _)| given == name);
+        let matches_hidden = ["shopt", "dotglob", "GLOBIGNORE"].into_iter().any(sets);
+        let mut here = match &place.start {
+            Start::Folder(folder) => Here::at(folder, matches_hidden),
+            Start::Working | Start::Unknown => Here::at(&place.cwd, matches_hidden),
+        };
+        if place.start == Start::Unknown {
+            here.lose();
+        }
+        let mut walk = Self {
+            place,
+            line: Line { signs, ..Line::default() },
+            here,
+            depth: 0,
+            made: 0,
+            judged: 0,
+            fed: false,
+            calls: Calls::default(),
+            sets_home: sets("HOME"),
+            sets_folders: sets("PWD") || sets("CDPATH"),
+            variables: std::mem::take(variables),
+            command,
+            settled: Vec::new(),
+            followed: Followed::default(),
+        };
+        if let Some(beside) = &place.beside {
+            walk.line.note_opaque(beside.as_str());
+        }
+        walk.text(command);
+        walk.settle_functions();
+        walk.line.settle_assignments();
+        if walk.calls.multiply() {
+            walk.line.note_floor("multiplies itself without end");
+        }
+        if walk.line.floor.is_some() {
+            walk.line.classes.insert(Class::BashDestructive);
+        }
+        *variables = walk.variables;
+        walk.line
+    }
+
+    fn text(&mut self, text: &str) {
+        if let Some(reason) = limits::too_much(text) {
+            return self.beyond(reason);
+        }
+        if self.depth >= MOST_TEXTS_DEEP || self.is_spent_by(text.len()) {
+            return self.beyond("is too involved to be judged");
+        }
+        let Some(tokens) = grammar::tokens(text) else { return self.unparsable(text) };
+        if let Some(reason) = limits::too_deep(&tokens) {
+            return self.beyond(reason);
+        }
+        if !cut::agrees(text, &tokens) {
+            return self.unparsable(text);
+        }
+        if let Some(text) = cut::said(text) {
+            return self.text(&text);
+        }
+        if let Some(text) = descriptors::without_names(text, &tokens) {
+            self.line.note_opaque("a redirection that sets a variable");
+            self.variables.told.lose();
+            self.depth += 1;
+            for word in tokens
+                .iter()
+                .map(Token::to_str)
+                .filter(|word| limits::is_involved_index(&word[usize::from(word.starts_with('{'))..]))
+            {
+                self.live(word);
+            }
+            self.depth -= 1;
+            return self.text(&text);
+        }
+        if tokens.iter().any(|token| limits::is_involved_index(token.to_str())) {
+            return self.involved(text, &tokens);
+        }
+        match grammar::program(&tokens) {
+            Some(program) => {
+                self.depth += 1;
+                self.followed.scope.open(text, &program);
+                program.complete_commands.iter().for_each(|list| self.list(list));
+                self.depth -= 1;
+            }
+            None => self.unparsable(text),
+        }
+    }
+
+    /// Takes note that so much more is judged. True if it is too much.
+    pub(super) const fn is_spent_by(&mut self, bytes: usize) -> bool {
+        // Nothing comes without a price.
+        self.judged = self.judged.saturating_add(bytes).saturating_add(64);
+        self.judged > MOST_JUDGED
+    }
+
+    /// What a text in a place of its own runs: a subshell, as far as folders go.
+    fn aside(&mut self, text: &str) {
+        let (here, fed, assigned) = (self.here.clone(), self.fed, self.followed.scope.assigned.clone());
+        self.text(text);
+        (self.here, self.fed, self.followed.scope.assigned) = (here, fed, assigned);
+    }
+
+    /// The same of a text that another shell reads, which has none of the variables and functions of this one.
+    fn in_another(&mut self, text: &str) {
+        let scope = std::mem::take(&mut self.followed.scope);
+        self.aside(text);
+        self.followed.scope = scope;
+    }
+
+    /// The same of a substitution's text.
+    fn within(&mut self, text: &str) {
+        let around = self.calls.go_within();
+        self.aside(text);
+        self.calls.leave_within(around);
+    }
+
+    /// The same of a text that another shell reads, or this one at another time: the variables of loops are others there.
+    fn apart(&mut self, text: &str) {
+        let settled = std::mem::take(&mut self.settled);
+        self.in_another(text);
+        self.settled = settled;
+    }
+
+    fn list(&mut self, list: &ast::CompoundList) {
+        for ast::CompoundListItem(and_or, separator) in &list.0 {
+            let background = matches!(separator, ast::SeparatorOperator::Async);
+            let (here, assigned) = (self.here.clone(), self.followed.scope.assigned.clone());
+            let before = self.here.begin_list();
+            let mut outcomes = Outcomes::default();
+            for (operator, pipeline) in and_or {
+                let is_or = matches!(operator, ast::PipelineOperator::Or);
+                if is_or {
+                    self.here.lose_list();
+                }
+                outcomes.begin(is_or, &mut self.followed.scope);
+                self.pipeline(pipeline, background);
+                outcomes.end(is_or, pipeline.bang, &self.followed.scope);
+                if pipeline.bang {
+                    self.here.lose_list();
+                }
+            }
+            self.followed.scope.assigned = outcomes.both();
+            self.here.end_list(before);
+            // It runs beside the shell, all of it in one.
+            if background {
+                (self.here, self.followed.scope.assigned) = (here, assigned);
+            }
+        }
+    }
+
+    fn pipeline(&mut self, pipeline: &ast::Pipeline, background: bool) {
+        let piped = pipeline.seq.len() > 1;
+        let around = self.calls.is_beside();
+        if piped || background {
+            self.calls.go_beside(true);
+        }
+        for text in feed::texts_for_a_shell(&pipeline.seq) {
+            self.line.note_opaque("a shell that reads its commands from elsewhere");
+            self.in_another(&text);
+        }
+        if feed::reads_unknown(&pipeline.seq) {
+            // It may be any command.
+            let begun = vec![format!("{}(", self.place.tool)];
+            self.line.commands.push(Simple { begun, ..Simple::default() });
+        }
+        for text in feed::texts_for_another(&pipeline.seq) {
+            self.suppose(&text);
+        }
+        if feed::may_tell_sqlite(&pipeline.seq) {
+            self.line.note_opaque("what sqlite3 reads on its input");
+        }
+        for (at, command) in pipeline.seq.iter().enumerate() {
+            self.fed = feed::is_written_out(&pipeline.seq, at);
+            let (here, assigned) = (self.here.clone(), self.followed.scope.assigned.clone());
+            self.command(command);
+            if piped {
+                (self.here, self.followed.scope.assigned) = (here, assigned);
+            }
+        }
+        self.calls.go_beside(around);
+        self.line.plain.push(format!("|{}", u8::from(pipeline.bang)));
+    }
+
+    fn command(&mut self, command: &ast::Command) {
+        match command {
+            ast::Command::Simple(simple) => self.simple(simple),
+            ast::Command::Compound(compound, redirects) => {
+                self.redirects(redirects.as_ref());
+                self.compound(compound);
+            }
+            ast::Command::Function(function) => {
+                if classes::means_something(&function.fname.value) {
+                    self.line.classes.insert(Class::BashDestructive);
+                }
+                let around = self.calls.enter(&function.fname.value);
+                self.redirects(function.body.1.as_ref());
+                // Its body runs when it is called, perhaps somewhere else.
+                self.line.note_opaque("a function");
+                self.defined(function);
+                self.calls.leave(around);
+            }
+            ast::Command::ExtendedTest(test, redirects) => {
+                self.redirects(redirects.as_ref());
+                self.test(&test.expr);
+            }
+        }
+    }
+
+    fn compound(&mut self, compound: &ast::CompoundCommand) {
+        self.line.plain.push(format!("{:?}", std::mem::discriminant(compound)));
+        match compound {
+            ast::CompoundCommand::Arithmetic(arithmetic) => {
+                self.live(&arithmetic.expr.value);
+                // `((a) )` is two subshells to the shell; the grammar cannot tell.
+                self.aside(&arithmetic.expr.value);
+                self.line.note_opaque("arithmetic over names");
+            }
+            ast::CompoundCommand::ArithmeticForClause(clause) => {
+                for part in [&clause.initializer, &clause.condition, &clause.updater].into_iter().flatten() {
+                    self.live(&part.value);
+                }
+                self.line.note_opaque("arithmetic over names");
+                self.repeated(&[&clause.body.list]);
+            }
+            ast::CompoundCommand::BraceGroup(group) => self.list(&group.list),
+            ast::CompoundCommand::Subshell(subshell) => {
+                let (here, assigned) = (self.here.clone(), self.followed.scope.assigned.clone());
+                self.list(&subshell.list);
+                (self.here, self.followed.scope.assigned) = (here, assigned);
+            }
+            ast::CompoundCommand::ForClause(clause) => {
+                let mut values = Vec::new();
+                for value in clause.values.iter().flatten() {
+                    for word in self.words(&value.value) {
+                        self.variables.set(&clause.variable_name, &word);
+                        self.note_looped(&clause.variable_name, &word);
+                        values.push(word);
+                    }
+                    self.expanded(value);
+                }
+                if programs::is_dangerous_variable(&clause.variable_name) {
+                    self.line.note_opaque(declared::why(&clause.variable_name));
+                }
+                let around = self.settled.clone();
+                if !self.is_spent_by(self.command.len()) && loops::settles(self.command, clause, &values) {
+                    self.settled.push(clause.variable_name.clone());
+                }
+                let assigned = self.followed.scope.assigned.clone();
+                self.note_looping(clause);
+                self.repeated(&[&clause.body.list]);
+                self.followed.scope.assigned = assigned;
+                self.settled = around;
+            }
+            ast::CompoundCommand::CaseClause(clause) => {
+                self.expanded(&clause.value);
+                let mut ways = Ways::of(&self.followed.scope);
+                for case in &clause.cases {
+                    case.patterns.iter().for_each(|pattern| self.expanded(pattern));
+                    case.cmd.iter().for_each(|list| self.list(list));
+                    ways.end(&mut self.followed.scope);
+                }
+                let is_any = clause.cases.iter().flat_map(|case| &case.patterns).any(|pattern| pattern.value == "*");
+                ways.leave(is_any, &mut self.followed.scope);
+            }
+            ast::CompoundCommand::IfClause(clause) => {
+                self.list(&clause.condition);
+                let mut ways = Ways::of(&self.followed.scope);
+                self.list(&clause.then);
+                ways.end(&mut self.followed.scope);
+                for branch in clause.elses.iter().flatten() {
+                    branch.condition.iter().for_each(|list| self.list(list));
+                    self.list(&branch.body);
+                    ways.end(&mut self.followed.scope);
+                }
+                let is_any = clause.elses.iter().flatten().any(|branch| branch.condition.is_none());
+                ways.leave(is_any, &mut self.followed.scope);
+            }
+            ast::CompoundCommand::WhileClause(clause) | ast::CompoundCommand::UntilClause(clause) => {
+                self.repeated(&[&clause.0, &clause.1.list])
+            }
+            ast::CompoundCommand::Coprocess(coprocess) => {
+                self.line.note_opaque("a coprocess");
+                let around = self.calls.is_beside();
+                self.calls.go_beside(true);
+                let assigned = self.followed.scope.assigned.clone();
+                self.command(&coprocess.body);
+                self.followed.scope.assigned = assigned;
+                self.calls.go_beside(around);
+            }
+        }
+    }
+
+    /// A loop that changes folder may end anywhere: then it is walked again as if it had.
+    fn repeated(&mut self, lists: &[&ast::CompoundList]) {
+        let (before, assigned) = (self.here.clone(), self.followed.scope.assigned.clone());
+        self.followed.loops += 1;
+        lists.iter().for_each(|list| self.list(list));
+        if self.here.has_left(&before) && !self.here.is_unknown() {
+            self.here.lose();
+            self.followed.scope.assigned.clone_from(&assigned);
+            lists.iter().for_each(|list| self.list(list));
+        }
+        self.followed.loops -= 1;
+        self.followed.scope.assigned = assigned;
+    }
+
+    fn words(&mut self, raw: &str) -> Vec<Word> {
+        let words = word::braces(raw).ok().filter(|words| self.made + words.len() <= MOST_MADE || words.len() < 2);
+        let Some(words) = words else {
+            self.beyond("is too involved to be judged");
+            return vec![self.word(raw)];
+        };
+        self.made += words.len().saturating_sub(1);
+        if words.len() > 1 {
+            words.iter().for_each(|raw| self.variables.told.note_made(raw));
+        }
+        words.iter().map(|raw| self.word(raw)).collect()
+    }
+
+    fn word(&mut self, raw: &str) -> Word {
+        let folders = self.folders();
+        let mut word = word::scan(raw, folders.as_known(&[]));
+        word.known = self.known(&word);
+        if !word.names.is_empty() {
+            let home = self.place.home.iter().map(|home| ("HOME", home.clone()));
+            let dirs = self.here.dirs().flat_map(|dir| [("PWD", dir.to_owned()), ("OLDPWD", dir.to_owned())]);
+            let given = home.chain(dirs).chain([("IFS", " ".to_owned())]);
+            match self.variables.choices(&word.names, &given.collect::<Vec<_>>()) {
+                Ok(choices) if self.is_spent_by(choices.len() * raw.len()) => {
+                    self.line.note_opaque("a variable with too many values");
+                }
+                Ok(choices) => {
+                    let values = choices.iter().map(|tried| word::scan(raw, folders.as_known(tried)).value);
+                    word.perhaps = values.filter(|value| *value != word.value).collect();
+                }
+                Err(TooMany) => self.line.note_opaque("a variable with too many values"),
+            }
+            let is_told = |name: &String| self.settled.contains(name) && self.variables.is_told(name);
+            // Where other signs may cut it, parts of it count.
+            let is_whole = !word.splits || !may_set(self.command, "IFS");
+            if word.names.iter().any(|name| self.variables.is_unfollowed(name)) {
+                word.opaque = word.opaque.or(Some("a parameter expansion that is not followed"));
+            }
+            if word.names.iter().any(|name| self.variables.may_be_left(name)) {
+                word.opaque = word.opaque.or(Some("a variable that an earlier line of this shell may have set"));
+            }
+            word.settled = word.names.iter().all(is_told) && !word.perhaps.is_empty() && is_whole;
+        }
+        word
+    }
+
+    /// A word whose expansion matters, not its value.
+    fn expanded(&mut self, word: &ast::Word) {
+        for word in self.words(&word.value) {
+            self.run_all(&word);
+            // As a pattern it is text, and of files that it finds another word tells.
+            if !word.value.contains(GLOB) {
+                protect::note_said(&mut self.line, self.place, &self.here, &[word]);
+            }
+        }
+        self.line.plain.push(word.value.clone());
+    }
+
+    fn live(&mut self, text: &str) {
+        let word = word::scan_live(text, self.folders().as_known(&[]));
+        self.run_all(&word);
+    }
+
+    fn run_all(&mut self, word: &Word) {
+        if let Some(why) = word.opaque {
+            self.line.note_opaque(why);
+        }
+        if word.disguised {
+            self.line.note_floor(simple::DISGUISE);
+        }
+        word.runs.iter().for_each(|text| self.within(text));
+    }
+
+    fn folders(&self) -> Folders {
+        let only = self.here.only();
+        let home = self.place.home.clone().filter(|_| !self.sets_home);
+        Folders { home, cwd: only.filter(|_| !self.sets_folders).map(str::to_owned) }
+    }
+}
+
+struct Folders {
+    home: Option<String>,
+    cwd: Option<String>,
+}
+
+impl Folders {
+    fn as_known<'k>(&'k self, tried: &'k [(String, String)]) -> Known<'k> {
+        Known { home: self.home.as_deref(), cwd: self.cwd.as_deref(), tried }
+    }
+}
+
+/// True if `text` mentions a variable other than to read it. Quotes do not hide it.
+fn may_set(text: &str, name: &str) -> bool {
+    let text: String = text.chars().filter(|c| !matches!(c, '\\' | '\'' | '"')).collect();
+    text.match_indices(name).any(|(at, _)| !text[..at].ends_with('$') && !text[..at].ends_with("${"))
+}

@@ -1,0 +1,318 @@
+//! Simple commands of a walk: their words, what they wrap, and where they write.
+
+use brush_parser::ast;
+
+use super::{MOST_COMMANDS, MOST_TEXTS_DEEP, Walk};
+use crate::{
+    action_class::ActionClass as Class,
+    classes, declared, disk, find, narrow,
+    programs::base_name,
+    protect, runners, secret,
+    simple::{self, Cover},
+    unwrap::{self, Runs},
+    word::{self, GLOB, UNKNOWN, Word},
+};
+
+impl Walk<'_> {
+    pub(super) fn simple(&mut self, command: &ast::SimpleCommand) {
+        if let Some(name) = &command.word_or_name {
+            let said = word::scan(&name.value, self.folders().as_known(&[]));
+            // Where nothing is known of a variable, it may hold nothing.
+            let is_own = ["$FUNCNAME", "${FUNCNAME", "$0"].iter().any(|own| name.value.contains(own));
+            if !self.followed.supposes {
+                self.calls.note(&said.value.replace(UNKNOWN, ""), is_own);
+            }
+        }
+        let (mut assignments, mut argv) = (self.environment(), Vec::new());
+        let given = assignments.len();
+        for item in command.prefix.iter().flat_map(|prefix| &prefix.0) {
+            self.item(item, Stands::Before, &mut assignments);
+        }
+        argv.extend(command.word_or_name.iter().flat_map(|name| self.words(&name.value)));
+        for item in command.suffix.iter().flat_map(|suffix| &suffix.0) {
+            self.item(item, Stands::Behind, &mut argv);
+        }
+        // Behind `time`, which the grammar takes for a word of its own.
+        if argv.len() > 1 && argv[0].as_literal() == Some("--") {
+            argv.remove(0);
+        }
+        if assignments.len() > given || !argv.is_empty() {
+            assignments.iter().chain(&argv).for_each(|word| self.variables.assign(word, self.place));
+            self.run(&assignments, &argv);
+            self.note_assigned(command, &argv);
+        }
+    }
+
+    fn item(&mut self, item: &ast::CommandPrefixOrSuffixItem, stands: Stands, words: &mut Vec<Word>) {
+        match item {
+            ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) => self.redirect(redirect),
+            ast::CommandPrefixOrSuffixItem::Word(word) => words.extend(self.words(&word.value)),
+            ast::CommandPrefixOrSuffixItem::AssignmentWord(assignment, word) => {
+                if matches!(assignment.name, ast::AssignmentName::ArrayElementName(..))
+                    || matches!(assignment.value, ast::AssignmentValue::Array(_))
+                {
+                    self.line.note_opaque("an array");
+                }
+                match stands {
+                    Stands::Before => words.push(self.word(&word.value)),
+                    // There its braces make words as any other's.
+                    Stands::Behind => words.extend(self.words(&word.value)),
+                }
+            }
+            ast::CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
+                self.substitution(&subshell.list);
+                words.push(Word { opaque: Some("process substitution"), ..Word::unknown() });
+            }
+        }
+    }
+
+    fn substitution(&mut self, list: &ast::CompoundList) {
+        self.line.note_opaque("process substitution");
+        let (here, fed) = (self.here.clone(), self.fed);
+        let around = self.calls.go_within();
+        self.list(list);
+        self.calls.leave_within(around);
+        (self.here, self.fed) = (here, fed);
+    }
+
+    pub(super) fn invoke(&mut self, assignments: &[Word], argv: &[Word], cover: Cover, wrapped: usize) {
+        let most = argv.iter().map(|word| word.perhaps.len()).max().unwrap_or(0) + 1;
+        let cost = |word: &Word| word.raw.len() + word.value.len() + 64 * (1 + protect::ways_to_read(&word.value));
+        let bytes: usize = assignments.iter().chain(argv).map(cost).sum();
+        // Each folder that the shell may be in is looked at for each of them.
+        let folders = self.here.dirs().count().max(1);
+        let is_spent = self.is_spent_by(bytes.saturating_mul(most).saturating_mul(folders));
+        if is_spent || self.line.commands.len() >= MOST_COMMANDS || wrapped > MOST_TEXTS_DEEP {
+            return self.beyond("is too involved to be judged");
+        }
+        for text in assignments.iter().chain(argv).flat_map(|word| word.runs.clone()) {
+            if wrapped == 0 {
+                self.within(&text);
+            }
+        }
+        for name in declared::filled(argv) {
+            self.variables.fill(name);
+        }
+        if declared::may_set_any(argv) {
+            self.variables.lose(self.followed.is_judged_elsewhere());
+        }
+        self.call(argv);
+        let runs = if argv.is_empty() { Runs::Itself } else { unwrap::runs(argv) };
+        if let Some((program, rest)) = argv.split_first().filter(|(program, _)| program.splits) {
+            for text in program.perhaps.iter().filter(|text| text.contains(char::is_whitespace)) {
+                let parts = text.split_whitespace().map(Word::said).chain(rest.iter().cloned());
+                self.invoke(assignments, &parts.collect::<Vec<_>>(), Cover::Perhaps, wrapped + 1);
+            }
+        }
+        let handed_on = runners::handed_on(argv);
+        handed_on.commands.iter().for_each(|argv| self.invoke(assignments, argv, Cover::Perhaps, wrapped + 1));
+        handed_on.texts.iter().for_each(|text| self.suppose(text));
+        // A file of the workspace may have any name, a wrapper's too.
+        let wraps = matches!(runs, Runs::Other { .. } | Runs::Text(_)) && classes::is_by_name(argv);
+        let own = if wraps && cover == Cover::Needed { Cover::Wrapper } else { cover };
+        self.line.classes.extend(classes::of(argv, &runs, self.fed, cover != Cover::Perhaps));
+        simple::note(&mut self.line, self.place, &self.here, assignments, argv, own);
+        if own == Cover::Needed {
+            let words: Vec<String> = assignments.iter().chain(argv).map(Word::normal).collect();
+            self.line.plain.push(words.join(" "));
+        }
+        match runs {
+            Runs::Itself => {
+                self.change_folder(argv);
+                // Another program that is called so leaves the shell where it is.
+                if wrapped > 0 || cover != Cover::Needed {
+                    self.here.lose_list();
+                }
+            }
+            Runs::Other { assignments: more, argv: inner } => {
+                let all = [assignments, more.as_slice()].concat();
+                self.invoke(&all, &inner, cover, wrapped + 1);
+            }
+            Runs::Beside(inner) => {
+                let here = self.here.clone();
+                let folders = find::goes_to(argv);
+                folders.iter().for_each(|folder| self.here.go(Some(folder)));
+                self.here.lose_list();
+                if !folders.is_empty() {
+                    self.here.go_below();
+                }
+                // How deep what was found lies nobody can tell.
+                if !folders.is_empty() && inner.iter().flatten().any(|word| word.value.contains("..")) {
+                    self.here.lose();
+                }
+                for inner in &inner {
+                    self.invoke(assignments, inner, cover, wrapped + 1);
+                }
+                self.here = here;
+                let does_more = inner.iter().any(|inner| !simple::reads(inner));
+                for start in find::starts(&argv[1..]) {
+                    protect::note_come_across(&mut self.line, self.place, &self.here, start, does_more);
+                }
+            }
+            Runs::Text(text) => {
+                if !assignments.is_empty() {
+                    self.line.note_opaque("a shell with assignments");
+                }
+                self.apart(&text);
+            }
+            Runs::Anything { why, perhaps, texts } => {
+                if cover != Cover::Perhaps {
+                    self.line.note_opaque(why);
+                }
+                let here = self.here.clone();
+                if argv.iter().any(|word| word.value == "-C" || word.value.starts_with("--chdir")) {
+                    self.here.lose();
+                }
+                perhaps.iter().for_each(|argv| self.invoke(assignments, argv, Cover::Perhaps, wrapped + 1));
+                texts.iter().for_each(|text| self.apart(text));
+                self.here = here;
+                // These run in the shell itself, now or later.
+                let is_own = matches!(argv[0].as_literal(), Some("eval" | "trap"));
+                if is_own && texts.iter().any(|text| may_change_folder(text)) {
+                    self.here.lose();
+                }
+            }
+        }
+    }
+
+    /// What the call sets for every command of its line.
+    fn environment(&self) -> Vec<Word> {
+        let assignment = |(name, value): &(String, String)| {
+            let raw = format!("{name}={}", word::quoted(value));
+            if secret::is_asked_for(value) {
+                return Word { raw, value: format!("{name}={UNKNOWN}"), expands: true, ..Word::default() };
+            }
+            Word { raw, value: format!("{name}={value}"), ..Word::default() }
+        };
+        self.place.environment.iter().map(assignment).collect()
+    }
+
+    /// Judges words that may be a command, for deny rules and the floor.
+    pub(super) fn perhaps(&mut self, argv: &[Word]) {
+        self.invoke(&[], argv, Cover::Perhaps, 0);
+    }
+
+    fn change_folder(&mut self, argv: &[Word]) {
+        let program = argv.first().and_then(Word::as_literal).map(base_name);
+        // Whoever stands in a folder that is moved stands elsewhere then.
+        if program == Some("mv") && argv[1..].iter().flat_map(Word::texts).any(|text| self.here.is_within(text)) {
+            self.here.lose();
+        }
+        if matches!(program, Some("cd" | "pushd" | "popd")) {
+            let is_option = |text: &str| {
+                text.len() > 1
+                    && text
+                        .strip_prefix('-')
+                        .is_some_and(|rest| rest.trim_start_matches(['P', 'L', 'e', '@', '-']).is_empty())
+            };
+            let to = argv[1..].iter().find(|word| !is_option(&word.value));
+            let is_physical = argv[1..].iter().any(|word| is_option(&word.value) && word.value.contains('P'));
+            // Behind a link a step up leads to the folder around what it stands for.
+            if is_physical && to.is_some_and(|to| to.texts().any(|text| self.is_up_behind_name(text))) {
+                return self.here.go(None);
+            }
+            match (program, to) {
+                _ if self.sets_folders || self.sets_home => self.here.go(None),
+                (Some("cd"), None) => self.here.go(self.place.home.as_deref()),
+                (_, Some(to)) if to.settled && program != Some("popd") => return self.here.go_to_one_of(&to.perhaps),
+                (_, to) => self.here.go(to.map(|word| word.value.as_str()).filter(|_| program != Some("popd"))),
+            }
+            for to in to.iter().flat_map(|word| &word.perhaps) {
+                self.here.go(Some(to));
+                self.here.lose_list();
+            }
+        }
+    }
+
+    /// Whether a step up in `text` may stand behind the name of a link, one of the folder that the shell is in among them.
+    fn is_up_behind_name(&self, text: &str) -> bool {
+        let is_at_start = self.here.only() == Some(self.place.cwd.as_str());
+        let mut parts = text.split('/').filter(|part| !matches!(*part, "" | "."));
+        let ups = parts.by_ref().take_while(|part| *part == "..").count();
+        ups > 0 && !is_at_start && !text.starts_with('/') || parts.any(|part| part == "..")
+    }
+
+    pub(super) fn redirects(&mut self, redirects: Option<&ast::RedirectList>) {
+        redirects.iter().flat_map(|list| &list.0).for_each(|redirect| self.redirect(redirect));
+    }
+
+    fn redirect(&mut self, redirect: &ast::IoRedirect) {
+        match redirect {
+            ast::IoRedirect::File(_, kind, target) => {
+                let reads = matches!(kind, ast::IoFileRedirectKind::Read | ast::IoFileRedirectKind::DuplicateInput);
+                match target {
+                    ast::IoFileRedirectTarget::Fd(_) => {}
+                    ast::IoFileRedirectTarget::ProcessSubstitution(_, subshell) => self.substitution(&subshell.list),
+                    ast::IoFileRedirectTarget::Duplicate(word)
+                        if word.value == "-"
+                            || word.value.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit()) =>
+                    {
+                        if !reads {
+                            self.line.classes.insert(Class::BashMutating);
+                        }
+                    }
+                    ast::IoFileRedirectTarget::Filename(word) if reads => self.read(word),
+                    ast::IoFileRedirectTarget::Duplicate(word) if reads => {
+                        self.line.note_opaque("a redirection to what only the running shell knows");
+                        self.expanded(word);
+                    }
+                    ast::IoFileRedirectTarget::Filename(word) | ast::IoFileRedirectTarget::Duplicate(word) => {
+                        self.written(word)
+                    }
+                }
+            }
+            ast::IoRedirect::OutputAndError(word, _) => self.written(word),
+            ast::IoRedirect::HereString(_, word) => self.expanded(word),
+            ast::IoRedirect::HereDocument(_, document) => {
+                if document.requires_expansion {
+                    self.live(&document.doc.value);
+                }
+                let said: Vec<Word> = document.doc.value.split_whitespace().map(Word::said).collect();
+                protect::note_said(&mut self.line, self.place, &self.here, &said);
+            }
+        }
+        self.line.plain.push(redirect.to_string());
+    }
+
+    fn read(&mut self, target: &ast::Word) {
+        self.expanded(target);
+        for word in self.words(&target.value) {
+            if word.value.contains([UNKNOWN, GLOB]) {
+                self.line.note_opaque("a redirection from what is only known when it runs");
+            }
+            protect::note_redirected_from(&mut self.line, self.place, &self.here, &word);
+        }
+    }
+
+    fn written(&mut self, target: &ast::Word) {
+        for word in self.words(&target.value) {
+            self.run_all(&word);
+            self.line.classes.insert(Class::FileWrite);
+            if word.as_literal() == Some("/dev/null") {
+                continue;
+            }
+            self.line.note_opaque("a redirection that writes");
+            self.line.redirected.extend(narrow::redirected(self.place, &self.here, &word));
+            protect::note_redirected_into(&mut self.line, self.place, &self.here, &word);
+            for target in word.texts() {
+                let target = target.replace(UNKNOWN, "");
+                if disk::is_device(&self.here, &target) {
+                    self.line.note_floor(format!("writes to {}", word::shown(&target)));
+                }
+            }
+        }
+    }
+}
+
+/// Where a word stands that looks like an assignment.
+#[derive(Clone, Copy)]
+enum Stands {
+    Before,
+    Behind,
+}
+
+/// Whether a text that the shell runs may take it elsewhere. Of what it does not say nobody can tell.
+fn may_change_folder(text: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.split(|c| !is_name(c)).any(|word| matches!(word, "cd" | "pushd" | "popd" | "unknown"))
+}

@@ -1,0 +1,423 @@
+//! Reads a word from left to right, quote by quote and dollar by dollar.
+
+mod ansi;
+
+use super::{GLOB, Known, UNKNOWN, Word, braces::Unit};
+use crate::cut;
+
+/// What is said of `$"…"`: the shell looks its text up in a catalogue, and expands what it finds there.
+const TRANSLATED: &str = "text that is translated";
+
+/// Scans one word as the grammar cut it.
+pub(crate) fn scan(raw: &str, known: Known<'_>) -> Word {
+    let mut scanner = Scanner { bare: true, ..Scanner::of(raw, known) };
+    scanner.tilde();
+    scanner.unquoted();
+    scanner.word
+}
+
+/// Finds the commands that expanding `text` runs where no quote protects them: in here-documents, arithmetic and parameter expansions.
+pub(crate) fn scan_live(text: &str, known: Known<'_>) -> Word {
+    let mut scanner = Scanner::of(&joined(text), known);
+    scanner.quoted_by(None);
+    scanner.word
+}
+
+/// The parts of a word as braces see it: what quotes or a dollar keep together is one.
+pub(super) fn units(raw: &str) -> Vec<Unit<'_>> {
+    let mut scanner = Scanner::of(raw, Known { home: None, cwd: None, tried: &[] });
+    let (mut units, mut rest) = (Vec::new(), raw);
+    while scanner.at < scanner.chars.len() {
+        let from = scanner.at;
+        let first = scanner.chars[from];
+        scanner.step();
+        let length = scanner.chars[from..scanner.at].iter().map(|c| c.len_utf8()).sum();
+        let (text, behind) = rest.split_at(length);
+        rest = behind;
+        units.push(match first {
+            '{' => Unit::Open,
+            '}' => Unit::Close,
+            ',' => Unit::Comma,
+            _ => Unit::Text(text),
+        });
+    }
+    units
+}
+
+/// `text` with its lines joined where a backslash says so, as a shell has done before it reads a dollar.
+fn joined(text: &str) -> String {
+    let (mut joined, mut chars) = (String::with_capacity(text.len()), text.chars());
+    while let Some(c) = chars.next() {
+        match (c, chars.clone().next()) {
+            ('\\', Some('\n')) => drop(chars.next()),
+            ('\\', Some(_)) => {
+                joined.push(c);
+                joined.extend(chars.next());
+            }
+            _ => joined.push(c),
+        }
+    }
+    joined
+}
+
+struct Scanner<'a> {
+    chars: Vec<char>,
+    at: usize,
+    known: Known<'a>,
+    ends: Ends,
+    /// Whether no quote keeps together what is expanded.
+    bare: bool,
+    word: Word,
+}
+
+/// Where the last signs stand that may end a pattern or a brace, each counted from one: looking for them at every sign that may begin
+/// one would take the square of a word's length.
+struct Ends {
+    pattern: usize,
+    comma: usize,
+    dots: usize,
+}
+
+impl Ends {
+    fn of(chars: &[char]) -> Self {
+        let brace = chars.iter().rposition(|c| *c == '}').unwrap_or(0);
+        let last = |found: Option<usize>| found.map_or(0, |at| at + 1);
+        Self {
+            pattern: last(chars.iter().rposition(|c| matches!(c, ']' | '$' | '`'))),
+            comma: last(chars[..brace].iter().rposition(|c| *c == ',')),
+            dots: last(chars[..brace].windows(2).rposition(|pair| pair == ['.', '.'])),
+        }
+    }
+
+    /// True if the bracket before `at` may begin a pattern: there may be one that ends it.
+    const fn may_be_pattern(&self, at: usize) -> bool {
+        at < self.pattern
+    }
+
+    /// True if the shell would make several words of the brace before `at`.
+    const fn may_be_words(&self, at: usize) -> bool {
+        at < self.comma || at < self.dots
+    }
+}
+
+impl<'a> Scanner<'a> {
+    fn of(text: &str, known: Known<'a>) -> Self {
+        let word = Word { raw: text.to_owned(), ..Word::default() };
+        let chars: Vec<char> = text.chars().collect();
+        Self { ends: Ends::of(&chars), chars, at: 0, known, bare: false, word }
+    }
+}
+
+impl Scanner<'_> {
+    fn peek(&self, ahead: usize) -> Option<char> {
+        self.chars.get(self.at + ahead).copied()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek(0)?;
+        self.at += 1;
+        Some(c)
+    }
+
+    fn unknown(&mut self) {
+        self.word.expands = true;
+        self.word.splits |= self.bare;
+        self.word.value.push(UNKNOWN);
+    }
+
+    fn stands_for(&mut self, name: &str, text: Option<&str>) {
+        self.word.expands = true;
+        let tried = self.known.tried.iter().find(|(tried, _)| tried == name).map(|(_, value)| value.as_str());
+        match text.or(tried) {
+            Some(text) => {
+                self.word.splits |= self.bare && text.contains(char::is_whitespace);
+                self.word.value.push_str(text);
+            }
+            None => {
+                self.word.names.push(name.to_owned());
+                self.word.value.push(UNKNOWN);
+                // Quoted, all that a list holds is as many words.
+                self.word.splits |= self.bare || name.contains("[@]") || name.starts_with('@');
+            }
+        }
+    }
+
+    fn tilde(&mut self) {
+        if self.peek(0) != Some('~') {
+            return;
+        }
+        self.at += 1;
+        let mut name = String::new();
+        while let Some(c) = self.peek(0).filter(|c| *c != '/') {
+            name.push(c);
+            self.at += 1;
+        }
+        let home = self.known.home;
+        match name.as_str() {
+            "" => self.stands_for("HOME", home),
+            // Somebody's own home may be named too.
+            _ if home.is_some_and(|home| home.rsplit('/').next() == Some(&name)) => self.stands_for("HOME", home),
+            "-" => self.stands_for("OLDPWD", None),
+            // The folders that the shell keeps, its own among them.
+            _ if name.trim_start_matches(['+', '-']).bytes().all(|byte| byte.is_ascii_digit()) => {
+                self.stands_for("PWD", self.known.cwd);
+            }
+            _ => self.unknown(),
+        }
+    }
+
+    fn unquoted(&mut self) {
+        while self.step() {}
+    }
+
+    /// Reads what stands unquoted at the cursor: a letter, or what is kept together from there. False at the end.
+    fn step(&mut self) -> bool {
+        let Some(c) = self.next() else { return false };
+        match c {
+            '\'' => {
+                while let Some(c) = self.next().filter(|c| *c != '\'') {
+                    self.word.value.push(c);
+                }
+            }
+            '"' => self.quoted_by(Some('"')),
+            '\\' => match self.next() {
+                Some('\n') | None => {}
+                Some(c) => self.word.value.push(c),
+            },
+            '$' if self.peek(0) == Some('\'') => self.ansi(),
+            '$' if self.peek(0) == Some('"') => {
+                self.at += 1;
+                self.quoted_by(Some('"'));
+                self.word.opaque = Some(TRANSLATED);
+            }
+            '$' => self.dollar(),
+            '`' => self.backticks(),
+            '[' if !self.ends.may_be_pattern(self.at) => self.word.value.push(c),
+            '*' | '?' | '[' => {
+                self.word.expands = true;
+                self.word.splits = true;
+                self.word.value.push(GLOB);
+            }
+            '{' if self.ends.may_be_words(self.at) => self.unknown(),
+            _ => self.word.value.push(c),
+        }
+        true
+    }
+
+    /// Text in which only `$`, backticks and backslashes live, up to `end`.
+    fn quoted_by(&mut self, end: Option<char>) {
+        let bare = std::mem::replace(&mut self.bare, false);
+        self.quoted_up_to(end);
+        self.bare = bare;
+    }
+
+    fn quoted_up_to(&mut self, end: Option<char>) {
+        while let Some(c) = self.next() {
+            match c {
+                _ if Some(c) == end => return,
+                '\\' if self.peek(0).is_some_and(|c| "$`\"\\\n".contains(c)) => {
+                    if let Some(c) = self.next().filter(|c| *c != '\n') {
+                        self.word.value.push(c);
+                    }
+                }
+                '$' => self.dollar(),
+                '`' => self.backticks(),
+                _ => self.word.value.push(c),
+            }
+        }
+    }
+
+    fn dollar(&mut self) {
+        match self.peek(0) {
+            Some('(') if self.peek(1) == Some('(') => {
+                let body = self.balanced('(', ')');
+                let inner = body.strip_prefix('(').unwrap_or(&body);
+                // `$((a) | (b))` is a command: where the shell could read either, both are judged.
+                self.word.runs.push(body.clone());
+                self.live(inner);
+                let is_number = inner.chars().all(|c| c.is_ascii_digit() || " +-*/%()<>=&|^~!,?:".contains(c));
+                if is_number {
+                    self.word.runs.pop();
+                } else {
+                    self.word.opaque = Some("arithmetic over names");
+                }
+            }
+            Some('(') => {
+                let body = self.balanced('(', ')');
+                self.word.runs.push(body);
+                self.word.opaque = Some("command substitution");
+            }
+            Some('[') => {
+                let body = self.balanced('[', ']');
+                self.live(&body);
+                self.word.opaque = Some("arithmetic over names");
+            }
+            Some('{') => {
+                let body = self.balanced('{', '}');
+                self.parameter(&body);
+                return;
+            }
+            Some(c) if c.is_ascii_alphabetic() || c == '_' => {
+                let mut name = String::new();
+                while let Some(c) = self.peek(0).filter(|c| c.is_ascii_alphanumeric() || *c == '_') {
+                    name.push(c);
+                    self.at += 1;
+                }
+                self.variable(&name);
+                return;
+            }
+            Some(c) if c.is_ascii_digit() || "@*#?-$!".contains(c) => {
+                self.word.splits |= c == '@';
+                self.at += 1;
+                if let Some((_, value)) = self.known.tried.iter().find(|(tried, _)| tried.chars().eq([c])) {
+                    self.word.expands = true;
+                    self.word.splits |= self.bare;
+                    self.word.value.push_str(value);
+                    return;
+                }
+            }
+            Some(_) | None => {
+                self.word.value.push('$');
+                return;
+            }
+        }
+        self.unknown();
+    }
+
+    fn parameter(&mut self, body: &str) {
+        let name: String = body.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+        if name == body && !body.is_empty() {
+            self.variable(&name);
+            return;
+        }
+        if matches!(body, "@" | "*" | "#" | "?" | "-" | "$" | "!") {
+            self.word.splits |= body == "@";
+            self.unknown();
+            return;
+        }
+        let operator = &body[name.len()..];
+        let plain = name.is_empty()
+            && body.strip_prefix('#').is_some_and(|rest| rest.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
+            || !name.is_empty()
+                && [":-", "-", ":+", "+", ":?", "?", "#", "%", "/", "^", ","]
+                    .iter()
+                    .any(|known| operator.starts_with(known));
+        let plain = plain || !name.is_empty() && counts(operator);
+        self.live(operator);
+        self.substituted(operator);
+        self.disguised(operator);
+        if operator.contains("$\"") {
+            self.word.opaque = Some(TRANSLATED);
+        }
+        if !plain {
+            self.word.opaque = self.word.opaque.or(Some("a parameter expansion that computes"));
+        }
+        self.stands_for(body, None);
+    }
+
+    fn variable(&mut self, name: &str) {
+        match name {
+            "HOME" => self.stands_for(name, self.known.home),
+            "PWD" => self.stands_for(name, self.known.cwd),
+            _ => self.stands_for(name, None),
+        }
+    }
+
+    fn live(&mut self, text: &str) {
+        let inner = scan_live(text, self.known);
+        self.word.runs.extend(inner.runs);
+        self.word.opaque = self.word.opaque.or(inner.opaque);
+    }
+
+    /// Finds `<(…)` and `>(…)` within an expansion: what stands for a variable that is not set is read like any word.
+    fn substituted(&mut self, text: &str) {
+        let mut scanner = Scanner::of(text, self.known);
+        while let Some(c) = scanner.next() {
+            if matches!(c, '<' | '>') && scanner.peek(0) == Some('(') {
+                self.word.runs.push(scanner.balanced('(', ')'));
+                self.word.opaque = Some("process substitution");
+            }
+        }
+    }
+
+    fn backticks(&mut self) {
+        let mut body = String::new();
+        while let Some(c) = self.next().filter(|c| *c != '`') {
+            match (c, self.peek(0)) {
+                ('\\', Some(next @ ('`' | '\\' | '$'))) => {
+                    body.push(next);
+                    self.at += 1;
+                }
+                _ => body.push(c),
+            }
+        }
+        // In double quotes a backslash before one is taken off too.
+        if body.contains("\\\"") {
+            self.word.runs.push(body.replace("\\\"", "\""));
+        }
+        self.word.runs.push(body);
+        self.word.opaque = Some("command substitution");
+        self.unknown();
+    }
+
+    /// The text between the bracket at the cursor and its partner. Where the partner is not to be told, quotes inside hide brackets, and
+    /// without one everything is taken.
+    fn balanced(&mut self, open: char, close: char) -> String {
+        if let Some(end) = cut::partner(&self.chars, self.at, !self.bare) {
+            let body = self.chars[self.at + 1..end].iter().collect();
+            self.at = end + 1;
+            return body;
+        }
+        let mut body = String::new();
+        let (mut depth, mut quote, mut cases) = (0_usize, None, 0_usize);
+        while let Some(c) = self.next() {
+            if quote.is_none() && !c.is_alphanumeric() && body.ends_with(char::is_alphanumeric) {
+                cases = match last_word(&body) {
+                    Some("case") => cases + 1,
+                    Some("esac") => cases.saturating_sub(1),
+                    Some(_) | None => cases,
+                };
+            }
+            match (quote, c) {
+                // It ends a pattern.
+                (None, ')') if close == ')' && depth == 1 && cases > 0 => {}
+                (None | Some('"'), '\\') => {
+                    body.push(c);
+                    body.extend(self.next());
+                    continue;
+                }
+                (None, '\'' | '"') => quote = Some(c),
+                (Some(q), c) if q == c => quote = None,
+                (None, c) if c == open => depth += 1,
+                (None, c) if c == close => {
+                    depth -= 1;
+                    if depth == 0 {
+                        break;
+                    }
+                }
+                _ => {}
+            }
+            body.push(c);
+        }
+        body.strip_prefix(open).map(str::to_owned).unwrap_or(body)
+    }
+}
+
+/// The last word of a text, where a command may begin with it: it may be a reserved one.
+fn last_word(text: &str) -> Option<&str> {
+    let before = text.trim_end_matches(|c: char| c.is_alphanumeric());
+    let (word, before) = (&text[before.len()..], before.trim_end());
+    let begins = before.is_empty()
+        || before.ends_with([';', '|', '&', '(', ')', '{', '!'])
+        || text[..text.len() - word.len()].ends_with('\n')
+        || ["do", "then", "else"].iter().any(|reserved| before.ends_with(reserved));
+    (begins && !word.is_empty()).then_some(word)
+}
+
+/// Whether an operator cuts a value, or takes a member of a list, by numbers that are written out.
+fn counts(operator: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let index = operator.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let cut = operator.strip_prefix(':');
+    index.is_some_and(is_number) || cut.is_some_and(|cut| cut.splitn(2, ':').all(is_number))
+}
