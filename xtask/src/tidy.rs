@@ -1,10 +1,13 @@
 //! `cargo xtask tidy`: the rules of the house that no lint knows. Each finding is one line: file:line: what, why.
 
 mod commands;
+mod cycles;
 mod edges;
+mod imports;
 mod manifest;
 mod names;
 mod purity;
+mod sizes;
 mod source;
 mod words;
 
@@ -16,7 +19,11 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::{reference, tidy::source::Source, workspace::Workspace};
+use crate::{
+    reference,
+    tidy::source::Source,
+    workspace::{Workspace, rust_files},
+};
 
 /// Pages whose commands are checked.
 const CONTRIBUTOR_PAGES: [&str; 2] = ["CONTRIBUTING.md", "docs/contributing/testing.md"];
@@ -57,15 +64,19 @@ pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
         let file = workspace.relative(&package.manifest);
         found.extend(edges::findings(workspace, package, file, &manifest));
         found.extend(manifest::findings(file, &manifest));
-        for path in rust_files(package.folder())? {
-            let text = read(&path)?;
-            let source = Source::new(workspace.relative(&path), &text);
+        let paths = rust_files(package.folder())?;
+        let mut sources = Vec::with_capacity(paths.len());
+        for path in &paths {
+            let source = Source::new(workspace.relative(path), &read(path)?);
             found.extend(names::findings(&source));
             found.extend(words::findings(&source));
             if purity::is_pure(&package.name) {
                 found.extend(purity::findings(&source));
             }
+            sources.push(source);
         }
+        found.extend(cycles::findings(&package.name, workspace.relative(package.folder()), &sources));
+        found.extend(sizes::findings(&package.name, file, &sources));
     }
     for page in CONTRIBUTOR_PAGES {
         found.extend(commands::findings(workspace, Path::new(page), &read(&workspace.root.join(page))?));
@@ -82,25 +93,4 @@ pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
 
 fn read(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| format!("{} could not be read", path.display()))
-}
-
-/// Every Rust file below `folder`, in order, build output aside.
-pub(crate) fn rust_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        let entries = fs::read_dir(&folder).with_context(|| format!("{} could not be listed", folder.display()))?;
-        for entry in entries {
-            let path = entry?.path();
-            if path.is_dir() {
-                if path.file_name().is_some_and(|name| name != "target") {
-                    folders.push(path);
-                }
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                files.push(path);
-            }
-        }
-    }
-    files.sort();
-    Ok(files)
 }

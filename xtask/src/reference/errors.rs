@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 
 use super::cell;
-use crate::{tidy, workspace::Workspace};
+use crate::workspace::{Workspace, rust_files};
 
 const HEAD: &str = "\
 # Every error of every door
@@ -120,7 +120,7 @@ fn rows(crates: &Path, source: &Source) -> anyhow::Result<Vec<Vec<String>>> {
             for folder in *folders {
                 let folder = crates.join(folder);
                 let beside = folder.with_extension("rs");
-                for path in tidy::rust_files(&folder)?.into_iter().chain([beside]) {
+                for path in rust_files(&folder)?.into_iter().chain([beside]) {
                     sources.push(read(&path)?);
                 }
             }

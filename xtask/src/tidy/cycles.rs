@@ -1,0 +1,270 @@
+//! No circle between the top-level modules of a crate: what two modules need of each other lies in a third below both.
+//!
+//! An edge is a path from the crate's root in code that is no test. `lib.rs` and `main.rs` are no modules: a name that they re-export
+//! is one of the module that it comes from.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Component, Path, PathBuf},
+};
+
+use crate::tidy::{
+    Finding,
+    imports::{re_exports, root_names, without_tests},
+    source::Source,
+};
+
+const WHY: &str = "modules of one crate form no circle: move what both need below both";
+const STALE: &str = "the list of edges that may close a circle only shrinks: take it out";
+
+/// Edges that close a circle today, by package. Without them there is none.
+///
+/// Only an edge that cannot be cut yet may be here, and none is ever added: an entry that no circle needs any more is a finding.
+const ALLOWED: &[(&str, &[(&str, &str)])] = &[
+    (
+        "countersign-core",
+        &[
+            // Calls, runs, jobs and contracts name things of the session that they are of.
+            ("call", "session"),
+            ("run", "session"),
+            ("schedule", "session"),
+            ("unattended", "session"),
+            // A job names the run that it made.
+            ("schedule", "run"),
+            // A call names the class of an unattended contract that it needs.
+            ("call", "policy"),
+            // The vocabulary of decisions lies in the engine.
+            ("channel", "engine"),
+            ("settle", "engine"),
+            // The principals that runs act as are told by settle.
+            ("policy", "settle"),
+        ],
+    ),
+    (
+        "countersign-shell-analysis",
+        &[
+            // A command is judged in the words of another: these read each other.
+            ("options", "git"),
+            ("options", "programs"),
+            ("find", "unwrap"),
+            // Folders are reached through aliases of protected paths.
+            ("here", "roundabout"),
+            ("roundabout", "protect"),
+            // The way in is above what it judges with.
+            ("perhaps", "analyze"),
+            ("classes", "analyze"),
+            ("walk", "analyze"),
+            ("context", "elsewhere"),
+        ],
+    ),
+    // Both dialects of the older protocol share types of its successor.
+    ("countersign-protocol", &[("omp", "gjc")]),
+    // The trait of logs names the chain that is checked by it.
+    ("countersign-store", &[("chain", "log"), ("error", "log"), ("log", "verify")]),
+    // The trait of tools names limits of single tools.
+    ("countersign-tools", &[("tool", "bash"), ("tool", "schema"), ("tool", "todo")]),
+    // Peers and work are told of by commands of the owner.
+    ("countersign-runtime", &[("owner", "work"), ("peers", "work")]),
+    // Restrictions hold names of settings and of models.
+    ("countersign-agent-dir", &[("roster", "restrictions"), ("settings", "restrictions")]),
+    (
+        "countersign-config",
+        &[
+            ("at", "value"),
+            ("cases", "permissions"),
+            // Parts of the configuration use what loads the whole of it.
+            ("providers", "load"),
+            ("services", "load"),
+            ("tools", "services"),
+        ],
+    ),
+    ("countersign-telegram", &[("wire", "files")]),
+    (
+        "countersign-server",
+        &[
+            // The gateway composes: nothing below may name it.
+            ("api", "gateway"),
+            ("console", "gateway"),
+            ("listen", "gateway"),
+            ("site", "gateway"),
+            // The listener routes to adapters that name it.
+            ("agent_gate", "listen"),
+            ("listen", "gsv"),
+            ("web", "listen"),
+            ("web", "metrics"),
+            // The older dialect knows the newer one.
+            ("omp", "attach"),
+            ("omp", "gjc"),
+        ],
+    ),
+    (
+        "countersign",
+        &[("attach", "stdio"), ("stdio", "bridge"), ("stdio", "cli"), ("audit", "gates"), ("watch", "gates")],
+    ),
+];
+
+/// Edges between modules, each with the first place that makes it.
+type Edges = BTreeMap<(String, String), (PathBuf, usize)>;
+
+/// Finds every edge that is part of a circle, in the package `package` with the folder `folder`.
+pub(crate) fn findings(package: &str, folder: &Path, sources: &[Source<'_>]) -> Vec<Finding> {
+    let allowed = ALLOWED.iter().find(|(name, _)| *name == package).map_or(&[][..], |(_, edges)| edges);
+    findings_but(allowed, folder, sources)
+}
+
+fn findings_but(allowed: &[(&str, &str)], folder: &Path, sources: &[Source<'_>]) -> Vec<Finding> {
+    let edges = edges(folder, sources);
+    let all = circles(edges.keys());
+    let left = circles(edges.keys().filter(|(from, to)| !allowed.contains(&(from, to))));
+    let within = |circles: &[BTreeSet<String>], from: &str, to: &str| {
+        circles.iter().find(|circle| circle.contains(from) && circle.contains(to)).cloned()
+    };
+    let mut found = Vec::new();
+    for ((from, to), (file, line)) in &edges {
+        let is_allowed = allowed.contains(&(from, to));
+        if let Some(circle) = within(&left, from, to).filter(|_| !is_allowed) {
+            let circle: Vec<&str> = circle.iter().map(String::as_str).collect();
+            let what = format!("{from} → {to}, in the circle of {}", circle.join(", "));
+            found.push(Finding { file: file.clone(), line: *line, what, why: WHY });
+        }
+    }
+    for (from, to) in allowed {
+        let is_there = edges.contains_key(&((*from).to_owned(), (*to).to_owned()));
+        if !is_there || within(&all, from, to).is_none() {
+            let what = format!("{from} → {to} of {} closes no circle", folder.display());
+            found.push(Finding { file: "xtask/src/tidy/cycles.rs".into(), line: 1, what, why: STALE });
+        }
+    }
+    found
+}
+
+/// A file below `src` with its modules from the top.
+fn module_path(folder: &Path, file: &Path) -> Option<Vec<String>> {
+    let below = file.strip_prefix(folder.join("src")).ok()?.with_extension("");
+    let parts = below.components().filter_map(|part| match part {
+        Component::Normal(name) => name.to_str().map(str::to_owned),
+        _ => None,
+    });
+    Some(parts.collect())
+}
+
+fn edges(folder: &Path, sources: &[Source<'_>]) -> Edges {
+    let mut files = Vec::new();
+    let mut tests: BTreeSet<Vec<String>> = BTreeSet::new();
+    for source in sources.iter().filter(|source| source.lines_without_tests > 0) {
+        let Some(path) = module_path(folder, source.file) else { continue };
+        let (code, modules) = without_tests(&source.code);
+        let is_root = is_root(&path);
+        let base = if is_root { &[][..] } else { &path[..] };
+        tests.extend(modules.into_iter().map(|module| [base, &[module]].concat()));
+        files.push((source.file, path, code));
+    }
+    files.retain(|(_, path, _)| !(1..=path.len()).any(|length| tests.contains(&path[..length])));
+    let modules: BTreeSet<String> =
+        files.iter().filter(|(_, path, _)| !is_root(path)).map(|(_, path, _)| path[0].clone()).collect();
+    let roots = files.iter().filter(|(_, path, _)| is_root(path));
+    let re_exported: BTreeMap<String, String> = roots.flat_map(|(_, _, code)| re_exports(code, &modules)).collect();
+    let mut edges = Edges::new();
+    for (file, path, code) in files.iter().filter(|(_, path, _)| !is_root(path)) {
+        for found in root_names(code, path.len()) {
+            let to = modules.get(&found.name).or_else(|| re_exported.get(&found.name));
+            if let Some(to) = to.filter(|to| **to != path[0]) {
+                let place = (file.to_path_buf(), found.line);
+                edges.entry((path[0].clone(), to.clone())).or_insert(place);
+            }
+        }
+    }
+    edges
+}
+
+fn is_root(path: &[String]) -> bool {
+    matches!(path, [only] if only == "lib" || only == "main")
+}
+
+/// The sets of several modules of which each reaches each.
+fn circles<'e>(edges: impl Iterator<Item = &'e (String, String)>) -> Vec<BTreeSet<String>> {
+    let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (from, to) in edges {
+        next.entry(from).or_default().insert(to);
+    }
+    let reached: BTreeMap<&str, BTreeSet<&str>> = next.keys().map(|from| (*from, reached_from(from, &next))).collect();
+    let mut found: BTreeSet<BTreeSet<String>> = BTreeSet::new();
+    for (from, to) in &reached {
+        let back = |other: &&&str| reached.get(**other).is_some_and(|back| back.contains(from));
+        let circle: BTreeSet<String> = to.iter().filter(back).map(|name| (*name).to_owned()).collect();
+        if circle.len() > 1 {
+            found.insert(circle);
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// Every module that `from` needs, itself included where it needs itself through others.
+fn reached_from<'e>(from: &str, next: &BTreeMap<&'e str, BTreeSet<&'e str>>) -> BTreeSet<&'e str> {
+    let mut reached = BTreeSet::new();
+    let mut open: Vec<&str> = next.get(from).into_iter().flatten().copied().collect();
+    while let Some(name) = open.pop() {
+        if let Some((name, behind)) = next.get_key_value(name) {
+            if reached.insert(*name) {
+                open.extend(behind);
+            }
+        }
+    }
+    reached
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::workspace::rust_files;
+
+    /// Writes `files` into a folder of their own and returns what is found in them.
+    fn found(files: &[(&str, &str)], allowed: &[(&str, &str)]) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join("src").join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let paths = rust_files(folder.path()).unwrap();
+        let sources: Vec<Source<'_>> =
+            paths.iter().map(|path| Source::new(path, &fs::read_to_string(path).unwrap())).collect();
+        let found = findings_but(allowed, folder.path(), &sources);
+        let shown = |finding: &Finding| {
+            let file = finding.file.strip_prefix(folder.path()).unwrap_or(&finding.file);
+            format!("{}:{}: {}", file.display(), finding.line, finding.what)
+        };
+        found.iter().map(shown).collect()
+    }
+
+    const TREE: &[(&str, &str)] = &[
+        ("lib.rs", "mod a;\nmod b;\nmod c;\nmod d;\npub use c::Item;\nuse a::x;"),
+        ("a.rs", "//! crate::d\nuse crate::b;\n"),
+        ("b.rs", "mod deep;\n"),
+        ("b/deep.rs", "use std::fmt;\n\nuse super::super::Item;\n"),
+        ("c.rs", "fn f() { crate::a::x() }\n#[cfg(test)]\nmod testing;\n"),
+        ("c/testing.rs", "use crate::d::y;\n"),
+        ("d.rs", "use crate::{a, b};\n#[cfg(test)]\nmod tests {\n    use crate::d;\n}\n"),
+    ];
+
+    #[test]
+    fn a_circle_is_found_with_one_place_for_each_edge() {
+        let circle = "in the circle of a, b, c";
+        let want = [
+            format!("src/a.rs:2: a → b, {circle}"),
+            format!("src/b/deep.rs:3: b → c, {circle}"),
+            format!("src/c.rs:1: c → a, {circle}"),
+        ];
+        assert_eq!(found(TREE, &[]), want);
+    }
+
+    #[test]
+    fn an_allowed_edge_opens_its_circle_and_one_without_a_circle_is_found() {
+        assert_eq!(found(TREE, &[("b", "c")]), [""; 0]);
+        let stale = found(TREE, &[("b", "c"), ("d", "a"), ("c", "d")]);
+        assert_eq!(stale.len(), 2, "{stale:?}");
+        assert!(stale[0].contains("d → a of") && stale[1].contains("c → d of"), "{stale:?}");
+    }
+}
