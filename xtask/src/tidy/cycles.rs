@@ -57,27 +57,29 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("context", "elsewhere"),
         ],
     ),
-    // Both dialects of the older protocol share types of its successor.
+    // Commands that both have are read with the types of gjc.
     ("countersign-protocol", &[("omp", "gjc")]),
-    // The trait of logs names the chain that is checked by it.
+    // A log gives a report of `verify`, and its records are what the chain and the errors speak of.
     ("countersign-store", &[("chain", "log"), ("error", "log"), ("log", "verify")]),
-    // The trait of tools names limits of single tools.
+    // What every tool gets holds limits and parts of single tools.
     ("countersign-tools", &[("tool", "bash"), ("tool", "schema"), ("tool", "todo")]),
-    // Peers and work are told of by commands of the owner.
+    // The owner starts work, and peers and work report to it.
     ("countersign-runtime", &[("owner", "work"), ("peers", "work")]),
-    // Restrictions hold names of settings and of models.
+    // Both read their restrictions, which are made from them.
     ("countersign-agent-dir", &[("roster", "restrictions"), ("settings", "restrictions")]),
     (
         "countersign-config",
         &[
+            // A value knows its place, and a place gives its value.
             ("at", "value"),
             ("cases", "permissions"),
-            // Parts of the configuration use what loads the whole of it.
+            // `load::address` and `services::method` read single values.
             ("providers", "load"),
             ("services", "load"),
             ("tools", "services"),
         ],
     ),
+    // The type of a file belongs to the wire.
     ("countersign-telegram", &[("wire", "files")]),
     (
         "countersign-server",
@@ -92,11 +94,12 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("listen", "gsv"),
             ("web", "listen"),
             ("web", "metrics"),
-            // The older dialect knows the newer one.
+            // The omp adapter asks each dialect by name.
             ("omp", "attach"),
             ("omp", "gjc"),
         ],
     ),
+    // How commands end and fail is told in `cli` and `stdio`, above them; `gates` lends its arguments.
     (
         "countersign",
         &[("attach", "stdio"), ("stdio", "bridge"), ("stdio", "cli"), ("audit", "gates"), ("watch", "gates")],
