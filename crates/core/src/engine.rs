@@ -3,41 +3,20 @@
 //! Everything is pure: the same state, command, time and seed give the same facts. Whoever owns an [`Engine`] writes
 //! its facts to a log before anything leaves.
 
-mod admitted;
-mod command;
-mod contracts;
 mod decide;
-mod event;
-mod gates;
-mod meters;
-mod residency;
-mod rules;
-mod snapshot;
-mod state;
-pub(crate) mod texts;
-mod tree;
 
 use std::{collections::BTreeSet, time::Duration};
 
-pub use admitted::Admitted;
-pub use command::{Command, Refusal, Reply, Resume};
-pub use event::{Decode, Event, Fact, Meta};
-pub use residency::Scope;
-pub use rules::Rules;
-pub use snapshot::SNAPSHOT_VERSION;
-pub use state::State;
-
-pub(crate) use decide::{affordable, compaction_started, compaction_started_again, prune};
-pub(crate) use tree::Branch;
-
-use residency::Fetched;
-use rules::Guests;
+pub use crate::decision::{
+    Admitted, Command, Context, Decode, Event, Fact, Meta, Refusal, Reply, Resume, Rules, SNAPSHOT_VERSION, Scope,
+    State,
+};
 
 use crate::{
-    call,
-    digest::Digest,
+    call, call_subject,
+    decision::{Decision, Fetched, Guests, View, scope_of},
     gate::{self, Gate},
-    id::{Fresh, Lsn, SessionId},
+    id::{Lsn, SessionId},
     policy::{self, Proposal},
     session::{self, Session},
     settle,
@@ -49,50 +28,6 @@ const MOST_FACTS: usize = 1024;
 
 /// How often it is looked at what may be let go of, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-
-/// What a decision may use beside the state: the time and ids, handed in.
-#[derive(Clone, Debug)]
-pub struct Context {
-    /// The time.
-    pub now: Millis,
-    /// Where ids come from.
-    pub fresh: Fresh,
-}
-
-/// What decisions read.
-#[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
-    pub(crate) state: &'a State,
-    pub(crate) admitted: &'a Admitted,
-    /// Of this process, or of the session that is looked at.
-    pub(crate) rules: &'a Rules,
-    guests: &'a Guests,
-    /// True once nothing new may begin in this process.
-    pub(crate) closing: bool,
-    /// The last record that is known to be durable.
-    pub(crate) durable: Lsn,
-}
-
-impl<'a> View<'a> {
-    /// The same with the rules of a session in force. None if they come from its host and are not at hand.
-    pub(crate) fn of(self, session: &Session) -> Option<Self> {
-        let Some(hosted) = session.hosted() else { return Some(self) };
-        let rules = self.guests.of(session.id(), hosted.rules)?;
-        Some(Self { rules, ..self })
-    }
-
-    /// The rules that the host of a session brought which is about to be opened.
-    pub(crate) fn awaiting(self, session: &SessionId) -> Option<(Digest, &'a Rules)> {
-        self.guests.awaiting(session)
-    }
-}
-
-/// What a decider gives back.
-#[derive(Debug)]
-pub(crate) struct Decision {
-    pub(crate) facts: Vec<Fact>,
-    pub(crate) reply: Reply,
-}
 
 /// A fact with its place in the log, ready to be written.
 #[derive(Clone, Debug, PartialEq)]
@@ -200,7 +135,7 @@ impl Engine {
     /// What may be allowed for longer where a gate waits: exactly what it shows, then rules that cover more. Empty where
     /// it offers nothing but this once.
     pub fn proposals(&self, gate: &Gate) -> Vec<Proposal> {
-        let subject = settle::subject_of_gate(self.view(), gate);
+        let subject = call_subject::subject_of_gate(self.view(), gate);
         let offers_more = gate.is_pending() && gate.scopes().iter().any(|scope| *scope != gate::Scope::Once);
         subject.filter(|_| offers_more).map(|subject| policy::propose(&subject)).unwrap_or_default()
     }
@@ -250,7 +185,7 @@ impl Engine {
 
     /// What has to be at hand when `command` is decided.
     pub fn scope_of(&self, command: &Command) -> Option<Scope> {
-        residency::scope_of(command)
+        scope_of(command)
     }
 
     /// Whether `scope` may be in the log, is not at hand, and so has to be [fetched](Engine::fetch) before anything is

@@ -5,7 +5,9 @@
 #![warn(missing_docs)]
 
 pub mod call;
+mod call_subject;
 pub mod channel;
+mod decision;
 pub mod digest;
 pub mod engine;
 pub mod gate;
@@ -15,6 +17,7 @@ pub mod message;
 mod owed;
 pub mod peer;
 pub mod policy;
+mod principal;
 pub mod reading;
 pub mod run;
 pub mod schedule;
@@ -26,6 +29,6 @@ pub mod time;
 pub mod tool;
 pub mod unattended;
 
-pub use settle::{Whereabouts, folder_of, subject_at};
+pub use call_subject::{Whereabouts, folder_of, subject_at};
 
 pub use owed::{Step, Work, owed, stopping};

@@ -3,7 +3,7 @@
 
 use crate::{
     call::{Executor, Phase as CallPhase},
-    engine::State,
+    decision::State,
     id::{CallId, RunId, SessionId},
     run::{Abort, Phase},
     schedule::{FiringId, Stage},

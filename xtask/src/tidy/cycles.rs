@@ -33,11 +33,8 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("schedule", "run"),
             // A call names the class of an unattended contract that it needs.
             ("call", "policy"),
-            // The vocabulary of decisions lies in the engine.
-            ("channel", "engine"),
-            ("settle", "engine"),
-            // The principals that runs act as are told by settle.
-            ("policy", "settle"),
+            // A message that came holds the command that it gives.
+            ("channel", "decision"),
         ],
     ),
     (

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::{Account, Address, End, Media};
-use crate::{engine, id::LetterId};
+use crate::{decision, id::LetterId};
 
 /// A command about chat networks.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub struct Heard {
     /// The network's id of it: under the same one it is heard once. None if it has none.
     pub id: Option<String>,
     /// What is said or done with it, if anything is. It is recorded together with that it was heard, or neither is.
-    pub then: Option<Box<engine::Command>>,
+    pub then: Option<Box<decision::Command>>,
 }
 
 /// What is to be said to a chat.

@@ -20,18 +20,11 @@ mod settings;
 mod shown;
 mod stop;
 
-pub(crate) use compaction::{
-    affordable, prune, started as compaction_started, started_again as compaction_started_again,
-};
-
 use std::sync::Arc;
 
-use super::{
-    Command, Context, Decision, Refusal, Reply, View,
-    event::{Event, Fact},
-};
 use crate::{
     call,
+    decision::{Command, Context, Decision, Event, Fact, Refusal, Reply, View},
     digest::Digest,
     gate,
     id::{PrincipalId, SessionId},

@@ -3,7 +3,7 @@
 use super::{Scene, withdraw_gate};
 use crate::{
     call::{self, Call, End, Executor, Phase as CallPhase},
-    engine::{Branch, Context, Event, Fact, texts},
+    decision::{Branch, Context, Event, Fact, texts},
     message::StopReason,
     run::{self, Abort, Phase},
 };

@@ -2,8 +2,8 @@
 
 use super::Docket;
 use crate::{
+    decision::{Branch, Context, Event, Fact},
     digest::Digest,
-    engine::{Branch, Context, Event, Fact},
     gate::{Content, Event as Happened, Fallback, Kind, Resolution, Scope},
     id::GateId,
 };

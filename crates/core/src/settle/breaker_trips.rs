@@ -3,7 +3,7 @@
 use super::Scene;
 use crate::{
     call::{End, Phase},
-    engine::{Branch, Context, Fact},
+    decision::{Branch, Context, Fact},
 };
 
 /// Denials in a row that trip the breaker.

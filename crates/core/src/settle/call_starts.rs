@@ -7,7 +7,7 @@
 use super::{Docket, contract, evaluate, open_approval};
 use crate::{
     call::{self, Call, End, Phase},
-    engine::{Branch, Context, Event, Fact},
+    decision::{Branch, Context, Event, Fact},
     peer::Line,
     policy::{Subject, Verdict, Why},
     run::{self, Abort},

@@ -3,8 +3,8 @@
 use super::{forget, withdrawn_wait};
 use crate::{
     call,
+    decision::{Branch, Context, Event, Fact, View},
     digest::Digest,
-    engine::{Branch, Context, Event, Fact, View},
     gate::{self, Content, Fallback, Kind, Resolution, Scope},
     id::{CallId, GateId},
     ledger::{Amount, Breach, Metric},

@@ -1,7 +1,7 @@
 //! The run of a job is over when nothing of it works or waits any more.
 
 use crate::{
-    engine::{Event, Fact, View},
+    decision::{Event, Fact, View},
     run::End,
     schedule::{Event as Happened, Firing, FiringId, Job, Over, Stage},
     session::{Queue, Session},

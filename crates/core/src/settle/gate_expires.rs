@@ -2,7 +2,7 @@
 
 use super::Docket;
 use crate::{
-    engine::{Context, Event, Fact},
+    decision::{Context, Event, Fact},
     gate::{self, sign_off},
 };
 

@@ -3,7 +3,7 @@
 use super::Docket;
 use crate::{
     call::{self, End, Phase},
-    engine::{Branch, Context, Event, Fact, texts},
+    decision::{Branch, Context, Event, Fact, texts},
     gate::{self, Kind, Resolution},
     policy::DENIAL_LASTS,
     run,

@@ -2,7 +2,7 @@
 
 use super::{Docket, evaluate};
 use crate::{
-    engine::{Context, Event, Fact},
+    decision::{Context, Event, Fact},
     gate::{Event as Happened, Kind, Resolution},
     policy::Verdict,
 };

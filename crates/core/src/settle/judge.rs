@@ -3,7 +3,7 @@
 use super::{Docket, asks_to_go_on, breaker_trips, brief, evaluate, open_approval};
 use crate::{
     call::{self, End, Executor, Phase},
-    engine::{Branch, Context, Event, Fact},
+    decision::{Branch, Context, Event, Fact},
     policy::Verdict,
 };
 

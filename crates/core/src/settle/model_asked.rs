@@ -2,7 +2,7 @@
 
 use super::{Scene, contract};
 use crate::{
-    engine::{Context, Event, Fact},
+    decision::{Context, Event, Fact},
     run::{End, Event as Happened, Phase},
     unattended::Place,
 };

@@ -3,7 +3,7 @@
 
 use super::begin_own;
 use crate::{
-    engine::{Branch, Context, Fact, View, compaction_started, prune},
+    decision::{Branch, Context, Fact, View, compaction_started, prune},
     session::{Queue, Reason, Session, Then},
 };
 

@@ -4,7 +4,7 @@
 use super::Docket;
 use crate::{
     call::{self, Call},
-    engine::{Event, Fact},
+    decision::{Event, Fact},
 };
 
 pub(super) fn rule(docket: Docket<'_>) -> Option<Vec<Fact>> {

@@ -4,7 +4,7 @@
 use super::Docket;
 use crate::{
     call::{Call, End},
-    engine::{Branch, Context, Fact, texts},
+    decision::{Branch, Context, Fact, texts},
 };
 
 pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact>> {

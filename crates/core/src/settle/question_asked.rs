@@ -7,8 +7,8 @@ use self::{told::Answered, wanted::Wanted};
 use super::Scene;
 use crate::{
     call::{Call, End, Executor, Phase},
+    decision::{Branch, Context, Event, Fact, texts},
     digest::Digest,
-    engine::{Branch, Context, Event, Fact, texts},
     gate::{self, Fallback},
     id::GateId,
     message::{Block, Message, ToolResult},

@@ -1,7 +1,7 @@
 //! How a run begins: what it is about, and what waited to be said first.
 
 use crate::{
-    engine::{Branch, Context, Event},
+    decision::{Branch, Context, Event},
     id::RunId,
     ledger::Amount,
     run::{Event as Happened, Marks, Trigger},

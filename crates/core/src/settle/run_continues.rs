@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Scene, continue_with, wait_asked};
 use crate::{
-    engine::{Branch, Context, Event, Fact, affordable, compaction_started, compaction_started_again, prune, texts},
+    decision::{Branch, Context, Event, Fact, affordable, compaction_started, compaction_started_again, prune, texts},
     id::{GateId, RunId},
     message::StopReason,
     run::{Abort, End, Event as Happened, Failure, Phase, Trigger},

@@ -3,7 +3,7 @@
 use super::Scene;
 use crate::{
     call::End,
-    engine::{Branch, Context, Fact, texts},
+    decision::{Branch, Context, Fact, texts},
     run::{Abort, Phase},
     session::{Interrupt, Queue},
 };

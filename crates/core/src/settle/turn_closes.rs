@@ -2,7 +2,7 @@
 
 use super::Scene;
 use crate::{
-    engine::{Context, Event, Fact},
+    decision::{Context, Event, Fact},
     run::{Event as Happened, Phase},
 };
 

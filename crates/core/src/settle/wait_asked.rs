@@ -5,8 +5,8 @@
 
 use super::Scene;
 use crate::{
+    decision::{Branch, Context, Event, Fact, View},
     digest::Digest,
-    engine::{Branch, Context, Event, Fact, View},
     gate::{self, Content, Fallback, Kind, Resolution},
     id::GateId,
     run::{End, Event as Happened, Failure, Phase, Run},

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::{
-    engine::{Context, Decision, Event, Fact, Refusal, Reply, View},
+    call_subject,
+    decision::{Context, Decision, Event, Fact, Refusal, Reply, View},
     gate::{Answer, AnswerRefusal, Content, Event as Happened, Gate, Kind, Resolution, Scope, sign_off, words},
     id::{GateId, PrincipalId},
     policy::{self, Constraint, Covers, DENIAL_LASTS, Door, Grant, GrantId, Posture, Subject},
-    run,
+    principal, run,
     session::Session,
     settle,
 };
@@ -22,8 +23,8 @@ pub(super) fn answer(
 ) -> Result<Decision, Refusal> {
     let gate = view.state.gate(id).ok_or(AnswerRefusal::Unknown(id))?;
     // Nobody signs off what they asked for themselves.
-    let subject = settle::subject_of_gate(view, gate);
-    if *by == settle::agent() || subject.as_ref().is_some_and(|subject| subject.principal == *by) {
+    let subject = call_subject::subject_of_gate(view, gate);
+    if *by == principal::agent() || subject.as_ref().is_some_and(|subject| subject.principal == *by) {
         return Err(AnswerRefusal::NotAllowed { gate: id, by: by.clone() }.into());
     }
     let events = gate.answer(answer, by, &view.rules.people, key)?;
@@ -222,7 +223,7 @@ fn granted(
         // At a stdio door nobody shows who it is, wherever its session lives; a gateway asks users that it knows, where it was
         // told to.
         door: match view.rules.posture {
-            Posture::Gateway if !by.is_open() && (hosted.is_none() || *by != settle::host()) => Door::Authenticated,
+            Posture::Gateway if !by.is_open() && (hosted.is_none() || *by != principal::host()) => Door::Authenticated,
             Posture::Gateway | Posture::Stdio => Door::Open,
         },
     })))

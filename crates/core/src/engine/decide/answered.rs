@@ -3,8 +3,8 @@
 use super::channels;
 use crate::{
     call,
+    decision::{Branch, Context, Decision, Event, Fact, Reply, View},
     digest::{Digest, canonical},
-    engine::{Context, Decision, Event, Fact, Reply, View, tree::Branch},
     id::{CallId, RunId},
     run::{Answer, Event as Happened, Phase, Wanted},
     session::Kind,

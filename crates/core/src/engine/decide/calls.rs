@@ -7,10 +7,12 @@ use serde_json::{Map, Value};
 use super::{answered::want, find, requests};
 use crate::{
     call::{self, Act, End, Event as Happened, Executor, Known, Phase, Progress, Returned},
-    engine::{Context, Decision, Event, Fact, Refusal, Reply, View, texts, tree::Branch},
+    call_subject,
+    decision::{Branch, Context, Decision, Event, Fact, Refusal, Reply, View, texts},
     id::{CallId, SessionId},
     peer::{self, Memory},
     policy::Verdict,
+    principal,
     run::Wanted,
     session::{self, Kind, Queue},
     settle,
@@ -61,7 +63,7 @@ pub(super) fn run_own(view: View<'_>, id: &SessionId, own: Own, context: &mut Co
     };
     let (event, content) = want(call, None, wanted);
     let parsed: call::Content = serde_json::from_str(&content).expect("it was written a line ago");
-    let subject = settle::subject(session, &parsed, Effect::Changes, settle::host());
+    let subject = call_subject::subject(session, &parsed, Effect::Changes, principal::host());
     if let Verdict::Deny(why) = settle::evaluate(view, session, &subject, context.now) {
         return Err(Refusal::Denied(format!("Denied by policy: {why}")));
     }
@@ -104,7 +106,7 @@ pub(super) fn act(view: View<'_>, act: Act, context: &mut Context) -> Result<Dec
     };
     let (event, content) = want(act.call, None, wanted);
     let parsed: call::Content = serde_json::from_str(&content).expect("it was written a line ago");
-    let subject = settle::subject(session, &parsed, Effect::Changes, act.by.clone());
+    let subject = call_subject::subject(session, &parsed, Effect::Changes, act.by.clone());
     if let Verdict::Deny(why) = settle::evaluate(view, session, &subject, context.now) {
         return Err(Refusal::Denied(format!("Denied by policy: {why}")));
     }

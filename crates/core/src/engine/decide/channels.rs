@@ -6,8 +6,8 @@ use crate::{
     channel::{
         Account, Address, Command, End, Event as Happened, Heard, Knock, MOST_ACCOUNTS, MOST_LETTERS, Message, Refusal,
     },
+    decision::{Context, Decision, Event, Fact, Refusal as Refused, Reply, View},
     digest::Digest,
-    engine::{Context, Decision, Event, Fact, Refusal as Refused, Reply, View},
     gate::{self, Content, Fallback, Gate, Kind, Scope},
     id::{GateId, LetterId},
     message::{self, StopReason},

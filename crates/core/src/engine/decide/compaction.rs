@@ -3,63 +3,14 @@
 use std::sync::Arc;
 
 use crate::{
-    engine::{Context, Decision, Event, Fact, Refusal, Reply, Resume, texts, tree::Branch},
-    id::RunId,
-    ledger::{Amount, Breach},
-    run::{Event as OfRun, Marks, Trigger},
-    session::{CompactRefusal, Compacted, Compaction, Cut, Event as Happened, Kind, Queue, Reason, Session, Then},
+    decision::{Branch, Context, Decision, Event, Fact, Refusal, Reply, Resume, affordable, compaction_started, texts},
+    ledger::Amount,
+    run::{Event as OfRun, Trigger},
+    session::{CompactRefusal, Compacted, Compaction, Event as Happened, Kind, Queue, Reason, Session, Then},
     settle,
     time::Millis,
-    unattended::{self, Standing},
+    unattended,
 };
-
-/// How many entries one fact names.
-const PRUNED_AT_ONCE: usize = 500;
-
-/// The fact that begins a compaction.
-pub(crate) fn started(session: &Session, reason: Reason, cut: Cut, then: Then) -> Event {
-    begun(session, reason, cut, then, None, None)
-}
-
-/// The fact that begins a compaction for a request that was too long: `run` asks again, and is what the one before was.
-pub(crate) fn started_again(session: &Session, cut: Cut, run: RunId, marks: &Marks) -> Event {
-    let marks = (!marks.is_empty()).then(|| Box::new(marks.clone()));
-    begun(session, Reason::Overflow, cut, Then::Again, Some(run), marks)
-}
-
-/// The fact that begins a compaction which a prompt waits for: `run` begins with it, and is marked so.
-pub(super) fn started_for(session: &Session, cut: Cut, run: RunId, marks: Option<Box<Marks>>) -> Event {
-    begun(session, Reason::Threshold, cut, Then::Prompt, Some(run), marks)
-}
-
-fn begun(
-    session: &Session,
-    reason: Reason,
-    cut: Cut,
-    then: Then,
-    run: Option<RunId>,
-    marks: Option<Box<Marks>>,
-) -> Event {
-    Event::Session(Happened::CompactionStarted {
-        epoch: session.compactions + 1,
-        reason,
-        first_kept: cut.first_kept,
-        split_from: cut.split_from,
-        tokens_before: cut.tokens_before,
-        then,
-        run,
-        marks,
-    })
-}
-
-/// Whether the budget of a session leaves enough for a compaction.
-pub(crate) fn affordable(session: &Session, cut: &Cut, now: Millis) -> Result<(), Breach> {
-    let Some(contract) = session.unattended() else { return Ok(()) };
-    match contract.standing() {
-        Standing::InForce => contract.compaction(cut.tokens_before, session.settings().model.as_ref(), now),
-        Standing::Asked { breach, .. } | Standing::Over { breach } | Standing::Settled { breach } => Err(breach),
-    }
-}
 
 pub(super) fn begin(session: &Session, instructions: Option<Arc<str>>, now: Millis) -> Result<Decision, Refusal> {
     if session.compaction().is_some() {
@@ -77,7 +28,7 @@ pub(super) fn begin(session: &Session, instructions: Option<Arc<str>>, now: Mill
     let cut = session.cut().ok_or(CompactRefusal::Nothing)?;
     affordable(session, &cut, now).map_err(unattended::Refusal::Exceeds)?;
     let epoch = session.compactions + 1;
-    let event = started(session, Reason::Manual, cut, Then::Rest);
+    let event = compaction_started(session, Reason::Manual, cut, Then::Rest);
     let fact = Fact { event, session: Some(session.id().clone()), content: instructions };
     Ok(Decision { facts: vec![fact], reply: Reply::Compacting { epoch } })
 }
@@ -247,16 +198,4 @@ fn end_as(
     if compaction.aborting && then == Then::Prompt {
         branch.push(Event::Run(OfRun::Aborting { run }));
     }
-}
-
-/// Replaces old results by notices where that saves enough to be worth it. True if no compaction is needed then.
-pub(crate) fn prune(branch: &mut Branch<'_>) -> bool {
-    let session = branch.session();
-    let prunable = session.prunable();
-    let saved: u64 = prunable.iter().filter_map(|entry| session.entry(entry)).map(|entry| entry.tokens).sum();
-    let window = session.settings().model.as_ref().map_or(0, |model| model.context_window);
-    for entries in prunable.chunks(PRUNED_AT_ONCE) {
-        branch.push(Event::Session(Happened::Pruned { entries: entries.to_vec() }));
-    }
-    session.context_tokens().saturating_sub(saved) <= session.settings().thresholds.limit(window)
 }

@@ -2,7 +2,7 @@
 
 use super::find;
 use crate::{
-    engine::{Context, Decision, Event, Fact, Refusal, Reply, View, tree::Branch},
+    decision::{Branch, Context, Decision, Event, Fact, Refusal, Reply, View},
     id::{GateId, SessionId},
     ledger::{Amount, ReservationId},
     policy::ContractScope,

@@ -1,10 +1,10 @@
 //! Deciders that take denials back: one that binds, and those after which a run asks for nothing more.
 
 use crate::{
+    decision::{Decision, Event, Fact, Refusal, Reply, View},
     digest::Digest,
-    engine::{Decision, Event, Fact, Refusal, Reply, View},
     id::{PrincipalId, RunId, SessionId},
-    policy, run, settle,
+    policy, principal, run,
 };
 
 pub(super) fn denial(
@@ -38,5 +38,5 @@ pub(super) fn denials(view: View<'_>, id: RunId, by: PrincipalId) -> Result<Deci
 
 /// Whom denials are to stop may not lift them.
 fn is_a_persons(by: &PrincipalId) -> Result<(), Refusal> {
-    if *by == settle::agent() { Err(Refusal::OutOfPlace("an agent takes no denial back")) } else { Ok(()) }
+    if *by == principal::agent() { Err(Refusal::OutOfPlace("an agent takes no denial back")) } else { Ok(()) }
 }

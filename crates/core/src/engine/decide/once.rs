@@ -1,7 +1,7 @@
 //! What is asked for under a key happens once.
 
 use crate::{
-    engine::{Context, Decision, Event, Fact, Refusal, Reply, View},
+    decision::{Context, Decision, Event, Fact, Refusal, Reply, View},
     id::SessionId,
     session::{CameTo, Command, Event as Happened, Key},
 };

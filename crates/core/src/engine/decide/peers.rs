@@ -1,7 +1,7 @@
 //! Deciders for peers: their lines come and go.
 
 use crate::{
-    engine::{Decision, Event, Fact, Reply, View},
+    decision::{Decision, Event, Fact, Reply, View},
     peer::{Command, Event as Happened},
 };
 

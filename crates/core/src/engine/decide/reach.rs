@@ -10,12 +10,13 @@ use serde_json::json;
 
 use crate::{
     call::{Executor, Phase},
+    call_subject,
+    decision::{Branch, Context, Decision, Event, Refusal, Reply, View},
     digest::Digest,
-    engine::{Branch, Context, Decision, Event, Refusal, Reply, View},
     gate::{Content, Event as Happened, Fallback, Kind, Scope},
     id::{CallId, GateId},
     policy::Verdict,
-    settle,
+    principal, settle,
 };
 
 /// A longer name is none.
@@ -45,7 +46,7 @@ pub(super) fn reach(
     let mut content = view.admitted.call(id).map(|content| (**content).clone()).ok_or(OVER)?;
     let line = content.signature.clone();
     content.arguments.insert("needs".to_owned(), json!({ "hosts": [&**host] }));
-    let subject = settle::subject(session, &content, call.effect, settle::agent());
+    let subject = call_subject::subject(session, &content, call.effect, principal::agent());
     let steps = match settle::evaluate(view, session, &subject, context.now) {
         Verdict::Deny(why) => return Err(Refusal::Denied(format!("policy denies it: {why}"))),
         Verdict::Allow(why) | Verdict::Ask(why) => why.steps().to_vec(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{calls::ASKED_WITHIN, requests};
 use crate::{
     call::{self, Known},
-    engine::{Context, Decision, Event, Fact, Refusal, Reply, Resume, View, texts, tree::Branch},
+    decision::{Branch, Context, Decision, Event, Fact, Refusal, Reply, Resume, View, texts},
     gate,
     id::CallId,
     policy,

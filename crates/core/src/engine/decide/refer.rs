@@ -2,7 +2,7 @@
 
 use super::answer;
 use crate::{
-    engine::{Context, Decision, Event, Fact, Refusal, View},
+    decision::{Context, Decision, Event, Fact, Refusal, View},
     gate::{Answer, Event as OfGate},
     id::{GateId, PrincipalId},
     run::{Event as Happened, Marks, Run},

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    engine::{Context, Decision, Event, Fact, Refusal, Reply, View, tree::Branch},
+    decision::{Branch, Context, Decision, Event, Fact, Refusal, Reply, View},
     id::{EntryId, Lsn, PrincipalId},
     policy::{self, Scope},
     run::Marks,

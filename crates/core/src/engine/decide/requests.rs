@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::find;
 use crate::{
     call::{self, Content, End, Event as Happened, Executor, Known, Progress, Request, Requested},
+    decision::{Branch, Context, Decision, Event, Refusal, Reply, View, texts},
     digest::{Digest, canonical},
-    engine::{Context, Decision, Event, Refusal, Reply, View, texts, tree::Branch},
     id::{CallId, SessionId},
     policy::{self, Grant, GrantId},
+    principal,
     session::Session,
-    settle,
     tool::Lane,
 };
 
@@ -66,7 +66,7 @@ pub(super) fn request(view: View<'_>, request: Request, context: &mut Context) -
     let of_former = if generation > 1 { grants_of_former(view, &request.session, generation) } else { Vec::new() };
     let mut branch = Branch::new(session);
     for grant in of_former {
-        let by = content.request.as_ref().map_or_else(settle::agent, |request| request.principal.clone());
+        let by = content.request.as_ref().map_or_else(principal::agent, |request| request.principal.clone());
         branch.push(Event::Policy(policy::Event::Revoked { id: grant, by }));
     }
     let asked = Happened::Requested { call, wire: request.wire, key: request.key, generation, asks };

@@ -2,7 +2,7 @@
 
 use super::renewal;
 use crate::{
-    engine::{Context, Decision, Event, Fact, Refusal, Reply, View, tree::Branch},
+    decision::{Branch, Context, Decision, Event, Fact, Refusal, Reply, View},
     id::{JobId, PrincipalId},
     schedule::{
         self, Beat, Cause, Command, Conversation, Ending, Event as Happened, FiringId, Job, Kind, Message, Outcome,

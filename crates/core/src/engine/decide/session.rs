@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::{
     call,
-    engine::{Context, Decision, Event, Fact, Refusal, Reply, View, texts, tree::Branch},
+    decision::{
+        Branch, Context, Decision, Event, Fact, Refusal, Reply, View, affordable, compaction_started_for, prune, texts,
+    },
     id::{EntryId, Lsn, RunId, SessionId},
     message::StopReason,
     run::{self, Abort, End, Marks, Phase, Run, Trigger},
@@ -238,11 +240,11 @@ pub(super) fn prompt(
     let is_behind = when_busy == WhenBusy::FollowUp && with.is_empty() && !session.queue(Queue::FollowUp).is_empty();
     let mut branch = Branch::new(session);
     if session.is_over_limit()
-        && !super::compaction::prune(&mut branch)
-        && let Some(cut) = session.cut().filter(|cut| super::compaction::affordable(session, cut, context.now).is_ok())
+        && !prune(&mut branch)
+        && let Some(cut) = session.cut().filter(|cut| affordable(session, cut, context.now).is_ok())
     {
         let run = RunId::new(context.fresh.uuid(context.now));
-        let started = super::compaction::started_for(session, cut, run, marks);
+        let started = compaction_started_for(session, cut, run, marks);
         if is_behind {
             branch.push(started);
             enqueue(&mut branch, Queue::FollowUp, Kind::User, said);

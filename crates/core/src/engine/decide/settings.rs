@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    engine::{Decision, Event, Fact, Refusal, Reply, View},
+    decision::{Decision, Event, Fact, Refusal, Reply, View},
     settings::{Command, Event as Happened, Path},
 };
 

@@ -1,7 +1,7 @@
 //! Decides what is recorded of where people can see a gate.
 
 use crate::{
-    engine::{Decision, Event, Fact, Refusal, Reply, View},
+    decision::{Decision, Event, Fact, Refusal, Reply, View},
     gate::{self, AnswerRefusal, Gate},
     id::GateId,
 };

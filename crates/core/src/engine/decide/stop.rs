@@ -3,7 +3,7 @@
 use super::find;
 use crate::{
     call,
-    engine::{Branch, Decision, Event, Fact, Refusal, Reply, View},
+    decision::{Branch, Decision, Event, Fact, Refusal, Reply, View},
     gate::{self, Gate},
     id::{RunId, SessionId},
     run::{Abort, End, Event as Happened, Phase},

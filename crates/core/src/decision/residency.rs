@@ -36,10 +36,10 @@ pub enum Scope {
 
 /// When what was fetched for somebody was last asked for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fetched(BTreeMap<SessionId, Millis>);
+pub(crate) struct Fetched(BTreeMap<SessionId, Millis>);
 
 /// What has to be at hand when `command` is decided.
-pub(super) fn scope_of(command: &Command) -> Option<Scope> {
+pub(crate) fn scope_of(command: &Command) -> Option<Scope> {
     let session = match command {
         Command::Session(session, _)
         | Command::UseRulesFor(session, _)
@@ -79,7 +79,7 @@ pub(super) fn scope_of(command: &Command) -> Option<Scope> {
 
 impl State {
     /// Whether `scope` is not at hand and may be in the log.
-    pub(super) fn lacks(&self, scope: &Scope) -> bool {
+    pub(crate) fn lacks(&self, scope: &Scope) -> bool {
         let is_here = match scope {
             Scope::Session(id) => self.sessions.contains_key(id),
             Scope::Gate(id) => self.gates.contains_key(id),
@@ -88,7 +88,7 @@ impl State {
     }
 
     /// Takes what its records say of `scope`, in order. Records of anything else are passed over.
-    pub(super) fn fetch(&mut self, scope: &Scope, records: impl IntoIterator<Item = (Event, Meta)>) {
+    pub(crate) fn fetch(&mut self, scope: &Scope, records: impl IntoIterator<Item = (Event, Meta)>) {
         let mut alone = Self::default();
         for (event, meta) in records {
             alone.apply(&event, &meta);
@@ -116,7 +116,7 @@ impl State {
     }
 
     /// Lets go of gates that were resolved a while before `now`.
-    pub(super) fn evict_gates(&mut self, now: Millis) {
+    pub(crate) fn evict_gates(&mut self, now: Millis) {
         let old: Vec<_> = self.resolved.iter().copied().take_while(|(at, _)| *at + RESOLVED_STAYS <= now).collect();
         for (at, id) in old {
             let is_needed = |gate: &Gate| self.is_awaited(gate) || gate.owes_update() && at + OWED_STAYS > now;
@@ -129,7 +129,7 @@ impl State {
 
     /// Lets go of sessions in which nothing works, waits or has happened for `idle` before `now`, but of none of `guests`:
     /// their hosts read them at any time.
-    pub(super) fn park_sessions(&mut self, now: Millis, idle: Duration, guests: &Guests, fetched: &mut Fetched) {
+    pub(crate) fn park_sessions(&mut self, now: Millis, idle: Duration, guests: &Guests, fetched: &mut Fetched) {
         let before = self.sessions.len();
         self.sessions.retain(|id, session| {
             let last = fetched.0.get(id).map_or(session.last_at, |at| session.last_at.max(*at));
@@ -143,7 +143,7 @@ impl State {
 
 impl Fetched {
     /// Notes that somebody asked for it.
-    pub(super) fn note(&mut self, scope: &Scope, now: Millis) {
+    pub(crate) fn note(&mut self, scope: &Scope, now: Millis) {
         if let Scope::Session(id) = scope {
             self.0.insert(id.clone(), now);
         }

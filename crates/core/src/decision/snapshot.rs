@@ -47,7 +47,7 @@ struct Form<S, R, C, G, P, D, T, N, J> {
 
 impl State {
     /// The state as text.
-    pub(super) fn to_snapshot(&self) -> String {
+    pub(crate) fn to_snapshot(&self) -> String {
         let (limits, ahead, jobs) = self.schedule.parts();
         let form = Form {
             head: self.head,
@@ -72,7 +72,7 @@ impl State {
     }
 
     /// Reads what [`State::to_snapshot`] wrote.
-    pub(super) fn from_snapshot(text: &str) -> Result<Self, serde_json::Error> {
+    pub(crate) fn from_snapshot(text: &str) -> Result<Self, serde_json::Error> {
         let form: Form<Session, Run, Call, Gate, Grant, Constraint, settings::State, channel::State, Job> =
             serde_json::from_str(text)?;
         let mut state = Self {

@@ -53,7 +53,7 @@ impl Rules {
 /// In force are those whose digest the log holds. What a batch brought that was not recorded is never in force, and what was
 /// in force before it is still here.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Guests(BTreeMap<SessionId, Held>);
+pub(crate) struct Guests(BTreeMap<SessionId, Held>);
 
 #[derive(Clone, Debug)]
 struct Held {
@@ -63,7 +63,7 @@ struct Held {
 
 impl Guests {
     /// Takes the rules of a session, and gives their digest.
-    pub(super) fn take(&mut self, session: SessionId, rules: Rules) -> Digest {
+    pub(crate) fn take(&mut self, session: SessionId, rules: Rules) -> Digest {
         let now = (rules.digest_of_all(), Arc::new(rules));
         let digest = now.0;
         let before = self.0.remove(&session).map(|held| held.now);
@@ -72,17 +72,17 @@ impl Guests {
     }
 
     /// Forgets the rules of a session.
-    pub(super) fn leave(&mut self, session: &SessionId) {
+    pub(crate) fn leave(&mut self, session: &SessionId) {
         self.0.remove(session);
     }
 
     /// The rules with which a session will be opened: its host came before it.
-    pub(super) fn awaiting(&self, session: &SessionId) -> Option<(Digest, &Rules)> {
+    pub(crate) fn awaiting(&self, session: &SessionId) -> Option<(Digest, &Rules)> {
         self.0.get(session).map(|held| (held.now.0, &*held.now.1))
     }
 
     /// The rules of this digest.
-    pub(super) fn of(&self, session: &SessionId, digest: Digest) -> Option<&Rules> {
+    pub(crate) fn of(&self, session: &SessionId, digest: Digest) -> Option<&Rules> {
         let held = self.0.get(session)?;
         let mut held = [Some(&held.now), held.before.as_ref()].into_iter().flatten();
         held.find(|(known, _)| *known == digest).map(|(_, rules)| &**rules)

@@ -208,7 +208,7 @@ impl State {
     }
 
     /// Whether the call that opened a gate has not ended, or the wait that it is about.
-    pub(super) fn is_awaited(&self, gate: &Gate) -> bool {
+    pub(crate) fn is_awaited(&self, gate: &Gate) -> bool {
         let run = || gate.run().and_then(|run| self.runs.get(&run));
         match gate.call() {
             Some(call) => self.calls.get(&call).is_some_and(|call| !call.is_over()),

@@ -45,7 +45,7 @@ impl Admitted {
     }
 
     /// Takes the content of a fact that was just decided.
-    pub(super) fn take(&mut self, event: &Event, content: &Arc<str>) {
+    pub(crate) fn take(&mut self, event: &Event, content: &Arc<str>) {
         match event {
             Event::Call(call::Event::Wanted { call, .. }) => {
                 if let Ok(content) = serde_json::from_str(content) {
@@ -87,7 +87,7 @@ impl Admitted {
     }
 
     /// Lets go of what nobody needs after `event`.
-    pub(super) fn forget(&mut self, state: &State, event: &Event) {
+    pub(crate) fn forget(&mut self, state: &State, event: &Event) {
         if let Event::Gate(gate::Event::Resolved { gate, .. }) = event
             && state.gate(*gate).is_some_and(|gate| gate.call().is_none() && !state.is_awaited(gate))
         {
@@ -109,7 +109,7 @@ impl Admitted {
     }
 
     /// Lets go of gates that `state` has let go of.
-    pub(super) fn forget_gates(&mut self, state: &State) {
+    pub(crate) fn forget_gates(&mut self, state: &State) {
         self.gates.retain(|gate, _| state.gate(*gate).is_some());
         self.said.retain(|gate, _| state.gate(*gate).is_some());
     }
@@ -118,7 +118,7 @@ impl Admitted {
     ///
     /// # Errors
     /// The position of the first that is not what its record says, and why.
-    pub(super) fn restore<T: AsRef<str>>(
+    pub(crate) fn restore<T: AsRef<str>>(
         &mut self,
         state: &State,
         contents: impl IntoIterator<Item = (Lsn, T)>,

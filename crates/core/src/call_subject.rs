@@ -1,0 +1,144 @@
+//! What policy is asked about a call: the subject of its content where it was wanted.
+
+use crate::{
+    call,
+    decision::View,
+    digest::{Digest, canonical},
+    gate::{self, Gate},
+    id::{PrincipalId, SessionId},
+    policy::{self, Subject},
+    principal::agent,
+    session::Session,
+    tool::{Effect, Machine, Shell},
+};
+
+/// Where a call was wanted, as far as policy asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Whereabouts<'a> {
+    /// The session.
+    pub session: &'a SessionId,
+    /// The door that it was opened through.
+    pub door: Option<&'a str>,
+    /// The folder that its tools work in.
+    pub cwd: &'a str,
+    /// The folder that its shell is in.
+    pub folder: &'a str,
+    /// Whether something ran in that shell already.
+    pub is_shell_used: bool,
+}
+
+impl<'a> Whereabouts<'a> {
+    fn of(session: &'a Session) -> Self {
+        Self {
+            session: session.id(),
+            door: session.door(),
+            cwd: session.cwd(),
+            folder: session.folder(),
+            is_shell_used: session.is_shell_used,
+        }
+    }
+}
+
+/// What policy was asked about a call of the past that was wanted there with this content.
+pub fn subject_at(place: Whereabouts<'_>, content: &call::Content, effect: Effect) -> Subject {
+    subject_of(place, content, effect, agent())
+}
+
+/// What policy is asked about a call with this content.
+pub(crate) fn subject(session: &Session, content: &call::Content, effect: Effect, principal: PrincipalId) -> Subject {
+    subject_of(Whereabouts::of(session), content, effect, principal)
+}
+
+fn subject_of(place: Whereabouts<'_>, content: &call::Content, effect: Effect, principal: PrincipalId) -> Subject {
+    let arguments = serde_json::Value::Object(content.arguments.clone());
+    let arguments_digest = Digest::of(canonical(&arguments).as_bytes());
+    let shell = shell_of(content);
+    if let Some(request) = &content.request {
+        return Subject {
+            principal: request.principal.clone(),
+            door: request.door.as_deref().map(str::to_owned),
+            target: request.service.as_deref().map(str::to_owned),
+            session: request.session.clone(),
+            tool: content.tool.to_string(),
+            signature: content.signature.clone(),
+            further_signatures: request.further_signatures.clone(),
+            named: content.named.clone(),
+            undeclared: request.undeclared.clone(),
+            arguments_digest,
+            arguments: content.arguments.clone(),
+            effect,
+            classes: std::collections::BTreeSet::new(),
+            reach: policy::Reach::Beyond,
+            cwd: String::new(),
+            session_folder: None,
+            is_later: false,
+            leads_to: None,
+            paths: Vec::new(),
+            shell,
+        };
+    }
+    // What a host does has its own names for things: a path there is no path of this machine.
+    let is_here = content.class.is_none();
+    let paths = content.arguments.get("path").and_then(serde_json::Value::as_str).filter(|_| is_here);
+    Subject {
+        principal,
+        door: place.door.map(str::to_owned),
+        target: None,
+        session: place.session.clone(),
+        tool: content.tool.to_string(),
+        signature: content.signature.clone(),
+        further_signatures: Vec::new(),
+        named: content.named.clone(),
+        undeclared: Vec::new(),
+        arguments_digest,
+        arguments: content.arguments.clone(),
+        effect,
+        classes: content.class.into_iter().collect(),
+        reach: if is_here { policy::Reach::Files } else { policy::Reach::Beyond },
+        cwd: folder_at(place, content),
+        session_folder: Some(place.cwd.to_owned()),
+        is_later: is_here && place.is_shell_used,
+        leads_to: content.leads_to.as_deref().map(str::to_owned).filter(|_| is_here),
+        paths: paths.map(str::to_owned).into_iter().collect(),
+        shell,
+    }
+}
+
+/// What of a call a shell reads, as it was recorded with it.
+fn shell_of(content: &call::Content) -> Shell {
+    content.shell.clone().unwrap_or_else(|| Shell::of_own(&content.tool))
+}
+
+/// The folder that a call would work in, by name alone: for the shell where it is now, or what the call says.
+pub fn folder_of(session: &Session, content: &call::Content) -> String {
+    folder_at(Whereabouts::of(session), content)
+}
+
+fn folder_at(place: Whereabouts<'_>, content: &call::Content) -> String {
+    let Shell::Line { machine: Machine::This, .. } = shell_of(content) else { return place.cwd.to_owned() };
+    // Our own shell is where it was left, a host's where its tools work.
+    let folder = if content.class.is_none() { place.folder } else { place.cwd };
+    let named = content.arguments.get("cwd").and_then(serde_json::Value::as_str).filter(|named| !named.is_empty());
+    let Some(named) = named else { return folder.to_owned() };
+    let mut parts: Vec<&str> = Vec::new();
+    let base = if named.starts_with('/') { "" } else { folder };
+    for part in base.split('/').chain(named.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+/// What policy was asked about the call that a gate decides.
+pub(crate) fn subject_of_gate(view: View<'_>, gate: &Gate) -> Option<Subject> {
+    if gate.kind() != gate::Kind::Approval {
+        return None;
+    }
+    let call = view.state.call(gate.call()?)?;
+    let session = view.state.session(call.session())?;
+    let content = view.admitted.call(call.id())?;
+    Some(subject(session, content, call.effect, agent()))
+}

@@ -1,0 +1,13 @@
+//! Principals that act here by themselves.
+
+use crate::id::PrincipalId;
+
+/// The principal that runs act as.
+pub(crate) fn agent() -> PrincipalId {
+    PrincipalId::new("agent")
+}
+
+/// The principal of whoever embeds the agent, at a stdio door.
+pub(crate) fn host() -> PrincipalId {
+    PrincipalId::new("host")
+}
