@@ -8,9 +8,6 @@ use crate::{
     walk,
 };
 
-/// What a line is called that the grammar does not read.
-pub const UNPARSABLE: &str = "text that cannot be parsed";
-
 /// Judges what a shell reads of `call` as run in `place`. `None` if it reads nothing.
 pub fn analyze_call(call: &ShellCall<'_>, place: &Place) -> Option<Line> {
     match call.shell {

@@ -10,7 +10,6 @@ mod programs;
 use std::collections::BTreeSet;
 
 use super::{
-    line::{Line, Place},
     options,
     programs::{SHELLS, base_name, is_opaque_wrapper},
     unwrap::Runs,
@@ -26,39 +25,6 @@ const JOINERS: [&str; 7] = ["ssh", "watch", "parallel", "su", "runuser", "script
 
 /// Shells of which the grammar does not read the text.
 const OTHER_SHELLS: [&str; 11] = ["zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "pwsh", "nu", "elvish", "xonsh"];
-
-/// The classes of actions that a shell line needs, all of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Classes(BTreeSet<Class>);
-
-impl Classes {
-    /// Sorts `command` as run in `cwd` by somebody whose home is `home`. A line that does nothing only reads.
-    pub fn of(command: &str, cwd: &str, home: Option<&str>) -> Self {
-        let place = Place { cwd: cwd.to_owned(), home: home.map(str::to_owned), ..Place::default() };
-        of_line(&super::analyze(command, &place))
-    }
-
-    /// Returns the worst of them.
-    pub fn worst(&self) -> Class {
-        self.0.last().copied().unwrap_or(Class::BashReadonly)
-    }
-
-    /// Returns all of them, the worst last. [`Class::BashReadonly`] is among them only if it is the only one: whoever may
-    /// change something may look.
-    pub fn iter(&self) -> impl Iterator<Item = Class> + '_ {
-        self.0.iter().copied()
-    }
-}
-
-/// The classes of a line that was judged.
-pub fn of_line(line: &Line) -> Classes {
-    let mut classes = line.classes.clone();
-    classes.insert(Class::BashReadonly);
-    if classes.len() > 1 {
-        classes.remove(&Class::BashReadonly);
-    }
-    Classes(classes)
-}
 
 /// True if a function called `name` would make lines mean something else than what is judged here.
 pub(super) fn means_something(name: &str) -> bool {

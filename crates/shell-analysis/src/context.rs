@@ -2,10 +2,12 @@
 //!
 //! It must not know who wants a call or what a rule says of it.
 
+mod elsewhere;
+
 use serde_json::{Map, Value};
 
 use crate::{
-    elsewhere, path,
+    path,
     shell::{Machine, Shell},
 };
 

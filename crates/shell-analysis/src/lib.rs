@@ -17,7 +17,6 @@ mod declared;
 mod delete;
 mod descriptors;
 mod disk;
-mod elsewhere;
 mod feed;
 pub mod files;
 mod find;
@@ -28,6 +27,7 @@ mod here;
 mod here_documents;
 mod limits;
 mod line;
+mod line_classes;
 mod loops;
 mod narrow;
 pub mod narrow_path;
@@ -55,10 +55,10 @@ mod word;
 
 pub use self::{
     action_class::ActionClass,
-    analyze::{UNPARSABLE, analyze, analyze_call, patterns, plain_form},
-    classes::{Classes, of_line as classes_of},
+    analyze::{analyze, analyze_call, patterns, plain_form},
     context::{MachinePaths, ShellCall, ShellContext, Start},
-    line::{Finds, Line, Piece, Simple},
+    line::{Finds, Line, Piece, Simple, UNPARSABLE},
+    line_classes::{Classes, classes_of},
     perhaps::NO_COMMAND,
     programs::grants_interpreter,
     shell::{Foreign, Machine, Shell, is_shell_in_rules},

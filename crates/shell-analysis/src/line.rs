@@ -7,6 +7,9 @@ use crate::{action_class::ActionClass as Class, narrow_path::NarrowPath};
 
 pub(crate) use crate::context::{ShellContext as Place, Start};
 
+/// What a line is called that the grammar does not read.
+pub const UNPARSABLE: &str = "text that cannot be parsed";
+
 /// The most commands of a line that only set variables and are covered with what reads these.
 const MOST_SET: usize = 16;
 

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     line::{Line, Place},
+    walk,
     word::quoted,
 };
 use crate::action_class::ActionClass as Class;
@@ -49,7 +50,7 @@ pub(super) fn judge_words(value: &Value, place: &Place) -> Option<Line> {
 fn judge_each(texts: &[String], place: &Place) -> Line {
     let mut all = Line::default();
     for text in texts {
-        let line = super::analyze(text, place);
+        let line = walk::Walk::judge(text, place);
         all.commands.extend(line.commands);
         all.floor = all.floor.or(line.floor);
         all.protected = all.protected.or(line.protected);

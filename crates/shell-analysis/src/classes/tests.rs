@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 
 use super::*;
+use crate::line_classes::Classes;
 
 /// One shell line with the class that it has, and with all of them where there are several.
 #[derive(Deserialize)]

@@ -3,7 +3,7 @@
 use brush_parser::Token;
 
 use super::{MOST_TEXTS_DEEP, Walk};
-use crate::{UNPARSABLE, action_class::ActionClass as Class, programs, word::Word};
+use crate::{action_class::ActionClass as Class, line::UNPARSABLE, programs, word::Word};
 
 /// How many pieces of a text that cannot be parsed are looked at.
 const MOST_PARTS: usize = 256;

@@ -5,11 +5,8 @@
 
 use serde_json::Value;
 
-use super::{
-    line::{Place, Start},
-    word::WORKING,
-};
-use crate::{context::ShellCall, path};
+use super::{ShellCall, ShellContext as Place, Start};
+use crate::{path, word::WORKING};
 
 /// The arguments of calls that change nothing about what a line does.
 const HARMLESS_ARGUMENTS: [&str; 5] = ["timeout", "timeoutMs", "timeout_ms", "background", "yieldMs"];
