@@ -171,6 +171,15 @@ impl Fresh {
     }
 }
 
+/// One firing of a job. A firing of this name begins once and ends once, whatever dies in between.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FiringId {
+    /// Of which job.
+    pub job: JobId,
+    /// Counts the firings of the job from 1.
+    pub number: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Fresh, GateId};

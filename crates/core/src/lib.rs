@@ -14,6 +14,8 @@ pub mod gate;
 pub mod id;
 pub mod ledger;
 pub mod message;
+mod message_content;
+mod model_ref;
 mod owed;
 pub mod peer;
 pub mod policy;

@@ -2,10 +2,12 @@
 
 mod command;
 mod event;
+mod interrupt;
 mod marks;
 mod state;
 
 pub use command::{Answer, Command, Failure, Wanted};
 pub use event::{End, Event, Trigger};
+pub use interrupt::Interrupt;
 pub use marks::Marks;
 pub use state::{Abort, Phase, Run};

@@ -15,12 +15,14 @@ mod keys;
 mod profile;
 mod renewal;
 mod requester;
+mod run_settings;
 mod settings;
 mod stages;
 mod state;
 mod used;
 mod withheld;
 
+pub use crate::run::Interrupt;
 pub use asking::{Asking, Otherwise, Patience, Told};
 pub(crate) use breaker::Answered;
 pub use breaker::{Breaker, Phase as BreakerPhase, TRIPS_AT};
@@ -33,7 +35,7 @@ pub use keys::{Done, Keys};
 pub use profile::{Profile, Renewal, RenewalMode};
 pub use requester::{Asked, Counts, Keyed, Outcome, Requester, counted};
 pub use settings::{
-    DenialReach, Interrupt, Listing, ModelRef, Modes, Price, Retry, Setting, Settings, Stopped, Sums, Take, Thresholds,
+    DenialReach, Listing, ModelRef, Modes, Price, Retry, Setting, Settings, Stopped, Sums, Take, Thresholds,
 };
 pub use state::{Entry, Hosted, Queue, Queued, Session};
 pub use withheld::Withheld;

@@ -24,15 +24,6 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     (
         "countersign-core",
         &[
-            // Calls, runs, jobs and contracts name things of the session that they are of.
-            ("call", "session"),
-            ("run", "session"),
-            ("schedule", "session"),
-            ("unattended", "session"),
-            // A job names the run that it made.
-            ("schedule", "run"),
-            // A call names the class of an unattended contract that it needs.
-            ("call", "policy"),
             // A message that came holds the command that it gives.
             ("channel", "decision"),
         ],
@@ -47,11 +38,6 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             // Folders are reached through aliases of protected paths.
             ("here", "roundabout"),
             ("roundabout", "protect"),
-            // The way in is above what it judges with.
-            ("perhaps", "analyze"),
-            ("classes", "analyze"),
-            ("walk", "analyze"),
-            ("context", "elsewhere"),
         ],
     ),
     // Commands that both have are read with the types of gjc.

@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 use super::event::{Executor, Known};
 use crate::{
     id::{CallId, GateId, PeerId, PrincipalId, SessionId},
-    policy::Class,
-    session::Said,
+    message_content::Said,
     tool::{Effect, Repeat, Shell},
 };
+use countersign_shell_analysis::ActionClass as Class;
 
 /// What an executor gave back.
 #[derive(Clone, Debug, PartialEq)]

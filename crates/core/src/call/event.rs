@@ -10,10 +10,10 @@ use crate::{
     digest::Digest,
     id::{CallId, EntryId, PeerId, PrincipalId, RunId, SessionId},
     peer::{Line, Memory},
-    policy::Class,
     time::Millis,
     tool::{Effect, Lane, Repeat, Shell},
 };
+use countersign_shell_analysis::ActionClass as Class;
 
 /// Who runs a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

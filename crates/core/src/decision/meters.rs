@@ -62,7 +62,8 @@ pub(super) fn of_session(session: &mut Session, event: &session::Event) {
     match event {
         session::Event::CompactionStarted { .. } => {
             if let Some(compaction) = &session.compaction {
-                unattended.compacting(compaction, session.settings.model.as_ref());
+                let (epoch, tokens) = (compaction.epoch, compaction.tokens_before);
+                unattended.compacting(epoch, tokens, session.settings.model.as_ref());
             }
         }
         session::Event::CompactionEnded { epoch, spent, .. } => {

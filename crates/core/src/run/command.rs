@@ -9,7 +9,8 @@ use crate::{
     id::{PrincipalId, RunId, SessionId},
     ledger::Amount,
     message::StopReason,
-    session::{ModelRef, Said},
+    message_content::Said,
+    model_ref::ModelRef,
     tool::{Effect, Lane, Repeat},
 };
 

@@ -9,7 +9,7 @@ use crate::{
     id::{EntryId, GateId, PrincipalId, RunId},
     ledger::Amount,
     message::StopReason,
-    session::ModelRef,
+    model_ref::ModelRef,
     time::Millis,
 };
 

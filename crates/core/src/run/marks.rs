@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{channel::Origin, schedule::FiringId, session::ModelRef, unattended::Terms};
+use crate::{channel::Origin, id::FiringId, model_ref::ModelRef, unattended::Terms};
 
 /// What a door notes of a run, and what counts for it alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

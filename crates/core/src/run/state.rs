@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::{
     command::Failure,
     event::{End, Event, Trigger},
+    interrupt::Interrupt,
     marks::Marks,
 };
 use crate::{
     id::{CallId, EntryId, GateId, PrincipalId, RunId, SessionId},
     message::StopReason,
-    session::{Interrupt, ModelRef, Settings},
+    model_ref::ModelRef,
     time::Millis,
 };
 
@@ -125,18 +126,6 @@ impl Run {
     /// Its id.
     pub fn id(&self) -> RunId {
         self.id
-    }
-
-    /// What counts for it, where these are its session's.
-    pub fn settings(&self, of_session: &Settings) -> Settings {
-        let mut settings = of_session.clone();
-        if let Some(model) = &self.marks.model {
-            settings.model = Some(model.clone());
-        }
-        if let Some(level) = &self.marks.thinking {
-            settings.thinking = Some(level.clone());
-        }
-        settings
     }
 
     /// What its door noted of it.

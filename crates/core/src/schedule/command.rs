@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::job::{FiringId, Limits, Outcome, Plan, Status};
 use crate::{
     id::{JobId, SessionId},
+    message_content::Said,
     run::Marks,
-    session::Said,
 };
 
 /// Which jobs are to fire.

@@ -12,14 +12,7 @@ use crate::{
     time::Millis,
 };
 
-/// One firing of a job. A firing of this name begins once and ends once, whatever dies in between.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct FiringId {
-    /// Of which job.
-    pub job: JobId,
-    /// Counts the firings of the job from 1.
-    pub number: u64,
-}
+pub use crate::id::FiringId;
 
 /// What kind of a job it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

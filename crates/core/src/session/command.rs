@@ -15,14 +15,7 @@ use crate::{
     time::Millis,
 };
 
-/// A message as content: the JSON of a [`crate::message::Message`] and an estimate of its length.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// The JSON text.
-    pub content: Arc<str>,
-    /// Estimated tokens.
-    pub tokens: u64,
-}
+pub use crate::message_content::Said;
 
 /// A name under which something happens once, however often it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

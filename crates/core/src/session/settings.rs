@@ -5,45 +5,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{asking::Asking, profile::Profile};
+use crate::run::Interrupt;
 
-/// A model as a run needs to know it. The catalogue has the rest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ModelRef {
-    /// The provider's name in the settings.
-    pub provider: String,
-    /// The model's id at the provider.
-    pub id: String,
-    /// Tokens that fit into one request, its answer included.
-    pub context_window: u64,
-    /// Tokens that it can write at most.
-    pub max_tokens: u64,
-    /// What it costs; absent where nobody knows, which counts as nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price: Option<Price>,
-}
-
-/// What tokens of a model cost, in micro-dollars a million of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Price {
-    /// Of what it reads: the dearest kind.
-    pub input: u64,
-    /// Of what it writes.
-    pub output: u64,
-}
-
-impl ModelRef {
-    /// Returns whether both name the same model of the same provider, whatever is known of it.
-    pub fn is_same(&self, other: &Self) -> bool {
-        (&self.provider, &self.id) == (&other.provider, &other.id)
-    }
-
-    /// What a request of so many tokens costs at most, in micro-dollars.
-    pub fn cost_micros(&self, input: u64, output: u64) -> u64 {
-        let Price { input: read, output: written } = self.price.unwrap_or_default();
-        let total = u128::from(input) * u128::from(read) + u128::from(output) * u128::from(written);
-        u64::try_from(total.div_ceil(1_000_000)).unwrap_or(u64::MAX)
-    }
-}
+pub use crate::model_ref::{ModelRef, Price};
 
 /// How many queued messages one poll takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,17 +18,6 @@ pub enum Take {
     One,
     /// The whole queue.
     All,
-}
-
-/// When a steering message is looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Interrupt {
-    /// After each finished call; the calls behind it are skipped.
-    #[default]
-    Immediate,
-    /// After the turn.
-    Wait,
 }
 
 /// How queues are polled.

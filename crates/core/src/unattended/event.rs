@@ -4,10 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::terms::Terms;
 use crate::{
-    id::{CallId, GateId, PrincipalId, SessionId},
+    id::{CallId, FiringId, GateId, PrincipalId, SessionId},
     ledger::{Amount, Breach, Metric},
     policy::Lack,
-    schedule::FiringId,
     time::Millis,
 };
 

@@ -4,10 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{event::Event, terms::Terms};
 use crate::{
-    id::{GateId, RunId, SessionId},
+    id::{FiringId, GateId, RunId, SessionId},
     ledger::{self, Amount, Breach, ReservationId},
-    schedule::FiringId,
-    session::{Compaction, ModelRef},
+    model_ref::ModelRef,
     time::Millis,
 };
 
@@ -252,8 +251,8 @@ impl Unattended {
     }
 
     /// Notes what a compaction may take that has just started.
-    pub(crate) fn compacting(&mut self, compaction: &Compaction, model: Option<&ModelRef>) {
-        self.reserved(ReservationId::of_compaction(compaction.epoch), of_compaction(compaction.tokens_before, model));
+    pub(crate) fn compacting(&mut self, epoch: u32, tokens_before: u64, model: Option<&ModelRef>) {
+        self.reserved(ReservationId::of_compaction(epoch), of_compaction(tokens_before, model));
     }
 }
 

@@ -1,0 +1,12 @@
+//! Messages as the content of records.
+
+use std::sync::Arc;
+
+/// A message as content: the JSON of a [`crate::message::Message`] and an estimate of its length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The JSON text.
+    pub content: Arc<str>,
+    /// Estimated tokens.
+    pub tokens: u64,
+}

@@ -1,0 +1,18 @@
+//! What of the settings of a session counts for one of its runs.
+
+use super::settings::Settings;
+use crate::run::Run;
+
+impl Run {
+    /// What counts for it, where these are its session's.
+    pub fn settings(&self, of_session: &Settings) -> Settings {
+        let mut settings = of_session.clone();
+        if let Some(model) = &self.marks().model {
+            settings.model = Some(model.clone());
+        }
+        if let Some(level) = &self.marks().thinking {
+            settings.thinking = Some(level.clone());
+        }
+        settings
+    }
+}
