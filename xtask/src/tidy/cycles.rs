@@ -22,13 +22,6 @@ const STALE: &str = "the list of edges that may close a circle only shrinks: tak
 /// Only an edge that cannot be cut yet may be here, and none is ever added: an entry that no circle needs any more is a finding.
 const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     (
-        "countersign-core",
-        &[
-            // A message that came holds the command that it gives.
-            ("channel", "decision"),
-        ],
-    ),
-    (
         "countersign-shell-analysis",
         &[
             // A command is judged in the words of another: these read each other.

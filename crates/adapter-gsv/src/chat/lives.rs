@@ -54,7 +54,7 @@ pub(super) struct Word {
     /// Who, in the record.
     pub(super) by: PrincipalId,
     /// The message.
-    pub(super) heard: Option<Heard>,
+    pub(super) heard: Option<Heard<Command>>,
 }
 
 impl Word {

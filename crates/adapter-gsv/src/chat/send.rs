@@ -214,7 +214,7 @@ fn agent(door: &Door, key: &str) -> String {
 }
 
 /// That a message came from a chat network, if it did.
-pub(super) fn heard_of(door: &Door, key: &str, speaker: &Speaker) -> Option<Heard> {
+pub(super) fn heard_of(door: &Door, key: &str, speaker: &Speaker) -> Option<Heard<Command>> {
     let origin = speaker.origin.as_ref()?;
     Some(Heard { from: origin.from.clone(), agent: agent(door, key), id: origin.message.clone(), then: None })
 }

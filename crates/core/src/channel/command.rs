@@ -5,17 +5,17 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::{Account, Address, End, Media};
-use crate::{decision, id::LetterId};
+use crate::id::LetterId;
 
-/// A command about chat networks.
+/// A command about chat networks. `C` is the type of all commands, which stands above this one.
 #[derive(Clone, Debug)]
-pub enum Command {
+pub enum Command<C> {
     /// There is such an account. Told twice, it is recorded once.
     Meet(Account),
     /// The account is known no more, and what is owed to its chats is not sent.
     Forget(Account),
     /// A message came. What it begins or changes is recorded together with that.
-    Hear(Box<Heard>),
+    Hear(Box<Heard<C>>),
     /// Something is to be said to a chat.
     Send(Box<Message>),
     /// A letter ended. One that has ended already stays as it is.
@@ -31,9 +31,9 @@ pub enum Command {
     Knock(Box<Knock>),
 }
 
-/// A message that came.
+/// A message that came. `C` is the type of all commands.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct Heard<C> {
     /// From where.
     pub from: Address,
     /// The agent that it is for.
@@ -41,7 +41,7 @@ pub struct Heard {
     /// The network's id of it: under the same one it is heard once. None if it has none.
     pub id: Option<String>,
     /// What is said or done with it, if anything is. It is recorded together with that it was heard, or neither is.
-    pub then: Option<Box<decision::Command>>,
+    pub then: Option<Box<C>>,
 }
 
 /// What is to be said to a chat.

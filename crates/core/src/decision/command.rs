@@ -62,7 +62,7 @@ pub enum Command {
     /// About what people set while the gateway runs.
     Settings(settings::Command),
     /// About chat networks.
-    Channel(channel::Command),
+    Channel(channel::Command<Command>),
     /// To the contract of a session that works without people.
     Unattended(unattended::Command),
     /// About jobs.

@@ -167,7 +167,7 @@ fn address(dice: &mut Dice) -> Address {
     Address { account, kind: ChatKind::Dm, chat: dice.pick(&["c1", "c2"]).to_owned() }
 }
 
-fn heard(dice: &mut Dice, from: Address) -> Heard {
+fn heard(dice: &mut Dice, from: Address) -> Heard<Command> {
     let id = format!("m{}", dice.below(12));
     let by = PrincipalId::new("channel:wx:p1");
     let origin = Origin { from: from.clone(), by, message: Some(id.clone()) };

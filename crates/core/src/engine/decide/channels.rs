@@ -6,7 +6,7 @@ use crate::{
     channel::{
         Account, Address, Command, End, Event as Happened, Heard, Knock, MOST_ACCOUNTS, MOST_LETTERS, Message, Refusal,
     },
-    decision::{Context, Decision, Event, Fact, Refusal as Refused, Reply, View},
+    decision::{self, Context, Decision, Event, Fact, Refusal as Refused, Reply, View},
     digest::Digest,
     gate::{self, Content, Fallback, Gate, Kind, Scope},
     id::{GateId, LetterId},
@@ -25,7 +25,11 @@ const KNOCKING_FOR: Duration = Duration::from_hours(24);
 /// The surface under which a gate about somebody who knocked is kept until all that follows from it is done.
 const SURFACE: &str = "pairing";
 
-pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) -> Result<Decision, Refused> {
+pub(super) fn decide(
+    view: View<'_>,
+    command: Command<decision::Command>,
+    context: &mut Context,
+) -> Result<Decision, Refused> {
     match command {
         Command::Meet(account) => {
             let facts = met(view, &account)?.into_iter().collect();
@@ -80,7 +84,7 @@ fn forget(view: View<'_>, account: Account) -> Decision {
     Decision { facts, reply: Reply::Done }
 }
 
-fn hear(view: View<'_>, heard: Heard, context: &mut Context) -> Result<Decision, Refused> {
+fn hear(view: View<'_>, heard: Heard<decision::Command>, context: &mut Context) -> Result<Decision, Refused> {
     let Heard { from, agent, id, then } = heard;
     check(&from)?;
     if let Some(id) = &id {
