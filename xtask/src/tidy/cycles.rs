@@ -183,10 +183,10 @@ fn reached_from<'e>(from: &str, next: &BTreeMap<&'e str, BTreeSet<&'e str>>) -> 
     let mut reached = BTreeSet::new();
     let mut open: Vec<&str> = next.get(from).into_iter().flatten().copied().collect();
     while let Some(name) = open.pop() {
-        if let Some((name, behind)) = next.get_key_value(name) {
-            if reached.insert(*name) {
-                open.extend(behind);
-            }
+        if let Some((name, behind)) = next.get_key_value(name)
+            && reached.insert(*name)
+        {
+            open.extend(behind);
         }
     }
     reached
