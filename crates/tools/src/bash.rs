@@ -35,11 +35,9 @@ use output::{Collector, Shown, Window};
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 /// The shortest time between two updates.
 const PACE: Duration = Duration::from_millis(50);
-
 /// The code of a command that was killed: 128 and the number of the signal.
 const KILLED: i32 = 137;
-/// Variables that decide which code runs, whatever the command says: they belong into the command, where policy and
-/// people see them.
+/// Variables that decide which code runs: they belong into the command, where policy and people see them.
 const REFUSED: &[&str] = &[
     "BASH_ENV",
     "ENV",
