@@ -53,6 +53,7 @@ const PARTS: &[&str] = &[
     "countersign_protocol",
     "countersign_runtime",
     "countersign_server",
+    "countersign_shell_analysis",
     "countersign_store",
     "countersign_telegram",
     "countersign_tools",
@@ -67,6 +68,47 @@ const PARTS: &[&str] = &[
     "tower_http",
     "tungstenite",
 ];
+
+/// The crate that the others of a gateway came of. Settings and scripts name it.
+const FORMER: &str = "countersign_server";
+
+/// The crates that came of [`FORMER`], each with the modules of it that it has.
+const SUCCESSORS: &[(&str, &[&str])] = &[
+    ("countersign_adapter_agent_gate", &["agent_gate"]),
+    ("countersign_adapter_gjc", &["gjc"]),
+    ("countersign_adapter_gsv", &["gsv"]),
+    ("countersign_adapter_hermes", &["hermes"]),
+    ("countersign_adapter_omp", &["omp", "attach", "session_file"]),
+    ("countersign_agent_dir", &["agent_dir"]),
+    ("countersign_api", &["api"]),
+    ("countersign_config", &["config", "yaml", "logging", "slips", "strangers"]),
+    ("countersign_console", &["console"]),
+    ("countersign_conversations", &["chats", "prompt", "sessions"]),
+    ("countersign_files", &["objects", "paths"]),
+    ("countersign_gateway", &["gateway", "control", "metrics", "retention", "site"]),
+    ("countersign_http", &["listen", "limits", "tokens", "web"]),
+    ("countersign_otlp", &["traces"]),
+    ("countersign_policy_admin", &["gateway"]),
+    ("countersign_telegram", &["messenger"]),
+    ("countersign_view", &["view", "record", "decisions"]),
+];
+
+/// Returns `text` with each part that names [`FORMER`], or a module of it, replaced by the crates that have its code now.
+pub fn with_successors(text: &str) -> String {
+    let replaced = |one: &str| {
+        let Some((part, level)) = one.split_once('=') else { return one.to_owned() };
+        let module = match part.trim().split_once("::") {
+            None if part.trim() == FORMER => None,
+            Some((FORMER, path)) => path.split("::").next(),
+            _ => return one.to_owned(),
+        };
+        let has = |modules: &[&str]| module.is_none_or(|module| modules.contains(&module));
+        let crates = SUCCESSORS.iter().filter(|(_, modules)| has(modules));
+        crates.map(|(name, _)| format!("{name}={level}")).collect::<Vec<_>>().join(",")
+    };
+    let all = text.split(',').map(replaced).filter(|one| !one.is_empty());
+    all.collect::<Vec<_>>().join(",")
+}
 
 /// The part of a text about a log that this program does not have.
 fn unknown_part(text: &str) -> Option<&str> {
@@ -128,7 +170,23 @@ impl fmt::Debug for Levels {
 
 #[cfg(test)]
 mod tests {
-    use super::{Levels, is_level};
+    use super::{Levels, PARTS, SUCCESSORS, is_level, with_successors};
+
+    #[test]
+    fn the_former_part_stands_for_the_crates_that_came_of_it() {
+        assert!(SUCCESSORS.iter().all(|(name, _)| PARTS.contains(name)));
+        for (text, want) in [
+            ("info", "info"),
+            ("warn,countersign_runtime=debug", "warn,countersign_runtime=debug"),
+            ("countersign_server::listen=trace,info", "countersign_http=trace,info"),
+            ("countersign_server::gateway::rules=debug", "countersign_gateway=debug,countersign_policy_admin=debug"),
+        ] {
+            assert_eq!(with_successors(text), want, "{text}");
+        }
+        let whole = with_successors("info,countersign_server=debug");
+        assert!(whole.starts_with("info,countersign_adapter_agent_gate=debug,"), "{whole}");
+        assert_eq!(whole.matches("=debug").count(), SUCCESSORS.len(), "{whole}");
+    }
 
     #[test]
     fn a_level_is_a_word_or_one_for_each_part() {

@@ -1,12 +1,18 @@
 //! Where the program's log goes: stderr, in the form and at the level that are asked for.
 
+use std::sync::{Mutex, PoisonError};
+
 use countersign_config::{
     Logging,
-    logging::{Form, Levels},
+    logging::{Form, Levels, with_successors},
 };
 use tracing::{Level, Metadata};
 use tracing_subscriber::{
-    EnvFilter, filter::FilterFn, layer::SubscriberExt as _, reload, util::SubscriberInitExt as _,
+    EnvFilter,
+    filter::{FilterFn, ParseError},
+    layer::SubscriberExt as _,
+    reload,
+    util::SubscriberInitExt as _,
 };
 
 /// What is logged where nobody says anything.
@@ -23,22 +29,31 @@ pub(crate) fn start() {
 pub(crate) fn start_with(settings: &Logging) -> Levels {
     let said = std::env::var(VARIABLE).ok().filter(|said| EnvFilter::try_new(said).is_ok());
     let level = said.or_else(|| settings.level.clone()).unwrap_or_else(|| USUAL.to_owned());
-    let filter = EnvFilter::try_new(&level).unwrap_or_else(|_| EnvFilter::new(USUAL));
+    let filter = filter(&level).unwrap_or_else(|_| EnvFilter::new(USUAL));
+    let shown = EnvFilter::try_new(&level).map_or_else(|_| USUAL.to_owned(), |level| level.to_string());
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
     match settings.form {
         Form::Text => {
             let lines = lines.with_filter_reloading();
             let handle = lines.reload_handle();
             let _ = lines.finish().with(own_alone()).try_init();
-            levels(handle)
+            levels(handle, shown)
         }
         Form::Json => {
             let lines = lines.json().flatten_event(true).with_filter_reloading();
             let handle = lines.reload_handle();
             let _ = lines.finish().with(own_alone()).try_init();
-            levels(handle)
+            levels(handle, shown)
         }
     }
+}
+
+/// Returns the filter for a text about a log.
+///
+/// # Errors
+/// The text says nothing about a log.
+pub(crate) fn filter(text: &str) -> Result<EnvFilter, ParseError> {
+    EnvFilter::try_new(with_successors(text))
 }
 
 /// Keeps back what libraries tell of their work, whatever level is asked for: parsers and connections tell what passes through them, and
@@ -50,13 +65,17 @@ pub(crate) fn own_alone() -> FilterFn {
     FilterFn::new(is_told)
 }
 
-fn levels<S: 'static>(handle: reload::Handle<EnvFilter, S>) -> Levels {
+/// Changes the filter behind `handle`. `shown` is what it logs, as it was asked for.
+fn levels<S: 'static>(handle: reload::Handle<EnvFilter, S>, shown: String) -> Levels {
+    let shown = Mutex::new(shown);
     Levels::new(move |wanted| {
-        let problem = |problem: &dyn std::fmt::Display| problem.to_string();
+        let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wanted) = wanted {
-            let filter = EnvFilter::try_new(wanted).map_err(|error| problem(&error))?;
-            handle.reload(filter).map_err(|error| problem(&error))?;
+            let asked = EnvFilter::try_new(wanted).map_err(|error| error.to_string())?;
+            let filter = filter(wanted).map_err(|error| error.to_string())?;
+            handle.reload(filter).map_err(|error| error.to_string())?;
+            *shown = asked.to_string();
         }
-        handle.with_current(ToString::to_string).map_err(|error| problem(&error))
+        Ok(shown.clone())
     })
 }

@@ -201,7 +201,10 @@ fn event(occurrence: Occurrence) -> ExecEvent {
 fn log(form: Form, data: &Data) -> anyhow::Result<()> {
     let path = data.log();
     let file = LogFile::open(&path).with_context(|| format!("the log {} cannot be written", path.display()))?;
-    let filter = || EnvFilter::try_from_env("COUNTERSIGN_LOG").unwrap_or_else(|_| EnvFilter::new(FILTER));
+    let filter = || {
+        let asked = std::env::var(crate::logging::VARIABLE).ok();
+        asked.and_then(|asked| crate::logging::filter(&asked).ok()).unwrap_or_else(|| EnvFilter::new(FILTER))
+    };
     let kept = fmt::layer().json().with_writer(file).with_filter(filter());
     let shown = match form {
         Form::Text => {
