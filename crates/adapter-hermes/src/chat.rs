@@ -8,7 +8,9 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse as _, Response},
 };
+use countersign_conversations::chats::{ChatError, sayable};
 use countersign_core::{engine::Reply, id::SessionId, session::WhenBusy};
+use countersign_http::web::{Body, Routes, reply, sse};
 use serde_json::json;
 
 use super::{
@@ -18,8 +20,6 @@ use super::{
     preferences, problem,
     transcript::{self, Messages},
 };
-use countersign_conversations::chats::{ChatError, sayable};
-use countersign_http::web::{Body, Routes, reply, sse};
 
 /// How many attachments a message may have.
 const MOST_ATTACHMENTS: usize = 20;
@@ -36,17 +36,6 @@ pub(super) fn routes(door: &Arc<Door>) -> Router {
         .at("GET", "/api/chat/cancel", cancel)
         .at("POST", "/api/chat/steer", steer)
         .with_state(Arc::clone(door))
-}
-
-/// The status of the reply to something that could not be said.
-pub(super) const fn status_of(error: &ChatError) -> StatusCode {
-    match error {
-        ChatError::Unknown => StatusCode::NOT_FOUND,
-        ChatError::NotOurs => StatusCode::FORBIDDEN,
-        ChatError::Busy | ChatError::KeyTaken => StatusCode::CONFLICT,
-        ChatError::Invalid(_) => StatusCode::BAD_REQUEST,
-        ChatError::Failed(_) => StatusCode::SERVICE_UNAVAILABLE,
-    }
 }
 
 async fn start(State(door): State<Arc<Door>>, body: Body) -> Outcome {

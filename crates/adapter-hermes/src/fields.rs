@@ -6,12 +6,12 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use countersign_conversations::chats::{ChatError, Models};
 use countersign_core::{id::SessionId, session::ModelRef};
+use countersign_http::web::Body;
 use serde_json::Value;
 
-use super::{chat, problem};
-use countersign_conversations::chats::{ChatError, Models};
-use countersign_http::web::Body;
+use super::problem;
 
 /// How many values an error lists.
 const MOST_LISTED: usize = 30;
@@ -47,7 +47,7 @@ impl Rejection {
 
 impl From<ChatError> for Rejection {
     fn from(error: ChatError) -> Self {
-        Self::new(chat::status_of(&error), error.to_string())
+        Self::new(status_of(&error), error.to_string())
     }
 }
 
@@ -231,6 +231,17 @@ fn unknown(name: &str, known: impl Iterator<Item = String>, value: &str) -> Reje
 
 fn wrong(name: &str, takes: &str) -> Rejection {
     Rejection::bad(format!("{name} must be {takes}"))
+}
+
+/// The status of the reply to something that could not be said.
+const fn status_of(error: &ChatError) -> StatusCode {
+    match error {
+        ChatError::Unknown => StatusCode::NOT_FOUND,
+        ChatError::NotOurs => StatusCode::FORBIDDEN,
+        ChatError::Busy | ChatError::KeyTaken => StatusCode::CONFLICT,
+        ChatError::Invalid(_) => StatusCode::BAD_REQUEST,
+        ChatError::Failed(_) => StatusCode::SERVICE_UNAVAILABLE,
+    }
 }
 
 #[cfg(test)]

@@ -1,25 +1,25 @@
 //! Agents, services, messengers, models, and the gateway itself: what is there and how it is doing.
 
-use countersign_view::connected::{Account, Node};
 use std::{path::Path, sync::Arc, time::Duration};
 
 use axum::{Extension, extract::State, response::Response};
 use countersign_core::{engine::Engine, id::SessionId, time::Millis};
+use countersign_http::web::Caller;
 use countersign_runtime::{
     Lane,
     store::{Log as _, Partition},
 };
+use countersign_view::connected::{Account, Node};
 use futures_util::future::join_all;
 use maud::{Markup, html};
 
 use super::{
     Console,
-    page::{Tab, Trouble, page},
+    page::{Tab, Trouble, page, table},
     planned,
     policy::ago_or_never,
     words::{ago, counted, one, path, plain, span},
 };
-use countersign_http::web::Caller;
 
 /// How long a page waits for a service to say how it is.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -197,12 +197,4 @@ fn accounts(accounts: &[Account], now: Millis) -> Markup {
 
 fn state(is_well: bool, well: &str, ill: &str) -> Markup {
     html! { span.badge.(if is_well { "good" } else { "still" }) { (if is_well { well } else { ill }) } }
-}
-
-pub(super) fn table(heads: &[&str], rows: impl Iterator<Item = Markup>) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label=(heads[0]) {
-            table.plain { thead { tr { @for head in heads { th scope="col" { (head) } } } } tbody { @for row in rows { tr { (row) } } } }
-        }
-    }
 }

@@ -4,13 +4,13 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use countersign_http::web::{Via, reply};
 use maud::{DOCTYPE, Markup, html};
 
 use super::{
     Look,
     assets::{SCRIPT_AT, STYLE_AT},
 };
-use countersign_http::web::{Via, reply};
 
 /// A picture for the tab, so that browsers ask for none.
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' height='16' rx='4' fill='%230f5c6e'/%3E%3Cpath d='M4 8.5l2.8 2.8L12 5.5' fill='none' stroke='white' stroke-width='2'/%3E%3C/svg%3E";
@@ -171,5 +171,14 @@ impl IntoResponse for Trouble {
         };
         let page = format!("{}<html lang=\"en\">{}</html>", DOCTYPE.into_string(), page.into_string());
         reply::html(self.status, page)
+    }
+}
+
+/// Writes a table with these heads, which scrolls by itself where it is wide.
+pub(super) fn table(heads: &[&str], rows: impl Iterator<Item = Markup>) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label=(heads[0]) {
+            table.plain { thead { tr { @for head in heads { th scope="col" { (head) } } } } tbody { @for row in rows { tr { (row) } } } }
+        }
     }
 }

@@ -10,8 +10,8 @@ use maud::{Markup, html};
 
 use super::{
     Console,
-    machines::table,
     page::Trouble,
+    page::table,
     words::{ago, one, plain, span},
 };
 
