@@ -8,32 +8,53 @@ mod hints;
 mod house;
 mod metrics;
 mod retention;
+mod serve_error;
 mod websockets;
 
-use countersign_policy_admin::{
-    household::Household,
-    rulebook::Rulebook,
-    rules::{self, RulesError},
-};
 use std::{
     net::{SocketAddr, ToSocketAddrs as _},
     os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
 
+use countersign_adapter_agent_gate::{self as agent_gate, Door};
+use countersign_adapter_gjc as gjc;
+use countersign_adapter_gsv::{self as gsv, GsvContext};
+use countersign_adapter_hermes::{self as hermes, HermesContext};
+use countersign_adapter_omp::attach::{Furniture, Guests, Hall};
+use countersign_api::{self as api, ApiContext};
+use countersign_config::{Config, OnShutdown, logging::Levels};
+use countersign_console::{self as console, ConsoleContext};
+use countersign_conversations::{
+    chats::{Chats, Models, Workrooms},
+    sessions::SessionIndex,
+};
 use countersign_core::{
     engine::{Command, Resume},
     gate::{self, Gate},
     id::PrincipalId,
 };
+use countersign_files::objects::Store;
+use countersign_http::{
+    listen::{self, Doors, Hosts, Port, Rooms},
+    readiness::Readiness,
+    tokens::Watched,
+    web::{self, Auth},
+};
+use countersign_policy_admin::{
+    household::Household,
+    rulebook::Rulebook,
+    rules::{self},
+};
 use countersign_runtime::{
     Handle, Lane, Options, Refused,
-    services::{BadService, Services},
-    store::{self, View},
+    services::Services,
+    store::View,
     tools::{Secrets, secrets::FOLDER},
 };
+use countersign_telegram::{self as telegram, Ear, Reporter, Telegram};
 use futures_util::FutureExt as _;
 use serde_json::json;
 
@@ -41,97 +62,17 @@ use crate::{
     control::{Control, Owned},
     metrics::MetricsContext,
 };
-use countersign_adapter_agent_gate as agent_gate;
-use countersign_adapter_agent_gate::Door;
-use countersign_adapter_gjc as gjc;
-use countersign_adapter_gsv as gsv;
-use countersign_adapter_gsv::GsvContext;
-use countersign_adapter_hermes as hermes;
-use countersign_adapter_hermes::HermesContext;
-use countersign_adapter_omp::attach::{Furniture, Guests, Hall};
-use countersign_api as api;
-use countersign_api::ApiContext;
-use countersign_config::{BindError, Config, OnShutdown, logging::Levels};
-use countersign_console as console;
-use countersign_console::ConsoleContext;
-use countersign_conversations::{
-    chats::{Chats, Models, Workrooms},
-    sessions::SessionIndex,
-};
-use countersign_files::objects::Store;
-use countersign_http::readiness::Readiness;
-use countersign_http::{
-    listen::{self, Doors, Hosts, Port, Rooms, TlsError},
-    tokens::Watched,
-    web::{self, Auth},
-};
-use countersign_telegram as telegram;
-use countersign_telegram::{BadAddress, Ear, Reporter, Telegram};
 
 use adapter::GsvTools;
 pub use ground::{Ground, OpenRecord};
-use hints::{in_use, no_folder, unopened};
+use hints::{in_use, no_folder};
 use house::House;
+pub use serve_error::ServeError;
 
 /// How long a session in which nothing happens stays in memory.
 const IDLE: Duration = Duration::from_secs(600);
 /// How long connections have to hear that the gateway closes.
 const FAREWELL: Duration = Duration::from_secs(2);
-
-/// Why a gateway did not start, or went down.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// It may not listen where it was told to.
-    #[error(transparent)]
-    Binding(#[from] BindError),
-    /// The folder of a front end holds none.
-    #[error("{0}")]
-    FrontEnd(String),
-    /// The rules cannot be used.
-    #[error(transparent)]
-    Rules(#[from] RulesError),
-    /// The certificate cannot be used.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// A service cannot be used.
-    #[error(transparent)]
-    Service(#[from] BadService),
-    /// The record cannot be opened.
-    #[error("{}", unopened(path, problem))]
-    Log {
-        /// The file.
-        path: PathBuf,
-        /// Why. It stands in the message already, and is no further cause.
-        problem: store::OpenError,
-    },
-    /// The record cannot be worked with.
-    #[error(transparent)]
-    Owner(#[from] countersign_runtime::OpenError),
-    /// The messenger's address is none.
-    #[error("messenger.telegram.api_url: {0}")]
-    Messenger(#[from] BadAddress),
-    /// A door could not be opened.
-    #[error(transparent)]
-    Refused(#[from] Refused),
-    /// What the environment says of traces has no meaning.
-    #[cfg(feature = "otlp")]
-    #[error(transparent)]
-    Traces(#[from] countersign_otlp::Misconfigured),
-    /// Secrets that were set over the gsv door cannot be read.
-    #[error("{0}")]
-    Secrets(String),
-    /// The owner of the record ended by itself; why stands in the log of the program.
-    #[error("the record can no longer be worked with")]
-    Lost,
-    /// A file or a port.
-    #[error("{what}: {problem}")]
-    Io {
-        /// Which.
-        what: String,
-        /// What the system says. It stands in the message already, and is no further cause.
-        problem: std::io::Error,
-    },
-}
 
 /// Runs a gateway until `stop`. `ready` gets its address once it takes connections; `reload` gives a value whenever the rules
 /// are to be read again; `levels` is what the program logs, `notice` is for people.

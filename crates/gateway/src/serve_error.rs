@@ -1,0 +1,66 @@
+//! Why a gateway does not start, or ends by itself.
+
+use std::path::PathBuf;
+
+use countersign_config::BindError;
+use countersign_http::listen::TlsError;
+use countersign_policy_admin::rules::RulesError;
+use countersign_runtime::{Refused, services::BadService, store};
+use countersign_telegram::BadAddress;
+
+use super::hints::unopened;
+
+/// Why a gateway did not start, or went down.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// It may not listen where it was told to.
+    #[error(transparent)]
+    Binding(#[from] BindError),
+    /// The folder of a front end holds none.
+    #[error("{0}")]
+    FrontEnd(String),
+    /// The rules cannot be used.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A service cannot be used.
+    #[error(transparent)]
+    Service(#[from] BadService),
+    /// The record cannot be opened.
+    #[error("{}", unopened(path, problem))]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// Why. It stands in the message already, and is no further cause.
+        problem: store::OpenError,
+    },
+    /// The record cannot be worked with.
+    #[error(transparent)]
+    Owner(#[from] countersign_runtime::OpenError),
+    /// The messenger's address is none.
+    #[error("messenger.telegram.api_url: {0}")]
+    Messenger(#[from] BadAddress),
+    /// A door could not be opened.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// What the environment says of traces has no meaning.
+    #[cfg(feature = "otlp")]
+    #[error(transparent)]
+    Traces(#[from] countersign_otlp::Misconfigured),
+    /// Secrets that were set over the gsv door cannot be read.
+    #[error("{0}")]
+    Secrets(String),
+    /// The owner of the record ended by itself; why stands in the log of the program.
+    #[error("the record can no longer be worked with")]
+    Lost,
+    /// A file or a port.
+    #[error("{what}: {problem}")]
+    Io {
+        /// Which.
+        what: String,
+        /// What the system says. It stands in the message already, and is no further cause.
+        problem: std::io::Error,
+    },
+}
