@@ -28,7 +28,7 @@ enum Source {
     Codes(&'static str),
     /// A documented enum; codes and statuses from its `code`, `body` and `status`.
     Enum(&'static str, &'static str),
-    /// Replies over HTTP, made in a folder and the file beside it.
+    /// Replies over HTTP, made in a folder and the file beside it, or in the source of a crate.
     Replies(&'static [&'static str]),
 }
 
@@ -65,16 +65,16 @@ const DOORS: &[(&str, &str, &[Source])] = &[
     (
         "hermes",
         "`{\"error\": …}` with a status.",
-        &[Source::Replies(&["server/src/hermes", "server/src/web", "server/src/listen"])],
+        &[Source::Replies(&["adapter-hermes/src", "http/src/web", "http/src/listen", "gateway/src/websockets"])],
     ),
     (
         "The interface for programs",
         "A problem document (`application/problem+json`) with a status; these are its `detail`. What is wrong with a time, an id or \
          another value is said in words of its own behind the name of the parameter, with status 400.",
         &[
-            Source::Replies(&["server/src/api", "server/src/web", "server/src/listen"]),
+            Source::Replies(&["api/src", "http/src/web", "http/src/listen", "gateway/src/websockets"]),
             Source::Enum("core/src/gate/command.rs", "AnswerRefusal"),
-            Source::Enum("server/src/chats.rs", "ChatError"),
+            Source::Enum("conversations/src/chats.rs", "ChatError"),
         ],
     ),
 ];
@@ -119,8 +119,11 @@ fn rows(crates: &Path, source: &Source) -> anyhow::Result<Vec<Vec<String>>> {
             let mut sources = Vec::new();
             for folder in *folders {
                 let folder = crates.join(folder);
-                let beside = folder.with_extension("rs");
-                for path in rust_files(&folder)?.into_iter().chain([beside]) {
+                // The source of a crate has no file beside it, and some modules have no folder.
+                let beside = Some(folder.with_extension("rs")).filter(|path| path.exists());
+                let within = if folder.is_dir() { rust_files(&folder)? } else { Vec::new() };
+                ensure!(beside.is_some() || !within.is_empty(), "{} has no source", folder.display());
+                for path in within.into_iter().chain(beside) {
                     sources.push(read(&path)?);
                 }
             }

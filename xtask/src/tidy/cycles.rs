@@ -57,24 +57,62 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     ),
     // The type of a file belongs to the wire.
     ("countersign-telegram", &[("wire", "files")]),
+    // A request is judged by rules, and rules are read for an adapter.
+    ("countersign-policy-admin", &[("adapter", "rules"), ("explained", "trial"), ("trial", "rules")]),
+    // Routes are built for the port, and the port refuses in the words of routes.
+    ("countersign-http", &[("web", "listen")]),
+    // The end of a connection is the end of its greeting too.
+    ("countersign-adapter-agent-gate", &[("connection", "greeting")]),
     (
-        "countersign-server",
+        "countersign-adapter-gsv",
         &[
-            // The gateway composes: nothing below may name it.
-            ("api", "gateway"),
-            ("console", "gateway"),
-            ("listen", "gateway"),
-            ("site", "gateway"),
-            // The listener routes to adapters that name it.
-            ("agent_gate", "listen"),
-            ("listen", "gsv"),
-            ("web", "listen"),
-            ("web", "metrics"),
-            // The omp adapter asks each dialect by name.
-            ("omp", "attach"),
-            ("omp", "gjc"),
+            // Methods are dispatched to groups, and the groups answer with the type of the dispatcher.
+            ("channels", "dispatch"),
+            ("chat", "dispatch"),
+            ("dispatch", "automation"),
+            ("dispatch", "config"),
+            ("dispatch", "nodes"),
+            ("dispatch", "skills"),
+            ("dispatch", "workspace"),
         ],
     ),
+    (
+        "countersign-adapter-omp",
+        &[
+            // Commands, their dialect and the session host act on one another through the host.
+            ("commands", "handoff"),
+            ("commands", "todos"),
+            ("commands", "waiting"),
+            ("contract_transfer", "commands"),
+            ("dialect", "commands"),
+            ("dialect", "door"),
+            ("dialect", "start"),
+            ("door", "commands"),
+            ("door", "waiting"),
+            ("host", "door"),
+            ("opening", "start"),
+            // A session's place holds what its parts are made of.
+            ("seat", "adopting"),
+            ("seat", "gathering"),
+            ("seat", "moving"),
+            ("seat", "shelf"),
+            ("seat", "tasks"),
+            ("teller", "commands"),
+            ("unwritten", "shelf"),
+        ],
+    ),
+    (
+        "countersign-adapter-gjc",
+        &[
+            // The extension calls what is made of its own state.
+            ("extension", "commands"),
+            ("extension", "unattended"),
+            ("workflow", "extension"),
+            ("workflow", "unattended"),
+        ],
+    ),
+    // Pages of rules link to one another and share their tables.
+    ("countersign-console", &[("explain", "policy"), ("trial", "policy")]),
     // How commands end and fail is told in `cli` and `stdio`, above them; `gates` lends its arguments.
     (
         "countersign",

@@ -33,12 +33,12 @@ const DOORS: &str = "countersign/tests/security/door_table.rs";
 const FORMS: &str = "countersign/tests/security/shell_forms.rs";
 const NAMES: &str = "countersign/tests/security/names.rs";
 const CHILDREN: &str = "countersign/tests/security/own_children.rs";
-const REFUSALS: &str = "server/src/gjc/bridge/tests/refusals.rs";
+const REFUSALS: &str = "adapter-gjc/src/bridge/tests/refusals.rs";
 const RECORDED: &str = "core/src/policy/evaluate/tests/recorded.rs";
 const EVALUATE: &str = "core/src/policy/evaluate/tests.rs";
 const SECRETS: &str = "countersign/tests/security/secrets.rs";
 const STARTS: &str = "core/tests/it/settle/call_starts.rs";
-const TAPS: &str = "server/src/messenger/telegram/tests/taps.rs";
+const TAPS: &str = "telegram/src/tests/taps.rs";
 
 const CLASSES: [Class; 29] = [
     class(
@@ -66,7 +66,7 @@ const CLASSES: [Class; 29] = [
                 "countersign/tests/serve/faults.rs",
                 &["an_address_that_others_reach_needs_a_credential_and_tls_or_the_flag"],
             ),
-            ("server/src/config/tests/files.rs", &["an_address_that_others_reach_needs_a_credential_and_tls"]),
+            ("config/src/tests/files.rs", &["an_address_that_others_reach_needs_a_credential_and_tls"]),
             (REFUSALS, &["nothing_is_on_by_itself_and_help_says_so", "every_refusal_comes_in_its_order"]),
         ],
     ),
@@ -75,7 +75,7 @@ const CLASSES: [Class; 29] = [
         "CVE-2025-66414, CVE-2025-66416, CVE-2026-34742, CVE-2026-42559",
         &[
             (NAMES, &["dns_rebinding", "names_of_a_host_that_were_made_by_chance_are_refused"]),
-            ("server/src/listen/guard.rs", &["only_names_of_the_gateway_are_answered"]),
+            ("http/src/listen/guard.rs", &["only_names_of_the_gateway_are_answered"]),
             (REFUSALS, &["pages_of_others_and_other_names_are_not_heard"]),
         ],
     ),
@@ -131,7 +131,7 @@ const CLASSES: [Class; 29] = [
                 ],
             ),
             ("runtime/tests/it/services/credentials.rs", &["an_argument_cannot_take_the_place_of_the_query_parameter"]),
-            ("server/src/messenger/telegram/client/tests.rs", &["no_redirect_is_followed"]),
+            ("telegram/src/client/tests.rs", &["no_redirect_is_followed"]),
             ("countersign/tests/gsv/webhook.rs", &["a_redirect_is_not_followed_and_the_letter_is_not_tried_again"]),
             ("countersign/src/node/address.rs", &["a_token_goes_over_tls_or_stays_on_this_machine"]),
         ],
@@ -270,7 +270,7 @@ const CLASSES: [Class; 29] = [
                 TAPS,
                 &["what_is_too_long_is_sent_whole_before_it_can_be_allowed", "what_is_far_too_long_can_only_be_denied"],
             ),
-            ("server/src/messenger/telegram/card/tests.rs", &["a_card_of_any_length_fits_into_a_message"]),
+            ("telegram/src/card/tests.rs", &["a_card_of_any_length_fits_into_a_message"]),
             ("countersign/src/watch/screen.rs", &["what_was_not_shown_whole_is_not_allowed_but_can_be_denied"]),
             ("countersign/tests/gsv/approvals.rs", &["what_would_run_is_shown_whole_and_the_next_message_answers"]),
             ("countersign/tests/serve/console.rs", &["only_what_was_shown_is_allowed_and_only_what_is_offered"]),
@@ -288,9 +288,9 @@ const CLASSES: [Class; 29] = [
                     "a_hosts_dialog_reads_back",
                 ],
             ),
-            ("server/src/view/escape.rs", &["nothing_hidden_survives_and_nothing_is_lost"]),
-            ("server/src/view/gate_card.rs", &["a_value_cannot_pretend_to_be_another_argument"]),
-            ("server/src/view/export/tests.rs", &["hostile_content_stays_text_everywhere"]),
+            ("view/src/escape.rs", &["nothing_hidden_survives_and_nothing_is_lost"]),
+            ("view/src/gate_card.rs", &["a_value_cannot_pretend_to_be_another_argument"]),
+            ("view/src/export/tests.rs", &["hostile_content_stays_text_everywhere"]),
         ],
     ),
     class(
@@ -340,7 +340,7 @@ const CLASSES: [Class; 29] = [
             ("countersign/tests/serve/interface.rs", &["a_gate_is_listed_read_and_answered_once"]),
             ("countersign/tests/serve/cuts.rs", &["whatever_was_the_last_commit_the_action_happens_at_most_once"]),
             (TAPS, &["a_tap_that_is_delivered_twice_is_the_same_answer"]),
-            ("server/src/messenger/telegram/refs.rs", &["whatever_is_changed_on_a_button_makes_it_worthless"]),
+            ("telegram/src/refs.rs", &["whatever_is_changed_on_a_button_makes_it_worthless"]),
             ("countersign/tests/gjc/gates.rs", &["an_unattended_host_answers_gates_each_once"]),
             ("countersign/tests/gsv/approvals.rs", &["a_word_that_comes_twice_allows_one_thing"]),
             (
@@ -377,8 +377,11 @@ const CLASSES: [Class; 29] = [
                     "a_child_of_an_agent_is_no_node_and_no_chat_network",
                 ],
             ),
-            ("server/src/gjc/bridge/tests/answering.rs", &["a_token_of_one_session_is_nothing_in_another"]),
-            ("server/src/gjc/bridge/tests/working.rs", &["a_call_is_told_to_who_is_there_and_never_to_who_comes_back"]),
+            ("adapter-gjc/src/bridge/tests/answering.rs", &["a_token_of_one_session_is_nothing_in_another"]),
+            (
+                "adapter-gjc/src/bridge/tests/working.rs",
+                &["a_call_is_told_to_who_is_there_and_never_to_who_comes_back"],
+            ),
             (
                 "countersign/tests/gsv/nodes.rs",
                 &["only_the_node_that_was_asked_answers_and_what_comes_late_is_dropped"],
