@@ -1,6 +1,5 @@
 //! One connection: who it is, what it asks for, and every reply that it is owed.
 
-use countersign_policy_admin::service_tools::Asked;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     net::IpAddr,
@@ -15,6 +14,8 @@ use countersign_core::{
     id::{CallId, GateId},
     session::counted,
 };
+use countersign_http::listen::{Place, pulse::Pulse};
+use countersign_policy_admin::service_tools::Asked;
 use countersign_protocol::agent_gate::{self as wire, Fault, Request, close, code};
 use countersign_runtime::{Lane, Refused, Reply, Source};
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
@@ -24,7 +25,6 @@ use tokio::{
 };
 
 use super::{Door, Known, answers::Told, greeting::authenticate, outcome::Outcome, pending, requests, roster::Knock};
-use countersign_http::listen::{Place, pulse::Pulse};
 
 /// How long ago a client spoke that is taken for alive without being asked.
 const RECENT: Duration = Duration::from_secs(1);

@@ -12,7 +12,6 @@ mod pending;
 mod requests;
 mod roster;
 
-use countersign_policy_admin::service_tools::Tools;
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use axum::extract::ws::WebSocket;
@@ -21,17 +20,18 @@ use countersign_core::{
     id::{PrincipalId, SessionId},
     session::{self, Setting, Settings as SessionSettings},
 };
+use countersign_http::{
+    limits::{FailedAuth, Window},
+    listen::Place,
+};
+use countersign_policy_admin::service_tools::Tools;
 use countersign_runtime::{Clock, Handle, Lane, Refused, tools::Secrets};
+use countersign_view::{Protocol, connected::AgentStatus, principals};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use countersign_http::listen::Place;
-
 use answers::Answers;
-
-use countersign_http::limits::{FailedAuth, Window};
-use countersign_view::{Protocol, connected::AgentStatus, principals};
 use roster::Roster;
 
 /// How rules name this door.

@@ -11,10 +11,10 @@ use countersign_core::{
 };
 use countersign_protocol::agent_gate::LARGEST_FRAME;
 use countersign_runtime::Source;
+use countersign_view::time::iso;
 use serde_json::{Value, json};
 
 use super::{Door, Known, outcome::Outcome};
-use countersign_view::time::iso;
 
 /// How many bytes of a frame are for rows.
 const ROOM: usize = LARGEST_FRAME - 1024;

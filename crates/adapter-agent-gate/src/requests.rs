@@ -1,11 +1,10 @@
 //! What a tool request asks of the engine, and what it is refused for before policy is asked.
 
 use countersign_core::call::Request;
+use countersign_policy_admin::service_tools::{self, Asked, Tools};
 use countersign_protocol::agent_gate::{Fault, code};
 use countersign_runtime::tools::Secrets;
 use serde_json::{Map, Value, json};
-
-use countersign_policy_admin::service_tools::{self, Asked, Tools};
 
 /// What `list_tools` says.
 pub(super) fn list(order: &[String], tools: &Tools) -> String {

@@ -1,14 +1,13 @@
 //! Which model new sessions begin with, and how much the model thinks.
 
+use countersign_adapter_omp::{Door, Until, commands::settings};
+use countersign_agent_dir::{Change, Settings, persist};
 use countersign_protocol::{
     Json,
     gjc::{Command, state::DefaultModel},
     omp::{Id, Response},
 };
 use countersign_runtime::models::Level;
-
-use countersign_adapter_omp::{Door, Until, commands::settings};
-use countersign_agent_dir::{Change, Settings, persist};
 
 /// Keeps the model that new sessions begin with, and has the session that is open go on with it. While a run works, all of that
 /// waits for its end.

@@ -1,5 +1,6 @@
 //! What each command that only this dialect has asks for, and how it is answered.
 
+use countersign_adapter_omp::{Door, commands};
 use countersign_protocol::{
     gjc::{
         Command,
@@ -9,7 +10,6 @@ use countersign_protocol::{
 };
 
 use super::{choosing, extension::state_mut, state, unattended, workflow};
-use countersign_adapter_omp::{Door, commands};
 
 /// Does a command. This is the one place that all commands of this dialect come through, those of omp among them.
 pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {

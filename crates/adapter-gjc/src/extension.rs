@@ -5,6 +5,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use countersign_adapter_omp::{
+    Dialect, DialectExtension, DialectOptions, Door, Extension, Frame, OpenDoor, SessionIdForm, flags::Flags,
+    session_file::Unanswered,
+};
+use countersign_agent_dir::{Environment, Product};
 use countersign_core::{
     engine::Recorded,
     gate::{Answer, Content, Gate, Scope},
@@ -25,11 +30,6 @@ use super::{
     unattended,
     workflow::{self, Manner, Options},
 };
-use countersign_adapter_omp::{
-    Dialect, DialectExtension, DialectOptions, Door, Extension, Frame, OpenDoor, SessionIdForm, flags::Flags,
-    session_file::Unanswered,
-};
-use countersign_agent_dir::{Environment, Product};
 
 /// How long commands that have come are done after the end of input.
 const DRAIN: Duration = Duration::from_secs(5);

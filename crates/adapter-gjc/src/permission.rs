@@ -7,9 +7,8 @@ use countersign_protocol::{
     gjc::bridge::{PermissionKind, PermissionOption, PermissionRequest, ToolCallCard},
     omp::UiAnswer,
 };
-use serde_json::{Map, Value, json};
-
 use countersign_view::{Lines, escape};
+use serde_json::{Map, Value, json};
 
 /// Shows a call that waits; none for a gate that is about no call. Clients have one word for all that lasts: it is the
 /// session where that is offered, and its option says so.

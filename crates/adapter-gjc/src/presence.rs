@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
+use countersign_adapter_omp::OpenDoor;
 use countersign_protocol::gjc::registry::{SessionRecord, Transport};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::registry::{Listing, Registry};
-use countersign_adapter_omp::OpenDoor;
 
 /// What lists a session until it is dropped.
 #[derive(Debug)]

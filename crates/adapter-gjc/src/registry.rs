@@ -10,17 +10,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use countersign_adapter_omp::is_alive;
+use countersign_agent_dir::AgentDir;
+use countersign_config::yaml::LARGEST;
+use countersign_files::replace::{Access, replace};
 use countersign_protocol::{
     encode,
     gjc::registry::{SessionRecord, file_name},
 };
 use countersign_runtime::tools::regular;
 use tracing::warn;
-
-use countersign_adapter_omp::is_alive;
-use countersign_agent_dir::AgentDir;
-use countersign_config::yaml::LARGEST;
-use countersign_files::replace::{Access, replace};
 
 /// The folder's name in the agent directory.
 const FOLDER: &str = "rpc-sessions";

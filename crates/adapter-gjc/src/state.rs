@@ -1,5 +1,10 @@
 //! What `get_state` tells in this dialect: what omp has, and the tasks, the context, and what was asked for beside that.
 
+use countersign_adapter_omp::{
+    Door,
+    commands::conversation::{self, Told, usage},
+    todos,
+};
 use countersign_protocol::{
     Json,
     gjc::state::{DumpedTool, Include, SessionState, shown_level},
@@ -7,12 +12,6 @@ use countersign_protocol::{
 };
 use countersign_runtime::Host as _;
 use tokio::task::JoinHandle;
-
-use countersign_adapter_omp::{
-    Door,
-    commands::conversation::{self, Told, usage},
-    todos,
-};
 
 pub(super) async fn get(door: &mut Door, id: Option<Id>, include: Include) {
     let system_prompt = match include.system_prompt.then(|| system_prompt(door)).flatten() {

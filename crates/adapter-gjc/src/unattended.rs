@@ -12,6 +12,7 @@ use std::{
     sync::Arc,
 };
 
+use countersign_adapter_omp::{Door, commands::problem};
 use countersign_core::{
     engine::{Command as EngineCommand, Recorded, Refusal, Reply},
     id::SessionId,
@@ -27,6 +28,7 @@ use countersign_protocol::{
     omp::{Command as Shared, Id, Response, ui::NotifyType},
 };
 use countersign_runtime::{Host as _, Refused};
+use countersign_view::time;
 use serde_json::Value;
 
 use self::{
@@ -34,8 +36,6 @@ use self::{
     terms::Of,
 };
 use super::{extension::state_mut, workflow};
-use countersign_adapter_omp::{Door, commands::problem};
-use countersign_view::time;
 
 /// What a door remembers of unattended runs.
 #[derive(Default)]

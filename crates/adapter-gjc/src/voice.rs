@@ -3,6 +3,7 @@
 //! It must not know what a frame tells, nor where it goes. Source: docs/protocol/gjc.md, Events.
 
 use bytes::Bytes;
+use countersign_adapter_omp::Frame;
 use countersign_core::id::SessionId;
 use countersign_protocol::{
     Json, encode,
@@ -14,8 +15,6 @@ use countersign_protocol::{
     },
     omp,
 };
-
-use countersign_adapter_omp::Frame;
 
 /// What writes the frames of one door.
 #[derive(Default)]

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::{Door, dispatch::Answer, missing, peer::Peer};
 use countersign_protocol::{
     Json,
     gsv::{
@@ -10,6 +9,8 @@ use countersign_protocol::{
         settings::{Done, got},
     },
 };
+
+use super::{Door, dispatch::Answer, missing, peer::Peer};
 
 /// Answers a request of this group.
 pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: Request) -> Answer {

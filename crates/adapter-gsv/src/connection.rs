@@ -7,6 +7,7 @@ use std::{
 };
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
+use countersign_http::listen::{self, Guest, pulse::Pulse};
 use countersign_protocol::{
     Json,
     gsv::{
@@ -29,7 +30,6 @@ use super::{
     peer::Peer,
     told::Told,
 };
-use countersign_http::listen::{self, Guest, pulse::Pulse};
 
 /// How long a peer has to connect.
 const HANDSHAKE: Duration = Duration::from_secs(15);

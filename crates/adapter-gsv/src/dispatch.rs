@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use countersign_http::listen::peer;
 use countersign_protocol::{
     Json,
     gsv::{
@@ -12,7 +13,6 @@ use countersign_protocol::{
 use tokio::time::timeout;
 
 use super::{Door, automation, channels, chat, config, nodes, peer::Peer, skills, workspace};
-use countersign_http::listen::peer;
 
 /// What a request comes to.
 pub(super) type Answer = Result<Json, Fault>;

@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use countersign_http::listen::peer::Local;
 use countersign_protocol::gsv::greeting;
 use parking_lot::Mutex;
 use tokio::{
@@ -23,8 +24,6 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use uuid::Uuid;
-
-use countersign_http::listen::peer::Local;
 
 /// How long a word is good.
 const GOOD: Duration = Duration::from_secs(60);

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use countersign_conversations::{chats::Workrooms, prompt::compaction};
 use countersign_core::{
     id::{EntryId, RunId, SessionId},
     message::{Message, Summary},
@@ -12,6 +13,7 @@ use countersign_core::{
     session::ModelRef,
     tool::Spec,
 };
+use countersign_files::objects::{self, Store};
 use countersign_protocol::gsv::{
     Fault,
     key::{self, Keys},
@@ -21,7 +23,6 @@ use countersign_runtime::{
     models::{Failure, FailureKind},
     tools::{Context, Registry},
 };
-
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{
@@ -33,8 +34,6 @@ use super::{
     registry::key_of,
     skills, workspace,
 };
-use countersign_conversations::{chats::Workrooms, prompt::compaction};
-use countersign_files::objects::{self, Store};
 
 /// Where the door will be once it is open. Until then nothing of its sessions is begun.
 #[derive(Default)]

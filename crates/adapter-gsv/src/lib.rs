@@ -26,26 +26,21 @@ mod skills;
 mod told;
 mod workspace;
 
-use countersign_config::Config;
-use countersign_conversations::chats::Chats;
-use countersign_runtime::Clock;
-use countersign_runtime::Handle;
-use countersign_telegram::Reporter;
 use std::{
     net::IpAddr,
     sync::{Arc, atomic::AtomicUsize},
 };
 
 use axum::extract::ws::WebSocket;
+use countersign_config::Config;
+use countersign_conversations::chats::{Chats, Workrooms};
 use countersign_core::{engine::Command, id::Lsn};
+use countersign_http::{limits::FailedAuth, listen::Guest};
 use countersign_protocol::gsv::{Fault, Method, chat::State, code, message::Message};
-use countersign_runtime::Lane;
+use countersign_runtime::{Clock, Handle, Lane};
+use countersign_telegram::{Ear, Reporter, Telegram};
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
-
-use countersign_conversations::chats::Workrooms;
-use countersign_http::{limits::FailedAuth, listen::Guest};
-use countersign_telegram::{Ear, Telegram};
 
 use roster::Roster;
 use settings::{SecretsError, Settings};

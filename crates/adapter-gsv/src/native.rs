@@ -19,6 +19,7 @@ mod write_file;
 
 use std::sync::{Arc, LazyLock};
 
+use countersign_config::strangers::{Known, Others};
 use countersign_core::{
     id::RunId,
     tool::{Effect, Lane, Repeat, Spec},
@@ -31,7 +32,6 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::Door;
-use countersign_config::strangers::{Known, Others};
 
 /// What a call of a native tool comes to: what the model reads, or what went wrong, in words.
 pub(super) type Outcome = Result<String, Failure>;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::extract::ws::Utf8Bytes;
 use countersign_core::id::PrincipalId;
+use countersign_http::listen;
 use countersign_protocol::{
     Wire,
     gsv::{
@@ -12,11 +13,9 @@ use countersign_protocol::{
         frame,
     },
 };
-
 use parking_lot::Mutex;
 
 use super::outbox::Outbox;
-use countersign_http::listen;
 
 /// How long a peer may take to say that it has something.
 const PROOF: Duration = Duration::from_secs(40);

@@ -4,12 +4,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use countersign_conversations::prompt::APPROVALS;
 use countersign_core::{id::RunId, schedule::Zone, time::Millis, tool::Spec};
 use countersign_protocol::gsv::workspace::Path;
 use parking_lot::Mutex;
 
 use super::{skills::Offered, workspace::Folder};
-use countersign_conversations::prompt::APPROVALS;
 
 const BASE: &str = include_str!("prompt/base.md");
 const STYLE: &str = include_str!("prompt/style.md");

@@ -2,10 +2,10 @@
 
 mod secrets;
 
-use super::GsvContext;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
+use countersign_config::Config;
 use countersign_core::{
     digest::Digest as Known,
     engine::{Command, Event},
@@ -26,7 +26,8 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use countersign_config::Config;
+use super::GsvContext;
+
 use secrets::Secrets;
 
 pub(crate) use secrets::SecretsError;

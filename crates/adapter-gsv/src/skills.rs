@@ -23,6 +23,7 @@ use super::{
     peer::Peer,
     workspace::Folder,
 };
+
 use shelf::{Skill, all};
 
 /// A skill that an agent can use, as it is told of it.

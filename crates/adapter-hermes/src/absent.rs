@@ -9,6 +9,8 @@ use axum::{
     http::{StatusCode, Uri},
     response::Response,
 };
+use countersign_conversations::chats::ChatError;
+use countersign_http::web::{Body, Routes, reply};
 use serde_json::{Value, json};
 
 use super::{
@@ -16,8 +18,6 @@ use super::{
     fields::{self, Rejection},
     problem,
 };
-use countersign_conversations::chats::ChatError;
-use countersign_http::web::{Body, Routes, reply};
 
 /// A path and its answer.
 type Row = (&'static str, fn() -> Value);

@@ -8,11 +8,13 @@ use axum::{
     extract::{Query, State},
     response::Response,
 };
+use countersign_conversations::chats::Extent;
 use countersign_core::{
     id::SessionId,
     session::{Kind, Listing},
     time::Millis,
 };
+use countersign_http::web::{Body, Caller, Routes, reply};
 use countersign_runtime::Lane;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -23,8 +25,6 @@ use super::{
     sessions::DOOR,
     transcript::{self, MOST_MESSAGES, Messages},
 };
-use countersign_conversations::chats::Extent;
-use countersign_http::web::{Body, Caller, Routes, reply};
 
 /// How long the name of a copy may be, in characters.
 const LONGEST_NAME: usize = 80;

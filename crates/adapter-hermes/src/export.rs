@@ -9,8 +9,10 @@ use axum::{
     response::Response,
 };
 use countersign_core::{engine::Scope, id::SessionId, message::Message, time::Millis};
+use countersign_http::web::{Routes, reply};
 use countersign_protocol::hermes;
 use countersign_runtime::Lane;
+use countersign_view::export::{Header, export_html};
 use serde_json::json;
 
 use super::{
@@ -18,8 +20,6 @@ use super::{
     fields::{self, Rejection},
     transcript::{self, Messages},
 };
-use countersign_http::web::{Routes, reply};
-use countersign_view::export::{Header, export_html};
 
 /// How many conversations one search looks through, the newest first.
 const SEARCHED: usize = 500;

@@ -17,6 +17,7 @@ use axum::{
     response::Response,
 };
 use countersign_core::digest::Digest;
+use countersign_http::web::{Routes, reply};
 use serde_json::{Value, json};
 
 use super::{
@@ -25,7 +26,6 @@ use super::{
     transcript::{self, Messages},
     webui::kind_of,
 };
-use countersign_http::web::{Routes, reply};
 
 /// How many entries of a folder are listed.
 const MOST_ENTRIES: usize = 2000;

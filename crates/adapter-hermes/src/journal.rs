@@ -4,13 +4,12 @@ use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 use countersign_core::id::{RunId, SessionId};
+use countersign_http::web::sse;
 use countersign_protocol::hermes::Event;
 use futures_util::{Stream, stream};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::{sync::watch, time::Instant};
-
-use countersign_http::web::sse;
 
 /// How many bytes a reader that is behind is given at once.
 const AT_ONCE: usize = 64 << 10;

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use countersign_conversations::sessions::is_agents;
 use countersign_core::{
     engine::{Event as Happened, Recorded},
     gate,
@@ -35,7 +36,6 @@ use super::{
     transcript::{self, Messages},
     unread::UnreadTurns,
 };
-use countersign_conversations::sessions::is_agents;
 
 /// How many bytes of turns that are over are kept, for clients that lost their line shortly before the end. What is let go of
 /// is made again from the record.

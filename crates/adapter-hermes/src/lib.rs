@@ -25,8 +25,7 @@ use countersign_config::Config;
 use countersign_conversations::chats::Chats;
 use countersign_core::time::Millis;
 use countersign_http::web::Auth;
-use countersign_runtime::Clock;
-use countersign_runtime::Handle;
+use countersign_runtime::{Clock, Handle};
 pub use webui::files as front_end;
 
 use std::{

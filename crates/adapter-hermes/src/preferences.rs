@@ -19,6 +19,7 @@ use axum::{
     response::Response,
 };
 use countersign_core::{id::SessionId, session::Setting};
+use countersign_http::web::{Body, Routes, reply};
 use countersign_runtime::models::Level;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,6 @@ use super::{
     fields::{self, Rejection},
     sessions::DOOR,
 };
-use countersign_http::web::{Body, Routes, reply};
 
 /// The file, in the data directory.
 const FILE: &str = "hermes.json";

@@ -13,7 +13,6 @@ mod queue;
 mod streams;
 mod yolo;
 
-use super::HermesContext;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -30,6 +29,7 @@ use countersign_core::{
     gate::{self, Answer, Content, Gate},
     id::{GateId, Lsn, PrincipalId, SessionId},
 };
+use countersign_http::web::{Caller, Problem, Routes, sse};
 use countersign_protocol::hermes::Event;
 use countersign_runtime::{Handle, Lane, Refused};
 use parking_lot::Mutex;
@@ -41,8 +41,7 @@ use self::{
     nameless::Nameless,
     queue::{Line, Queues},
 };
-
-use countersign_http::web::{Caller, Problem, Routes, sse};
+use super::HermesContext;
 
 /// How many changes of the list one who reads slowly may be behind.
 const CHANGES: usize = 256;

@@ -8,10 +8,13 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
+use countersign_conversations::chats::Wish;
 use countersign_core::{
     id::SessionId,
     session::{DenialReach, Stopped},
 };
+use countersign_http::web::{Body, Routes, reply};
+use countersign_view::Protocol;
 use serde_json::{Value, json};
 
 use super::{
@@ -20,9 +23,6 @@ use super::{
     journal::stream_id,
     transcript::{self, MOST_MESSAGES, Messages},
 };
-use countersign_conversations::chats::Wish;
-use countersign_http::web::{Body, Routes, reply};
-use countersign_view::Protocol;
 
 /// How the record calls sessions that were opened through this door.
 pub(super) const DOOR: &str = Protocol::Hermes.name();

@@ -9,13 +9,13 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
+use countersign_conversations::sessions;
+use countersign_http::web::{Body, Routes, reply};
 use countersign_runtime::store::{Log as _, Partition};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Door, transcript};
-use countersign_conversations::sessions;
-use countersign_http::web::{Body, Routes, reply};
 
 /// How long something may take of which it is said whether it is well.
 const PATIENCE: Duration = Duration::from_secs(2);

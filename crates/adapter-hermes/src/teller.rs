@@ -20,10 +20,10 @@ use countersign_core::{
 };
 use countersign_protocol::hermes::Event;
 use countersign_runtime::{LiveKind, Part};
+use countersign_view::{Lines, escape};
 use serde_json::{Map, Value};
 
 use super::awaited::{Awaited, NeverBegins};
-use countersign_view::{Lines, escape};
 
 /// How much of a result is shown beside its call, in characters.
 pub(super) const PREVIEW: usize = 500;

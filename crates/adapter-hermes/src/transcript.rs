@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use countersign_conversations::sessions::{self, Row};
 use countersign_core::{
     engine::{Engine, Scope},
     id::{EntryId, Lsn, RunId, SessionId},
@@ -11,11 +12,10 @@ use countersign_core::{
 };
 use countersign_protocol::hermes::{self, Attention, ToolNote};
 use countersign_runtime::{Handle, Lane, tools::strip_intent};
+use countersign_view::{Lines, escape};
 use serde_json::{Value, json};
 
 use super::{journal::stream_id, teller::beginning};
-use countersign_conversations::sessions::{self, Row};
-use countersign_view::{Lines, escape};
 
 /// How many messages one reply holds at most.
 pub(super) const MOST_MESSAGES: usize = 1000;

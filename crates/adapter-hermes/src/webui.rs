@@ -12,9 +12,9 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::Response,
 };
+use countersign_http::web::{Caller, Problem, Routes, reply};
 
 use super::Door;
-use countersign_http::web::{Caller, Problem, Routes, reply};
 
 /// How large a file may be that is served, in bytes.
 const LARGEST: u64 = 32 << 20;

@@ -1,9 +1,9 @@
 //! How runs of a door's sessions ask people, as settings and the dialect say.
 
+use countersign_agent_dir as agent_dir;
 use countersign_core::session::Asking;
 
 use super::dialect::DialectOptions;
-use countersign_agent_dir as agent_dir;
 
 /// How runs of a session ask people.
 pub(super) fn set(settings: &agent_dir::Settings, dialect: &DialectOptions) -> Asking {

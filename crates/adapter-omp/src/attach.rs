@@ -10,13 +10,13 @@ mod line;
 
 use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc, time::Duration};
 
+use countersign_config::RuleFile;
 use countersign_core::policy::Surroundings;
 use countersign_runtime::{Clock, Handle};
 use serde::{Deserialize, Serialize};
 use tokio_util::task::TaskTracker;
 
 use crate::ExtensionFactory;
-use countersign_config::RuleFile;
 
 pub use guests::{Guests, Stay};
 pub use lasting::Lasting;

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
+use countersign_agent_dir::{self as agent_dir, AgentDir, Environment, Product, settings::When};
 use countersign_protocol::{
     Json, encode,
     omp::{Id, Response, UiMethod, UiRequest, ui::NotifyType},
@@ -20,8 +21,6 @@ use super::{
     working,
 };
 use crate::attach::{Hall, Handover};
-use countersign_agent_dir as agent_dir;
-use countersign_agent_dir::{AgentDir, Environment, Product, settings::When};
 
 /// Where a session is to live, as flags and settings say.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,10 +12,10 @@ use countersign_protocol::{
     omp::session_file::{Body, CompactionEntry, Entry as FileEntry, MessageEntry, ModelChange, ThinkingLevelChange},
 };
 use countersign_runtime::estimated;
+use countersign_view::time;
 use serde_json::{Value, json};
 
 use crate::session_file::{Blobs, convert};
-use countersign_view::time;
 
 /// The content of a `thinking_level_change` entry.
 pub(crate) fn thinking_change(level: Option<&str>) -> Said {

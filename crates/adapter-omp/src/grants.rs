@@ -12,9 +12,8 @@ use std::{
 };
 
 use countersign_core::policy::Grant;
-use countersign_runtime::tools::regular;
-
 use countersign_files::replace::{Access, replace};
+use countersign_runtime::tools::regular;
 
 /// Its name in the agent directory.
 pub const FILE: &str = countersign_agent_dir::place::GRANTS_FILE;

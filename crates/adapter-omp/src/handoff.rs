@@ -8,6 +8,7 @@ use countersign_core::{
     message::{self, Block, Custom, Message, StopReason, estimate_tokens, text_of},
     session::{Command, Imported, Kind, Said, Settings},
 };
+use countersign_files::replace::{Access, replace};
 use countersign_protocol::{
     Json,
     gjc::state::HandedOff,
@@ -20,7 +21,6 @@ use super::{
     seat::{Beginning, Seat, first_entries},
     shelf::Shelf,
 };
-use countersign_files::replace::{Access, replace};
 
 const NAME: &str = "handoff";
 /// What is told where there is nothing to hand over.

@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use countersign_runtime::tools::{Sandbox, sandbox::Settings};
-use tracing::info;
-
 use countersign_agent_dir::AgentDir;
 use countersign_files::paths;
+use countersign_runtime::tools::{Sandbox, sandbox::Settings};
+use tracing::info;
 
 /// Folders of a working folder that only its own reading of a command protects: a kernel that keeps one out of a folder
 /// lets nothing new be made beside it, and work is what that folder is for.

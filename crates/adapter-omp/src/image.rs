@@ -1,7 +1,6 @@
 //! Images that come from outside: one that a provider refuses would have it refuse the whole conversation.
 
 use countersign_protocol::omp::message::ImageContent;
-
 use countersign_view::{Lines, escape};
 
 /// How large one image may be, in bytes of the decoded image.

@@ -7,7 +7,6 @@ use countersign_core::{
     id::{EntryId, SessionId},
     session::{self, Entry, Settings},
 };
-
 use countersign_runtime::tools::Todos;
 
 use super::{

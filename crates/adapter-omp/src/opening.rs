@@ -2,6 +2,7 @@
 
 use std::{fmt, path::Path, sync::Arc};
 
+use countersign_agent_dir::Choice;
 use countersign_core::{id::EntryId, session::Settings};
 use countersign_runtime::models::{Api, Entry};
 use serde_json::Value;
@@ -15,7 +16,6 @@ use super::{
     unwritten,
 };
 use crate::session_file::{Opened, find};
-use countersign_agent_dir::Choice;
 
 /// Opens the session that the flags name, or begins one.
 pub(super) async fn open_seat(

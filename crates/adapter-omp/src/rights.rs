@@ -1,14 +1,14 @@
 //! Rights of the agent in a session, as flags and settings of the originals leave them. Source: docs/protocol/omp.md, Fields that
 //! restrict.
 
-use countersign_core::policy::ApprovalMode;
-use countersign_runtime::tools::Registry;
-
-use super::flags::Flags;
 use countersign_agent_dir::{
     AgentDir, Environment, Product, Settings,
     restrictions::{is_named, near},
 };
+use countersign_core::policy::ApprovalMode;
+use countersign_runtime::tools::Registry;
+
+use super::flags::Flags;
 
 /// Tells what restricts in an original and is not enforced here.
 pub(super) fn tell(folder: &AgentDir, environment: &Environment, settings: &Settings, notice: &impl Fn(&str)) {

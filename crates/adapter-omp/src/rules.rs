@@ -2,19 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use countersign_core::{
-    engine::Rules,
-    gate::People,
-    policy::{self, Action, ApprovalMode, CompileError, Layer, Posture, Rule, Source, Surroundings},
-};
-use countersign_runtime::tools::Registry;
-
 use countersign_agent_dir::{AgentDir, Product, Restrictions};
 use countersign_config::{
     Errors, RuleFile,
     strangers::{Known, Named, Others, strangers},
 };
+use countersign_core::{
+    engine::Rules,
+    gate::People,
+    policy::{self, Action, ApprovalMode, CompileError, Layer, Posture, Rule, Source, Surroundings},
+};
 use countersign_files::paths;
+use countersign_runtime::tools::Registry;
 
 /// Why rules were not taken.
 #[derive(Debug, thiserror::Error)]

@@ -1,12 +1,12 @@
 //! Which models a door may cycle through, and which one it begins with. Source: docs/protocol/omp.md, Fields that restrict.
 
-use countersign_runtime::models::{Api, demo};
-
-use super::flags::Flags;
 use countersign_agent_dir::{
     Choice, Roster, Settings,
     roster::{ChooseError, Wish},
 };
+use countersign_runtime::models::{Api, demo};
+
+use super::flags::Flags;
 
 /// The models that are cycled through: those that the flag and the settings of every file mean.
 pub(super) fn scope(

@@ -1,10 +1,10 @@
 //! The settings that a session begins with.
 
+use countersign_agent_dir as agent_dir;
 use countersign_core::session::{Retry, Settings, Thresholds};
 use countersign_runtime::models::Entry;
 
 use super::{commands, models};
-use countersign_agent_dir as agent_dir;
 
 /// Builds the settings of a new session: the user's, with the model and the level of thinking that were chosen.
 pub(super) fn build(

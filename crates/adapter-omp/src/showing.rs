@@ -12,6 +12,7 @@ use countersign_protocol::{
     omp::{self, ui::NotifyType},
 };
 use countersign_runtime::Refused;
+use countersign_view::{Lines, escape};
 use tokio::time::sleep;
 
 use super::{
@@ -19,7 +20,6 @@ use super::{
     door::{Door, Then},
     teller::{Left, stands},
 };
-use countersign_view::{Lines, escape};
 
 /// How long the log has before an answer that it did not take is asked for again.
 const BEFORE_AGAIN: Duration = Duration::from_secs(1);

@@ -8,7 +8,12 @@ use std::{
     time::Duration,
 };
 
+use countersign_agent_dir::{
+    self as agent_dir, AgentDir, Environment, Keys, ModelsFile, Product, Roster, keys::variables,
+};
+use countersign_config::RuleFile;
 use countersign_core::session::{Retry, Settings};
+use countersign_files::paths;
 use countersign_protocol::gjc::{
     bridge::TOKEN_VARIABLE,
     registry::{SessionRecord, Transport},
@@ -18,6 +23,7 @@ use countersign_runtime::{
     models::{Model, Providers, catalogue},
     tools::{self, Registry, Roots, Sandbox},
 };
+use countersign_view::time;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
@@ -40,11 +46,6 @@ use super::{
     workshop::Common,
 };
 use crate::session_file::name;
-use countersign_agent_dir as agent_dir;
-use countersign_agent_dir::{AgentDir, Environment, Keys, ModelsFile, Product, Roster, keys::variables};
-use countersign_config::RuleFile;
-use countersign_files::paths;
-use countersign_view::time;
 
 /// How the program around the door is started again, for the children that run commands.
 pub struct Program {

@@ -17,10 +17,10 @@ use countersign_protocol::{
     },
 };
 use countersign_runtime::tools::todo;
+use countersign_view::time;
 use serde_json::json;
 
 use super::{commands::problem, door::Door};
-use countersign_view::time;
 
 /// What the entry of a list that a person set is called in session files.
 const ENTRY: &str = "user_todo_edit";

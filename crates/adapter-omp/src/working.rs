@@ -5,8 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::flags::Flags;
 use countersign_agent_dir::Environment;
+
+use super::flags::Flags;
 
 /// The folder that was named, else the one in which the program was started; for the home folder itself one beside, unless that was
 /// allowed.

@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use countersign_agent_dir::{AgentDir, Product, Roster, keys::Credential, settings};
+use countersign_conversations::prompt::{self, compaction};
 use countersign_core::{
     id::SessionId,
     message::{Message, Summary},
@@ -14,14 +16,15 @@ use countersign_runtime::{
     reference,
     tools::{self, Context, EditMode, Environment, Interceptor, Registry, Roots, Sandbox, Secrets, Shells, Todos},
 };
-use futures_util::{StreamExt as _, future, stream, stream::BoxStream};
+use futures_util::{
+    StreamExt as _, future,
+    stream::{self, BoxStream},
+};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{dialect::DialectOptions, host::Lent};
-use countersign_agent_dir::{AgentDir, Product, Roster, keys::Credential, settings};
-use countersign_conversations::prompt::{self, compaction};
 
 /// What all sessions of one process share.
 pub struct Common {

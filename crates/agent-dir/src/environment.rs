@@ -4,9 +4,8 @@
 
 use std::{collections::BTreeMap, fmt, path::Path};
 
-use countersign_runtime::tools::regular;
-
 use countersign_config::yaml::LARGEST;
+use countersign_runtime::tools::regular;
 
 /// Variables by name. Printing it shows the names only, for values may be secret.
 #[derive(Clone, Default, PartialEq, Eq)]

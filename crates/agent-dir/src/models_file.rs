@@ -5,10 +5,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use countersign_config::yaml::{Node, Place, WrongType};
 use countersign_runtime::models::entry::{Api, Entry, Level, Modality, Price, Thinking, ThinkingMode};
 
 use super::AgentDir;
-use countersign_config::yaml::{Node, Place, WrongType};
 
 /// Everything of the file that can be used.
 #[derive(Clone, Debug, Default, PartialEq)]

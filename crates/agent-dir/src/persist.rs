@@ -2,11 +2,11 @@
 //!
 //! It must not know who changes them.
 
+use countersign_config::yaml::edit::{EditError, set};
 use countersign_runtime::models::entry::Level;
 use serde_json::Value;
 
 use super::AgentDir;
-use countersign_config::yaml::edit::{EditError, set};
 
 /// A setting that outlives the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,14 +9,14 @@ use std::{
     time::Duration,
 };
 
-use countersign_core::policy::{Action, ApprovalMode, Layer, Rule, Rules, Source};
-use countersign_runtime::tools::{InterceptRule, Interceptor, Registry};
-
-use super::{roster::matches, settings::LoadError};
 use countersign_config::{
     slips,
     yaml::{Place, WrongType},
 };
+use countersign_core::policy::{Action, ApprovalMode, Layer, Rule, Rules, Source};
+use countersign_runtime::tools::{InterceptRule, Interceptor, Registry};
+
+use super::{roster::matches, settings::LoadError};
 
 /// Rights that settings take away.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -4,9 +4,8 @@
 
 use std::path::PathBuf;
 
-use countersign_runtime::tools::sandbox::{Host, Mode, Network, OnMissing, Settings, Unlisted};
-
 use countersign_config::yaml::{Place, WrongType};
+use countersign_runtime::tools::sandbox::{Host, Mode, Network, OnMissing, Settings, Unlisted};
 
 pub(super) fn take(settings: &mut Settings, place: &Place<'_>) -> Result<(), WrongType> {
     if place.is_absent() {

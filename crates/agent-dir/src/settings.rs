@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
+use countersign_config::yaml::{Node, Place, ReadError, WrongType};
 use countersign_core::session::{Otherwise, Patience};
+use countersign_files::paths;
 use countersign_runtime::{models::entry::Level, tools::sandbox};
 
 use super::{AgentDir, Restrictions};
-use countersign_config::yaml::{Node, Place, ReadError, WrongType};
-use countersign_files::paths;
 
 /// Everything that the stdio doors read from `config.yml`.
 #[derive(Clone, Debug, PartialEq)]

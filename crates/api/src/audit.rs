@@ -11,7 +11,9 @@ use countersign_core::{
     engine::Event,
     id::{Lsn, SessionId},
 };
+use countersign_http::web::{Problem, reply};
 use countersign_runtime::store::{AnyLog, Content, Head, Log as _, Partition, ReadError, Stored};
+use countersign_view::record::{Filter, Narrator, Outcome, time_of, told};
 use serde_json::{Value, json};
 
 use super::{
@@ -19,8 +21,6 @@ use super::{
     cursor::{Cursor, record},
     params::Params,
 };
-use countersign_http::web::{Problem, reply};
-use countersign_view::record::{Filter, Narrator, Outcome, time_of, told};
 
 /// How many entries a page has, if nobody says.
 const USUAL: usize = 100;

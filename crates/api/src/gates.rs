@@ -1,6 +1,5 @@
 //! What waits for people, and answers to it. Source: docs/protocol/api.md, Gates.
 
-use countersign_view::Protocol;
 use std::{sync::Arc, time::Duration};
 
 use axum::{
@@ -14,16 +13,17 @@ use countersign_core::{
     gate::{self, Answer, AnswerRefusal, Command as ToGate, Content, Gate, Grant, Resolution, Scope},
     id::GateId,
 };
-use countersign_runtime::{Lane, Refused};
-use serde_json::{Map, Value, json};
-
-use super::{Answered, Api, Failure, cursor::Cursor, params::Params};
 use countersign_http::web::{Body, Caller, ONCE_ONLY, Problem, access, reply};
+use countersign_runtime::{Lane, Refused};
 use countersign_view::{
+    Protocol,
     decisions::{self, enough},
     gate_summary,
     time::iso,
 };
+use serde_json::{Map, Value, json};
+
+use super::{Answered, Api, Failure, cursor::Cursor, params::Params};
 
 /// How long a key for repeated answers may be.
 const LONGEST_KEY: usize = 200;

@@ -12,25 +12,20 @@ mod params;
 mod policy;
 mod sessions;
 
-use countersign_conversations::chats::Chats;
-use countersign_http::web::Auth;
-use countersign_runtime::Clock;
-use countersign_runtime::Handle;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 
 use axum::{
     Router,
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use countersign_runtime::{Refused, store::ReadError};
-
-use countersign_conversations::chats::ChatError;
-use countersign_http::web::{Problem, Routes};
+use countersign_conversations::chats::{ChatError, Chats};
+use countersign_http::web::{Auth, Problem, Routes};
 use countersign_policy_admin::household::Household;
-
+use countersign_runtime::{Clock, Handle, Refused, store::ReadError};
 use countersign_view::Protocol;
+use tokio::sync::Semaphore;
+
 use events::{Feed, View};
 
 /// Below what all of it stands.

@@ -2,13 +2,12 @@
 //! otherwise than it is.
 
 use axum::response::Response;
-use serde_json::{Value, json};
-
 use countersign_http::web::{
     Who,
     access::{Effect, TABLE},
     reply,
 };
+use serde_json::{Value, json};
 
 use super::ROOT;
 

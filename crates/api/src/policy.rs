@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use countersign_config::DEFAULT_AGENT;
+use countersign_http::web::{Body, reply};
+use countersign_policy_admin::trial;
 use countersign_runtime::Lane;
 use serde_json::json;
 
@@ -10,9 +13,6 @@ use super::{
     Answered, Api, Failure,
     gates::{object, only, text},
 };
-use countersign_config::DEFAULT_AGENT;
-use countersign_http::web::{Body, reply};
-use countersign_policy_admin::trial;
 
 /// `POST /api/v1/policy/explain`: under the rules that are in force, with what people granted and denied.
 pub(super) async fn explain(State(api): State<Arc<Api>>, body: Body) -> Answered {

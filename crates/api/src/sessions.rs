@@ -7,12 +7,19 @@ use axum::{
     extract::{Path, RawQuery, State},
     http::{HeaderMap, StatusCode},
 };
+use countersign_conversations::{
+    chats::{Asking, Halted, Wish},
+    sessions::{self, Row},
+};
 use countersign_core::{
     engine::{Engine, Reply, Scope},
     id::{Lsn, SessionId},
     session::{Session, WhenBusy},
+    time::Millis,
 };
+use countersign_http::web::{Body, Caller, reply};
 use countersign_runtime::Lane;
+use countersign_view::{Protocol, time::iso};
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
@@ -22,14 +29,6 @@ use super::{
     gates::{doors, named, only, text},
     params::Params,
 };
-use countersign_conversations::{
-    chats::{Asking, Halted, Wish},
-    sessions::{self, Row},
-};
-use countersign_core::time::Millis;
-use countersign_http::web::{Body, Caller, reply};
-use countersign_view::Protocol;
-use countersign_view::time::iso;
 
 /// How many sessions a page has, if nobody says, and how many it may have.
 const LISTED: (usize, usize) = (100, 1000);

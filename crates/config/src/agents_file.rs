@@ -11,6 +11,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use countersign_files::replace::{Access, replace};
 use countersign_runtime::tools::regular;
 use serde_json::{Value, json};
 
@@ -22,7 +23,6 @@ use crate::yaml::{
     LARGEST, Node,
     edit::{depth, edited as set, end_of, is_silent, named, scalar, split_comment},
 };
-use countersign_files::replace::{Access, replace};
 
 /// The agent of the section `agent`.
 const DEFAULT: &str = "default";

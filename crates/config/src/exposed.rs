@@ -9,8 +9,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{at::Notes, settings::Config};
 use countersign_view::pasted;
+
+use super::{at::Notes, settings::Config};
 
 /// Something about a file that its owner should put right.
 #[derive(Clone, Debug, PartialEq, Eq)]

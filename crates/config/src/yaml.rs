@@ -4,7 +4,10 @@
 
 pub mod edit;
 
-use std::{fmt, io, path::Path, path::PathBuf};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
 
 use countersign_runtime::tools::regular;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};

@@ -13,7 +13,9 @@ use countersign_core::{
     gate::{Answer, AnswerRefusal, Content, Grant, Kind, People, Scope},
     id::GateId,
 };
+use countersign_http::web::{Body, Caller, reply};
 use countersign_runtime::{Lane, Refused};
+use countersign_view::decisions;
 
 use super::{
     Console,
@@ -22,8 +24,6 @@ use super::{
     page::Trouble,
     words,
 };
-use countersign_http::web::{Body, Caller, reply};
-use countersign_view::decisions;
 
 /// The longest reason or answer, in characters.
 const LONGEST: usize = 20_000;

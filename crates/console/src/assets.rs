@@ -8,7 +8,6 @@ use axum::{
     response::Response,
 };
 use countersign_core::digest::Digest;
-
 use countersign_http::web::reply;
 
 const STYLE: &str = include_str!("style.css");

@@ -11,14 +11,14 @@ use countersign_core::{
     id::{GateId, Lsn, SessionId},
     time::Millis,
 };
-use maud::{Markup, html};
-use serde_json::{Map, Value};
-
-use super::words::{self, Tone, ago, left, many, moment, one, path, plain};
 use countersign_view::{
     GateCard, Protocol, gate_card,
     gate_summary::{self, Approvals},
 };
+use maud::{Markup, html};
+use serde_json::{Map, Value};
+
+use super::words::{self, Tone, ago, left, many, moment, one, path, plain};
 
 pub(super) use change::of as change;
 

@@ -12,6 +12,7 @@ use countersign_core::{
     id::{Lsn, SessionId},
     session::WhenBusy,
 };
+use countersign_http::web::{Body, Caller};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -24,7 +25,6 @@ use super::{
     transcript::{About, Transcript},
     words::{ago, many, one, path, plain},
 };
-use countersign_http::web::{Body, Caller};
 
 /// How many calls of an agent are shown.
 const CALLS: usize = 100;

@@ -14,7 +14,9 @@ use countersign_core::{
     id::{CallId, GateId, Lsn},
     time::Millis,
 };
+use countersign_http::web::Caller;
 use countersign_runtime::store::{Log as _, Partition, Scope, Stored};
+use countersign_view::record::Narrator;
 use maud::html;
 
 use super::{
@@ -24,8 +26,6 @@ use super::{
     record::{Entry, Links, rows, tabs},
     words::{self, one, path, plain},
 };
-use countersign_http::web::Caller;
-use countersign_view::record::Narrator;
 
 /// How many records behind the request are looked through.
 const MOST: u64 = 60_000;

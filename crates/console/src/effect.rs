@@ -8,6 +8,7 @@ use countersign_core::{
     policy::{self, Constraints, Covers, Door, Grant, GrantId, Grants, Layers, Proposal, Subject, evaluate},
     time::Millis,
 };
+use countersign_policy_admin::trial;
 use countersign_runtime::Lane;
 use maud::{Markup, html};
 
@@ -17,7 +18,6 @@ use super::{
     page::Trouble,
     words::{counted, one},
 };
-use countersign_policy_admin::trial;
 
 /// How many calls are named as examples.
 const EXAMPLES: usize = 8;

@@ -1,6 +1,5 @@
 //! What would become of a call that nobody makes, and which rules nearly decided.
 
-use countersign_policy_admin::service_tools;
 use std::sync::Arc;
 
 use axum::{
@@ -11,6 +10,11 @@ use axum::{
 use countersign_core::{
     engine::Engine,
     policy::{self, Layers, Near, Subject, Verdict, evaluate, near},
+};
+use countersign_http::web::Caller;
+use countersign_policy_admin::{
+    service_tools,
+    trial::{self, action},
 };
 use countersign_runtime::{Lane, tools::Registry};
 use maud::{Markup, html};
@@ -23,8 +27,6 @@ use super::{
     policy::verb,
     words::{one, plain},
 };
-use countersign_http::web::Caller;
-use countersign_policy_admin::trial::{self, action};
 
 /// How many rules that nearly decided are shown.
 const NEAR: usize = 8;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use axum::{Extension, extract::State, response::Response};
 use countersign_core::time::Millis;
+use countersign_http::web::Caller;
+use countersign_view::time::iso;
 use maud::{Markup, html};
 
 use super::{
@@ -16,8 +18,6 @@ use super::{
     wanted::Wanted,
     words::{counted, one, path, plain},
 };
-use countersign_http::web::Caller;
-use countersign_view::time::iso;
 
 const DAY: u64 = 86_400_000;
 /// How many days are drawn.

@@ -7,12 +7,12 @@ use countersign_core::{
     policy::{self, Action, Grants, Layer, Rule, Source, Surroundings},
     time::Millis,
 };
+use countersign_policy_admin::{outranked::outranked, trial};
 
 use super::{
     effect::{Law, Sums},
     history::Made,
 };
-use countersign_policy_admin::{outranked::outranked, trial};
 
 /// How many reasons are named.
 const REASONS: usize = 4;

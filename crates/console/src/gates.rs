@@ -12,6 +12,7 @@ use countersign_core::{
     gate::{Content, Scope},
     id::GateId,
 };
+use countersign_http::web::Caller;
 use countersign_runtime::Lane;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -23,7 +24,6 @@ use super::{
     page::{Tab, Trouble, page},
     words::{counted, path},
 };
-use countersign_http::web::Caller;
 
 /// How many decided cards a link can name.
 const MOST_DONE: usize = 50;

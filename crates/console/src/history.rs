@@ -13,8 +13,7 @@ use countersign_core::{
     gate::{self, Resolution},
     id::{CallId, GateId, Lsn, PrincipalId, SessionId},
     policy::Subject,
-    session::{self},
-    subject_at,
+    session, subject_at,
     time::Millis,
 };
 use countersign_runtime::{

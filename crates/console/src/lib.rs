@@ -28,24 +28,18 @@ mod trial;
 mod wanted;
 mod words;
 
-use countersign_config::Config;
-use countersign_conversations::chats::Chats;
-use countersign_http::web::Auth;
-use countersign_policy_admin::household::Household;
-use countersign_policy_admin::rulebook::Rulebook;
-use countersign_runtime::Clock;
-use countersign_runtime::Handle;
-use countersign_runtime::services::Services;
-use countersign_telegram::Reporter;
-use countersign_view::connected::{AgentStatus, PeerStatus};
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 
 use axum::{Router, extract::Path, response::Redirect};
+use countersign_config::Config;
+use countersign_conversations::chats::Chats;
 use countersign_core::{gate::People, id::Lsn, time::Millis};
-use countersign_runtime::Lane;
-
-use countersign_http::web::{Caller, Routes};
+use countersign_http::web::{Auth, Caller, Routes};
+use countersign_policy_admin::{household::Household, rulebook::Rulebook};
+use countersign_runtime::{Clock, Handle, Lane, services::Services};
+use countersign_telegram::Reporter;
+use countersign_view::connected::{AgentStatus, PeerStatus};
+use tokio::sync::Semaphore;
 
 use self::{history::History, live::Live, page::Trouble};
 

@@ -14,14 +14,14 @@ use countersign_core::{
     message::text_of,
     session::{self, Kind},
 };
+use countersign_http::web::sse;
 use countersign_runtime::{Clock, Handle, Lane, Live as Frame, LiveKind, Part, Released, Source};
+use countersign_view::{Lines, escape};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 
 use super::card::{Answered, Asked, Place, Reader};
-use countersign_http::web::sse;
-use countersign_view::{Lines, escape};
 
 /// How many frames a window may be behind before it is told to look at everything again.
 const BEHIND: usize = 512;

@@ -14,7 +14,10 @@ use countersign_core::{
     id::GateId,
     policy::{self, Action, Constraint, Grant},
 };
+use countersign_http::web::{Body, Caller};
+use countersign_policy_admin::rulebook::is_plain;
 use countersign_runtime::Lane;
+use countersign_view::decisions;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -25,9 +28,6 @@ use super::{
     wanted::Wanted,
     words::{ago, left, many, one, plain, who},
 };
-use countersign_http::web::{Body, Caller};
-use countersign_policy_admin::rulebook::is_plain;
-use countersign_view::decisions;
 
 /// What was just done.
 #[derive(Deserialize)]

@@ -9,7 +9,12 @@ use axum::{
     response::Response,
 };
 use countersign_core::{engine::Event, id::Lsn, time::Millis};
+use countersign_http::web::{Body, Caller};
 use countersign_runtime::store::{Log as _, Partition, Stored};
+use countersign_view::{
+    record::{About, Narrator, Outcome},
+    time::millis,
+};
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
@@ -17,11 +22,6 @@ use super::{
     Console, Look,
     page::{Tab, Trouble, page},
     words::{moment, path, plain},
-};
-use countersign_http::web::{Body, Caller};
-use countersign_view::{
-    record::{About, Narrator, Outcome},
-    time::millis,
 };
 
 /// How many entries a page has.

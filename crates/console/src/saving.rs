@@ -8,12 +8,12 @@ use countersign_core::{
     gate::{Answer, Scope},
     policy::{self, Layers, Verdict},
 };
-use countersign_runtime::Lane;
-
-use super::{Console, Look, answers, card::Asked, history::Made, page::Trouble, wanted::Wanted};
 use countersign_http::web::{Body, Caller};
 use countersign_policy_admin::rulebook::{DraftError, SaveError};
+use countersign_runtime::Lane;
 use countersign_view::decisions;
+
+use super::{Console, Look, answers, card::Asked, history::Made, page::Trouble, wanted::Wanted};
 
 pub(super) async fn save(
     State(console): State<Arc<Console>>,

@@ -8,7 +8,12 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Redirect, Response},
 };
+use countersign_conversations::{
+    chats::{Asking, ChatError, Wish},
+    sessions as index,
+};
 use countersign_core::{engine::Engine, session::WhenBusy, time::Millis};
+use countersign_http::web::{Body, Caller};
 use countersign_runtime::Lane;
 use maud::{Markup, html};
 
@@ -18,11 +23,6 @@ use super::{
     page::{Tab, Trouble, page_with},
     words::{ago, counted, path, plain},
 };
-use countersign_conversations::{
-    chats::{Asking, ChatError, Wish},
-    sessions as index,
-};
-use countersign_http::web::{Body, Caller};
 
 /// How many sessions are listed.
 const ROWS: usize = 200;

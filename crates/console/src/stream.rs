@@ -13,6 +13,7 @@ use countersign_core::{
     engine::Engine,
     id::{Lsn, SessionId},
 };
+use countersign_http::web::{Caller, sse};
 use countersign_runtime::Lane;
 use futures_util::{StreamExt as _, stream};
 use serde::Deserialize;
@@ -29,7 +30,6 @@ use super::{
     live::{Joined, Told, Topic, reload, stirred},
     page::Trouble,
 };
-use countersign_http::web::{Caller, sse};
 
 /// How often a list is read again at most.
 const GAP: Duration = Duration::from_secs(2);

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use countersign_conversations::sessions::{is_agents, is_spoken_for};
 use countersign_core::{
     call::{self, End},
     engine::{Engine, Event, Scope},
@@ -15,6 +16,7 @@ use countersign_runtime::{
     Lane,
     store::{self, Log as _, Partition},
 };
+use countersign_view::record::ended;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -24,8 +26,6 @@ use super::{
     page::Trouble,
     words::{self, Tone, many, moment, one, path, plain},
 };
-use countersign_conversations::sessions::{is_agents, is_spoken_for};
-use countersign_view::record::ended;
 
 /// How many entries a page shows.
 const ENTRIES: usize = 120;

@@ -12,6 +12,8 @@ use countersign_core::{
     policy::{Covers, propose},
     time::Millis,
 };
+use countersign_http::web::Caller;
+use countersign_policy_admin::rulebook::{Draft, DraftError, Edit};
 use countersign_runtime::Lane;
 use maud::{Markup, html};
 
@@ -27,8 +29,6 @@ use super::{
     wanted::{ACTIONS, REMOVE, Wanted, YAML},
     words::{ago, counted, many, one, path},
 };
-use countersign_http::web::Caller;
-use countersign_policy_admin::rulebook::{Draft, DraftError, Edit};
 
 /// The form in which a rule is written.
 pub(super) fn form(wanted: &Wanted) -> Markup {

@@ -1,10 +1,9 @@
 //! What the form of a rule says: a rule to be written, changed or taken out. It must not know the file.
 
 use countersign_core::policy::{Action, Rule};
-use serde::Deserialize;
-
 use countersign_http::web::Body;
 use countersign_policy_admin::rulebook::{Comes, Edit};
+use serde::Deserialize;
 
 pub(super) const ACTIONS: [(Action, &str, &str); 3] =
     [(Action::Allow, "allow", "allowed"), (Action::Ask, "ask", "asked about"), (Action::Deny, "deny", "denied")];

@@ -6,9 +6,8 @@ use countersign_core::{
     id::PrincipalId,
     time::Millis,
 };
-use maud::{Markup, html};
-
 use countersign_view::{Lines, escape, time::iso};
+use maud::{Markup, html};
 
 /// Text of one line.
 pub(super) fn one(text: &str) -> Markup {

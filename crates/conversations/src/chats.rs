@@ -8,9 +8,9 @@ mod models;
 mod workroom;
 mod workspace;
 
-use countersign_config::MAIN;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use countersign_config::MAIN;
 use countersign_core::{
     engine::{Command, Engine, Refusal, Reply, Scope},
     id::{Lsn, RunId, SessionId},

@@ -5,9 +5,8 @@
 
 use std::path::Path;
 
-use countersign_core::{time::Millis, tool::Spec};
-
 use countersign_agent_dir::AgentDir;
+use countersign_core::{time::Millis, tool::Spec};
 
 pub mod compaction;
 pub mod context;

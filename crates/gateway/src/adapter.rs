@@ -7,20 +7,19 @@ use std::{
     sync::Arc,
 };
 
-use countersign_agent_dir::{AgentDir, Environment, Product, Settings};
-use countersign_config::{Errors, Fault, Known, Problem, strangers};
-use countersign_core::{call, policy::Subject};
-use countersign_view::Protocol;
-use serde_json::{Map, Value};
-
 use countersign_adapter_gjc as gjc;
 use countersign_adapter_gsv as gsv;
 use countersign_adapter_omp::rules as session_rules;
+use countersign_agent_dir::{AgentDir, Environment, Product, Settings};
+use countersign_config::{Errors, Fault, Known, Problem, strangers};
+use countersign_core::{call, policy::Subject};
 use countersign_policy_admin::{
     adapter::{self, Adapter, RunTools, StdioRules},
     household::Household,
     rules::{Loaded, RulesError},
 };
+use countersign_view::Protocol;
+use serde_json::{Map, Value};
 
 /// The tools of runs that the gsv adapter brings.
 #[derive(Clone, Copy, Debug)]

@@ -2,25 +2,24 @@
 //!
 //! It starts nothing, opens no record and changes nothing.
 
-use super::adapter::GsvTools;
-use countersign_policy_admin::household::{self, Household};
-use std::sync::Arc;
-use std::{net::TcpListener, path::PathBuf, time::Duration};
+use std::{net::TcpListener, path::PathBuf, sync::Arc, time::Duration};
 
+use countersign_config::{Config, Provider};
+use countersign_conversations::chats::Models;
+use countersign_http::listen;
+use countersign_policy_admin::{
+    household::{self, Household},
+    rules,
+};
 use countersign_runtime::{
     models::{Api, Entry},
     services::{BadService, HealthFailure, Services},
     tools::Sandbox,
 };
+use countersign_telegram::{self as telegram, Found, Unfit};
 use secrecy::ExposeSecret as _;
 
-use super::{address, house, io};
-use countersign_config::{Config, Provider};
-use countersign_conversations::chats::Models;
-use countersign_http::listen;
-use countersign_policy_admin::rules;
-use countersign_telegram as telegram;
-use countersign_telegram::{Found, Unfit};
+use super::{adapter::GsvTools, address, house, io};
 
 /// How long a bot is waited for.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -6,20 +6,19 @@ mod socket;
 
 use std::time::Duration;
 
+use countersign_adapter_omp::attach::Handover;
 use countersign_core::{
     engine::{Engine, Refusal, Reply, Scope as Held},
     gate::{self, Answer, AnswerRefusal, Scope},
     id::{GateId, PrincipalId},
 };
 use countersign_runtime::{Handle, Lane, Refused};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-
-use countersign_adapter_omp::attach::Handover;
 use countersign_view::{
     decisions::{self, denials, enough, find, listed, read},
     gate_summary::pending,
 };
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 pub use socket::Owned;
 pub use socket::{Control, FILE, has_room};

@@ -2,6 +2,7 @@
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
+use countersign_config::Config;
 use countersign_runtime::{
     Clock, Dice,
     store::{self, AnyLog, SqliteLog, View},
@@ -9,7 +10,6 @@ use countersign_runtime::{
 };
 
 use super::ServeError;
-use countersign_config::Config;
 
 /// Opens the record of a gateway with these views, once nothing else stands in its way.
 pub type OpenRecord = Box<dyn FnOnce(&Config, Vec<Arc<dyn View>>) -> Result<AnyLog, ServeError> + Send>;

@@ -1,9 +1,15 @@
 //! What the work of a gateway needs: its services, with the credentials that no agent sees.
 
-use countersign_policy_admin::{household, service_tools};
-use countersign_view::connected::AgentStatus as _;
 use std::{collections::BTreeMap, sync::Arc};
 
+use countersign_adapter_agent_gate as agent_gate;
+use countersign_adapter_gsv as gsv;
+use countersign_adapter_omp::attach::Guests;
+use countersign_config::{self as config, Auth, Config};
+use countersign_conversations::{
+    chats::{Models, Workrooms},
+    prompt::compaction,
+};
 use countersign_core::{
     call::Content,
     id::{RunId, SessionId},
@@ -12,24 +18,16 @@ use countersign_core::{
     session::ModelRef,
     tool::Spec,
 };
+use countersign_policy_admin::{household, service_tools};
 use countersign_runtime::{
     Chosen, Fired, Host, Served, Summaries, Wing,
     services::{self, Outcome, Services, ToolCall},
     tools::{Context, Registry, Secrets},
 };
+use countersign_telegram as telegram;
+use countersign_view::connected::AgentStatus as _;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
-
-use countersign_adapter_agent_gate as agent_gate;
-use countersign_adapter_gsv as gsv;
-use countersign_adapter_omp::attach::Guests;
-use countersign_config as config;
-use countersign_config::{Auth, Config};
-use countersign_conversations::{
-    chats::{Models, Workrooms},
-    prompt::compaction,
-};
-use countersign_telegram as telegram;
 
 /// The tools of services by name, each with its service.
 type Calls = BTreeMap<String, (String, ToolCall)>;

@@ -15,13 +15,11 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::Response,
 };
-
 use countersign_config::Storage;
 use countersign_core::time::Millis;
+use countersign_http::web::{Auth, METRICS, Problem, Routes, reply};
 use countersign_runtime::Handle;
 use countersign_telegram::Reporter;
-
-use countersign_http::web::{Auth, METRICS, Problem, Routes, reply};
 
 /// The form of what is told.
 const FORM: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -8,16 +8,15 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use countersign_adapter_gsv::LETTERS;
+use countersign_config::Retention;
 use countersign_core::{engine::Engine, id::Lsn, time::Millis};
+use countersign_files::objects::Store;
 use countersign_runtime::{
     Clock, Handle, Lane,
     store::{Log as _, Partition, ReadError, WriteError},
 };
 use tracing::{info, warn};
-
-use countersign_adapter_gsv::LETTERS;
-use countersign_config::Retention;
-use countersign_files::objects::Store;
 
 /// How many records are looked at in one go.
 const PAGE: usize = 512;

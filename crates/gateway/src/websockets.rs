@@ -7,14 +7,13 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
-use countersign_protocol::{agent_gate::LARGEST_FRAME, gsv};
-
 use countersign_adapter_agent_gate as agent_gate;
 use countersign_adapter_gsv as peers;
 use countersign_http::{
     listen::{FOREIGN, WebSocketRequest},
     open_connections,
 };
+use countersign_protocol::{agent_gate::LARGEST_FRAME, gsv};
 
 /// What a connection keeps ready for reading and writing, in bytes. The library's own default is a hundred times that.
 const BUFFER: usize = 4096;

@@ -4,13 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use countersign_config::{Accounts, Person};
 use countersign_core::{
     gate::Step,
     policy::{self, Action, Effort, Rule, Side, Source},
 };
 
 use super::unmet::unchecked;
-use countersign_config::{Accounts, Person};
 
 /// Somebody whom a rule names and nobody knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -9,12 +9,14 @@ use std::{
     sync::Arc,
 };
 
+use countersign_config::{RuleFile, rule_lines, yaml::LARGEST};
 use countersign_core::{
     digest::Digest,
     engine::{Command, Engine, Rules},
     id::PrincipalId,
     policy::Rule,
 };
+use countersign_files::replace::{Access, replace};
 use countersign_runtime::{Handle, Lane, Refused, tools::regular};
 use tokio::sync::Semaphore;
 
@@ -22,8 +24,6 @@ use super::{
     household::Household,
     rules::{self, RulesError},
 };
-use countersign_config::{RuleFile, rule_lines, yaml::LARGEST};
-use countersign_files::replace::{Access, replace};
 
 /// A change of the file: a rule that comes, goes, or stands in the place of another.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,15 +10,15 @@ use countersign_core::{
     id::GateId,
     time::Millis,
 };
+use countersign_view::{
+    Lines, escape,
+    gate_summary::{Approvals, beside, plain},
+};
 use serde_json::Value;
 
 use super::{
     refs::{Action, Refs},
     wire::{Button, Keyboard},
-};
-use countersign_view::{
-    Lines, escape,
-    gate_summary::{Approvals, beside, plain},
 };
 
 /// How long a message may be. Telegram counts units of UTF-16.

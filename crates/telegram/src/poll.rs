@@ -2,7 +2,6 @@
 //!
 //! An update is confirmed only once what it decided is durable. Whoever may not answer is not even told so.
 
-use countersign_view::principals;
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
@@ -11,6 +10,7 @@ use countersign_core::{
     id::{GateId, PrincipalId},
 };
 use countersign_runtime::{Refused, Source};
+use countersign_view::principals;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::task::TaskTracker;
 

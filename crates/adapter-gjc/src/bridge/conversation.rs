@@ -10,6 +10,7 @@ use std::{
 };
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use countersign_adapter_omp::FromClients;
 use countersign_protocol::{
     Json,
     gjc::{
@@ -29,7 +30,6 @@ use super::{
     waiting::{NotWaiting, Prompt, Waiting, Work},
 };
 use crate::{voice::frame_id, window::Window};
-use countersign_adapter_omp::FromClients;
 
 /// How many answered commands are remembered, for what a door says of one later.
 const REMEMBERED: usize = 256;

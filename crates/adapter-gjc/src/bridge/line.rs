@@ -4,10 +4,9 @@
 
 use std::collections::BTreeSet;
 
+use countersign_adapter_omp::FromClients;
 use countersign_protocol::gjc::bridge::REPLAY_WINDOW;
 use tokio::sync::{mpsc, watch};
-
-use countersign_adapter_omp::FromClients;
 
 /// Who is there to be given work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

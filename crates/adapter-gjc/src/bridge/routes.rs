@@ -11,6 +11,11 @@ use axum::{
     http::{HeaderMap, Method, StatusCode, header, request::Parts},
     response::Response,
 };
+use countersign_adapter_omp::session_file::find;
+use countersign_http::{
+    listen::{Guest, peer},
+    web::{reply, sse},
+};
 use countersign_protocol::{
     Json, Wire,
     gjc::{
@@ -33,11 +38,6 @@ use super::{
     conversation::{Conversation, Ended},
     keys::NotDone,
     waiting::{NotWaiting, Prompt, Work},
-};
-use countersign_adapter_omp::session_file::find;
-use countersign_http::{
-    listen::{Guest, peer},
-    web::{reply, sse},
 };
 
 /// How long a body may be, in bytes.

@@ -8,14 +8,13 @@ use std::{
     sync::Arc,
 };
 
+use countersign_agent_dir::Environment;
+use countersign_http::listen;
 use countersign_protocol::gjc::{
     bridge::{self, Endpoints, TOKEN_VARIABLE},
     unattended::Scope,
 };
 use secrecy::SecretString;
-
-use countersign_agent_dir::Environment;
-use countersign_http::listen;
 
 const CERTIFICATE: &str = "GJC_BRIDGE_TLS_CERT";
 const KEY: &str = "GJC_BRIDGE_TLS_KEY";

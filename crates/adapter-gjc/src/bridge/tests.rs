@@ -12,7 +12,10 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use countersign_protocol::{gjc::bridge::Endpoints, gjc::bridge::scopes, lines::Line};
+use countersign_protocol::{
+    gjc::bridge::{Endpoints, scopes},
+    lines::Line,
+};
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::sync::watch;

@@ -3,6 +3,7 @@
 use std::{io, time::Duration};
 
 use bytes::Bytes;
+use countersign_adapter_omp::FromClients;
 use countersign_protocol::{
     encode,
     gjc::{self, Incoming},
@@ -16,7 +17,6 @@ use tokio::{
 
 use super::{Said, past};
 use crate::window::Behind;
-use countersign_adapter_omp::FromClients;
 
 /// How long a client has to ask for what it missed before it is told what happens now.
 const MOMENT: Duration = Duration::from_millis(200);

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use countersign_adapter_omp::{EarlierEvents, Frame, KEPT_EVENTS, Teller, frames};
 use countersign_core::{
     engine::{Event as Happened, Fact, Meta, Recorded},
     id::{Lsn, SessionId},
@@ -29,7 +30,6 @@ use crate::{
     Voice, arrange,
     unattended::terms::{Of, phase_of},
 };
-use countersign_adapter_omp::{EarlierEvents, Frame, KEPT_EVENTS, Teller, frames};
 
 /// How many records are read at once.
 const PAGE: usize = 512;

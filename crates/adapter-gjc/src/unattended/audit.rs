@@ -14,6 +14,7 @@ use std::{
 };
 
 use countersign_core::time::Millis;
+use countersign_files::replace::sync_folder;
 use countersign_protocol::{
     Json, encode,
     gjc::{
@@ -21,10 +22,9 @@ use countersign_protocol::{
         workflow::{Kind, Stage},
     },
 };
+use countersign_view::time;
 
 use self::disk::Disk;
-use countersign_files::replace::sync_folder;
-use countersign_view::time;
 
 /// The folder of all audits below a working folder.
 pub(crate) const RECORDS: &str = ".gjc/audit";

@@ -2,6 +2,7 @@
 //!
 //! It must not know what a budget allows.
 
+use countersign_adapter_omp::Door;
 use countersign_core::{
     engine::Command as EngineCommand,
     message::estimate_tokens,
@@ -9,8 +10,6 @@ use countersign_core::{
     tool::Spec,
 };
 use countersign_runtime::Host as _;
-
-use countersign_adapter_omp::Door;
 
 /// Estimates what the model is told first and what its tools take, and has the session know.
 pub(super) async fn measure(door: &mut Door) {

@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use countersign_adapter_omp::{LogFollower, LogReaders};
+use countersign_config::yaml::LARGEST;
 use countersign_core::{
     call,
     engine::{Event, Scope as At},
@@ -14,6 +16,7 @@ use countersign_core::{
     id::{CallId, GateId, SessionId},
     time::Millis,
 };
+use countersign_files::replace::{Access, replace_copy};
 use countersign_protocol::gjc::{
     gate_file::{GateFile, GateRecord, GateStatus},
     gate_id::body_hash,
@@ -24,9 +27,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::form::{self, Options};
-use countersign_adapter_omp::{LogFollower, LogReaders};
-use countersign_config::yaml::LARGEST;
-use countersign_files::replace::{Access, replace_copy};
 
 /// Where below a working folder the files are.
 pub(crate) const FOLDER: &str = ".gjc/state/workflow-gates";

@@ -19,9 +19,8 @@ use countersign_protocol::{
         workflow::{self, Context, Opening, Resolution, WorkflowGate},
     },
 };
-use serde_json::{Map, Value, json};
-
 use countersign_view::{GateCard, Lines, escape, gate_card, time::iso};
+use serde_json::{Map, Value, json};
 
 /// Whether hosts are shown the choices of a gate beside its schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

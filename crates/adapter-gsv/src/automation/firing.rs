@@ -19,6 +19,7 @@ use countersign_protocol::gsv::{
     key::Keys,
 };
 use countersign_runtime::{Fired, models::EMPTY_ANSWER};
+use countersign_view::{Lines, escape};
 
 use super::{
     super::{Door, chat},
@@ -26,7 +27,6 @@ use super::{
     heartbeats,
     telling::{self, Telling},
 };
-use countersign_view::{Lines, escape};
 
 /// How long a run may take that says nothing of it, in milliseconds.
 const LONGEST: u64 = 60 * 60 * 1000;

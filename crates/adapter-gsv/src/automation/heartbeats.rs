@@ -28,7 +28,12 @@ use countersign_runtime::{Fired, Lane, Released};
 use serde_json::Value;
 
 use super::{
-    super::{Door, chat, dispatch::Answer, registry, workspace, workspace::WorkspaceError},
+    super::{
+        Door, chat,
+        dispatch::Answer,
+        registry,
+        workspace::{self, WorkspaceError},
+    },
     ask, closing, firing,
     telling::Telling,
 };

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use countersign_protocol::gsv::channel::{Access, Inbound, Policy, access};
-
 use serde_json::Value;
 
 use super::{

@@ -1,6 +1,5 @@
 //! Methods about accounts of chat networks: which there are, how they are, and their beginning and end.
 
-use countersign_view::connected;
 use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_core::{
@@ -17,6 +16,7 @@ use countersign_protocol::{
     },
 };
 use countersign_runtime::Lane;
+use countersign_view::connected;
 use serde_json::json;
 
 use super::{

@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use countersign_core::{channel::Address, id::SessionId, time::Millis};
 use countersign_protocol::gsv::channel::{Outbound, OutboundMessage, Typing};
+use countersign_telegram::transport::{Carried, Enclosed, Letter};
 
 use super::{
     super::{Door, peer::Proof, registry::key_of},
     places::{self, TELEGRAM, WEBHOOK},
 };
-use countersign_telegram::transport::{Carried, Enclosed, Letter};
 
 /// How often a letter is given to connections that never say that they have it: each time may have shown it.
 const TRIES: u32 = 3;

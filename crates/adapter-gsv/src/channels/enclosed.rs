@@ -7,11 +7,11 @@ use std::{
 };
 
 use countersign_core::channel::Media;
+use countersign_files::objects::Store;
 use countersign_runtime::Lane;
+use countersign_telegram::transport::Enclosed;
 
 use super::{super::Door, media};
-use countersign_files::objects::Store;
-use countersign_telegram::transport::Enclosed;
 
 /// Where they lie in the store.
 pub const LETTERS: &str = "letters";

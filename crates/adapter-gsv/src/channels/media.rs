@@ -2,14 +2,14 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_core::message::{Block, Image};
+use countersign_files::objects;
 use countersign_protocol::gsv::{
     Fault, LARGEST_MEDIA,
     channel::{Media, MediaKind},
 };
+use countersign_view::{Lines, escape};
 
 use super::super::{Door, chat::media_folder};
-use countersign_files::objects;
-use countersign_view::{Lines, escape};
 
 /// Pictures that models can be shown.
 const PICTURES: [(&str, &str); 4] =

@@ -19,6 +19,7 @@ use countersign_protocol::{
     },
 };
 use countersign_runtime::{Lane, Refused as Unasked};
+use countersign_view::{Lines, escape};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -26,7 +27,6 @@ use super::{
     super::{Door, delivery, dispatch::Answer as Answered},
     access, failed, places,
 };
-use countersign_view::{Lines, escape};
 
 /// Under which a gate is kept until all that follows from it is done.
 pub(super) const SURFACE: &str = "pairing";

@@ -8,9 +8,8 @@ use countersign_protocol::gsv::{
     channel::{Inbound, Peer, PeerKind},
     key::phone,
 };
-use countersign_view::principals;
-
 use countersign_telegram as telegram;
+use countersign_view::principals;
 
 /// The network of the messenger that the gateway itself is in.
 pub(super) const TELEGRAM: &str = telegram::SURFACE;

@@ -12,10 +12,10 @@ use countersign_core::{
     engine::{Command, Event},
 };
 use countersign_runtime::{Lane, Refused, Released, Subscriber};
+use countersign_telegram::transport::{Carried, Letter};
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 
 use super::{super::Door, asks, carrier, enclosed};
-use countersign_telegram::transport::{Carried, Letter};
 
 /// How long to wait after the first failure; twice as long after each further one.
 const FIRST: Duration = Duration::from_secs(1);

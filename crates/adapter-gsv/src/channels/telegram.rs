@@ -9,6 +9,7 @@ use countersign_core::{
 };
 use countersign_protocol::gsv::channel::{Access, Account, Inbound, Media, MediaKind, Peer, PeerKind, Sender};
 use countersign_runtime::Lane;
+use countersign_telegram::{Attached, ChatType, Ear, FileKind, Flow, Hear, Talk, Written, transport::Carrier};
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{
@@ -16,8 +17,6 @@ use super::{
     access, inbound,
     places::{self, TELEGRAM},
 };
-use countersign_telegram::transport::Carrier;
-use countersign_telegram::{Attached, ChatType, Ear, FileKind, Flow, Hear, Talk, Written};
 
 /// Joins a messenger and the door: what is written to it is heard from now on, and letters for it are sent.
 pub(crate) async fn join(door: &Arc<Door>, talk: Arc<Talk>, ear: &Ear) {

@@ -23,6 +23,10 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::post,
 };
+use countersign_http::{
+    listen::{Guest, peer},
+    web,
+};
 use countersign_protocol::{
     Json,
     gsv::{
@@ -31,6 +35,7 @@ use countersign_protocol::{
         code,
     },
 };
+use countersign_telegram::transport::{Carried, Enclosed, Letter};
 use reqwest::{Client, Url, redirect};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
@@ -41,11 +46,6 @@ use super::{
     carrier, failed, inbound,
     places::{self, WEBHOOK},
 };
-use countersign_http::{
-    listen::{Guest, peer},
-    web,
-};
-use countersign_telegram::transport::{Carried, Enclosed, Letter};
 
 /// Where requests come in.
 const PATH: &str = "/channels/webhook";

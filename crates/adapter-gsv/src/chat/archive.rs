@@ -2,6 +2,7 @@
 
 use std::{io::Write as _, path::Path, sync::Arc};
 
+use countersign_files::objects::Store;
 use countersign_protocol::{
     Json,
     gsv::{Fault, message::Message, session::ArchiveNote},
@@ -13,7 +14,6 @@ use super::{
     messages,
     seen::{Line, unreadable},
 };
-use countersign_files::objects::Store;
 
 /// The messages of these lines, in order. What was redacted is left out.
 ///

@@ -10,12 +10,14 @@ use countersign_core::{
     run,
     session::{self, Profile, Setting},
 };
+use countersign_files::objects::Store;
 use countersign_protocol::gsv::{
     Fault,
     chat::{CANCELLED, State},
     code, key, session as wire,
 };
 use countersign_runtime::{Lane, Refused, Released, Subscriber};
+use countersign_view::Protocol;
 
 use super::{
     super::{Door, registry::session_of},
@@ -23,8 +25,6 @@ use super::{
     seen::{Seen, Whole, see, see_whole, unreadable},
     trimming,
 };
-use countersign_files::objects::Store;
-use countersign_view::Protocol;
 
 /// What the record and rules call this door.
 pub(crate) const DOOR: &str = Protocol::Gsv.name();

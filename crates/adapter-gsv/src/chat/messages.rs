@@ -4,11 +4,10 @@ use countersign_core::{
     message::{self, Block},
     time::Millis,
 };
+use countersign_files::objects;
 use countersign_protocol::gsv::message::{
     AssistantPart, Message, TextPart, Usage, UserContent, UserPart, safe_to_show,
 };
-
-use countersign_files::objects;
 
 /// A message as it is shown, made at `at`. `None` for what is no message of a conversation.
 pub(super) fn wire(content: &str, at: Millis) -> Option<Message> {

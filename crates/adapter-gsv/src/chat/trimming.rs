@@ -7,11 +7,11 @@ use std::{
     sync::Arc,
 };
 
+use countersign_files::objects::Store;
 use countersign_protocol::gsv::{key, session as wire};
 use parking_lot::Mutex;
 
 use super::{super::Door, lives, seen::Seen};
-use countersign_files::objects::Store;
 
 /// How many more there may be before any of them are taken away: then the folder is read.
 const SLACK: u32 = 16;

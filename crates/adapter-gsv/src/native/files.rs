@@ -4,8 +4,7 @@ use countersign_protocol::gsv::workspace::Path;
 use countersign_runtime::tools::Failure;
 use serde_json::{Map, Value, json};
 
-use super::super::workspace::Folder;
-use super::Call;
+use super::{super::workspace::Folder, Call};
 
 /// The schema of a path argument.
 pub(super) fn path_schema(what: &str) -> Value {

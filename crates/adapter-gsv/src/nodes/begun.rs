@@ -10,10 +10,10 @@ use countersign_runtime::{
     Lane, Late,
     store::{AnyLog, Content as Kept, Log as _, Partition, Rows, Stored, View},
 };
+use countersign_view::protocol::node_of;
 use serde::{Deserialize, Serialize};
 
 use super::super::Door;
-use countersign_view::protocol::node_of;
 
 /// The view's name.
 const NAME: &str = "gsv-node-calls";

@@ -26,11 +26,11 @@ use countersign_runtime::{
     Lane,
     store::{AnyLog, Log as _, Partition, Rows, Stored, View},
 };
+use countersign_view::protocol::{node_of, peer_of};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::timeout};
 
 use super::super::{Door, dispatch::Answer, peer::Peer};
-use countersign_view::protocol::{node_of, peer_of};
 
 /// The view's name.
 const NAME: &str = "gsv-executions";

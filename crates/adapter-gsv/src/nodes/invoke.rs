@@ -17,6 +17,7 @@ use countersign_protocol::{
     },
 };
 use countersign_runtime::{Lane, Refused, tools::Tool as _};
+use countersign_view::protocol::peer_of;
 use serde_json::{Map, Value};
 
 use super::{
@@ -26,7 +27,6 @@ use super::{
     results::{NEVER_BEGAN, NOT_KNOWN},
     toolbox,
 };
-use countersign_view::protocol::peer_of;
 
 /// How the ids of the sessions begin in which the acts of clients stand. Older records have one for each client.
 const ACTS: &str = "gsv-tools:";

@@ -6,9 +6,8 @@ use countersign_protocol::{
     gsv::{connect::Connect, runtime::RuntimeInfo, tool::Definition},
 };
 use countersign_runtime::store::{AnyLog, Log as _, Partition, ReadError, Rows, Stored, View};
-use serde::{Deserialize, Serialize};
-
 use countersign_view::protocol::node_of;
+use serde::{Deserialize, Serialize};
 
 /// How many rows are read at once.
 const PAGE: usize = 1000;

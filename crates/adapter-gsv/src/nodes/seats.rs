@@ -14,6 +14,7 @@ use countersign_protocol::{
     },
 };
 use countersign_runtime::{Errand, Lane, Link, Order, Words};
+use countersign_view::protocol::peer_of;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +24,6 @@ use super::{
     invoke,
     register::{self, Registration},
 };
-use countersign_view::protocol::peer_of;
 
 /// The connections that nodes have.
 #[derive(Default)]

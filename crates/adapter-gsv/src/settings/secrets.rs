@@ -11,12 +11,11 @@ use std::{
 };
 
 use countersign_core::{digest::Digest, settings::Path};
+use countersign_files::replace::{Access, replace};
 use countersign_runtime::tools::regular;
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
-
-use countersign_files::replace::{Access, replace};
 
 /// The file's name in the data directory.
 pub(crate) const FILE: &str = "secrets.yaml";

@@ -1,7 +1,6 @@
 //! One agent's folder: nothing is read or written outside of it, whatever links say. Skills of everybody lie beside those
 //! of the agent, and can be read as if they were among them.
 
-use countersign_config::{SKILLS, shared_skills};
 use std::{
     fs,
     io::{self, Read as _},
@@ -9,6 +8,7 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
+use countersign_config::{SKILLS, shared_skills};
 use countersign_protocol::gsv::workspace::{LARGEST_FILE, Path};
 use countersign_runtime::tools::{
     Roots,

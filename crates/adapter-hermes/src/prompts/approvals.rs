@@ -13,6 +13,7 @@ use countersign_core::{
     gate::{Answer, AnswerRefusal, Resolution, Scope},
     id::SessionId,
 };
+use countersign_http::web::{BadBody, Body, Caller, ONCE_ONLY, Problem, Via, access, reply};
 use countersign_runtime::Refused;
 use serde_json::{Value, json};
 
@@ -23,7 +24,6 @@ use super::{
     queue::Line,
     streams,
 };
-use countersign_http::web::{BadBody, Body, Caller, ONCE_ONLY, Problem, Via, access, reply};
 
 /// What a person can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use countersign_core::id::{GateId, Lsn};
+use countersign_http::web::sse;
 use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 
@@ -11,7 +12,6 @@ use super::{
     card::Asked,
     queue::{Line, Queues},
 };
-use countersign_http::web::sse;
 
 /// How many notices one who reads slowly may be behind, before it is told how things stand instead.
 const NOTICES: usize = 32;

@@ -10,14 +10,14 @@ use countersign_core::{
     gate::{Content, Gate, Kind, Scope},
     id::GateId,
 };
-use serde_json::{Map, Value, json};
-
-use super::super::transcript::seconds;
 use countersign_view::{
     GateCard, Lines, escape,
     gate_card::Asked as Subject,
     gate_summary::{self, Approvals},
 };
+use serde_json::{Map, Value, json};
+
+use super::super::transcript::seconds;
 
 /// What a notification can hold, in characters. What is longer can only be denied from there.
 const NOTIFIED: usize = 1000;

@@ -8,13 +8,16 @@ use axum::{
     http::{StatusCode, Uri},
     response::{IntoResponse as _, Response},
 };
+use countersign_conversations::chats::sayable;
 use countersign_core::{
     digest::Digest,
     engine::Refusal,
     gate::{Answer, AnswerRefusal, Content},
     id::SessionId,
 };
+use countersign_http::web::{BadBody, Body, Caller, Problem, reply};
 use countersign_runtime::Refused;
+use countersign_view::{Lines, escape};
 use serde_json::{Value, json};
 
 use super::{
@@ -24,9 +27,6 @@ use super::{
     queue::Line,
     streams,
 };
-use countersign_conversations::chats::sayable;
-use countersign_http::web::{BadBody, Body, Caller, Problem, reply};
-use countersign_view::{Lines, escape};
 
 /// What is said to whoever answers what waits no longer.
 const STALE: &str = "Clarification prompt expired or not found. The agent may have already proceeded.";

@@ -16,6 +16,7 @@ use countersign_core::{
     session::{self, Kind},
 };
 use countersign_runtime::{Lane, Released, Source, Subscriber};
+use countersign_view::{Lines, escape};
 use serde_json::{Value, json};
 
 use super::{
@@ -25,7 +26,6 @@ use super::{
     },
     Prompts, card,
 };
-use countersign_view::{Lines, escape};
 
 /// How many facts are looked at together.
 const TOGETHER: usize = 512;

@@ -10,6 +10,7 @@ use countersign_core::{
     digest::Digest,
     id::{PrincipalId, SessionId},
 };
+use countersign_http::web::{Body, Caller};
 use futures_util::{
     FutureExt as _,
     future::{BoxFuture, Shared},
@@ -17,8 +18,6 @@ use futures_util::{
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
-
-use countersign_http::web::{Body, Caller};
 
 /// Within what time the same answer counts as one that was posted twice.
 const TWICE: Duration = Duration::from_secs(1);

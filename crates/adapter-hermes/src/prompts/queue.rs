@@ -8,10 +8,10 @@ use countersign_core::{
     gate::Gate,
     id::{GateId, Lsn, SessionId},
 };
+use countersign_http::web::sse;
 use serde_json::{Value, json};
 
 use super::card::{self, Asked};
-use countersign_http::web::sse;
 
 /// The two queues of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

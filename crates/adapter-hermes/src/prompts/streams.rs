@@ -9,6 +9,7 @@ use axum::{
 };
 use bytes::Bytes;
 use countersign_core::{engine::Engine, id::SessionId};
+use countersign_http::web::{Caller, Problem, reply, sse};
 use countersign_runtime::Lane;
 use futures_util::stream;
 use serde_json::json;
@@ -21,7 +22,6 @@ use super::{
     card,
     queue::Line,
 };
-use countersign_http::web::{Caller, Problem, reply, sse};
 
 /// What keeps a stream alive on which nothing happens.
 const ALIVE: &str = "keepalive";

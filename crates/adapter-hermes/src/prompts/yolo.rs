@@ -11,11 +11,13 @@ use axum::{
     http::{StatusCode, Uri},
     response::{IntoResponse as _, Response},
 };
+use countersign_conversations::chats::ChatError;
 use countersign_core::{
     engine::{Command, Engine, Scope as At},
     gate::{self, Answer, Gate, Scope},
     id::{GateId, PrincipalId, SessionId},
 };
+use countersign_http::web::{BadBody, Body, Caller, Problem, reply};
 use countersign_runtime::{Lane, Refused};
 use serde_json::json;
 
@@ -23,8 +25,6 @@ use super::{
     super::fields::{self, Rejection},
     Prompts, card,
 };
-use countersign_conversations::chats::ChatError;
-use countersign_http::web::{BadBody, Body, Caller, Problem, reply};
 
 /// How many sessions can be let through at once.
 const MOST: usize = 10_000;

@@ -7,12 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use countersign_config::yaml::LARGEST;
 use countersign_core::{digest::Digest, id::SessionId};
+use countersign_files::replace::{Access, replace};
 use countersign_runtime::tools::regular;
 use serde::{Deserialize, Serialize};
-
-use countersign_config::yaml::LARGEST;
-use countersign_files::replace::{Access, replace};
 
 /// The gateway that has a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,6 +3,10 @@
 
 use std::sync::Arc;
 
+use countersign_conversations::prompt::{
+    Disk,
+    slash::{self, Template},
+};
 use countersign_protocol::omp::{
     Id, Response,
     command::SubscriptionLevel,
@@ -10,10 +14,6 @@ use countersign_protocol::omp::{
 };
 
 use crate::door::{Door, Then};
-use countersign_conversations::prompt::{
-    Disk,
-    slash::{self, Template},
-};
 
 /// The version of the protocol that is spoken.
 const VERSION: u64 = 1;

@@ -7,6 +7,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use countersign_conversations::prompt::{self, slash};
 use countersign_core::{
     engine::{Command as EngineCommand, Reply},
     message::{self, Block, FileMention, Image, Message},
@@ -22,7 +23,6 @@ use serde_json::{Value, json};
 
 use super::{ABORTED, acknowledge, not_sent, problem, settings::current, stop_all};
 use crate::{door::Door, image};
-use countersign_conversations::prompt::{self, slash};
 
 /// How much of a file that is mentioned is shown, in bytes.
 const MENTIONED: usize = 50 * 1024;

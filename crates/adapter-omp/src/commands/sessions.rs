@@ -13,6 +13,10 @@ use countersign_core::{
     session::{Command, Entry, Imported, Kind, Said, Settings},
     time::Millis,
 };
+use countersign_files::{
+    paths,
+    replace::{Access, replace},
+};
 use countersign_protocol::{
     Json,
     omp::{
@@ -22,6 +26,7 @@ use countersign_protocol::{
     },
 };
 use countersign_runtime::tools::Roots;
+use countersign_view::{Lines, escape, export};
 
 use super::{CANCELLED, acknowledge, conversation::user_text, not_sent, problem, stop_run};
 use crate::{
@@ -32,11 +37,6 @@ use crate::{
     opening,
     seat::{Beginning, Seat, SeatError, first_entries},
 };
-use countersign_files::{
-    paths,
-    replace::{Access, replace},
-};
-use countersign_view::{Lines, escape, export};
 
 /// How long a name may take to reach the session's file before it is acknowledged without: it is recorded.
 const NAMED: Duration = Duration::from_secs(5);

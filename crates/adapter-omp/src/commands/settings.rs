@@ -1,5 +1,6 @@
 //! What a host sets: models, thinking levels, modes.
 
+use countersign_agent_dir::persist::{Change, persist};
 use countersign_core::{
     engine::Command as EngineCommand,
     session::{Command, Interrupt, Kind, Modes, Said, Setting, Take},
@@ -16,7 +17,6 @@ use tracing::warn;
 
 use super::{acknowledge, problem};
 use crate::{door::Door, entries, models};
-use countersign_agent_dir::persist::{Change, persist};
 
 /// One of the modes of queues.
 #[derive(Clone, Copy)]

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use countersign_core::gate::{self, Answer, Choice, Content, Kind};
 use countersign_protocol::omp::{UiAnswer, UiMethod};
+use countersign_view::{Lines, escape};
 
 use super::APPROVAL_WORDS;
-use countersign_view::{Lines, escape};
 
 /// What a question begins with that could pass for an approval: one of several lines, or one that offers an approval's words.
 const ASKS: &str = "The agent asks: ";

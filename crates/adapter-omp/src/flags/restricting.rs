@@ -3,11 +3,10 @@
 
 use std::path::PathBuf;
 
-use countersign_core::policy::ApprovalMode;
-use countersign_runtime::models::entry::Level;
-
 use countersign_agent_dir::restrictions;
 use countersign_config::slips;
+use countersign_core::policy::ApprovalMode;
+use countersign_runtime::models::entry::Level;
 
 /// Flags that restrict, and how many slips away from one a flag still counts as meant for it.
 const RESTRICTING: [(&str, usize); 14] = [

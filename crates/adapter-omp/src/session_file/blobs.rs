@@ -12,11 +12,11 @@ use countersign_core::{
     digest::Digest,
     message::{Block, Message},
 };
+use countersign_files::replace::{Access, replace};
 use countersign_runtime::tools::regular;
 use serde_json::Value;
 
 use super::open::LARGEST;
-use countersign_files::replace::{Access, replace};
 
 /// From so many base64 characters on an image is put beside.
 const LEAST: usize = 1024;

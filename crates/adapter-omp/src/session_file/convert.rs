@@ -14,9 +14,8 @@ use countersign_protocol::{
         session_file::{Body, Entry},
     },
 };
-use serde_json::{Map, Value};
-
 use countersign_view::time::millis;
+use serde_json::{Map, Value};
 
 type Members = Map<String, Value>;
 

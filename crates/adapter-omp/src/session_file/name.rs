@@ -5,7 +5,6 @@
 use std::path::{Path, PathBuf};
 
 use countersign_core::{id::SessionId, time::Millis};
-
 use countersign_view::time::iso;
 
 /// The name of the folder that holds the sessions of one working directory.

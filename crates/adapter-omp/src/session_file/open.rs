@@ -11,9 +11,9 @@ use bytes::Bytes;
 use countersign_core::{digest::Digest, id::SessionId, time::Millis};
 use countersign_protocol::omp::session_file::{Body, Entry, Form, Header, SessionFile, VERSION, read};
 use countersign_runtime::tools::regular;
+use countersign_view::time::iso;
 
 use super::mark::Mark;
-use countersign_view::time::iso;
 
 /// The largest file that is read, in bytes.
 pub(super) const LARGEST: u64 = 1 << 30;

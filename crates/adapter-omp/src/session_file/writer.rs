@@ -9,6 +9,7 @@ use std::{
 };
 
 use countersign_core::digest::Digest;
+use countersign_files::replace::{Access, replace};
 use countersign_protocol::{
     encode,
     omp::{
@@ -21,7 +22,6 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::{Blobs, Mark, blobs::concerns, open::LARGEST};
-use countersign_files::replace::{Access, replace};
 
 /// Why nothing was written. What was to be written is kept and can be tried again.
 #[derive(Debug, thiserror::Error)]

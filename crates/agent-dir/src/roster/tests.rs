@@ -1,10 +1,10 @@
 use std::{path::Path, sync::LazyLock};
 
+use countersign_config::yaml::{Node, Place};
 use countersign_runtime::models::entry::{Api, Entry, Level, Modality, Price};
 
 use super::{Choice, ChooseError, Roster, Wish};
 use crate::{Environment, Keys, ModelsFile, Restrictions, models_file::ModelsFile as File};
-use countersign_config::yaml::{Node, Place};
 
 static BUILTIN: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     [

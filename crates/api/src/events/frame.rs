@@ -2,16 +2,16 @@
 
 use bytes::Bytes;
 use countersign_core::message::Block;
+use countersign_http::web::sse;
 use countersign_runtime::{
     Live, LiveKind, Part,
     store::{AnyLog, Content, Log as _, Partition, ReadError, Stored},
 };
+use countersign_view::{record::name, time::iso};
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
 use crate::cursor::Cursor;
-use countersign_http::web::sse;
-use countersign_view::{record::name, time::iso};
 
 /// How much of a fact is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

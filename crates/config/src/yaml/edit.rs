@@ -8,12 +8,12 @@
 
 use std::{io, path::Path};
 
+use countersign_files::replace::{Access, replace};
 use countersign_runtime::tools::regular;
 use serde_json::{Map, Value};
 
 use super::LARGEST;
 use crate::yaml::Node;
-use countersign_files::replace::{Access, replace};
 
 /// Why a key was not set. The file is as it was.
 #[derive(Debug, thiserror::Error)]

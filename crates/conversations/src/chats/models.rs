@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use countersign_config::{Config, Provider};
 use countersign_core::session::ModelRef;
 use countersign_runtime::{
     Chosen,
@@ -9,8 +10,6 @@ use countersign_runtime::{
     reference,
 };
 use secrecy::{ExposeSecret as _, SecretString};
-
-use countersign_config::{Config, Provider};
 
 struct Listed {
     /// Without the headers of its provider, which may be secret.

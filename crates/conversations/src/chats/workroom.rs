@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use countersign_agent_dir::AgentDir;
 use countersign_core::{id::SessionId, tool::Spec};
 use countersign_runtime::{
     Clock,
@@ -16,7 +17,6 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::prompt;
-use countersign_agent_dir::AgentDir;
 
 /// How long a shell that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(1800);

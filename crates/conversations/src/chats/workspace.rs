@@ -1,10 +1,11 @@
 //! The folders in which conversations work. All of them lie below that of agents, whatever links say.
 
-use countersign_config::MAIN;
 use std::{
     fs, io,
     path::{Component, Path, PathBuf},
 };
+
+use countersign_config::MAIN;
 
 use super::ChatError;
 

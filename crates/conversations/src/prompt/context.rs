@@ -4,8 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Files;
 use countersign_agent_dir::AgentDir;
+
+use super::Files;
 
 /// The longest part of one file that is used, in bytes.
 const FILE_LIMIT: usize = 64 * 1024;

@@ -7,8 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::files::Files;
 use countersign_agent_dir::AgentDir;
+
+use super::files::Files;
 
 /// The longest file that stands for a text, in bytes.
 const LIMIT: usize = 200_000;

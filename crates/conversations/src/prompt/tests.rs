@@ -3,6 +3,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use countersign_agent_dir::{AgentDir, Environment, Product};
 use countersign_core::{
     time::Millis,
     tool::{Effect, Lane, Repeat, Spec},
@@ -10,7 +11,6 @@ use countersign_core::{
 use serde_json::json;
 
 use super::{Facts, Prompt, build, context};
-use countersign_agent_dir::{AgentDir, Environment, Product};
 
 type Table = BTreeMap<PathBuf, String>;
 

@@ -3,11 +3,12 @@
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
+use countersign_shell_analysis::{ShellContext, UNPARSABLE, analyze};
 use serde_json::{Map, Value};
 
 use super::{
     Action, ApprovalMode, Compiled, Constraints, Grants, Layer, Layers, Posture, Reach, Rule, Rules, Source, Subject,
-    Surroundings, Verdict, compile, evaluate, shell,
+    Surroundings, Verdict, compile, evaluate,
 };
 use crate::{
     digest::{Digest, canonical},
@@ -89,8 +90,8 @@ pub fn fuzz(bytes: &[u8]) {
 
 /// True if the grammar reads `line` and finds a command in it.
 fn parses(line: &str) -> bool {
-    let judged = shell::analyze(line, &shell::ShellContext::default());
-    judged.opaque.as_deref() != Some(shell::UNPARSABLE) && !judged.commands.is_empty()
+    let judged = analyze(line, &ShellContext::default());
+    judged.opaque.as_deref() != Some(UNPARSABLE) && !judged.commands.is_empty()
 }
 
 const fn freedom(verdict: &Verdict) -> u8 {

@@ -4,8 +4,7 @@
 
 pub use countersign_shell_analysis::{Classes, files};
 pub(crate) use countersign_shell_analysis::{
-    Line, NO_COMMAND, Piece, ShellContext, UNPARSABLE, Wild, analyze, classes_of, grants_interpreter, patterns,
-    plain_form,
+    Line, NO_COMMAND, Piece, ShellContext, Wild, classes_of, grants_interpreter, patterns, plain_form,
 };
 use countersign_shell_analysis::{MachinePaths, ShellCall, analyze_call};
 

@@ -1,6 +1,5 @@
 //! The socket itself: one line a request, one line an answer, and for `watch` a line after each change.
 
-use countersign_view::principals;
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io::Write as _,
@@ -10,8 +9,15 @@ use std::{
     time::Duration,
 };
 
+use countersign_adapter_omp::attach::{self, Hall};
+use countersign_config::logging::Levels;
 use countersign_core::{engine::Event, id::PrincipalId};
+use countersign_http::{
+    listen::{self, peer::Local, seldom::Seldom},
+    open_connections::ATTACHED,
+};
 use countersign_runtime::{Handle, Released};
+use countersign_view::principals;
 use nix::sys::resource::{Resource, getrlimit};
 use serde_json::json;
 use tokio::{
@@ -21,12 +27,6 @@ use tokio::{
 };
 
 use super::{Answered, Request, answer};
-use countersign_adapter_omp::attach::{self, Hall};
-use countersign_config::logging::Levels;
-use countersign_http::{
-    listen::{self, peer::Local, seldom::Seldom},
-    open_connections::ATTACHED,
-};
 
 /// The socket's name in the data directory.
 pub const FILE: &str = "countersign.sock";

@@ -2,13 +2,13 @@
 //!
 //! One that is added here is added to docs/operations.md by `UPDATE_GOLDEN=1`, and the test says so where it was not.
 
+use countersign_http::open_connections;
 use countersign_runtime::meters::{self, Counter, Timer};
 
 use super::text::{
     Kind::{self, Counter as Counts, Gauge, Histogram},
     Labels, Metric, Value,
 };
-use countersign_http::open_connections;
 
 /// The doors of `countersign_connections`.
 const DOORS: [&str; 5] = ["agent_gate", "gsv", "stream", "attach", "http"];

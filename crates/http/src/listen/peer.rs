@@ -19,6 +19,7 @@ use std::{
 };
 
 use countersign_runtime::tools::{exec, is_own_address};
+
 use holder::{Among, holder};
 pub use local::Local;
 use nix::{

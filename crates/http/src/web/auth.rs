@@ -3,19 +3,19 @@
 //! A cookie says by itself who has it and since when, sealed with a key that lies in the data directory. What is kept is
 //! only which were given back before their time.
 
-use countersign_view::principals;
 use std::{io::Write as _, net::IpAddr, os::unix::fs::OpenOptionsExt as _, path::Path, sync::Arc, time::Duration};
 
 use axum::http::HeaderMap;
+use countersign_config::Web;
 use countersign_core::{id::PrincipalId, time::Millis};
 use countersign_runtime::Clock;
+use countersign_view::principals;
 use parking_lot::Mutex;
 use ring::hmac;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{access::Scope, cookie, origin, revoked::Revoked};
 use crate::limits::FailedAuth;
-use countersign_config::Web;
 
 /// The name of the cookie.
 pub const COOKIE: &str = "hermes_session";

@@ -9,6 +9,7 @@ use countersign_core::{
     id::GateId,
     policy::Covers,
 };
+use countersign_view::gate_summary;
 use tokio::time::Instant;
 
 use super::{
@@ -20,7 +21,6 @@ use super::{
     },
     Cards, Step,
 };
-use countersign_view::gate_summary;
 
 /// How a call ended that was allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use axum::http::HeaderMap;
+use countersign_config::Web;
 use countersign_core::time::Millis;
 use countersign_runtime::Clock;
 use secrecy::SecretString;
 
 use super::{Auth, COOKIE, LASTS, NotLoggedIn, Via};
-use countersign_config::Web;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
