@@ -46,7 +46,6 @@ mod sed;
 mod shell;
 mod simple;
 mod spelled;
-mod told;
 mod unwrap;
 mod variables;
 mod walk;

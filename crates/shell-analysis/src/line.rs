@@ -52,8 +52,6 @@ pub struct Simple {
     pub narrow: Vec<NarrowPath>,
     /// How its forms begin, up to what is only known when the line runs.
     pub begun: Vec<String>,
-    /// True if the line tells all that it goes on with: other commands of the line are that.
-    pub is_told: bool,
     /// Its forms with wildcards, where there are any.
     pub wild: Vec<Wild>,
     /// The variables of the shell that it sets, where it does nothing else and none of them is a lever.
@@ -111,7 +109,7 @@ impl Line {
 
     /// How commands begin that go on with what is only known when the line runs.
     pub fn begun(&self) -> impl Iterator<Item = &str> {
-        self.commands.iter().filter(|command| !command.is_told).flat_map(|command| &command.begun).map(String::as_str)
+        self.commands.iter().flat_map(|command| &command.begun).map(String::as_str)
     }
 
     /// The forms with wildcards.

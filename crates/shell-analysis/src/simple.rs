@@ -136,7 +136,7 @@ fn note_program(line: &mut Line, argv: &[Word], program: Option<&str>, arguments
 }
 
 /// True if the arguments of `set` only say when a line ends, or that it is shown: no word means something else by it.
-pub(super) fn only_ends_earlier(arguments: &[&str]) -> bool {
+fn only_ends_earlier(arguments: &[&str]) -> bool {
     let mut is_name = false;
     let mut harmless = |word: &&str| {
         if is_name {
@@ -235,7 +235,7 @@ fn texts(place: &Place, here: &Here, assignments: &[Word], argv: &[Word], cover:
     }
     let begun = wrap_open(tool, argv);
     let wild = respelled.iter().map(Vec::as_slice).chain([argv]).flat_map(|argv| Wild::forms(tool, argv)).collect();
-    Simple { forms, covers: all, begun, wild, sets, ..Simple::default() }
+    Simple { forms, covers: all, narrow: Vec::new(), begun, wild, sets }
 }
 
 /// `[ … ]` in the words of `test`, which is the same.

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     line::Place,
     programs::is_dangerous_variable,
-    told::Told,
     word::{self, FILLED, GLOB, Known, UNKNOWN, Word},
 };
 use crate::secret;
@@ -45,13 +44,11 @@ pub(super) struct Variables {
     /// True if a line before may have set whatever this one does not set.
     before: bool,
     tried: usize,
-    /// The values that the line tells.
-    pub(super) told: Told,
 }
 
 impl PartialEq for Variables {
     fn eq(&self, other: &Self) -> bool {
-        self.values == other.values && self.endless == other.endless && self.any == other.any && self.told == other.told
+        self.values == other.values && self.endless == other.endless && self.any == other.any
     }
 }
 
@@ -87,15 +84,11 @@ impl Variables {
 
     /// Takes note that the line fills `name` with what it reads: that may be an option too.
     pub(super) fn fill(&mut self, name: &str) {
-        self.told.note(name, None);
         self.insert(name, FILLED);
     }
 
-    /// Takes note that the line may set any variable. `is_told` says that the words which may name it are known and judged, too.
-    pub(super) const fn lose(&mut self, is_told: bool) {
-        if !is_told {
-            self.told.lose();
-        }
+    /// Takes note that the line may set any variable.
+    pub(super) const fn lose(&mut self) {
         self.any = true;
     }
 

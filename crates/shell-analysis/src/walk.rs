@@ -2,7 +2,6 @@
 
 use brush_parser::{Token, ast};
 
-use self::followed::{Followed, Outcomes, Ways};
 use super::{
     calls::Calls,
     carried::Signs,
@@ -18,7 +17,6 @@ use crate::action_class::ActionClass as Class;
 
 mod commands;
 mod doubts;
-mod followed;
 mod tests;
 
 /// How many texts may lie inside one another: `sh -c "sh -c …"`, substitutions in substitutions.
@@ -55,7 +53,6 @@ pub(super) struct Walk<'a> {
     command: &'a str,
     /// The variables of loops around the command at hand that hold what these tell.
     settled: Vec<String>,
-    followed: Followed,
 }
 
 impl<'a> Walk<'a> {
@@ -66,13 +63,7 @@ impl<'a> Walk<'a> {
         let signs = Signs::of(command);
         let mut line = Self::walk(command, place, &mut variables, signs);
         if variables != before {
-            let told = variables.told.clone();
             line = Self::walk(command, place, &mut variables, signs);
-            // What counted as known at first may not have been.
-            if variables.told.lost_since(&told) {
-                variables.told.lose();
-                line = Self::walk(command, place, &mut variables, signs);
-            }
         }
         // Braces and escapes may spell what its text does not show.
         let all = signs.and(line.met);
@@ -103,13 +94,11 @@ impl<'a> Walk<'a> {
             variables: std::mem::take(variables),
             command,
             settled: Vec::new(),
-            followed: Followed::default(),
         };
         if let Some(beside) = &place.beside {
             walk.line.note_opaque(beside.as_str());
         }
         walk.text(command);
-        walk.settle_functions();
         walk.line.settle_assignments();
         if walk.calls.multiply() {
             walk.line.note_floor("multiplies itself without end");
@@ -140,7 +129,6 @@ impl<'a> Walk<'a> {
         }
         if let Some(text) = descriptors::without_names(text, &tokens) {
             self.line.note_opaque("a redirection that sets a variable");
-            self.variables.told.lose();
             self.depth += 1;
             for word in tokens
                 .iter()
@@ -158,7 +146,6 @@ impl<'a> Walk<'a> {
         match grammar::program(&tokens) {
             Some(program) => {
                 self.depth += 1;
-                self.followed.scope.open(text, &program);
                 program.complete_commands.iter().for_each(|list| self.list(list));
                 self.depth -= 1;
             }
@@ -175,16 +162,9 @@ impl<'a> Walk<'a> {
 
     /// What a text in a place of its own runs: a subshell, as far as folders go.
     fn aside(&mut self, text: &str) {
-        let (here, fed, assigned) = (self.here.clone(), self.fed, self.followed.scope.assigned.clone());
+        let (here, fed) = (self.here.clone(), self.fed);
         self.text(text);
-        (self.here, self.fed, self.followed.scope.assigned) = (here, fed, assigned);
-    }
-
-    /// The same of a text that another shell reads, which has none of the variables and functions of this one.
-    fn in_another(&mut self, text: &str) {
-        let scope = std::mem::take(&mut self.followed.scope);
-        self.aside(text);
-        self.followed.scope = scope;
+        (self.here, self.fed) = (here, fed);
     }
 
     /// The same of a substitution's text.
@@ -197,33 +177,28 @@ impl<'a> Walk<'a> {
     /// The same of a text that another shell reads, or this one at another time: the variables of loops are others there.
     fn apart(&mut self, text: &str) {
         let settled = std::mem::take(&mut self.settled);
-        self.in_another(text);
+        self.aside(text);
         self.settled = settled;
     }
 
     fn list(&mut self, list: &ast::CompoundList) {
         for ast::CompoundListItem(and_or, separator) in &list.0 {
             let background = matches!(separator, ast::SeparatorOperator::Async);
-            let (here, assigned) = (self.here.clone(), self.followed.scope.assigned.clone());
+            let here = self.here.clone();
             let before = self.here.begin_list();
-            let mut outcomes = Outcomes::default();
             for (operator, pipeline) in and_or {
-                let is_or = matches!(operator, ast::PipelineOperator::Or);
-                if is_or {
+                if matches!(operator, ast::PipelineOperator::Or) {
                     self.here.lose_list();
                 }
-                outcomes.begin(is_or, &mut self.followed.scope);
                 self.pipeline(pipeline, background);
-                outcomes.end(is_or, pipeline.bang, &self.followed.scope);
                 if pipeline.bang {
                     self.here.lose_list();
                 }
             }
-            self.followed.scope.assigned = outcomes.both();
             self.here.end_list(before);
             // It runs beside the shell, all of it in one.
             if background {
-                (self.here, self.followed.scope.assigned) = (here, assigned);
+                self.here = here;
             }
         }
     }
@@ -236,7 +211,7 @@ impl<'a> Walk<'a> {
         }
         for text in feed::texts_for_a_shell(&pipeline.seq) {
             self.line.note_opaque("a shell that reads its commands from elsewhere");
-            self.in_another(&text);
+            self.aside(&text);
         }
         if feed::reads_unknown(&pipeline.seq) {
             // It may be any command.
@@ -251,10 +226,10 @@ impl<'a> Walk<'a> {
         }
         for (at, command) in pipeline.seq.iter().enumerate() {
             self.fed = feed::is_written_out(&pipeline.seq, at);
-            let (here, assigned) = (self.here.clone(), self.followed.scope.assigned.clone());
+            let here = self.here.clone();
             self.command(command);
             if piped {
-                (self.here, self.followed.scope.assigned) = (here, assigned);
+                self.here = here;
             }
         }
         self.calls.go_beside(around);
@@ -276,7 +251,7 @@ impl<'a> Walk<'a> {
                 self.redirects(function.body.1.as_ref());
                 // Its body runs when it is called, perhaps somewhere else.
                 self.line.note_opaque("a function");
-                self.defined(function);
+                self.compound(&function.body.0);
                 self.calls.leave(around);
             }
             ast::Command::ExtendedTest(test, redirects) => {
@@ -304,16 +279,15 @@ impl<'a> Walk<'a> {
             }
             ast::CompoundCommand::BraceGroup(group) => self.list(&group.list),
             ast::CompoundCommand::Subshell(subshell) => {
-                let (here, assigned) = (self.here.clone(), self.followed.scope.assigned.clone());
+                let here = self.here.clone();
                 self.list(&subshell.list);
-                (self.here, self.followed.scope.assigned) = (here, assigned);
+                self.here = here;
             }
             ast::CompoundCommand::ForClause(clause) => {
                 let mut values = Vec::new();
                 for value in clause.values.iter().flatten() {
                     for word in self.words(&value.value) {
                         self.variables.set(&clause.variable_name, &word);
-                        self.note_looped(&clause.variable_name, &word);
                         values.push(word);
                     }
                     self.expanded(value);
@@ -325,35 +299,23 @@ impl<'a> Walk<'a> {
                 if !self.is_spent_by(self.command.len()) && loops::settles(self.command, clause, &values) {
                     self.settled.push(clause.variable_name.clone());
                 }
-                let assigned = self.followed.scope.assigned.clone();
-                self.note_looping(clause);
                 self.repeated(&[&clause.body.list]);
-                self.followed.scope.assigned = assigned;
                 self.settled = around;
             }
             ast::CompoundCommand::CaseClause(clause) => {
                 self.expanded(&clause.value);
-                let mut ways = Ways::of(&self.followed.scope);
                 for case in &clause.cases {
                     case.patterns.iter().for_each(|pattern| self.expanded(pattern));
                     case.cmd.iter().for_each(|list| self.list(list));
-                    ways.end(&mut self.followed.scope);
                 }
-                let is_any = clause.cases.iter().flat_map(|case| &case.patterns).any(|pattern| pattern.value == "*");
-                ways.leave(is_any, &mut self.followed.scope);
             }
             ast::CompoundCommand::IfClause(clause) => {
                 self.list(&clause.condition);
-                let mut ways = Ways::of(&self.followed.scope);
                 self.list(&clause.then);
-                ways.end(&mut self.followed.scope);
                 for branch in clause.elses.iter().flatten() {
                     branch.condition.iter().for_each(|list| self.list(list));
                     self.list(&branch.body);
-                    ways.end(&mut self.followed.scope);
                 }
-                let is_any = clause.elses.iter().flatten().any(|branch| branch.condition.is_none());
-                ways.leave(is_any, &mut self.followed.scope);
             }
             ast::CompoundCommand::WhileClause(clause) | ast::CompoundCommand::UntilClause(clause) => {
                 self.repeated(&[&clause.0, &clause.1.list])
@@ -362,9 +324,7 @@ impl<'a> Walk<'a> {
                 self.line.note_opaque("a coprocess");
                 let around = self.calls.is_beside();
                 self.calls.go_beside(true);
-                let assigned = self.followed.scope.assigned.clone();
                 self.command(&coprocess.body);
-                self.followed.scope.assigned = assigned;
                 self.calls.go_beside(around);
             }
         }
@@ -372,16 +332,12 @@ impl<'a> Walk<'a> {
 
     /// A loop that changes folder may end anywhere: then it is walked again as if it had.
     fn repeated(&mut self, lists: &[&ast::CompoundList]) {
-        let (before, assigned) = (self.here.clone(), self.followed.scope.assigned.clone());
-        self.followed.loops += 1;
+        let before = self.here.clone();
         lists.iter().for_each(|list| self.list(list));
         if self.here.has_left(&before) && !self.here.is_unknown() {
             self.here.lose();
-            self.followed.scope.assigned.clone_from(&assigned);
             lists.iter().for_each(|list| self.list(list));
         }
-        self.followed.loops -= 1;
-        self.followed.scope.assigned = assigned;
     }
 
     fn words(&mut self, raw: &str) -> Vec<Word> {
@@ -391,16 +347,12 @@ impl<'a> Walk<'a> {
             return vec![self.word(raw)];
         };
         self.made += words.len().saturating_sub(1);
-        if words.len() > 1 {
-            words.iter().for_each(|raw| self.variables.told.note_made(raw));
-        }
         words.iter().map(|raw| self.word(raw)).collect()
     }
 
     fn word(&mut self, raw: &str) -> Word {
         let folders = self.folders();
         let mut word = word::scan(raw, folders.as_known(&[]));
-        word.known = self.known(&word);
         if !word.names.is_empty() {
             let home = self.place.home.iter().map(|home| ("HOME", home.clone()));
             let dirs = self.here.dirs().flat_map(|dir| [("PWD", dir.to_owned()), ("OLDPWD", dir.to_owned())]);

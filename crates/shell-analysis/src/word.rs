@@ -48,8 +48,6 @@ pub(super) struct Word {
     pub(super) names: Vec<String>,
     /// What it may be, as far as the line itself sets its variables.
     pub(super) perhaps: Vec<String>,
-    /// The words that it comes to, one list for each way, where the line itself tells all of them.
-    pub(super) known: Vec<Vec<Self>>,
 }
 
 impl Word {

@@ -19,9 +19,7 @@ impl Walk<'_> {
             let said = word::scan(&name.value, self.folders().as_known(&[]));
             // Where nothing is known of a variable, it may hold nothing.
             let is_own = ["$FUNCNAME", "${FUNCNAME", "$0"].iter().any(|own| name.value.contains(own));
-            if !self.followed.supposes {
-                self.calls.note(&said.value.replace(UNKNOWN, ""), is_own);
-            }
+            self.calls.note(&said.value.replace(UNKNOWN, ""), is_own);
         }
         let (mut assignments, mut argv) = (self.environment(), Vec::new());
         let given = assignments.len();
@@ -38,8 +36,7 @@ impl Walk<'_> {
         }
         if assignments.len() > given || !argv.is_empty() {
             assignments.iter().chain(&argv).for_each(|word| self.variables.assign(word, self.place));
-            self.run(&assignments, &argv);
-            self.note_assigned(command, &argv);
+            self.invoke(&assignments, &argv, Cover::Needed, 0);
         }
     }
 
@@ -75,7 +72,7 @@ impl Walk<'_> {
         (self.here, self.fed) = (here, fed);
     }
 
-    pub(super) fn invoke(&mut self, assignments: &[Word], argv: &[Word], cover: Cover, wrapped: usize) {
+    fn invoke(&mut self, assignments: &[Word], argv: &[Word], cover: Cover, wrapped: usize) {
         let most = argv.iter().map(|word| word.perhaps.len()).max().unwrap_or(0) + 1;
         let cost = |word: &Word| word.raw.len() + word.value.len() + 64 * (1 + protect::ways_to_read(&word.value));
         let bytes: usize = assignments.iter().chain(argv).map(cost).sum();
@@ -94,9 +91,8 @@ impl Walk<'_> {
             self.variables.fill(name);
         }
         if declared::may_set_any(argv) {
-            self.variables.lose(self.followed.is_judged_elsewhere());
+            self.variables.lose();
         }
-        self.call(argv);
         let runs = if argv.is_empty() { Runs::Itself } else { unwrap::runs(argv) };
         if let Some((program, rest)) = argv.split_first().filter(|(program, _)| program.splits) {
             for text in program.perhaps.iter().filter(|text| text.contains(char::is_whitespace)) {

@@ -36,7 +36,6 @@ impl Walk<'_> {
             return self.beyond("is too involved to be judged");
         }
         self.depth += 1;
-        let scope = std::mem::take(&mut self.followed.scope);
         for part in text.split(['\n', ';', '|', '&', '(', ')', '{', '}', '`']).take(MOST_PARTS) {
             let is_reserved = |word: &&str| RESERVED.split_ascii_whitespace().any(|known| known == *word);
             let raw = part.split_whitespace().skip_while(is_reserved);
@@ -54,7 +53,6 @@ impl Walk<'_> {
                 self.perhaps(&words);
             }
         }
-        self.followed.scope = scope;
         self.depth -= 1;
     }
 

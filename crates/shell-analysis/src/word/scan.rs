@@ -269,12 +269,6 @@ impl Scanner<'_> {
             Some(c) if c.is_ascii_digit() || "@*#?-$!".contains(c) => {
                 self.word.splits |= c == '@';
                 self.at += 1;
-                if let Some((_, value)) = self.known.tried.iter().find(|(tried, _)| tried.chars().eq([c])) {
-                    self.word.expands = true;
-                    self.word.splits |= self.bare;
-                    self.word.value.push_str(value);
-                    return;
-                }
             }
             Some(_) | None => {
                 self.word.value.push('$');
