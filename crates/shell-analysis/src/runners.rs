@@ -5,6 +5,7 @@
 use super::{
     git,
     programs::base_name,
+    unwrap::MOST_TAILS,
     word::{UNKNOWN, Word},
 };
 
@@ -62,9 +63,6 @@ const OPERAND_FIRST: &str = "pipx coresched gosu su-exec runcon faketime setlock
 
 /// Options of these that have no value.
 const FLAGS: &str = "-- -y --yes --no --no-install -q --quiet --silent --offline --verbose --no-sync --frozen --locked";
-
-/// The most words that are looked at for the one that is run.
-const MOST_TAILS: usize = 3;
 
 /// Whether `program` reads commands on its input, so that what is written out for it is looked at.
 pub(super) fn reads_commands(program: &str) -> bool {

@@ -109,17 +109,16 @@ fn after(argv: &[Word], flags: &[&str], valued: &[&str], operands: usize) -> Opt
     (!passed.iter().any(|word| word.splits)).then(|| inner.to_vec())
 }
 
+/// The most words that are looked at for the one that is run.
+pub(super) const MOST_TAILS: usize = 16;
+
 /// Every tail that begins with a word that may be a program, and every word that may be a text of the shell.
 pub(super) fn anything(argv: &[Word], why: &'static str) -> Runs {
-    let is_option = |word: &Word| word.value.starts_with('-');
-    // Behind an option, what is unknown up to a colon is no program but a value, as in `-v "$dir":/src`.
-    let is_value =
-        |at: usize| argv[at].value.starts_with(UNKNOWN) && argv[at].value.contains(':') && is_option(&argv[at - 1]);
-    let starts = |at: usize| !is_option(&argv[at]) && !argv[at].value.contains('=') && !is_value(at);
-    let tails = (1..argv.len()).filter(|at| starts(*at)).take(6);
-    let texts = argv.iter().skip(1).filter_map(Word::as_literal).filter(|text| text.contains(char::is_whitespace));
+    let starts = |word: &Word| !word.value.starts_with('-') && !word.value.contains('=');
+    let tails = (1..argv.len()).filter(|at| starts(&argv[*at])).take(MOST_TAILS);
+    let texts = argv.iter().skip(1).filter(|word| word.value.contains(char::is_whitespace)).map(Word::approximate);
     let tails = tails.map(|at| argv[at..].to_vec());
-    Runs::Anything { why, perhaps: tails.chain(torn(argv)).collect(), texts: texts.map(str::to_owned).collect() }
+    Runs::Anything { why, perhaps: tails.chain(torn(argv)).collect(), texts: texts.collect() }
 }
 
 /// The same of words that may turn out to be several: `${X:-5 rm}` in front of others has `rm` run.

@@ -138,7 +138,9 @@ fn call_of(mut members: Map<String, Value>) -> ToolCall {
         })
     };
     let (id, name) = (text(&["tool_use_id", "id"]), text(&["name"]));
-    let arguments = members.shift_remove("input");
+    // A call often begins with an empty object: its arguments come in pieces, or there are none.
+    let is_empty = |input: &Value| input.as_object().is_some_and(Map::is_empty);
+    let arguments = members.shift_remove("input").filter(|input| !is_empty(input));
     let function = Function { name, arguments, rest: Map::new() };
     ToolCall { index: None, id, function: Some(function), rest: members }
 }

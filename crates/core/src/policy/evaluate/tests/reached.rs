@@ -73,10 +73,10 @@ fn what_follows_a_program_that_runs_another_is_no_program() {
             ("pnpm exec vitest $T", "allow"),
             ("ls | xargs uv run black", "allow"),
             ("rustup run nightly cargo $T", "allow"),
-            ("docker run -v $(pwd):/src image make", "allow"),
-            ("docker run --rm -v \"$D\":/src -w /src image make", "allow"),
-            ("docker run -p $PORT:80 image", "allow"),
-            ("podman run -v \"$(git rev-parse --show-toplevel)\":/w image make test", "allow"),
+            ("docker run -v $(pwd):/src image make", "ask"),
+            ("docker run --rm -v \"$D\":/src -w /src image make", "ask"),
+            ("docker run -p $PORT:80 image", "ask"),
+            ("podman run -v \"$(git rev-parse --show-toplevel)\":/w image make test", "ask"),
             ("ls | xargs npx", "ask"),
             ("npx $T", "ask"),
             ("npx -y $T", "ask"),
@@ -95,4 +95,41 @@ fn what_follows_a_program_that_runs_another_is_no_program() {
             ("ssh host \"$T\"", "ask"),
         ],
     );
+}
+
+#[test]
+fn what_a_line_sets_for_later_words_is_not_trusted() {
+    for line in [
+        "X=status; git $X",
+        "X=PUSH; declare -l X; git $X",
+        "declare \"-l\" X=PUSH; git $X",
+        "declare \\-l X=PUSH; git $X",
+        "O=-l; declare $O X=PUSH; git $X",
+        "export X=status Y=$X; git $Y",
+        "A=X; declare -l ${A}Y; XY=PUSH; git $XY",
+        "A=X; XY=status; declare \"${A}Y[0]=push\"; git $XY",
+        "A=X; XY=status; mapfile -t ${A}Y <<< push; git $XY",
+        "A=X; XY=status; printf -v \"${A}Y[0]\" %s push; git $XY",
+        "A=X; XY=pu; eval \"${A}Y+=\\$(echo sh)\"; git $XY",
+        "A=X; XY=status; trap \"${A}Y[0]=push\" DEBUG; git $XY",
+        "X=; : ${X[0]:=push}; git $X",
+        "shopt -s extglob; X='@(push)'; git $X",
+        "f() { local \"-l\" X=PUSH; git $X; }; f",
+        "f() { git $1; }; f status; A=f; eval \"$A push\"",
+        "su -c \"$Y git push origin HEAD:main\"",
+        "su -c \"$(echo git) push origin HEAD:main\"",
+        "su -c \"${Y}git push origin HEAD:main\"",
+        "su -c \"cd $D && git push\"",
+        "flock -n l -c \"$(echo git push) origin HEAD:main\"",
+        "flock -n l -c \"cd $D; git push\"",
+        "script -qc \"cd ${D:-.}; git push\" /dev/null",
+        "X=\"$(echo git push) \"; sudo -n $X:main",
+        "sudo -n $(cat f):main",
+        "npx -p a -p b -p c git push",
+        "uv run --with a --with b --with c --with d git push",
+        "docker run --rm -it a b c d e f git push",
+    ] {
+        let verdict = World::new(&["deny bash(git push*)", "allow *"]).judge(&bash(line));
+        assert_ne!(word(&verdict), "allow", "{line}: {verdict}");
+    }
 }
