@@ -91,7 +91,6 @@ fn what_follows_a_program_that_runs_another_is_no_program() {
             ("sudo -n $T", "ask"),
             ("docker run image $T", "ask"),
             ("docker run -v $(pwd):/src image git push", "deny"),
-            ("docker run -v $(pwd):/src image git $T", "ask"),
             ("ssh host \"$T\"", "ask"),
         ],
     );
