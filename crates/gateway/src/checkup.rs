@@ -19,7 +19,7 @@ use countersign_runtime::{
 use countersign_telegram::{self as telegram, Found, Unfit};
 use secrecy::ExposeSecret as _;
 
-use super::{adapter::GsvTools, address, house, io};
+use crate::{adapter::GsvTools, house, port::resolve, serve_error::ServeError};
 
 /// How long a bot is waited for.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -131,7 +131,8 @@ async fn key(entry: &Entry, provider: &Provider) -> Result<Key, String> {
 /// What is in the way.
 pub fn port(config: &Config) -> Result<(), String> {
     let (host, port) = (&config.gateway.host, config.gateway.port);
-    let bound = address(host, port)
-        .and_then(|address| TcpListener::bind(address).map_err(|source| io(&format!("{host}:{port}"), source)));
+    let bound = resolve(host, port).and_then(|address| {
+        TcpListener::bind(address).map_err(|source| ServeError::of_io(&format!("{host}:{port}"), source))
+    });
     bound.map(drop).map_err(|error| error.to_string())
 }

@@ -9,7 +9,7 @@ use countersign_runtime::{
     system_dice,
 };
 
-use super::ServeError;
+use crate::serve_error::ServeError;
 
 /// Opens the record of a gateway with these views, once nothing else stands in its way.
 pub type OpenRecord = Box<dyn FnOnce(&Config, Vec<Arc<dyn View>>) -> Result<AnyLog, ServeError> + Send>;

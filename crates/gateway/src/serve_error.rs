@@ -8,7 +8,7 @@ use countersign_policy_admin::rules::RulesError;
 use countersign_runtime::{Refused, services::BadService, store};
 use countersign_telegram::BadAddress;
 
-use super::hints::unopened;
+use crate::hints::unopened;
 
 /// Why a gateway did not start, or went down.
 #[derive(Debug, thiserror::Error)]
@@ -63,4 +63,10 @@ pub enum ServeError {
         /// What the system says. It stands in the message already, and is no further cause.
         problem: std::io::Error,
     },
+}
+
+impl ServeError {
+    pub(crate) fn of_io(what: &str, problem: std::io::Error) -> Self {
+        Self::Io { what: what.to_owned(), problem }
+    }
 }

@@ -102,7 +102,7 @@ impl Control {
     ///
     /// # Errors
     /// What the system says.
-    pub fn open(owned: Owned, hall: Arc<Hall>, others: Vec<u32>, levels: Levels) -> std::io::Result<Self> {
+    pub fn open(owned: Owned, hall: Arc<Hall>, others: Vec<u32>, levels: Arc<Levels>) -> std::io::Result<Self> {
         let Owned { path, lock: owned } = owned;
         match std::fs::remove_file(&path) {
             Ok(()) => {}
@@ -115,7 +115,6 @@ impl Control {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
         // Its owner is whoever we are; what the system says of our own process may be another one's.
         let own = std::fs::metadata(&path)?.uid();
-        let levels = Arc::new(levels);
         let serving = tokio::spawn(async move {
             let mut failing = Seldom::default();
             let places = Arc::new(Semaphore::new(places()));

@@ -1,0 +1,395 @@
+//! A realm: everything that belongs to the state of one gateway. It is built in one place and held by one value, so that a process
+//! can hold several.
+//!
+//! It must not know signals, nor bind a port: a process does both.
+
+mod health;
+mod prepared;
+mod routes;
+
+use std::{os::unix::fs::DirBuilderExt as _, sync::Arc, time::Duration};
+
+use countersign_adapter_agent_gate::Door;
+use countersign_adapter_gjc as gjc;
+use countersign_adapter_gsv::{self as gsv, GsvContext};
+use countersign_adapter_omp::attach::{Furniture, Guests, Hall};
+use countersign_config::{Config, OnShutdown, logging::Levels};
+use countersign_conversations::{
+    chats::{Chats, Models, Workrooms},
+    sessions::SessionIndex,
+};
+use countersign_core::{
+    engine::{Command, Resume},
+    gate::{self, Gate},
+    id::PrincipalId,
+};
+use countersign_files::objects::Store;
+use countersign_http::{
+    listen::{Doors, Hosts},
+    readiness::Readiness,
+    tokens::Watched,
+    web::Auth,
+};
+use countersign_policy_admin::rulebook::Rulebook;
+use countersign_runtime::{Handle, Lane, Options, Refused, store::View};
+use countersign_telegram::{self as telegram, Ear, Reporter, Telegram};
+use futures_util::FutureExt as _;
+use tokio::{sync::watch, task::JoinSet};
+
+pub use prepared::{Notice, PreparedRealm};
+use routes::RouteParts;
+
+use crate::{
+    checkup,
+    control::Control,
+    ground::Ground,
+    house::{self, House},
+    port::PortAddress,
+    retention,
+    serve_error::ServeError,
+    traces::{Collector, Traces},
+    websockets,
+};
+
+/// How long a session in which nothing happens stays in memory.
+const IDLE: Duration = Duration::from_secs(600);
+/// How long connections have to hear that the gateway closes.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// The parts that a process brings to a realm.
+pub struct RealmOptions {
+    /// Its program, record, time and chance.
+    pub ground: Ground,
+    /// The address at which it will be served.
+    pub address: PortAddress,
+    /// What the program logs.
+    pub levels: Arc<Levels>,
+    /// The collector of traces, if there is one.
+    pub collector: Collector,
+}
+
+impl std::fmt::Debug for RealmOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RealmOptions")
+            .field("ground", &self.ground)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The whole state of one gateway: configuration, rules, people, agents, the owner of the record, adapters, messenger, control
+/// socket and retention.
+pub struct Realm {
+    config: Arc<Config>,
+    notice: Notice,
+    url: String,
+    handle: Handle,
+    agents: Arc<Door>,
+    peers: Arc<gsv::Door>,
+    hall: Arc<Hall>,
+    rooms: Arc<Workrooms>,
+    rulebook: Arc<Rulebook>,
+    telegram: Option<Telegram>,
+    control: Control,
+    doors: Arc<Doors>,
+    traces: Traces,
+    /// True once it closes.
+    closing: watch::Sender<bool>,
+    /// Tasks that end once it closes.
+    tasks: JoinSet<()>,
+}
+
+impl Realm {
+    /// Opens the record and builds everything that works with it.
+    ///
+    /// # Errors
+    /// [`ServeError`]. No error loses a fact.
+    pub async fn open(prepared: PreparedRealm, options: RealmOptions) -> Result<Self, ServeError> {
+        let PreparedRealm { config, notice, secrets, agents, household, loaded, services, users, owned, .. } = prepared;
+        let RealmOptions { ground: Ground { program, record, clock, dice }, address, levels, collector } = options;
+        let log = record(&config, views())?;
+        make_workspaces(&config)
+            .map_err(|problem| ServeError::of_io(&config.agents_dir.display().to_string(), problem))?;
+        let models = Arc::new(Models::of(&config));
+        let sandbox = checkup::sandbox(&config);
+        let rooms = Arc::new(Workrooms::new(&program, sandbox, secrets, &config.agents_dir, clock.clone()));
+        let guests = Arc::new(Guests::default());
+        let wings = Arc::new(gsv::Wings::default());
+        let house = House::new(
+            Arc::clone(&services),
+            &config,
+            Arc::clone(&models),
+            Arc::clone(&rooms),
+            Arc::clone(&guests),
+            Arc::clone(&wings),
+        );
+        let around = loaded.rules.surroundings.clone();
+        let options = Options {
+            rules: loaded.rules,
+            resume: Resume::Go,
+            clock: clock.clone(),
+            dice,
+            host: Arc::new(house),
+            merge: Duration::from_millis(50),
+            idle: Some(IDLE),
+        };
+        let handle = Handle::open(log, options).await?;
+        let traces = collector.follow(&handle).await;
+        let agents = Door::open(handle.clone(), clock.clone(), agents).await?;
+        let furniture = Furniture {
+            handle: handle.clone(),
+            guests,
+            clock: clock.clone(),
+            program,
+            around,
+            folder: config.storage.folder.clone(),
+            extend: gjc::extension,
+        };
+        let hall = Hall::open(furniture).await.ok_or(ServeError::Lost)?;
+        let in_folder = |problem| ServeError::of_io(&config.storage.folder.display().to_string(), problem);
+        let control = Control::open(owned, Arc::clone(&hall), users, levels).map_err(in_folder)?;
+        let ear = Arc::new(Ear::default());
+        let telegram = match &config.telegram {
+            Some(telegram) => {
+                let settings = house::telegram(telegram, &config.people, &agents, &ear);
+                Some(Telegram::spawn(settings, handle.clone(), clock.clone())?)
+            }
+            None => None,
+        };
+        let auth = Auth::open(
+            &config.storage.folder,
+            config.web.clone(),
+            clock.clone(),
+            authorities(&config),
+            address.scheme == "https",
+            Some(Box::new(Watched::new(&config.storage.folder, clock.clone()))),
+        );
+        let auth = Arc::new(auth.map_err(in_folder)?.behind(config.gateway.public_url.as_deref()));
+        let folder = std::fs::canonicalize(&config.agents_dir)
+            .map_err(|problem| ServeError::of_io(&config.agents_dir.display().to_string(), problem))?;
+        let timeouts = (config.approval_timeout, config.clarify_timeout);
+        let rulebook = Rulebook::new(handle.clone(), config.permissions.clone(), household.clone());
+        let chats = Arc::new(Chats::new(handle.clone(), models, folder, timeouts, config.retry()));
+        let started_at = clock.now();
+        let reporter = telegram.as_ref().map(|telegram| -> Reporter { Arc::new(telegram.reporter()) });
+        let url = address.url(&config.gateway.host);
+        let gsv = Arc::new(GsvContext {
+            handle: handle.clone(),
+            clock: clock.clone(),
+            config: Arc::clone(&config),
+            chats: Arc::clone(&chats),
+            telegram: reporter.clone(),
+        });
+        let peers = gsv::Door::open(&gsv, address.bound.port(), &wings, &rooms).await.map_err(|error| match error {
+            gsv::OpenError::Secrets(error) => ServeError::Secrets(error.to_string()),
+            gsv::OpenError::Closing => ServeError::Lost,
+        })?;
+        if let Some(telegram) = &telegram {
+            peers.join(telegram, &ear).await;
+        }
+        let parts = RouteParts {
+            handle: handle.clone(),
+            clock: clock.clone(),
+            config: Arc::clone(&config),
+            chats,
+            auth,
+            started_at,
+            household,
+            rulebook: Arc::clone(&rulebook),
+            services: Arc::clone(&services),
+            agents: Arc::clone(&agents),
+            peers: Arc::clone(&peers),
+            telegram: reporter.clone(),
+            url: url.clone(),
+        };
+        let pages = parts.routes().await.ok_or(ServeError::Lost)?;
+        let (for_agents, for_peers) = (Arc::clone(&agents), Arc::clone(&peers));
+        let names = config.gateway.public_url.iter().filter_map(|url| host_of(url)).map(str::to_owned);
+        let doors = Arc::new(Doors {
+            websockets: Box::new(move |request| {
+                websockets::serve(Arc::clone(&for_agents), Arc::clone(&for_peers), request).boxed()
+            }),
+            pages,
+            hosts: Hosts::new(address.bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
+            readiness: Readiness::new(handle.clone(), config.storage.folder.clone()),
+            health: health::check(
+                handle.clone(),
+                services,
+                config.services.iter().map(|service| service.name.clone()).collect(),
+                reporter,
+            ),
+        });
+        let (closing, tasks) = (watch::Sender::new(false), JoinSet::new());
+        let mut realm = Self {
+            config,
+            notice,
+            url,
+            handle,
+            agents,
+            peers,
+            hall,
+            rooms,
+            rulebook,
+            telegram,
+            control,
+            doors,
+            traces,
+            closing,
+            tasks,
+        };
+        if realm.config.retention.is_any() {
+            let objects = Store::of(&realm.config.storage.folder);
+            let keep = retention::keep(realm.handle.clone(), clock, objects, realm.config.retention);
+            let end = realm.closing();
+            realm.tasks.spawn(async move {
+                tokio::select! {
+                    () = keep => {}
+                    () = end => {}
+                }
+            });
+        }
+        Ok(realm)
+    }
+
+    /// Returns the configuration.
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
+    /// Returns the URL at which it is served.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the handle of its owner.
+    pub const fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Returns the routes, WebSockets and checks that a port serves for it.
+    pub fn doors(&self) -> Arc<Doors> {
+        Arc::clone(&self.doors)
+    }
+
+    /// Brings the rules of its file into force. A file that does not load leaves the earlier ones in force.
+    pub async fn reload(&self) {
+        match self.rulebook.reload(None).await {
+            Ok(warnings) => {
+                warnings.iter().for_each(|warning| (self.notice)(warning));
+                (self.notice)("the rules were read again and are in force");
+            }
+            Err(problem) => {
+                (self.notice)(&format!("the rules were not taken, those of before stay in force: {problem}"));
+            }
+        }
+    }
+
+    /// Waits until its owner has ended: its record cannot be worked with any more.
+    pub async fn closed(&self) {
+        self.agents.closed().await;
+    }
+
+    /// Waits until it begins to close: its ports take no more connections then.
+    pub fn closing(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut closing = self.closing.subscribe();
+        async move { drop(closing.wait_for(|closing| *closing).await) }
+    }
+
+    /// Closes it in order: adapters, pending approvals if the settings say so, messenger, control socket, owner, sessions and
+    /// record. `served` ends once its ports have closed their connections; it is waited for a short while only.
+    pub async fn close(self, served: impl Future<Output = ()>) {
+        let Self {
+            config,
+            notice,
+            handle,
+            agents,
+            peers,
+            hall,
+            rooms,
+            telegram,
+            control,
+            traces,
+            closing,
+            mut tasks,
+            ..
+        } = self;
+        agents.close();
+        peers.close();
+        closing.send_replace(true);
+        if config.on_shutdown == OnShutdown::Deny {
+            // A record that cannot be written must not keep the process: what waits then waits for the next.
+            if tokio::time::timeout(FAREWELL, deny_what_waits(&handle)).await.is_err() {
+                notice("what waits could not be ended in time, and waits on");
+            }
+        }
+        if let Some(telegram) = telegram {
+            telegram.stop(FAREWELL).await;
+        }
+        drop(control);
+        // At once: calls of services get most of the time that there is, and connections hear of those that end in it.
+        let ended = async { tokio::join!(served, async { while tasks.join_next().await.is_some() {} }) };
+        let (_, ()) = tokio::join!(tokio::time::timeout(FAREWELL, ended), handle.close());
+        hall.close().await;
+        rooms.close().await;
+        handle.close_log().await;
+        traces.stop(FAREWELL).await;
+    }
+}
+
+impl std::fmt::Debug for Realm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Realm")
+            .field("folder", &self.config.storage.folder)
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is kept beside the record for those who would otherwise read all of it.
+fn views() -> Vec<Arc<dyn View>> {
+    vec![
+        Arc::new(SessionIndex),
+        Arc::new(gsv::Registry),
+        Arc::new(gsv::Memories),
+        Arc::new(gsv::NodeRegister),
+        Arc::new(gsv::Executions),
+        Arc::new(gsv::NodeCalls),
+        Arc::new(gsv::History),
+    ]
+}
+
+/// Ends whatever waits, as the settings say.
+async fn deny_what_waits(handle: &Handle) {
+    let source = handle.source(Lane::Result);
+    let waiting = source.read(|engine| engine.state().pending_gates().map(Gate::id).collect::<Vec<_>>()).await;
+    for gate in waiting.map(|(gates, _)| gates).unwrap_or_default() {
+        let by = PrincipalId::new(telegram::SHUTDOWN);
+        // Not a person's denial: the agent may ask again once the gateway is back.
+        let ended = source.ask(Command::Gate(gate::Command::Withdraw { gate, by })).await;
+        if matches!(ended, Err(Refused::NotRecorded(_) | Refused::Closed)) {
+            return;
+        }
+    }
+}
+
+/// What pages of ours may stand under beside the address that they were asked at.
+fn authorities(config: &Config) -> Vec<String> {
+    let public = config.gateway.public_url.iter().filter_map(|url| url.split_once("://")?.1.split('/').next());
+    public.map(str::to_owned).chain(config.gateway.allowed_hosts.iter().cloned()).collect()
+}
+
+/// The host of a URL, without its port.
+fn host_of(url: &str) -> Option<&str> {
+    let authority = url.split_once("://")?.1.split('/').next()?;
+    Some(authority.rsplit_once(':').map_or(authority, |(host, _)| host))
+}
+
+/// Makes the folder in which agents have theirs, closed to others. One that is there is left as somebody made it.
+fn make_workspaces(config: &Config) -> std::io::Result<()> {
+    let folder = &config.agents_dir;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    if let Some(finding) = config.open_workspaces() {
+        tracing::warn!("{finding}: {}", finding.advice());
+    }
+    Ok(())
+}

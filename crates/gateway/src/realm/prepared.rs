@@ -1,0 +1,100 @@
+//! A realm before it opens: its settings are checked, and its data directory is locked.
+
+use std::{
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    path::Path,
+    sync::Arc,
+};
+
+use countersign_adapter_agent_gate as agent_gate;
+use countersign_adapter_hermes as hermes;
+use countersign_config::Config;
+use countersign_http::listen;
+use countersign_policy_admin::{
+    household::Household,
+    rules::{self, Loaded},
+};
+use countersign_runtime::{
+    services::Services,
+    tools::{Secrets, secrets::FOLDER},
+};
+
+use crate::{adapter::GsvTools, control::Owned, hints::no_folder, house, serve_error::ServeError};
+
+/// Takes texts for people.
+pub type Notice = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// A realm that can be opened: its settings are checked, and its data directory is locked.
+///
+/// A port is bound after this and before the realm is opened: a locked directory is reported first, and a port that is taken
+/// leaves the record untouched.
+pub struct PreparedRealm {
+    pub(super) config: Arc<Config>,
+    pub(super) notice: Notice,
+    pub(super) secrets: Secrets,
+    pub(super) agents: agent_gate::Settings,
+    pub(super) household: Household,
+    pub(super) loaded: Loaded,
+    pub(super) tls: Option<Arc<rustls::ServerConfig>>,
+    pub(super) services: Arc<Services>,
+    /// Users of this machine who may open the control socket.
+    pub(super) users: Vec<u32>,
+    pub(super) owned: Owned,
+}
+
+impl PreparedRealm {
+    /// Checks the settings, loads the rules and locks the data directory. `notice` is for people.
+    ///
+    /// # Errors
+    /// [`ServeError`]: the setting that cannot be used, or that another gateway has the data directory.
+    pub fn new(config: Config, notice: Notice) -> Result<Self, ServeError> {
+        let front_end = config.webui.as_deref().map(hermes::front_end).transpose();
+        front_end.map_err(ServeError::FrontEnd)?;
+        let config = Arc::new(config);
+        let secrets = Secrets::at(config.storage.folder.join(FOLDER), config.secrets.clone());
+        let agents = agent_gate::Settings { secrets: secrets.clone(), ..house::agents(&config) };
+        let household = Household::of(&config, &agents.tools, Arc::new(GsvTools));
+        let loaded = rules::load(&config.permissions, &household)?;
+        loaded.warnings.iter().for_each(|warning| notice(warning));
+        let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;
+        let services = Arc::new(Services::new(house::services(&config))?.releasing(secrets.clone()));
+        let users: Vec<u32> = config.people.iter().flat_map(|person| person.local.iter().copied()).collect();
+        let folder = &config.storage.folder;
+        let failed = |problem| ServeError::of_io(&folder.display().to_string(), problem);
+        // Others who answer on this machine find the socket in it by its name.
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(if users.is_empty() { 0o700 } else { 0o711 })
+            .create(folder)
+            .and_then(|()| if users.is_empty() { Ok(()) } else { let_through(folder) })
+            .map_err(|problem| failed(no_folder(folder, problem)))?;
+        // Before the port: that it is taken would only be what follows from it.
+        let owned = Owned::take(folder).map_err(failed)?;
+        Ok(Self { config, notice, secrets, agents, household, loaded, tls, services, users, owned })
+    }
+
+    /// Returns the configuration.
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
+    /// Returns the certificate that a port serves this realm with, if one is configured.
+    pub fn tls(&self) -> Option<Arc<rustls::ServerConfig>> {
+        self.tls.clone()
+    }
+}
+
+impl std::fmt::Debug for PreparedRealm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PreparedRealm").field("folder", &self.config.storage.folder).finish_non_exhaustive()
+    }
+}
+
+/// Lets others through a folder that is closed to them, to what they know the name of.
+fn let_through(folder: &Path) -> std::io::Result<()> {
+    let mode = std::fs::metadata(folder)?.permissions().mode();
+    match mode & 0o011 {
+        0o011 => Ok(()),
+        _ => std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode | 0o011)),
+    }
+}

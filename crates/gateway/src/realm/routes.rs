@@ -1,0 +1,91 @@
+//! Routes of a realm: each adapter gets the parts that it uses.
+
+use std::sync::Arc;
+
+use axum::Router;
+use countersign_adapter_agent_gate::Door;
+use countersign_adapter_gsv as gsv;
+use countersign_adapter_hermes::{self as hermes, HermesContext};
+use countersign_api::{self as api, ApiContext};
+use countersign_config::Config;
+use countersign_console::{self as console, ConsoleContext};
+use countersign_conversations::chats::Chats;
+use countersign_core::time::Millis;
+use countersign_http::web::{self, Auth};
+use countersign_policy_admin::{household::Household, rulebook::Rulebook};
+use countersign_runtime::{Clock, Handle, services::Services};
+use countersign_telegram::Reporter;
+
+use crate::metrics::{self, MetricsContext};
+
+/// The parts of a realm that its routes use.
+pub(super) struct RouteParts {
+    pub(super) handle: Handle,
+    pub(super) clock: Clock,
+    pub(super) config: Arc<Config>,
+    pub(super) chats: Arc<Chats>,
+    pub(super) auth: Arc<Auth>,
+    pub(super) started_at: Millis,
+    pub(super) household: Household,
+    pub(super) rulebook: Arc<Rulebook>,
+    pub(super) services: Arc<Services>,
+    pub(super) agents: Arc<Door>,
+    pub(super) peers: Arc<gsv::Door>,
+    pub(super) telegram: Option<Reporter>,
+    pub(super) url: String,
+}
+
+impl RouteParts {
+    /// Builds every route that is no WebSocket. `None` if the owner has ended.
+    pub(super) async fn routes(self) -> Option<Router> {
+        let Self { handle, clock, config, chats, auth, started_at, household, rulebook, .. } = self;
+        let Self { services, agents, peers, telegram, url, .. } = self;
+        let verifying = Arc::new(tokio::sync::Semaphore::new(1));
+        let api = ApiContext {
+            handle: handle.clone(),
+            chats: Arc::clone(&chats),
+            auth: Arc::clone(&auth),
+            clock: clock.clone(),
+            household: household.clone(),
+            verifying: Arc::clone(&verifying),
+        };
+        let hermes = HermesContext {
+            handle: handle.clone(),
+            chats: Arc::clone(&chats),
+            auth: Arc::clone(&auth),
+            clock: clock.clone(),
+            started_at,
+            config: Arc::clone(&config),
+        };
+        let metrics = MetricsContext {
+            handle: handle.clone(),
+            auth: Arc::clone(&auth),
+            started_at,
+            storage: config.storage.clone(),
+            telegram: telegram.clone(),
+        };
+        let console = ConsoleContext {
+            handle,
+            chats,
+            auth: Arc::clone(&auth),
+            clock,
+            started_at,
+            config,
+            household,
+            rulebook,
+            verifying,
+            services,
+            agents,
+            peers: peers.clone(),
+            telegram,
+            address: url,
+        };
+        let pages = web::login_routes(&auth)
+            .merge(api::routes(&Arc::new(api)))
+            .merge(console::routes(&Arc::new(console)))
+            .merge(metrics::routes(&Arc::new(metrics)))
+            .merge(gsv::routes(&peers))
+            .merge(hermes::open(&Arc::new(hermes)).await?);
+        Some(web::with_fallbacks(pages, &auth, hermes::nothing))
+    }
+}

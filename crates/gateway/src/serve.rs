@@ -1,0 +1,87 @@
+//! A gateway as a process: its ports, one realm, and what ends or changes it.
+
+use std::sync::Arc;
+
+use countersign_config::{Config, logging::Levels};
+use countersign_http::listen::{self, Port, Rooms};
+use tokio::{sync::mpsc, task::JoinSet};
+
+use crate::{
+    ground::Ground,
+    hints::in_use,
+    port::{PortAddress, resolve},
+    realm::{Notice, PreparedRealm, Realm, RealmOptions},
+    serve_error::ServeError,
+    traces::Collector,
+};
+
+/// Runs a gateway until `stop`. `ready` gets its address once it takes connections; `reload` gives a value whenever the rules
+/// are to be read again; `levels` is what the program logs, `notice` is for people.
+///
+/// # Errors
+/// [`ServeError`]. Nothing is lost by any of them.
+pub async fn serve(
+    config: Config,
+    ground: Ground,
+    notice: impl Fn(&str) + Send + Sync + 'static,
+    ready: impl FnOnce(&str),
+    mut reload: mpsc::Receiver<()>,
+    levels: Levels,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let notice: Notice = Arc::new(notice);
+    config.binding()?;
+    let collector = Collector::from_environment(&*notice)?;
+    let prepared = PreparedRealm::new(config, Arc::clone(&notice))?;
+    let port = bind_port(&prepared)?;
+    let address = PortAddress::of_port(&port)?;
+    let options = RealmOptions { ground, address, levels: Arc::new(levels), collector };
+    let realm = Realm::open(prepared, options).await?;
+
+    let mut serving = JoinSet::new();
+    if let Some(few) = listen::few() {
+        notice(&few);
+    }
+    let most = usize::try_from(realm.config().limits.max_connections).unwrap_or(usize::MAX);
+    let mut places = Rooms::of_this_process(most);
+    if let Some(health) = bind_health(realm.config())? {
+        let aside;
+        (places, aside) = places.split(listen::HEALTH_MOST);
+        serving.spawn(health.serve_health(realm.doors(), aside, realm.closing()));
+    }
+    serving.spawn(port.serve(realm.doors(), places, realm.closing()));
+    ready(realm.url());
+
+    tokio::pin!(stop);
+    let reloading = async {
+        while let Some(()) = reload.recv().await {
+            realm.reload().await;
+        }
+        std::future::pending().await
+    };
+    let outcome = tokio::select! {
+        () = &mut stop => Ok(()),
+        // Its record cannot be worked with any more. Whoever watches over this process starts another.
+        () = realm.closed() => Err(ServeError::Lost),
+        () = reloading => Ok(()),
+    };
+    realm.close(async { while serving.join_next().await.is_some() {} }).await;
+    outcome
+}
+
+fn bind_port(prepared: &PreparedRealm) -> Result<Port, ServeError> {
+    let gateway = &prepared.config().gateway;
+    Port::bind(resolve(&gateway.host, gateway.port)?, prepared.tls()).map_err(|source| {
+        let hint =
+            "something listens there already; choose another port with --port or gateway.port, 0 for any that is free";
+        ServeError::of_io(&format!("{}:{}", gateway.host, gateway.port), in_use(source, hint))
+    })
+}
+
+/// Binds the port for health checks alone, if one is configured.
+fn bind_health(config: &Config) -> Result<Option<Port>, ServeError> {
+    let Some((host, port)) = &config.gateway.health else { return Ok(None) };
+    let hint = "something listens there already; choose another gateway.health_port";
+    let health = Port::bind(resolve(host, *port)?, None);
+    health.map(Some).map_err(|source| ServeError::of_io(&format!("{host}:{port}"), in_use(source, hint)))
+}
