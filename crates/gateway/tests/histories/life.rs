@@ -124,7 +124,7 @@ pub(crate) async fn start(log: MemoryLog, world: &World, tell: oneshot::Sender<M
     Gateway { serving: tokio::spawn(serving), ready, end, clock }
 }
 
-fn write(path: &Path, text: &str) {
+pub(crate) fn write(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::write(path, text).unwrap();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();

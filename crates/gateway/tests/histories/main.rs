@@ -23,6 +23,7 @@ mod model;
 mod outside;
 mod peers;
 mod people;
+mod realms;
 mod service;
 mod tokens;
 mod witness;

@@ -1,0 +1,156 @@
+//! Two realms in one process.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+
+use countersign_config::{self as config, Flags, logging::Levels};
+use countersign_gateway::{Collector, Ground, PortAddress, PreparedRealm, Realm, RealmOptions, control::FILE};
+use countersign_http::listen::{Port, Rooms};
+use countersign_runtime::{
+    Clock, Lane,
+    store::{Log as _, MemoryLog, Partition},
+    system_dice,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use crate::{
+    http,
+    life::{patient, within, write},
+};
+
+const SETTINGS: &str = "
+gateway: { host: 127.0.0.1, port: 0 }
+storage: { type: sqlite, path: data/countersign.db }
+sandbox: { mode: off }
+agents_dir: agents
+model: { provider: local, id: small }
+providers:
+  local:
+    api: openai-completions
+    base_url: http://127.0.0.1:9/v1
+    api_key: key
+    models: [ { id: small, context_window: 1000000, max_tokens: 4096 } ]
+";
+
+/// A realm that is served.
+struct Served {
+    realm: Realm,
+    serving: JoinSet<()>,
+    address: SocketAddr,
+    folder: TempDir,
+}
+
+impl Served {
+    /// Serves a realm whose rules let every command of a shell be decided by `action`.
+    async fn new(action: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        write(&folder.path().join("config.yaml"), SETTINGS);
+        write_rules(&folder, action);
+        let loaded = config::load(Some(&folder.path().join("config.yaml")), &Flags::default(), &|_| None).unwrap();
+        let prepared = PreparedRealm::new(loaded.config, Arc::new(|_: &str| {})).unwrap();
+        let port = Port::bind(SocketAddr::from(([127, 0, 0, 1], 0)), prepared.tls()).unwrap();
+        let address = PortAddress::of_port(&port).unwrap();
+        let ground = Ground {
+            program: PathBuf::from("/bin/false"),
+            record: Box::new(|_, views| Ok(MemoryLog::new().restart_with(views).into())),
+            clock: Clock::system(),
+            dice: system_dice(),
+        };
+        let levels = Arc::new(Levels::new(|_| Ok("info".to_owned())));
+        let options = RealmOptions { ground, address, levels, collector: Collector::default() };
+        let realm = Realm::open(prepared, options).await.unwrap();
+        let mut serving = JoinSet::new();
+        serving.spawn(port.serve(realm.doors(), Rooms::of_this_process(64), realm.closing()));
+        Self { realm, serving, address: address.bound, folder }
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let (status, told) = patient(http::get(self.address, path)).await.unwrap().unwrap();
+        assert_eq!(status, 200, "{path}: {told}");
+        told
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Value {
+        let (status, told) = patient(http::post(self.address, path, &body, None)).await.unwrap().unwrap();
+        assert!(status < 300, "{path}: {status} {told}");
+        told
+    }
+
+    /// Opens a session and returns its id.
+    async fn open_session(&self) -> String {
+        self.post("/api/v1/sessions", json!({})).await["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Returns the ids of the sessions that its owner holds, and the position of its newest record.
+    async fn sessions(&self) -> (Vec<String>, u64) {
+        let source = self.realm.handle().source(Lane::Request);
+        let read = source.read(|engine| engine.state().sessions().map(|one| one.id().to_string()).collect::<Vec<_>>());
+        let (sessions, _) = patient(read).await.unwrap().unwrap();
+        (sessions, self.realm.handle().log().head(Partition::ZERO).await.unwrap().lsn.0)
+    }
+
+    /// Returns the verdict on a command of a shell.
+    async fn verdict(&self) -> Value {
+        let asked = json!({ "tool": "bash", "arguments": { "command": "git push" } });
+        self.post("/api/v1/policy/explain", asked).await["verdict"].clone()
+    }
+
+    /// Closes it with every connection to its port, and returns its folder.
+    async fn close(self) -> TempDir {
+        let Self { realm, mut serving, folder, .. } = self;
+        patient(realm.close(async { while serving.join_next().await.is_some() {} })).await.unwrap();
+        assert!(serving.is_empty());
+        folder
+    }
+}
+
+fn has_socket(folder: &TempDir) -> bool {
+    folder.path().join("data").join(FILE).exists()
+}
+
+fn write_rules(folder: &TempDir, action: &str) {
+    let rules = format!("rules: [ {{ pattern: 'bash(git push*)', action: {action} }} ]\n");
+    write(&folder.path().join("permissions.yaml"), &rules);
+}
+
+#[test]
+fn two_realms_of_one_process_know_nothing_of_each_other() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    within(async {
+        let (one, other) = (Served::new("allow").await, Served::new("deny").await);
+
+        let (_, other_head) = other.sessions().await;
+        let session = one.open_session().await;
+        assert_eq!(one.sessions().await.0, std::slice::from_ref(&session));
+        assert_eq!(other.sessions().await, (Vec::new(), other_head));
+        one.get(&format!("/api/v1/sessions/{session}")).await;
+        let strange = patient(http::get(other.address, &format!("/api/v1/sessions/{session}"))).await.unwrap().unwrap();
+        assert_eq!(strange.0, 404);
+
+        assert_eq!((one.verdict().await, other.verdict().await), (json!("allow"), json!("deny")));
+        write_rules(&one.folder, "ask");
+        write_rules(&other.folder, "allow");
+        patient(one.realm.reload()).await.unwrap();
+        assert_eq!((one.verdict().await, other.verdict().await), (json!("ask"), json!("deny")));
+    });
+}
+
+#[test]
+fn a_realm_that_closes_leaves_the_others_of_its_process_at_work() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    within(async {
+        let (one, other) = (Served::new("allow").await, Served::new("deny").await);
+        let address = one.address;
+        assert!(has_socket(&one.folder));
+        let closed = one.close().await;
+        assert!(!has_socket(&closed));
+        assert!(patient(http::get(address, "/livez")).await.unwrap().is_none());
+
+        assert!(has_socket(&other.folder));
+        assert_eq!(other.verdict().await, "deny");
+        let session = other.open_session().await;
+        assert_eq!(other.sessions().await.0, [session]);
+        other.close().await;
+    });
+}
