@@ -17,7 +17,10 @@ use axum::{
 };
 use countersign_config::Storage;
 use countersign_core::time::Millis;
-use countersign_http::web::{Auth, METRICS, Problem, Routes, reply};
+use countersign_http::{
+    open_connections::OpenConnections,
+    web::{Auth, METRICS, Problem, Routes, reply},
+};
 use countersign_runtime::Handle;
 use countersign_telegram::Reporter;
 
@@ -36,6 +39,8 @@ pub(crate) struct MetricsContext {
     pub storage: Storage,
     /// Reports how the messenger is, if there is one.
     pub telegram: Option<Reporter>,
+    /// Counts of open connections.
+    pub(crate) open_connections: OpenConnections,
 }
 
 /// The route.

@@ -26,6 +26,7 @@ use countersign_core::{
 use countersign_files::objects::Store;
 use countersign_http::{
     listen::{Doors, Hosts},
+    open_connections::OpenConnections,
     readiness::Readiness,
     tokens::Watched,
     web::Auth,
@@ -147,7 +148,9 @@ impl Realm {
         };
         let hall = Hall::open(furniture).await.ok_or(ServeError::Lost)?;
         let in_folder = |problem| ServeError::of_io(&config.storage.folder.display().to_string(), problem);
-        let control = Control::open(owned, Arc::clone(&hall), users, levels).map_err(in_folder)?;
+        let open_connections = OpenConnections::default();
+        let attached = Arc::clone(&open_connections.attached);
+        let control = Control::open(owned, Arc::clone(&hall), users, levels, attached).map_err(in_folder)?;
         let ear = Arc::new(Ear::default());
         let telegram = match &config.telegram {
             Some(telegram) => {
@@ -201,13 +204,14 @@ impl Realm {
             peers: Arc::clone(&peers),
             telegram: reporter.clone(),
             url: url.clone(),
+            open_connections: open_connections.clone(),
         };
         let pages = parts.routes().await.ok_or(ServeError::Lost)?;
-        let (for_agents, for_peers) = (Arc::clone(&agents), Arc::clone(&peers));
+        let (for_agents, for_peers, opened) = (Arc::clone(&agents), Arc::clone(&peers), open_connections.clone());
         let names = config.gateway.public_url.iter().filter_map(|url| host_of(url)).map(str::to_owned);
         let doors = Arc::new(Doors {
             websockets: Box::new(move |request| {
-                websockets::serve(Arc::clone(&for_agents), Arc::clone(&for_peers), request).boxed()
+                websockets::serve(Arc::clone(&for_agents), Arc::clone(&for_peers), opened.clone(), request).boxed()
             }),
             pages,
             hosts: Hosts::new(address.bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
@@ -218,6 +222,7 @@ impl Realm {
                 config.services.iter().map(|service| service.name.clone()).collect(),
                 reporter,
             ),
+            open_connections,
         });
         let (closing, tasks) = (watch::Sender::new(false), JoinSet::new());
         let mut realm = Self {

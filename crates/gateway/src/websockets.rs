@@ -11,7 +11,7 @@ use countersign_adapter_agent_gate as agent_gate;
 use countersign_adapter_gsv as peers;
 use countersign_http::{
     listen::{FOREIGN, WebSocketRequest},
-    open_connections,
+    open_connections::OpenConnections,
 };
 use countersign_protocol::{agent_gate::LARGEST_FRAME, gsv};
 
@@ -26,6 +26,7 @@ const PEERS: &str = "/ws";
 pub(super) async fn serve(
     agents: Arc<agent_gate::Door>,
     peers: Arc<peers::Door>,
+    open_connections: OpenConnections,
     WebSocketRequest { request, guest, is_own_page }: WebSocketRequest,
 ) -> Response {
     let is_peers = request.uri().path() == PEERS;
@@ -55,7 +56,7 @@ pub(super) async fn serve(
             .on_upgrade(move |socket| {
                 let serving = door.serve(socket, guest, word);
                 async move {
-                    let _open = open_connections::GSV.held();
+                    let _open = open_connections.gsv.held();
                     serving.await;
                 }
             });
@@ -71,7 +72,7 @@ pub(super) async fn serve(
         .max_message_size(LARGEST_FRAME)
         .max_frame_size(LARGEST_FRAME)
         .on_upgrade(move |socket| async move {
-            let _open = open_connections::AGENT_GATE.held();
+            let _open = open_connections.agent_gate.held();
             door.serve(socket, guest.from.ip(), guest.place).await;
         })
 }

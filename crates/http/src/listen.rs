@@ -34,7 +34,7 @@ use streams::Streams;
 pub use taking::Guest;
 pub use tls::{TlsError, load as load_tls};
 
-use crate::{readiness::Readiness, web::dress};
+use crate::{open_connections::OpenConnections, readiness::Readiness, web::dress};
 
 /// How many connections may wait to be taken.
 const BACKLOG: u32 = 4096;
@@ -65,6 +65,8 @@ pub struct Doors {
     pub health: Box<dyn Fn() -> BoxFuture<'static, (bool, String)> + Send + Sync>,
     /// Whether work can be taken.
     pub readiness: Readiness,
+    /// Counts of its open connections.
+    pub open_connections: OpenConnections,
 }
 
 /// A port that is bound and not served yet.
@@ -101,20 +103,22 @@ impl Port {
     /// Serves as many connections at once as `rooms` has until `end`, and then no new one. Those that are open are told by
     /// their doors, and waited for.
     pub async fn serve(self, doors: Arc<Doors>, rooms: Rooms, end: impl Future<Output = ()> + Send) {
-        let router = router(doors, self.tls.is_some(), Streams::new(rooms.most()));
-        taking::take(self.listener, self.tls, rooms, router, end).await;
+        let OpenConnections { stream, http, .. } = doors.open_connections.clone();
+        let router = router(doors, self.tls.is_some(), Streams::new(rooms.most(), stream));
+        taking::take(self.listener, self.tls, rooms, router, http, end).await;
     }
 
     /// Serves `router` to at most `most` connections at once until `end`, and waits for those that are open. It looks at
     /// Host and Origin itself.
     pub async fn serve_router(self, router: Router, most: usize, end: impl Future<Output = ()> + Send) {
-        taking::take(self.listener, self.tls, Rooms::of_this_process(most), router, end).await;
+        taking::take(self.listener, self.tls, Rooms::of_this_process(most), router, Arc::default(), end).await;
     }
 
     /// Serves nothing but the answer whether the gateway is well.
     pub async fn serve_health(self, doors: Arc<Doors>, rooms: Rooms, end: impl Future<Output = ()> + Send) {
+        let http = Arc::clone(&doors.open_connections.http);
         let router = watched(Arc::clone(&doors)).layer(from_fn_with_state((doors, false), guard::check));
-        taking::take(self.listener, self.tls, rooms, router, end).await;
+        taking::take(self.listener, self.tls, rooms, router, http, end).await;
     }
 }
 

@@ -1,14 +1,20 @@
-//! How many connections are open, by door.
+//! Counts of open connections, by door.
+
+use std::sync::Arc;
 
 use countersign_runtime::meters::Gauge;
 
-/// Of agents.
-pub static AGENT_GATE: Gauge = Gauge::new();
-/// Of clients, nodes and channels.
-pub static GSV: Gauge = Gauge::new();
-/// Replies that go on.
-pub static STREAM: Gauge = Gauge::new();
-/// At the port, whatever they became.
-pub static HTTP: Gauge = Gauge::new();
-/// Of hosts whose session lives here.
-pub static ATTACHED: Gauge = Gauge::new();
+/// Counts of the open connections of one realm, by door.
+#[derive(Clone, Debug, Default)]
+pub struct OpenConnections {
+    /// Connections of agents.
+    pub agent_gate: Arc<Gauge>,
+    /// Connections of gsv clients, nodes and channels.
+    pub gsv: Arc<Gauge>,
+    /// Replies that are streams.
+    pub stream: Arc<Gauge>,
+    /// All connections at the port, whatever they became.
+    pub http: Arc<Gauge>,
+    /// Connections of hosts whose session lives in the gateway.
+    pub attached: Arc<Gauge>,
+}

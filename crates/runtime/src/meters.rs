@@ -6,7 +6,10 @@
 mod facts;
 
 use std::{
-    sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -46,9 +49,9 @@ impl Gauge {
     }
 
     /// One more, until what is returned is dropped.
-    pub fn held(&'static self) -> Held {
+    pub fn held(self: &Arc<Self>) -> Held {
         self.0.fetch_add(1, Relaxed);
-        Held(self)
+        Held(Arc::clone(self))
     }
 
     pub(crate) fn set(&self, value: usize) {
@@ -63,7 +66,7 @@ impl Gauge {
 
 /// One of what a [`Gauge`] counts.
 #[derive(Debug)]
-pub struct Held(&'static Gauge);
+pub struct Held(Arc<Gauge>);
 
 impl Drop for Held {
     fn drop(&mut self) {
@@ -145,7 +148,7 @@ pub(crate) fn spent(input: u64, output: u64, cache_read: u64, cache_write: u64) 
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{sync::Arc, time::Duration};
 
     use super::{Gauge, Timer};
 
@@ -161,12 +164,12 @@ mod tests {
 
     #[test]
     fn what_is_held_counts_until_it_is_let_go() {
-        static HELD: Gauge = Gauge::new();
-        let (one, other) = (HELD.held(), HELD.held());
-        assert_eq!(HELD.get(), 2);
+        let gauge = Arc::new(Gauge::new());
+        let (one, other) = (gauge.held(), gauge.held());
+        assert_eq!(gauge.get(), 2);
         drop(one);
-        assert_eq!(HELD.get(), 1);
+        assert_eq!(gauge.get(), 1);
         drop(other);
-        assert_eq!(HELD.get(), 0);
+        assert_eq!(gauge.get(), 0);
     }
 }

@@ -12,11 +12,8 @@ use std::{
 use countersign_adapter_omp::attach::{self, Hall};
 use countersign_config::logging::Levels;
 use countersign_core::{engine::Event, id::PrincipalId};
-use countersign_http::{
-    listen::{self, peer::Local, seldom::Seldom},
-    open_connections::ATTACHED,
-};
-use countersign_runtime::{Handle, Released};
+use countersign_http::listen::{self, peer::Local, seldom::Seldom};
+use countersign_runtime::{Handle, Released, meters::Gauge};
 use countersign_view::principals;
 use nix::sys::resource::{Resource, getrlimit};
 use serde_json::json;
@@ -98,11 +95,18 @@ pub struct Control {
 
 impl Control {
     /// Opens the socket in a folder, for the gateway's own user, root, and the `others` of this machine, by number. A lock
-    /// beside it says that no other gateway has it: the one of the log is taken with the first record only.
+    /// beside it says that no other gateway has it: the one of the log is taken with the first record only. `attached` counts the
+    /// hosts whose session lives here.
     ///
     /// # Errors
     /// What the system says.
-    pub fn open(owned: Owned, hall: Arc<Hall>, others: Vec<u32>, levels: Arc<Levels>) -> std::io::Result<Self> {
+    pub fn open(
+        owned: Owned,
+        hall: Arc<Hall>,
+        others: Vec<u32>,
+        levels: Arc<Levels>,
+        attached: Arc<Gauge>,
+    ) -> std::io::Result<Self> {
         let Owned { path, lock: owned } = owned;
         match std::fs::remove_file(&path) {
             Ok(()) => {}
@@ -138,7 +142,7 @@ impl Control {
                 let caller =
                     Caller { by: principals::of_machine(peer.uid()), may_attach: may_enter(peer.uid(), own, &[]) };
                 let Ok(local) = Local::of(&stream) else { continue };
-                let (hall, levels) = (Arc::clone(&hall), Arc::clone(&levels));
+                let (hall, levels, attached) = (Arc::clone(&hall), Arc::clone(&levels), Arc::clone(&attached));
                 tokio::spawn(async move {
                     let _place = place;
                     // Neither may it see what others wait for.
@@ -146,7 +150,7 @@ impl Control {
                         return drop(tokio::time::timeout(PATIENCE, refuse(stream)).await);
                     }
                     // A client that goes away in the middle needs no answer.
-                    let _ = serve(stream, &hall, &levels, &caller).await;
+                    let _ = serve(stream, &hall, &levels, &caller, &attached).await;
                 });
             }
         });
@@ -202,7 +206,13 @@ struct Caller {
     may_attach: bool,
 }
 
-async fn serve(stream: UnixStream, hall: &Arc<Hall>, levels: &Levels, caller: &Caller) -> std::io::Result<()> {
+async fn serve(
+    stream: UnixStream,
+    hall: &Arc<Hall>,
+    levels: &Levels,
+    caller: &Caller,
+    attached: &Arc<Gauge>,
+) -> std::io::Result<()> {
     let (reading, mut writing) = stream.into_split();
     let mut reading = BufReader::new(reading);
     let Caller { by, may_attach } = caller;
@@ -224,7 +234,7 @@ async fn serve(stream: UnixStream, hall: &Arc<Hall>, levels: &Levels, caller: &C
                 Answered::Error("only the gateway's own user may bring sessions".to_owned())
             }
             Ok(Request::Attach(handover)) => {
-                let _open = ATTACHED.held();
+                let _open = attached.held();
                 let line = Box::pin(attach::serve(Arc::clone(hall), *handover, reading, writing));
                 // It ends with the gateway, which waits for it.
                 return hall.open.track_future(line).await;

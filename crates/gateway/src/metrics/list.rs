@@ -2,7 +2,6 @@
 //!
 //! One that is added here is added to docs/operations.md by `UPDATE_GOLDEN=1`, and the test says so where it was not.
 
-use countersign_http::open_connections;
 use countersign_runtime::meters::{self, Counter, Timer};
 
 use super::text::{
@@ -131,16 +130,7 @@ pub(super) const ALL: &[Metric] = &[
         Gauge,
         &[("door", &DOORS)],
         "Open connections. http: all at the port, whatever they became; stream: replies that go on; attach: hosts whose session lives here.",
-        |_| {
-            let gauges = [
-                &open_connections::AGENT_GATE,
-                &open_connections::GSV,
-                &open_connections::STREAM,
-                &open_connections::ATTACHED,
-                &open_connections::HTTP,
-            ];
-            labelled("door", &DOORS, gauges.iter().map(|gauge| signed(gauge.get())))
-        },
+        |seen| labelled("door", &DOORS, seen.connections.into_iter().map(signed)),
     ),
     of(
         "countersign_messenger_well",

@@ -3,6 +3,7 @@
 use std::{fs, time::Duration};
 
 use countersign_core::id::Lsn;
+use countersign_http::open_connections::OpenConnections;
 use countersign_runtime::{
     Lane,
     meters::{GATE_KINDS, gate_kind},
@@ -39,6 +40,8 @@ pub(super) struct Seen {
     pub(super) started: f64,
     /// Whether the messenger is well; absent where there is none.
     pub(super) messenger: Option<bool>,
+    /// Open connections: agent-gate, gsv, streams, attached hosts, and all at the port.
+    pub(super) connections: [i64; 5],
 }
 
 /// Looks. `None` if the owner does not answer.
@@ -70,7 +73,22 @@ pub(super) async fn look(context: &MetricsContext) -> Option<Seen> {
     #[allow(clippy::cast_precision_loss, reason = "milliseconds since 1970 have room")]
     let started = context.started_at.0 as f64 / 1000.0;
     let messenger = context.telegram.as_ref().map(|report| report().is_well());
-    Some(Seen { gates, sessions, runs, head, waiting, record, free, memory, descriptors, started, messenger })
+    let OpenConnections { agent_gate, gsv, stream, attached, http } = &context.open_connections;
+    let connections = [agent_gate, gsv, stream, attached, http].map(|gauge| gauge.get());
+    Some(Seen {
+        gates,
+        sessions,
+        runs,
+        head,
+        waiting,
+        record,
+        free,
+        memory,
+        descriptors,
+        started,
+        messenger,
+        connections,
+    })
 }
 
 /// What the system says that this process has in memory, in bytes; 0 where it does not say.

@@ -11,7 +11,10 @@ use countersign_config::Config;
 use countersign_console::{self as console, ConsoleContext};
 use countersign_conversations::chats::Chats;
 use countersign_core::time::Millis;
-use countersign_http::web::{self, Auth};
+use countersign_http::{
+    open_connections::OpenConnections,
+    web::{self, Auth},
+};
 use countersign_policy_admin::{household::Household, rulebook::Rulebook};
 use countersign_runtime::{Clock, Handle, services::Services};
 use countersign_telegram::Reporter;
@@ -33,13 +36,14 @@ pub(super) struct RouteParts {
     pub(super) peers: Arc<gsv::Door>,
     pub(super) telegram: Option<Reporter>,
     pub(super) url: String,
+    pub(super) open_connections: OpenConnections,
 }
 
 impl RouteParts {
     /// Builds every route that is no WebSocket. `None` if the owner has ended.
     pub(super) async fn routes(self) -> Option<Router> {
         let Self { handle, clock, config, chats, auth, started_at, household, rulebook, .. } = self;
-        let Self { services, agents, peers, telegram, url, .. } = self;
+        let Self { services, agents, peers, telegram, url, open_connections, .. } = self;
         let verifying = Arc::new(tokio::sync::Semaphore::new(1));
         let api = ApiContext {
             handle: handle.clone(),
@@ -63,6 +67,7 @@ impl RouteParts {
             started_at,
             storage: config.storage.clone(),
             telegram: telegram.clone(),
+            open_connections,
         };
         let console = ConsoleContext {
             handle,

@@ -128,6 +128,11 @@ fn two_realms_of_one_process_know_nothing_of_each_other() {
         let strange = patient(http::get(other.address, &format!("/api/v1/sessions/{session}"))).await.unwrap().unwrap();
         assert_eq!(strange.0, 404);
 
+        let stream = patient(http::open(one.address, "/api/v1/events")).await.unwrap().unwrap();
+        assert!(stream.is_some());
+        let open_streams = |served: &Served| served.realm.doors().open_connections.stream.get();
+        assert_eq!((open_streams(&one), open_streams(&other)), (1, 0));
+
         assert_eq!((one.verdict().await, other.verdict().await), (json!("allow"), json!("deny")));
         write_rules(&one.folder, "ask");
         write_rules(&other.folder, "allow");

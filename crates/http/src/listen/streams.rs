@@ -10,11 +10,12 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
+use countersign_runtime::meters::Gauge;
 use futures_util::StreamExt as _;
 use tokio::sync::Semaphore;
 
 use super::taking::Guest;
-use crate::{open_connections::STREAM, web::Problem};
+use crate::web::Problem;
 
 /// How many connections are kept free of streams, where there are as many to spare.
 const RESERVE: usize = 64;
@@ -26,13 +27,15 @@ const AGAIN: &str = "5";
 pub(super) struct Streams {
     room: Arc<Semaphore>,
     most: usize,
+    /// Counts those that are open.
+    open: Arc<Gauge>,
 }
 
 impl Streams {
     /// At a port with `most` connections.
-    pub(super) fn new(most: usize) -> Self {
+    pub(super) fn new(most: usize, open: Arc<Gauge>) -> Self {
         let most = most - RESERVE.min(most.div_ceil(2));
-        Self { room: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))), most }
+        Self { room: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))), most, open }
     }
 }
 
@@ -58,7 +61,7 @@ pub(super) async fn admit(State(streams): State<Streams>, request: Request, next
     if guest.is_some_and(|guest| !guest.place.keep()) {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
-    let open = STREAM.held();
+    let open = streams.open.held();
     response.map(|body| {
         let frames = body.into_data_stream().map(move |frame: Result<Bytes, axum::Error>| {
             // The room is given back with the body.
@@ -71,6 +74,8 @@ pub(super) async fn admit(State(streams): State<Streams>, request: Request, next
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use axum::{
         Router,
         body::Body,
@@ -87,9 +92,9 @@ mod tests {
     #[tokio::test]
     async fn streams_leave_room_for_what_is_short_and_give_theirs_back() {
         for (most, want) in [(0, 0), (1, 0), (2, 1), (5, 2), (128, 64), (20_000, 19_936)] {
-            assert_eq!(Streams::new(most).most, want, "{most}");
+            assert_eq!(Streams::new(most, Arc::default()).most, want, "{most}");
         }
-        let streams = Streams::new(5);
+        let streams = Streams::new(5, Arc::default());
         let app = Router::new()
             .route("/api/stream", get(async || sse::reply(futures_util::stream::pending(), "quiet")))
             .route("/api/short", get(async || "here"))

@@ -3,6 +3,7 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, http::Request};
+use countersign_runtime::meters::Gauge;
 use hyper::{body::Incoming, server::conn::http1, service::Service as _};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -23,7 +24,6 @@ use super::{
     rooms::{Limit, Rooms},
     seldom::Seldom,
 };
-use crate::open_connections::HTTP;
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -59,12 +59,13 @@ impl Guest {
 }
 
 /// Serves `router` to everybody who connects, until `end`, and then until all have left. A request carries its
-/// [`Guest`] among its extensions.
+/// [`Guest`] among its extensions. `open` counts connections.
 pub(super) async fn take(
     listener: TcpListener,
     tls: Option<Arc<rustls::ServerConfig>>,
     rooms: Rooms,
     router: Router,
+    open: Arc<Gauge>,
     end: impl Future<Output = ()> + Send,
 ) {
     let acceptor = tls.map(TlsAcceptor::from);
@@ -111,8 +112,9 @@ pub(super) async fn take(
             continue;
         };
         let (router, acceptor, closes) = (router.clone(), acceptor.clone(), closes.clone());
+        let open = open.held();
         tokio::spawn(async move {
-            let _open = HTTP.held();
+            let _open = open;
             let patience = Patience::new(DEAF);
             let guest = Guest { from, place: Arc::clone(&place), peer, patience };
             let served = async {
