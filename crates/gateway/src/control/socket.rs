@@ -42,7 +42,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// How long a command that is refused may take to send its request.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How many of these are read at a time.
-static REFUSALS: Semaphore = Semaphore::const_new(64);
+const REFUSALS: usize = 64;
 
 /// How long the path of a socket may be, in bytes.
 const LONGEST_PATH: usize = 107;
@@ -122,6 +122,7 @@ impl Control {
         let serving = tokio::spawn(async move {
             let mut failing = Seldom::default();
             let places = Arc::new(Semaphore::new(places()));
+            let refusals = Arc::new(Semaphore::new(REFUSALS));
             loop {
                 let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
                 let stream = match listener.accept().await {
@@ -143,11 +144,12 @@ impl Control {
                     Caller { by: principals::of_machine(peer.uid()), may_attach: may_enter(peer.uid(), own, &[]) };
                 let Ok(local) = Local::of(&stream) else { continue };
                 let (hall, levels, attached) = (Arc::clone(&hall), Arc::clone(&levels), Arc::clone(&attached));
+                let refusals = Arc::clone(&refusals);
                 tokio::spawn(async move {
                     let _place = place;
                     // Neither may it see what others wait for.
                     if !local.may_decide().await {
-                        return drop(tokio::time::timeout(PATIENCE, refuse(stream)).await);
+                        return drop(tokio::time::timeout(PATIENCE, refuse(stream, &refusals)).await);
                     }
                     // A client that goes away in the middle needs no answer.
                     let _ = serve(stream, &hall, &levels, &caller, &attached).await;
@@ -254,10 +256,10 @@ async fn serve(
 }
 
 /// Answers whatever an agent's command asks.
-async fn refuse(stream: UnixStream) -> std::io::Result<()> {
+async fn refuse(stream: UnixStream, refusals: &Semaphore) -> std::io::Result<()> {
     let (reading, mut writing) = stream.into_split();
     // What it sent is read, or the end of the line would overtake the answer. Whoever holds many such lines open is answered unread.
-    if let Ok(_refusal) = REFUSALS.try_acquire() {
+    if let Ok(_refusal) = refusals.try_acquire() {
         BufReader::new(reading).take(LONGEST).read_line(&mut String::new()).await?;
     }
     write(&mut writing, &Answered::Error(listen::peer::REFUSED_HERE.to_owned())).await
