@@ -114,7 +114,7 @@ impl Keeper {
     /// Waits for the end of the log that it follows.
     ///
     /// # Errors
-    /// [`Unwritten`]: the log has what the file has not.
+    /// `Unwritten`: the log has what the file has not.
     pub async fn finish(self) -> Result<(), Unwritten> {
         // One that panicked has written what it could.
         self.task.await.unwrap_or(Ok(()))

@@ -93,7 +93,7 @@ const SUCCESSORS: &[(&str, &[&str])] = &[
     ("countersign_view", &["view", "record", "decisions"]),
 ];
 
-/// Returns `text` with each part that names [`FORMER`], or a module of it, replaced by the crates that have its code now.
+/// Returns `text` with each part that names `countersign_server`, or a module of it, replaced by the crates that have its code now.
 pub fn with_successors(text: &str) -> String {
     let replaced = |one: &str| {
         let Some((part, level)) = one.split_once('=') else { return one.to_owned() };

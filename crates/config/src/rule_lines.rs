@@ -83,7 +83,7 @@ pub fn written(text: &str, at: u64) -> Result<String, String> {
     if parsed(&out).is_ok_and(|read| read == found.value) { Ok(out) } else { Err(UNKNOWN.to_owned()) }
 }
 
-/// `text` with `item`, a rule as [`line`] or a person writes it, behind the last of its rules.
+/// `text` with `item`, a rule as `line` or a person writes it, behind the last of its rules.
 ///
 /// # Errors
 /// Why the text is not one into which that can be put.

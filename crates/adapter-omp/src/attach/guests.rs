@@ -62,7 +62,7 @@ impl Stay {
     /// Enters with a session, and gives what the host before left working in it, if something still does.
     ///
     /// # Errors
-    /// [`Taken`]: a session has one host.
+    /// `Taken`: a session has one host.
     pub async fn enter(
         hall: &Arc<Hall>,
         session: &SessionId,

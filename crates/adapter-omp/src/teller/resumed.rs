@@ -62,7 +62,7 @@ fn is_answer(entry: &Entry) -> bool {
 }
 
 impl Teller {
-    /// Takes up a run that another process began. `contents` are those of [`Left::contents`], as far as they can be had.
+    /// Takes up a run that another process began. `contents` are those of `Left::contents`, as far as they can be had.
     pub fn resume(
         &mut self,
         left: Left,

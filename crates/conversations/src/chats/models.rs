@@ -80,7 +80,7 @@ impl Models {
     /// How a model is asked with a key that goes before that of the configuration, if there is one.
     ///
     /// # Errors
-    /// [`Unasked`].
+    /// `Unasked`: why the model cannot be asked.
     pub fn choose_with(&self, model: &ModelRef, key: Option<SecretString>) -> Result<Chosen, Unasked> {
         let (provider, id) = (&model.provider, &model.id);
         let found = self.choose(model).ok();
