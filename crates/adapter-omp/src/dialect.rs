@@ -99,7 +99,7 @@ pub trait DialectExtension: Sync {
         Response::parse_failure(id, problem)
     }
 
-    /// Runs when a session was opened, before anything is told of it.
+    /// Runs when a session was opened, before the host gets its first frame of it.
     fn on_open<'a>(&self, _door: &'a mut Door) -> BoxFuture<'a, ()> {
         async {}.boxed()
     }
@@ -112,7 +112,7 @@ pub trait DialectExtension: Sync {
         commands::handle_own(door, id, command).boxed()
     }
 
-    /// Whether a command of later versions may be done. The host was told if not.
+    /// Returns whether a command of later versions may run. If not, the host already has the refusal.
     fn admit<'a>(&self, _door: &'a mut Door, _id: Option<&'a Id>, _command: &'a Command) -> BoxFuture<'a, bool> {
         async { true }.boxed()
     }
@@ -162,7 +162,7 @@ pub trait DialectExtension: Sync {
         text
     }
 
-    /// Begins anew for another client.
+    /// Resets the state for another client.
     fn on_client(&self, _door: &mut Door) {}
 
     /// Runs when the host has changed its tools.

@@ -45,7 +45,7 @@ pub struct ApiContext {
     pub clock: Clock,
     /// Agents, tools, people and folders that rules are about.
     pub household: Household,
-    /// Held by whoever verifies the whole chain: it is work for one at a time.
+    /// Permit to verify the whole chain, which one caller may do at a time.
     pub verifying: Arc<Semaphore>,
 }
 

@@ -61,7 +61,7 @@ pub struct ConsoleContext {
     pub household: Household,
     /// The file of rules.
     pub rulebook: Arc<Rulebook>,
-    /// Held by whoever verifies the whole chain: it is work for one at a time.
+    /// Permit to verify the whole chain, which one caller may do at a time.
     pub verifying: Arc<Semaphore>,
     /// The services that agents ask for.
     pub services: Arc<Services>,

@@ -7,7 +7,7 @@ use countersign_protocol::{
     omp::{Event, Response, UiRequest},
 };
 
-/// A frame, whichever dialect it is written in.
+/// A frame of omp or of a dialect.
 #[derive(Clone, Copy, Debug)]
 pub enum Frame<'a> {
     /// The first of all.

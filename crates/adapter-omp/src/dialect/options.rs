@@ -23,13 +23,13 @@ pub struct DialectOptions {
     pub workflow_tools: bool,
     /// Whether hosts keep the list of tasks themselves, and a person's settings do not change the reminders of it.
     pub hosts_keep_tasks: bool,
-    /// Text that a call which asks a person is told, where the host shows no questions.
+    /// Result of a call that asks a person, where the host shows no questions.
     pub nobody: Option<&'static str>,
-    /// Form in which a model is told the answers to its questions.
+    /// Form in which a model gets the answers to its questions.
     pub answers: Told,
-    /// Whether the host is told what its session is called.
+    /// Whether the host gets the title of its session.
     pub titles: bool,
-    /// Whether the host is told of a run that stands, and reminded of gates that wait.
+    /// Whether the host gets notices of a run that waits, and reminders of open gates.
     pub reminders: bool,
     /// Whether clients come and go, and keep account of the dialogs that wait.
     pub changing_clients: bool,

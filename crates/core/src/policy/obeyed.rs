@@ -1,6 +1,6 @@
 //! Files that other programs run or obey later, in calls: a rule covers a change of one only if it names the file.
 //!
-//! It must not look at the disk, or know which files these are: that is told by their names.
+//! It must not look at the disk, or know which files these are: their names say it.
 
 pub use countersign_shell_analysis::obeyed::obeyed_by;
 use countersign_shell_analysis::obeyed::part_of_file;
