@@ -22,44 +22,43 @@ pub(super) struct HandedOn {
 const OTHER_SHELLS: &str = "zsh ksh mksh oksh lksh ash posh yash fish csh tcsh osh ysh";
 
 /// Programs that run the words behind their options.
-const RUNNERS: &str = "npx bunx uvx pipx valgrind catchsegv caffeinate chronic linux32 linux64 x86_64 i386 i486 i586 i686 uname26 \
-    choom uclampset coresched ssh-agent gpg-agent systemd-cat systemd-inhibit dbus-launch gosu su-exec tini aa-exec runcon \
-    dumb-init catatonit eatmydata faketime setlock envdir envuidgid setuidgid softlimit pgrphack fghack argv0 cpulimit cgexec \
-    trickle tsocks proxychains4 wine with-contenv s6-setuidgid dotenv";
+const RUNNERS: &str = "npx bunx uvx valgrind catchsegv caffeinate chronic linux32 linux64 x86_64 i386 i486 i586 i686 uname26 choom \
+    uclampset ssh-agent gpg-agent systemd-cat systemd-inhibit dbus-launch tini aa-exec dumb-init catatonit \
+    eatmydata softlimit pgrphack fghack cpulimit cgexec trickle tsocks proxychains4 wine with-contenv";
+
+/// Programs that run the words behind their options and one more word, such as a user or a file.
+const RUNNERS_BEHIND_OPERAND: &str = "pipx coresched gosu su-exec runcon faketime setlock envdir envuidgid setuidgid s6-setuidgid \
+    argv0 dotenv";
 
 /// How the names of the programs begin that load others.
 const LOADERS: [&str; 5] = ["ld-linux", "ld-musl", "ld.so", "ld64.so", "ld-2."];
 
-/// Programs that run the words behind one of theirs.
-const RUNNERS_BY_WORD: [(&str, &[&str]); 22] = [
-    ("cmake", &["-E"]),
-    ("uv", &["run"]),
-    ("poetry", &["run"]),
-    ("pipenv", &["run"]),
-    ("pdm", &["run"]),
-    ("rye", &["run"]),
-    ("hatch", &["run"]),
-    ("conda", &["run"]),
-    ("bundle", &["exec"]),
-    ("npm", &["exec"]),
-    ("pnpm", &["exec", "dlx"]),
-    ("yarn", &["exec", "dlx"]),
-    ("perf", &["stat", "record"]),
+/// Programs that run the words behind one of theirs, each with the number of operands that stand between.
+const RUNNERS_BY_WORD: [(&str, &[&str], usize); 22] = [
+    ("cmake", &["-E"], 1),
+    ("uv", &["run"], 0),
+    ("poetry", &["run"], 0),
+    ("pipenv", &["run"], 0),
+    ("pdm", &["run"], 0),
+    ("rye", &["run"], 0),
+    ("hatch", &["run"], 1),
+    ("conda", &["run"], 0),
+    ("bundle", &["exec"], 0),
+    ("npm", &["exec"], 0),
+    ("pnpm", &["exec", "dlx"], 0),
+    ("yarn", &["exec", "dlx"], 0),
+    ("perf", &["stat", "record"], 0),
     // Its words may be cut short.
-    ("ip", &["exec", "exe", "ex", "e"]),
-    ("mise", &["exec", "x"]),
-    ("asdf", &["exec"]),
-    ("rbenv", &["exec"]),
-    ("pyenv", &["exec"]),
-    ("nodenv", &["exec"]),
-    ("rustup", &["run"]),
-    ("mamba", &["run"]),
-    ("micromamba", &["run"]),
+    ("ip", &["exec", "exe", "ex", "e"], 1),
+    ("mise", &["exec", "x"], 1),
+    ("asdf", &["exec"], 0),
+    ("rbenv", &["exec"], 0),
+    ("pyenv", &["exec"], 0),
+    ("nodenv", &["exec"], 0),
+    ("rustup", &["run"], 1),
+    ("mamba", &["run"], 0),
+    ("micromamba", &["run"], 0),
 ];
-
-/// Those of all these that have one more word before the program that they run, such as a user or a file.
-const OPERAND_FIRST: &str = "pipx coresched gosu su-exec runcon faketime setlock envdir envuidgid setuidgid s6-setuidgid argv0 dotenv \
-    cmake ip rustup mise hatch";
 
 /// Options of these that have no value.
 const FLAGS: &str = "-- -y --yes --no --no-install -q --quiet --silent --offline --verbose --no-sync --frozen --locked";
@@ -78,26 +77,25 @@ pub(super) fn handed_on(argv: &[Word]) -> HandedOn {
         let at = arguments.iter().position(|word| option(&word.value));
         at.and_then(|at| arguments.get(at + 1..)).unwrap_or_default()
     };
-    let operands = usize::from(listed(OPERAND_FIRST, program));
-    let commands = |words: &[Word]| HandedOn { commands: tails(words, operands), texts: Vec::new() };
+    let commands = |words: &[Word], operands| HandedOn { commands: tails(words, operands), texts: Vec::new() };
     let text = |words: &[Word]| HandedOn {
         commands: Vec::new(),
         texts: words.iter().take(1).map(Word::approximate).collect(),
     };
     let is_short = |text: &str, letter: char| text.starts_with('-') && !text.starts_with("--") && text.contains(letter);
-    if let Some((_, words)) = RUNNERS_BY_WORD.iter().find(|(runner, _)| *runner == program) {
+    if let Some((_, words, operands)) = RUNNERS_BY_WORD.iter().find(|(runner, ..)| *runner == program) {
         let texts = match program {
             "npm" | "pnpm" | "yarn" => text(behind(&|text| matches!(text, "-c" | "--call" | "--shell-mode"))).texts,
             _ => Vec::new(),
         };
-        return HandedOn { texts, ..commands(behind(&|text| words.contains(&text))) };
+        return HandedOn { texts, ..commands(behind(&|text| words.contains(&text)), *operands) };
     }
     match program {
         "git" => by_git(arguments),
         "tar" | "gtar" | "bsdtar" | "make" | "gmake" | "dpkg" => {
             HandedOn { commands: Vec::new(), texts: assigned(arguments) }
         }
-        "jobs" => commands(behind(&|text| is_short(text, 'x'))),
+        "jobs" => commands(behind(&|text| is_short(text, 'x')), 0),
         "compgen" => text(behind(&|text| is_short(text, 'C') || is_short(text, 'W'))),
         "fd" | "fdfind" => {
             lengthened(behind(&|text| is_short(text, 'x') || is_short(text, 'X') || text.starts_with("--exec")))
@@ -109,8 +107,13 @@ pub(super) fn handed_on(argv: &[Word]) -> HandedOn {
             HandedOn { commands: Vec::new(), texts: arguments.iter().map(Word::approximate).collect() }
         }
         name if listed(OTHER_SHELLS, name) => text(behind(&|text| is_short(text, 'c'))),
-        "npx" => HandedOn { texts: text(behind(&|text| matches!(text, "-c" | "--call"))).texts, ..commands(arguments) },
-        name if listed(RUNNERS, name) || LOADERS.iter().any(|loader| name.starts_with(loader)) => commands(arguments),
+        "npx" => {
+            HandedOn { texts: text(behind(&|text| matches!(text, "-c" | "--call"))).texts, ..commands(arguments, 0) }
+        }
+        name if listed(RUNNERS_BEHIND_OPERAND, name) => commands(arguments, 1),
+        name if listed(RUNNERS, name) || LOADERS.iter().any(|loader| name.starts_with(loader)) => {
+            commands(arguments, 0)
+        }
         _ => HandedOn::default(),
     }
 }
