@@ -116,11 +116,12 @@ pub(super) fn runs(argv: &[Word]) -> Runs {
     // What splits may push the words behind it out of their places.
     let splits = arguments.iter().any(|word| word.splits && word.value.contains(UNKNOWN));
     if splits || hides {
-        let Runs::Anything { why, perhaps, texts } = anything(argv, "a find of which not every word can be told")
+        let Runs::Anything { why, perhaps, texts, is_open } =
+            anything(argv, "a find of which not every word can be told")
         else {
             return Runs::Itself;
         };
-        return Runs::Anything { why, perhaps: [beside, perhaps].concat(), texts };
+        return Runs::Anything { why, perhaps: [beside, perhaps].concat(), texts, is_open };
     }
     if beside.is_empty() { Runs::Itself } else { Runs::Beside(beside) }
 }

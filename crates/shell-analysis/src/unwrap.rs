@@ -18,7 +18,13 @@ pub(super) enum Runs {
     /// A text of the shell, in its place.
     Text(String),
     /// Nobody can tell for what; these are possible.
-    Anything { why: &'static str, perhaps: Vec<Vec<Word>>, texts: Vec<String> },
+    Anything {
+        why: &'static str,
+        perhaps: Vec<Vec<Word>>,
+        texts: Vec<String>,
+        /// Whether one of the texts is read by a shell after words were put in that are only known when it runs: they may be any command.
+        is_open: bool,
+    },
 }
 
 impl Runs {
@@ -118,7 +124,19 @@ pub(super) fn anything(argv: &[Word], why: &'static str) -> Runs {
     let tails = (1..argv.len()).filter(|at| starts(&argv[*at])).take(MOST_TAILS);
     let texts = argv.iter().skip(1).filter(|word| word.value.contains(char::is_whitespace)).map(Word::approximate);
     let tails = tails.map(|at| argv[at..].to_vec());
-    Runs::Anything { why, perhaps: tails.chain(torn(argv)).collect(), texts: texts.collect() }
+    let is_open = argv.windows(2).any(|pair| takes_text(&pair[0].value) && is_open(&pair[1]));
+    Runs::Anything { why, perhaps: tails.chain(torn(argv)).collect(), texts: texts.collect(), is_open }
+}
+
+/// Whether the value of an option may be a text for a shell, by the names that such options have.
+fn takes_text(option: &str) -> bool {
+    let is_short = option.starts_with('-') && !option.starts_with("--") && option.ends_with('c');
+    is_short || matches!(option, "--command" | "--session-command")
+}
+
+/// Whether a text for a shell has words put in that are only known when it runs.
+fn is_open(text: &Word) -> bool {
+    text.value.contains(UNKNOWN)
 }
 
 /// The same of words that may turn out to be several: `${X:-5 rm}` in front of others has `rm` run.
@@ -145,13 +163,15 @@ fn env(argv: &[Word]) -> Runs {
             }
             Some(text) if text.starts_with('-') => {
                 // `-S` splits a text into words: the wrapper that slips past lists of programs.
-                let Runs::Anything { perhaps, mut texts, .. } = anything(argv, "") else { return Runs::Itself };
+                let Runs::Anything { perhaps, mut texts, is_open, .. } = anything(argv, "") else {
+                    return Runs::Itself;
+                };
                 texts.extend(argv.iter().filter_map(Word::as_literal).filter_map(|word| {
                     word.split_once("-S")
                         .or_else(|| word.split_once("--split-string="))
                         .map(|(_, text)| text.to_owned())
                 }));
-                return Runs::Anything { why: "an option of env", perhaps, texts };
+                return Runs::Anything { why: "an option of env", perhaps, texts, is_open };
             }
             _ if word.raw.trim_start_matches(['\'', '"']).contains('=') || word.value.contains('=') => {
                 if word.splits {
@@ -223,9 +243,9 @@ fn xargs(argv: &[Word]) -> Runs {
     inner.iter_mut().for_each(|word| replace(word, &mark, &UNKNOWN.to_string()));
     // Some take the last of them for what counts, and some the mark.
     if marks.next().is_some() || options.iter().any(counts) {
-        let Runs::Anything { perhaps, texts, .. } = anything(argv, "") else { return Runs::Itself };
+        let Runs::Anything { perhaps, texts, is_open, .. } = anything(argv, "") else { return Runs::Itself };
         let perhaps = [vec![inner, appended], perhaps].concat();
-        return Runs::Anything { why: "options of xargs that go against each other", perhaps, texts };
+        return Runs::Anything { why: "options of xargs that go against each other", perhaps, texts, is_open };
     }
     Runs::Other { assignments: Vec::new(), argv: inner }
 }
@@ -272,7 +292,8 @@ pub(super) fn replace(word: &mut Word, mark: &str, by: &str) {
 
 fn eval(argv: &[Word]) -> Runs {
     let words: Vec<String> = argv[1..].iter().map(Word::approximate).collect();
-    Runs::Anything { why: "eval", perhaps: Vec::new(), texts: vec![words.join(" ")] }
+    let is_open = argv[1..].iter().any(is_open);
+    Runs::Anything { why: "eval", perhaps: Vec::new(), texts: vec![words.join(" ")], is_open }
 }
 
 /// Texts that the shell keeps to run at another time: those of `trap`, and what stands behind the names of `alias`.
@@ -283,7 +304,8 @@ fn later(argv: &[Word]) -> Runs {
         None => text,
     };
     let texts = argv[1..].iter().map(Word::approximate).map(value).collect();
-    Runs::Anything { why: "a text that runs later", perhaps: Vec::new(), texts }
+    let is_open = argv[1..].iter().any(is_open);
+    Runs::Anything { why: "a text that runs later", perhaps: Vec::new(), texts, is_open }
 }
 
 /// Where the text of `-c` stands: behind all options. None if one of them may take it for its value; and whether only a `--` stands
@@ -321,12 +343,14 @@ fn shell(argv: &[Word]) -> Runs {
                     why: "a text that sh and bash read in different ways",
                     perhaps: rest(),
                     texts: vec![script.to_owned(), posix::as_posix(script)],
+                    is_open: false,
                 },
                 Some(script) if plain && argv.len() == at + 1 => Runs::Text(script.to_owned()),
                 Some(_) | None => Runs::Anything {
                     why: "a shell whose text or arguments are not plain",
                     perhaps: rest(),
                     texts: vec![script.approximate()],
+                    is_open: is_open(script),
                 },
             };
         }
@@ -337,5 +361,6 @@ fn shell(argv: &[Word]) -> Runs {
             return Runs::Itself;
         }
     }
-    Runs::Anything { why: "a shell that reads its commands from elsewhere", perhaps: Vec::new(), texts: Vec::new() }
+    let why = "a shell that reads its commands from elsewhere";
+    Runs::Anything { why, perhaps: Vec::new(), texts: Vec::new(), is_open: false }
 }

@@ -203,6 +203,12 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Notes that a shell may run any command here.
+    fn any_command(&mut self) {
+        let begun = vec![format!("{}(", self.place.tool)];
+        self.line.commands.push(Simple { begun, ..Simple::default() });
+    }
+
     fn pipeline(&mut self, pipeline: &ast::Pipeline, background: bool) {
         let piped = pipeline.seq.len() > 1;
         let around = self.calls.is_beside();
@@ -214,9 +220,7 @@ impl<'a> Walk<'a> {
             self.aside(&text);
         }
         if feed::reads_unknown(&pipeline.seq) {
-            // It may be any command.
-            let begun = vec![format!("{}(", self.place.tool)];
-            self.line.commands.push(Simple { begun, ..Simple::default() });
+            self.any_command();
         }
         for text in feed::texts_for_another(&pipeline.seq) {
             self.suppose(&text);

@@ -151,7 +151,10 @@ impl Walk<'_> {
                 }
                 self.apart(&text);
             }
-            Runs::Anything { why, perhaps, texts } => {
+            Runs::Anything { why, perhaps, texts, is_open } => {
+                if is_open {
+                    self.any_command();
+                }
                 if cover != Cover::Perhaps {
                     self.line.note_opaque(why);
                 }
