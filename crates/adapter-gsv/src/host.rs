@@ -5,10 +5,10 @@ use std::{
     time::Duration,
 };
 
-use countersign_conversations::{chats::Workrooms, prompt::compaction};
+use countersign_conversations::{chats::Workrooms, prompt::compaction::CompactionPrompts};
 use countersign_core::{
     id::{EntryId, RunId, SessionId},
-    message::{Message, Summary},
+    message::Message,
     schedule,
     session::ModelRef,
     tool::Spec,
@@ -19,7 +19,7 @@ use countersign_protocol::gsv::{
     key::{self, Keys},
 };
 use countersign_runtime::{
-    Chosen, Fired, Host, Memories, Peers, SilentRetries, Summaries, Wing,
+    Chosen, Fired, Host, Memories, Peers, SilentRetries, SummaryPrompts, Wing,
     models::{Failure, FailureKind},
     tools::{Context, Registry},
 };
@@ -149,18 +149,8 @@ impl Host for OfSession {
         SilentRetries::NONE
     }
 
-    fn summaries(
-        &self,
-        history: &[Message],
-        turn: &[Message],
-        previous: Option<&Summary>,
-        instructions: Option<&str>,
-    ) -> Summaries {
-        compaction::summaries(history, turn, previous, instructions)
-    }
-
-    fn told_size(&self, message: &Message) -> usize {
-        compaction::told_size(message)
+    fn summary_prompts(&self) -> &dyn SummaryPrompts {
+        &CompactionPrompts
     }
 
     fn put_away<'a>(&'a self, _: &'a SessionId, first_kept: &'a EntryId) -> BoxFuture<'a, Result<(), String>> {
@@ -173,9 +163,5 @@ impl Host for OfSession {
 
     fn remember<'a>(&'a self, first_kept: &'a EntryId, text: String) -> BoxFuture<'a, ()> {
         Box::pin(async move { memory::remember(&self.door, &self.place.agent, first_kept, &text).await })
-    }
-
-    fn join_summary(&self, history: &str, turn: Option<&str>, details: &serde_json::Value) -> String {
-        compaction::join_summary(history, turn, details)
     }
 }

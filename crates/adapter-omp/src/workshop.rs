@@ -3,15 +3,10 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_agent_dir::{AgentDir, Product, Roster, keys::Credential, settings};
-use countersign_conversations::prompt::{self, compaction};
-use countersign_core::{
-    id::SessionId,
-    message::{Message, Summary},
-    session::ModelRef,
-    tool::Spec,
-};
+use countersign_conversations::prompt::{self, compaction::CompactionPrompts};
+use countersign_core::{id::SessionId, session::ModelRef, tool::Spec};
 use countersign_runtime::{
-    Chosen, Clock, Host, Peers, SilentRetries, Summaries,
+    Chosen, Clock, Host, Peers, SilentRetries, SummaryPrompts,
     models::{self, Api, Entry, Event, Failure, FailureKind, Modality, Model, Part, Request, demo},
     reference,
     tools::{self, Context, EditMode, Environment, Interceptor, Registry, Roots, Sandbox, Secrets, Shells, Todos},
@@ -21,7 +16,6 @@ use futures_util::{
     stream::{self, BoxStream},
 };
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{dialect::DialectOptions, host::Lent};
@@ -256,21 +250,7 @@ impl Host for Workshop {
         context
     }
 
-    fn summaries(
-        &self,
-        history: &[Message],
-        turn: &[Message],
-        previous: Option<&Summary>,
-        instructions: Option<&str>,
-    ) -> Summaries {
-        compaction::summaries(history, turn, previous, instructions)
-    }
-
-    fn told_size(&self, message: &Message) -> usize {
-        compaction::told_size(message)
-    }
-
-    fn join_summary(&self, history: &str, turn: Option<&str>, details: &Value) -> String {
-        compaction::join_summary(history, turn, details)
+    fn summary_prompts(&self) -> &dyn SummaryPrompts {
+        &CompactionPrompts
     }
 }

@@ -8,19 +8,18 @@ use countersign_adapter_omp::attach::Guests;
 use countersign_config::{self as config, Auth, Config};
 use countersign_conversations::{
     chats::{Models, Workrooms},
-    prompt::compaction,
+    prompt::compaction::CompactionPrompts,
 };
 use countersign_core::{
     call::Content,
     id::{RunId, SessionId},
-    message::{Message, Summary},
     schedule,
     session::ModelRef,
     tool::Spec,
 };
 use countersign_policy_admin::{household, service_tools};
 use countersign_runtime::{
-    Chosen, Fired, Host, Served, Summaries, Wing,
+    Chosen, Fired, Host, Served, SummaryPrompts, Wing,
     services::{self, Outcome, Services, ToolCall},
     tools::{Context, Registry, Secrets},
 };
@@ -107,22 +106,8 @@ impl Host for House {
         .boxed()
     }
 
-    fn summaries(
-        &self,
-        history: &[Message],
-        turn: &[Message],
-        previous: Option<&Summary>,
-        instructions: Option<&str>,
-    ) -> Summaries {
-        compaction::summaries(history, turn, previous, instructions)
-    }
-
-    fn told_size(&self, message: &Message) -> usize {
-        compaction::told_size(message)
-    }
-
-    fn join_summary(&self, history: &str, turn: Option<&str>, details: &serde_json::Value) -> String {
-        compaction::join_summary(history, turn, details)
+    fn summary_prompts(&self) -> &dyn SummaryPrompts {
+        &CompactionPrompts
     }
 }
 

@@ -20,5 +20,6 @@ pub use owner::{
 };
 pub use peers::{Errand, Exchange, Heard, Late, Link, Order, Peers, Words};
 pub use work::{
-    Chosen, Fired, Host, Memories, Served, SilentRetries, Summaries, Wing, estimated, note_down, reference,
+    Chosen, Fired, Host, Memories, NoSummaries, Served, SilentRetries, SummaryPrompts, SummaryRequests, Wing,
+    estimated, note_down, reference,
 };

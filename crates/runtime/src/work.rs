@@ -9,6 +9,7 @@ mod host;
 mod peer;
 mod silent_retries;
 mod spent;
+mod summary;
 mod turn;
 mod wait;
 mod wanted;
@@ -17,8 +18,9 @@ pub(crate) use call::returned;
 pub use compact::note_down;
 pub use conversation::estimated;
 pub(crate) use desk::{Close, Desk};
-pub use host::{Chosen, Fired, Host, Memories, Served, Summaries, Wing, reference};
+pub use host::{Chosen, Fired, Host, Memories, Served, Wing, reference};
 pub use silent_retries::SilentRetries;
+pub use summary::{NoSummaries, SummaryPrompts, SummaryRequests};
 
 use countersign_core::{
     call::{Command as CallCommand, Progress},

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use countersign_core::message::{Block, Message, Summary, ToolCall, text_of};
-use countersign_runtime::Summaries;
+use countersign_runtime::{SummaryPrompts, SummaryRequests};
 use serde_json::{Value, json};
 
 /// The longest part of a tool result or of a command's output that the summariser sees, in characters.
@@ -264,38 +264,43 @@ fn sealed(text: &str) -> String {
         .fold(text.to_owned(), |text, tag| text.replace(&format!("</{tag}>"), &format!("<\\/{tag}>")))
 }
 
-/// How many bytes of a request a message takes.
-pub fn told_size(message: &Message) -> usize {
-    serialise(std::slice::from_ref(message)).len()
-}
+/// The texts of summaries as every conversation of the gateway has them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CompactionPrompts;
 
-/// The requests for a summary of `history` and of the first part of a turn, `turn`.
-pub fn summaries(
-    history: &[Message],
-    turn: &[Message],
-    previous: Option<&Summary>,
-    instructions: Option<&str>,
-) -> Summaries {
-    let mut files = FileLists::default();
-    if let Some(details) = previous.and_then(|previous| previous.extra.get("details")) {
+impl SummaryPrompts for CompactionPrompts {
+    fn requests(
+        &self,
+        history: &[Message],
+        turn: &[Message],
+        previous: Option<&Summary>,
+        instructions: Option<&str>,
+    ) -> SummaryRequests {
+        let mut files = FileLists::default();
+        if let Some(details) = previous.and_then(|previous| previous.extra.get("details")) {
+            files.add_details(details);
+        }
+        files.add(history);
+        files.add(turn);
+        let input =
+            Input { messages: history, previous: previous.map(|previous| previous.summary.as_str()), instructions };
+        SummaryRequests {
+            system: SYSTEM.to_owned(),
+            history: (!history.is_empty()).then(|| request(input)),
+            turn: (!turn.is_empty()).then(|| turn_request(turn, instructions)),
+            details: files.details(),
+        }
+    }
+
+    fn request_size(&self, message: &Message) -> usize {
+        serialise(std::slice::from_ref(message)).len()
+    }
+
+    fn join(&self, history: &str, turn: Option<&str>, details: &Value) -> String {
+        let mut files = FileLists::default();
         files.add_details(details);
+        join(history, turn, &files)
     }
-    files.add(history);
-    files.add(turn);
-    let input = Input { messages: history, previous: previous.map(|previous| previous.summary.as_str()), instructions };
-    Summaries {
-        system: SYSTEM.to_owned(),
-        history: (!history.is_empty()).then(|| request(input)),
-        turn: (!turn.is_empty()).then(|| turn_request(turn, instructions)),
-        details: files.details(),
-    }
-}
-
-/// A summary put together from what the model wrote for [`summaries`].
-pub fn join_summary(history: &str, turn: Option<&str>, details: &Value) -> String {
-    let mut files = FileLists::default();
-    files.add_details(details);
-    join(history, turn, &files)
 }
 
 #[cfg(test)]

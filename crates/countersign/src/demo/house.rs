@@ -12,16 +12,14 @@ use countersign_core::{
     engine::Rules,
     gate::People,
     id::SessionId,
-    message::{Message, Summary},
     policy::{self, Action, ApprovalMode, Layer, Posture, Rule, Source, Surroundings},
     session::ModelRef,
     tool::Spec,
 };
 use countersign_models::{Event, Failure, Model, Request, demo as script};
-use countersign_runtime::{Chosen, Host, Summaries};
+use countersign_runtime::{Chosen, Host};
 use countersign_tools::{Context, Environment, Registry, Roots, Shells, exec::Launcher};
 use futures_util::{StreamExt as _, stream::BoxStream};
-use serde_json::Value;
 
 /// The rules for people: what, and what becomes of it.
 pub(crate) const RULES: [(&str, &str); 3] = [
@@ -118,15 +116,6 @@ impl Host for House {
 
     fn context(&self, _: &SessionId, cwd: &str) -> Context {
         Context::new(PathBuf::from(cwd), self.roots.clone(), self.environment.clone(), self.shells.clone())
-    }
-
-    /// Never asked: the demo does not compact.
-    fn summaries(&self, _: &[Message], _: &[Message], _: Option<&Summary>, _: Option<&str>) -> Summaries {
-        Summaries { system: String::new(), history: None, turn: None, details: Value::Null }
-    }
-
-    fn join_summary(&self, history: &str, _: Option<&str>, _: &Value) -> String {
-        history.to_owned()
     }
 }
 

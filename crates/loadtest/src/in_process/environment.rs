@@ -10,14 +10,12 @@ use countersign_core::{
     engine::Rules,
     gate::People,
     id::SessionId,
-    message::{Message, Summary},
     policy::{self, Action, ApprovalMode, Layer, Posture, Rule, Source, Surroundings},
     session::ModelRef,
     tool::Spec,
 };
-use countersign_runtime::{Chosen, Host, Summaries};
+use countersign_runtime::{Chosen, Host};
 use countersign_tools::{Context, Environment, Registry, Roots, Shells, exec::Launcher};
-use serde_json::Value;
 
 /// Calls that the rules allow. Any other call raises a gate.
 const ALLOWED: [&str; 7] = ["read(*)", "ls(*)", "grep(*)", "find(*)", "edit(*)", "write(*)", "bash(sh test.sh)"];
@@ -60,14 +58,6 @@ impl Host for IdleEnvironment {
 
     fn context(&self, _: &SessionId, cwd: &str) -> Context {
         Context::new(PathBuf::from(cwd), self.roots.clone(), self.environment.clone(), self.shells.clone())
-    }
-
-    fn summaries(&self, _: &[Message], _: &[Message], _: Option<&Summary>, _: Option<&str>) -> Summaries {
-        Summaries { system: String::new(), history: None, turn: None, details: Value::Null }
-    }
-
-    fn join_summary(&self, history: &str, _: Option<&str>, _: &Value) -> String {
-        history.to_owned()
     }
 }
 

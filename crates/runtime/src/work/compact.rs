@@ -119,7 +119,7 @@ impl CompactWork {
             _ => None,
         });
         let kept = previous.as_ref().and_then(kept_data);
-        let summaries = host.summaries(&history, &turn, previous.as_ref(), instructions.as_deref());
+        let summaries = host.summary_prompts().requests(&history, &turn, previous.as_ref(), instructions.as_deref());
         let asking =
             Asking { chosen: &chosen, host, instructions: instructions.as_deref(), retry: self.retry, time: self.time };
         let history_parts = parts(&history, model.context_window, &|message| asking.tokens(message));
@@ -134,7 +134,7 @@ impl CompactWork {
             Some(_) => Some(asking.sum_up(Of::Turn, &turn_parts, None, &mut spent).await?),
             None => None,
         };
-        let summary = host.join_summary(&history, turn.as_deref(), &summaries.details);
+        let summary = host.summary_prompts().join(&history, turn.as_deref(), &summaries.details);
         let mut message = Summary {
             short_summary: first_line(&history).or_else(|| first_line(turn.as_deref()?)),
             summary,
@@ -180,7 +180,7 @@ struct Asking<'a> {
 impl Asking<'_> {
     /// About how many tokens of a request for a summary a message takes.
     fn tokens(&self, message: &Message) -> u64 {
-        estimate_tokens(self.host.told_size(message))
+        estimate_tokens(self.host.summary_prompts().request_size(message))
     }
 
     /// Sums up part by part. What is still too long for the model is halved, and of a single message that is, beginning and end are
@@ -205,7 +205,7 @@ impl Asking<'_> {
                 Of::History => (&*part, &[][..]),
                 Of::Turn => (&[][..], &*part),
             };
-            let asked = self.host.summaries(history, turn, previous.as_ref(), self.instructions);
+            let asked = self.host.summary_prompts().requests(history, turn, previous.as_ref(), self.instructions);
             let Some(request) = asked.history.or(asked.turn) else { continue };
             let unsaid = match self.ask(&asked.system, &request, spent).await {
                 Ok(summary) => {

@@ -6,7 +6,7 @@ use countersign_core::{
     Step,
     call::Content,
     id::{EntryId, RunId, SessionId},
-    message::{Message, Summary},
+    message::Message,
     schedule::{self, Ending, Firing, FiringId, Job, Outcome, Status},
     session::{ModelRef, Price},
     tool::Spec,
@@ -16,7 +16,10 @@ use countersign_tools::{Context, Registry};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use super::silent_retries::SilentRetries;
+use super::{
+    silent_retries::SilentRetries,
+    summary::{NoSummaries, SummaryPrompts},
+};
 use crate::peers::Peers;
 
 /// A model that can be asked.
@@ -42,19 +45,6 @@ pub fn reference(entry: &Entry) -> ModelRef {
         max_tokens: entry.max_tokens,
         price: (price != Price::default()).then_some(price),
     }
-}
-
-/// The texts of a summary.
-#[derive(Clone, Debug)]
-pub struct Summaries {
-    /// The system prompt.
-    pub system: String,
-    /// The request for the summary of everything before the cut, if there is something whole.
-    pub history: Option<String>,
-    /// The request for the summary of the first part of a turn that the cut goes through.
-    pub turn: Option<String>,
-    /// Facts for a program: files that were read and changed.
-    pub details: serde_json::Value,
 }
 
 /// What is asked of a model about a conversation before a part of it is summed up.
@@ -193,18 +183,9 @@ pub trait Host: Send + Sync + 'static {
         SilentRetries::default()
     }
 
-    /// Writes the requests for a summary of `history` and of the first part of a turn, `turn`.
-    fn summaries(
-        &self,
-        history: &[Message],
-        turn: &[Message],
-        previous: Option<&Summary>,
-        instructions: Option<&str>,
-    ) -> Summaries;
-
-    /// How many bytes of a request for a summary a message takes.
-    fn told_size(&self, message: &Message) -> usize {
-        serde_json::to_string(message).map_or(0, |text| text.len())
+    /// Returns who writes the requests for summaries, and puts the answers together.
+    fn summary_prompts(&self) -> &dyn SummaryPrompts {
+        &NoSummaries
     }
 
     /// Keeps what a compaction is about to take out of a session: everything before the entry `first_kept`.
@@ -224,7 +205,4 @@ pub trait Host: Send + Sync + 'static {
     fn remember<'a>(&'a self, _first_kept: &'a EntryId, _text: String) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
-
-    /// Puts a summary together from what the model wrote for [`Host::summaries`].
-    fn join_summary(&self, history: &str, turn: Option<&str>, details: &serde_json::Value) -> String;
 }

@@ -6,14 +6,13 @@ use countersign_core::{
     engine::{Command, Resume, Rules},
     gate::{self, Answer, Scope},
     id::{GateId, PeerId, PrincipalId, SessionId},
-    message::{Message, Summary},
     policy::{self, Posture, Surroundings},
     schedule,
     session::{self, ModelRef, Said, Settings, WhenBusy},
     tool::{Effect, Lane, Repeat, Shell, Spec},
 };
 use countersign_runtime::{
-    self as runtime, Chosen, Clock, Fired, Handle, Host, Options, Peers, SilentRetries, Source, Summaries,
+    self as runtime, Chosen, Clock, Fired, Handle, Host, Options, Peers, SilentRetries, Source,
     models::{self, Model, demo, scripted::Scripted},
     store::{AnyLog, MemoryLog},
     system_dice,
@@ -127,14 +126,6 @@ impl Host for Room {
         let launcher = tools::exec::Launcher::new(Path::new("/bin/false"));
         let environment = tools::Environment::clean([]);
         tools::Context::new(cwd.into(), tools::Roots::whole([]), environment, tools::Shells::new(launcher))
-    }
-
-    fn summaries(&self, _: &[Message], _: &[Message], _: Option<&Summary>, _: Option<&str>) -> Summaries {
-        Summaries { system: String::new(), history: None, turn: None, details: json!({}) }
-    }
-
-    fn join_summary(&self, history: &str, _: Option<&str>, _: &serde_json::Value) -> String {
-        history.to_owned()
     }
 }
 

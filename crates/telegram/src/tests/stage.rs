@@ -15,14 +15,14 @@ use countersign_core::{
     engine::{Command, Reply, Resume, Rules},
     gate::{self, Answer, Gate},
     id::{CallId, PrincipalId, SessionId},
-    message::{Message, Summary},
+    message::Message,
     policy::{self, Posture, Surroundings},
     session::{self, ModelRef, Settings as Set},
     time::Millis,
     tool::{Effect, Repeat, Spec},
 };
 use countersign_runtime::{
-    Chosen, Clock, Handle, Host, Lane, Options, Served, Source, Summaries,
+    Chosen, Clock, Handle, Host, Lane, Options, Served, Source,
     models::{self, Model},
     store::MemoryLog,
     system_dice,
@@ -98,14 +98,6 @@ impl Host for House {
         let launcher = tools::exec::Launcher::new(Path::new("/bin/false"));
         let environment = tools::Environment::clean([]);
         tools::Context::new(cwd.into(), tools::Roots::whole([]), environment, tools::Shells::new(launcher))
-    }
-
-    fn summaries(&self, _: &[Message], _: &[Message], _: Option<&Summary>, _: Option<&str>) -> Summaries {
-        Summaries { system: String::new(), history: None, turn: None, details: json!({}) }
-    }
-
-    fn join_summary(&self, history: &str, _: Option<&str>, _: &Value) -> String {
-        history.to_owned()
     }
 }
 

@@ -1,0 +1,51 @@
+//! The requests for the summaries of a compaction, as a host writes them.
+
+use countersign_core::message::{Message, Summary};
+use serde_json::Value;
+
+/// The requests for one summary.
+#[derive(Clone, Debug)]
+pub struct SummaryRequests {
+    /// The system prompt.
+    pub system: String,
+    /// The request for the summary of everything before the cut, if there is something whole.
+    pub history: Option<String>,
+    /// The request for the summary of the first part of a turn that the cut goes through.
+    pub turn: Option<String>,
+    /// Facts for a program: files that were read and changed.
+    pub details: Value,
+}
+
+/// The texts of summaries: what a model is asked for, and how its answers are put together.
+pub trait SummaryPrompts: Send + Sync {
+    /// Returns the requests for a summary of `history` and of the first part of a turn, `turn`.
+    fn requests(
+        &self,
+        history: &[Message],
+        turn: &[Message],
+        previous: Option<&Summary>,
+        instructions: Option<&str>,
+    ) -> SummaryRequests;
+
+    /// Returns how many bytes of a request `message` takes.
+    fn request_size(&self, message: &Message) -> usize {
+        serde_json::to_string(message).map_or(0, |text| text.len())
+    }
+
+    /// Returns a summary put together from what the model wrote for [`SummaryPrompts::requests`].
+    fn join(&self, history: &str, turn: Option<&str>, details: &Value) -> String;
+}
+
+/// The texts of a host that never compacts: no model is asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSummaries;
+
+impl SummaryPrompts for NoSummaries {
+    fn requests(&self, _: &[Message], _: &[Message], _: Option<&Summary>, _: Option<&str>) -> SummaryRequests {
+        SummaryRequests { system: String::new(), history: None, turn: None, details: Value::Null }
+    }
+
+    fn join(&self, history: &str, _: Option<&str>, _: &Value) -> String {
+        history.to_owned()
+    }
+}
