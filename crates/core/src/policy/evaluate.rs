@@ -202,7 +202,7 @@ impl Judge<'_> {
 
     fn covered(&self, now: Millis) -> Outcome {
         let outcome = self.ruled();
-        let may_reach = self.may_reach();
+        let may_reach = self.may_reach(&outcome);
         match &outcome {
             Outcome::Allow(Cause::Rule(_)) if may_reach.is_none() => outcome,
             // What particular people have to allow, or several, is not covered by what one of them allowed once.
@@ -216,13 +216,23 @@ impl Judge<'_> {
     }
 
     /// The denial that a call may break though its signatures do not say so. A person has to look at such a call, whatever allows it.
-    fn may_reach(&self) -> Option<Cause> {
+    /// A default denies what no default before it allows.
+    fn may_reach(&self, outcome: &Outcome) -> Option<Cause> {
         let tables = self.layers.compiled.tables();
         let denying = [self.of(&tables.deny), self.of(&tables.tighten_deny)];
+        let default_deny = self.of(&tables.default_deny);
+        let default_allow = match outcome {
+            Outcome::Allow(Cause::Default(_)) => self.covering(&tables.default_allow).ok(),
+            _ => None,
+        };
         let (tool, arguments) = (&self.subject.tool, &self.subject.arguments);
         let by_service = indirect::possible_calls(self.subject).into_iter().find_map(|possible| {
             let met = denying.iter().filter_map(|table| table.first_possible(tool, arguments, &possible));
-            Some((met.min()?, possible.through))
+            let by_default = || {
+                let denied = default_deny.first_possible(tool, arguments, &possible)?;
+                (denied < default_allow?).then_some(denied)
+            };
+            Some((met.min().or_else(by_default)?, possible.through))
         });
         // Of a shell line: the words that are only known when it runs.
         let by_line = || {

@@ -55,6 +55,26 @@ fn a_denied_entity_is_not_reached_under_another_name() {
 }
 
 #[test]
+fn a_default_that_denies_an_entity_holds_for_its_areas_too() {
+    let reaching = [
+        call("switch", "turn_off", json!({"area_id": "cellar"})),
+        call("switch", "turn_off", json!({"data": {"entity_id": "switch.boiler"}})),
+        call("switch", "turn_off", json!({})),
+        call("homeassistant", "turn_off", json!({"area_id": "cellar"})),
+        call("scene", "apply", json!({"entities": {"switch.boiler": "on"}})),
+    ];
+    let (denial, allowance) = ("default deny ha_call_service(*, switch.boiler)", "default allow *");
+    for (defaults, want) in [([denial, allowance], "ask"), ([allowance, denial], "allow")] {
+        let world = World::new(&defaults);
+        for call in &reaching {
+            let verdict = world.judge(call);
+            assert_eq!(word(&verdict), want, "{defaults:?} {:?} {verdict}", call.arguments);
+        }
+        assert_eq!(word(&world.judge(&call("light", "turn_on", json!({"area_id": "cellar"})))), "allow");
+    }
+}
+
+#[test]
 fn a_denied_domain_is_not_reached_through_services_of_every_domain() {
     let world = World::new(&["deny ha_call_service(lock.*)", "allow ha_call_service*"]);
     for (call, want) in [
