@@ -2,7 +2,7 @@
 //!
 //! Every section may be absent. Source: docs of agentpass' config.yaml, whose files load unchanged.
 
-use std::{collections::HashSet, io, path::Path, time::Duration};
+use std::{collections::HashSet, io, net::IpAddr, path::Path, time::Duration};
 
 use countersign_core::session::Retry;
 use countersign_runtime::tools::regular;
@@ -225,13 +225,24 @@ fn gateway(place: &At<'_>, flags: &Flags) -> Gateway {
         health: (health.is_some() || health_host.is_some())
             .then(|| (health_host.unwrap_or_else(|| "127.0.0.1".to_owned()), health.unwrap_or(8080))),
         public_url: address(&place.at("public_url")),
-        allowed_hosts: place.at("allowed_hosts").items().iter().filter_map(At::needed_text).collect(),
+        allowed_hosts: place.at("allowed_hosts").items().iter().filter_map(host_name).collect(),
         insecure: flags.insecure,
     };
     if gateway.health.as_ref().is_some_and(|(_, health)| *health == gateway.port) {
         health_port.refused("gateway.health_port must differ from gateway.port");
     }
     gateway
+}
+
+/// The name or address of a host, as a request may be for it, whatever its port.
+fn host_name(place: &At<'_>) -> Option<String> {
+    let name = place.needed_text()?;
+    let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&name);
+    let is_name = |name: &str| name.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'));
+    if !is_name(&name) && bare.parse::<IpAddr>().is_err() {
+        place.refused("expected the name or address of a host, without a scheme, port, path or wildcard");
+    }
+    Some(name)
 }
 
 pub(super) fn tls(place: &At<'_>) -> Option<Tls> {

@@ -113,7 +113,8 @@ impl Node {
         Self::parse_with(
             text,
             serde_saphyr::options! {
-                strict_booleans: true, with_snippet: false, budget: serde_saphyr::budget! { max_depth: DEEPEST },
+                strict_booleans: true, with_snippet: false,
+                budget: serde_saphyr::budget! { max_depth: DEEPEST, enforce_alias_anchor_ratio: false },
             },
         )
     }
@@ -125,7 +126,7 @@ impl Node {
     pub fn parse_untagged(text: &str) -> Result<Option<Self>, (u64, String)> {
         let options = serde_saphyr::options! {
             strict_booleans: true, with_snippet: false, reject_unsupported_tags: true,
-            budget: serde_saphyr::budget! { max_depth: DEEPEST },
+            budget: serde_saphyr::budget! { max_depth: DEEPEST, enforce_alias_anchor_ratio: false },
         };
         Self::parse_with(text, options)
     }

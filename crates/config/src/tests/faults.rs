@@ -300,6 +300,30 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
 }
 
 #[test]
+fn a_host_that_no_request_can_be_for_is_refused() {
+    let why = "expected the name or address of a host, without a scheme, port, path or wildcard";
+    for host in [
+        "10.0.0.5:9000",
+        "gate.example:443",
+        "https://gate.example.org",
+        "gate.example.org/",
+        " gate.example.org ",
+        "*.example.org",
+        "[::1]:80",
+    ] {
+        let told = Scene::new(&format!("gateway: {{ allowed_hosts: [ok.example, '{host}'] }}")).problems();
+        assert!(
+            told.iter().any(|line| line.ends_with(&format!("gateway.allowed_hosts[1]: {why}"))),
+            "{host}: {told:?}"
+        );
+    }
+    for host in ["gate.example.org", "localhost", "bücher.example", "10.0.0.5", "::1", "[::1]", "my_host"] {
+        let told = Scene::new(&format!("gateway: {{ allowed_hosts: ['{host}'] }}")).problems();
+        assert!(!told.iter().any(|line| line.contains("allowed_hosts")), "{host}: {told:?}");
+    }
+}
+
+#[test]
 fn a_key_with_nothing_behind_it_is_refused_by_its_name() {
     for (text, want) in [
         ("approval_timeout:", "approval_timeout: expected a whole number above zero, found nothing"),
