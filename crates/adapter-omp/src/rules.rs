@@ -10,10 +10,11 @@ use countersign_config::{
 use countersign_core::{
     engine::Rules,
     gate::People,
-    policy::{self, Action, ApprovalMode, CompileError, Layer, Posture, Rule, Source, Surroundings},
+    policy::{self, Action, ApprovalMode, CompileError, Layer, Posture, Rule, Side, Source, Surroundings},
 };
 use countersign_files::paths;
 use countersign_runtime::tools::Registry;
+use countersign_view::Protocol;
 
 /// Why rules were not taken.
 #[derive(Debug, thiserror::Error)]
@@ -117,6 +118,7 @@ pub fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, RulesErr
         })
     });
     let people: Vec<String> = people.collect();
+    let doors: Vec<String> = sources.iter().flat_map(unknown_doors).collect();
     let strangers: Vec<String> = sources.iter().flat_map(|source| strangers(source, &tools, Named::Some)).collect();
     let compiled = policy::compile(sources).map_err(RulesError::Compile)?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
@@ -147,9 +149,31 @@ pub fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, RulesErr
         approval,
     };
     Ok(Loaded {
-        warnings: compiled.warnings().iter().map(ToString::to_string).chain(strangers).chain(people).collect(),
+        warnings: compiled
+            .warnings()
+            .iter()
+            .map(ToString::to_string)
+            .chain(strangers)
+            .chain(doors)
+            .chain(people)
+            .collect(),
         rules: Rules { compiled, posture: Posture::Stdio, surroundings, people: People::default() },
     })
+}
+
+/// A warning for each rule that is bound to an adapter which this program does not have. One of a gateway's may stand in a file of both.
+fn unknown_doors(source: &Source) -> Vec<String> {
+    let known = Protocol::OF_GATEWAY.into_iter().chain(Protocol::STDIO).map(Protocol::name);
+    let known: Vec<&str> = known.collect();
+    let unknown = source.rules.rules.iter().chain(&source.rules.defaults).filter_map(|rule| {
+        let pattern = rule.door.as_deref()?;
+        let is_known = known.iter().any(|name| Side::Door.matches(pattern, name));
+        (!is_known).then(|| {
+            let (file, line, known) = (&source.name, rule.line, known.join(", "));
+            format!("{file}:{line}: there is no door \"{pattern}\", only {known}; this rule matches nothing")
+        })
+    });
+    unknown.collect()
 }
 
 fn has_any(source: &Source) -> bool {
@@ -185,8 +209,8 @@ pub(crate) fn protected(
 mod tests {
     use std::{path::Path, process::Command};
 
-    use super::{PROJECT, Place, compile, files, protected};
-    use countersign_core::policy::ApprovalMode;
+    use super::{PROJECT, Place, compile, files, protected, unknown_doors};
+    use countersign_core::policy::{Action, ApprovalMode, Layer, Rule, Rules, Source};
 
     use countersign_agent_dir::{AgentDir, Environment, Product, Restrictions};
 
@@ -207,6 +231,23 @@ mod tests {
         assert_eq!(got, want);
         let with_records = protected(&["records/audit"], &folder, &root.join("work"), None, None);
         assert!(with_records.contains(&root.join("work/records/audit")));
+    }
+
+    #[test]
+    fn a_rule_on_a_door_that_no_program_has_is_told() {
+        let rule = |door: &str| Rule { door: Some(door.to_owned()), line: 7, ..Rule::new("bash(x*)", Action::Deny) };
+        let source = |door: &str| {
+            let rules = Rules { rules: vec![rule(door)], ..Rules::default() };
+            Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules }
+        };
+        for door in ["OMP", "opm", "cli", ""] {
+            let told = unknown_doors(&source(door));
+            let want = format!("permissions.yaml:7: there is no door \"{door}\", only agent-gate, ");
+            assert!(told.len() == 1 && told[0].starts_with(&want), "{told:?}");
+        }
+        for door in ["omp", "gjc", "gsv", "o*", "*"] {
+            assert!(unknown_doors(&source(door)).is_empty(), "{door}");
+        }
     }
 
     #[test]
