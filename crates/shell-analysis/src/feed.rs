@@ -3,7 +3,7 @@
 use brush_parser::ast;
 
 use super::{
-    options::sqlite,
+    options::{leaves_database, sqlite},
     programs::{SHELLS, base_name},
     runners::reads_commands,
     word::{self, Known},
@@ -104,35 +104,55 @@ pub(super) fn texts_for_another(commands: &[ast::Command]) -> Vec<String> {
     texts
 }
 
-/// Whether `sqlite3` reads commands on its input that may run a program, or that are not written out.
-pub(super) fn may_tell_sqlite(commands: &[ast::Command]) -> bool {
+/// Clients of databases that read commands on their input, some of which run programs or leave the database: each with whether it reads
+/// its input at all when it is called with these words, and whether a text has such a command.
+const DATABASES: [(&str, ReadsInput, Leaves); 4] = [
+    ("sqlite3", sqlite_reads_input, sqlite),
+    ("psql", |words| !names_commands(words, &["-c", "--command", "-f", "--file"]), leaves_database),
+    ("mysql", |words| !names_commands(words, &["-e", "--execute"]), leaves_database),
+    ("mariadb", |words| !names_commands(words, &["-e", "--execute"]), leaves_database),
+];
+type ReadsInput = fn(&[String]) -> bool;
+type Leaves = fn(&str) -> bool;
+
+/// Whether a word is one of `options`, alone or with its value behind it.
+fn names_commands(words: &[String], options: &[&str]) -> bool {
+    words.iter().any(|word| options.iter().any(|option| word.starts_with(option)))
+}
+
+fn sqlite_reads_input(words: &[String]) -> bool {
     const FLAGS: &str =
         "-header -noheader -csv -json -line -list -column -markdown -batch -readonly -box -table -html -tabs -quote";
-    let reads_input = |words: &[String]| {
-        // Behind a sign that ends a command which another runs stand no words of its own.
-        let is_end = |word: &&String| matches!(plain(word).as_str(), ";" | "+");
-        let words = &words[..words.iter().take_while(|word| !is_end(word)).count()];
-        let is_flag = |word: &&String| FLAGS.split_ascii_whitespace().any(|flag| flag == word.as_str());
-        let (options, operands): (Vec<_>, Vec<_>) = words.iter().partition(|word| word.starts_with('-'));
-        operands.len() < 2 || !options.iter().all(is_flag)
-    };
-    commands.iter().enumerate().any(|(at, command)| {
-        let words = words(command);
-        let own = words.iter().position(|word| base_name(&plain(word)) == "sqlite3").map(|own| &words[own + 1..]);
-        let is_fed = at > 0 || redirects(command).into_iter().any(reads);
-        match command {
-            ast::Command::Simple(_) if is_fed && own.is_some_and(reads_input) => {
-                let before = at.checked_sub(1).and_then(|before| said(&commands[before]));
-                let mut texts = documents(command).into_iter().chain(before);
-                !is_written_out(commands, at) || texts.any(|text| sqlite(&text))
+    let is_flag = |word: &&String| FLAGS.split_ascii_whitespace().any(|flag| flag == word.as_str());
+    let (options, operands): (Vec<_>, Vec<_>) = words.iter().partition(|word| word.starts_with('-'));
+    operands.len() < 2 || !options.iter().all(is_flag)
+}
+
+/// The client of a database that reads commands on its input which may run a program, or which are not written out.
+pub(super) fn told_database(commands: &[ast::Command]) -> Option<&'static str> {
+    let may_be_told = |(name, reads_input, leaves): &(&str, ReadsInput, Leaves)| {
+        commands.iter().enumerate().any(|(at, command)| {
+            let words = words(command);
+            let own = words.iter().position(|word| base_name(&plain(word)) == *name).map(|own| &words[own + 1..]);
+            // Behind a sign that ends a command which another runs stand no words of its own.
+            let is_end = |word: &&String| matches!(plain(word).as_str(), ";" | "+");
+            let own = own.map(|words| &words[..words.iter().take_while(|word| !is_end(word)).count()]);
+            let is_fed = at > 0 || redirects(command).into_iter().any(reads);
+            match command {
+                ast::Command::Simple(_) if is_fed && own.is_some_and(reads_input) => {
+                    let before = at.checked_sub(1).and_then(|before| said(&commands[before]));
+                    let mut texts = documents(command).into_iter().chain(before);
+                    !is_written_out(commands, at) || texts.any(|text| leaves(&text))
+                }
+                ast::Command::Compound(compound, _) if is_fed => compound.to_string().contains(name),
+                ast::Command::Simple(_)
+                | ast::Command::Compound(..)
+                | ast::Command::Function(_)
+                | ast::Command::ExtendedTest(..) => false,
             }
-            ast::Command::Compound(compound, _) if is_fed => compound.to_string().contains("sqlite3"),
-            ast::Command::Simple(_)
-            | ast::Command::Compound(..)
-            | ast::Command::Function(_)
-            | ast::Command::ExtendedTest(..) => false,
-        }
-    })
+        })
+    };
+    DATABASES.iter().find(|database| may_be_told(database)).map(|(name, ..)| *name)
 }
 
 /// The commands of a table of `crontab`.

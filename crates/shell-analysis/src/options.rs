@@ -6,7 +6,7 @@ mod known;
 mod operands;
 
 use self::known::KNOWN;
-pub(super) use self::operands::sqlite;
+pub(super) use self::operands::{leaves_database, sqlite};
 use super::{
     awk, git,
     programs::{is_interpreter, is_opaque_wrapper, is_reader},

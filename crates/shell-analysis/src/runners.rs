@@ -100,7 +100,11 @@ pub(super) fn handed_on(argv: &[Word]) -> HandedOn {
         "fd" | "fdfind" => {
             lengthened(behind(&|text| is_short(text, 'x') || is_short(text, 'X') || text.starts_with("--exec")))
         }
-        "parallel" => lengthened(arguments),
+        // Behind colons stand the words that it puts behind the command.
+        "parallel" => {
+            let inputs = arguments.iter().position(|word| word.value.starts_with(":::"));
+            lengthened(&arguments[..inputs.unwrap_or(arguments.len())])
+        }
         "nix-shell" => text(behind(&|text| matches!(text, "--run" | "--command"))),
         "start-stop-daemon" => started(arguments),
         "hyperfine" | "sg" => {
@@ -168,6 +172,8 @@ fn by_git(arguments: &[Word]) -> HandedOn {
                 found.texts.extend(words.iter().map(Word::approximate));
                 found.commands.extend(tails(words, 0));
             }
+            // The values of its options are texts for a shell.
+            Some("filter-branch") => found.texts.extend(rest.iter().map(Word::approximate)),
             Some("bisect") => found.commands.extend(tails(behind(&["run"]), 0)),
             Some("rebase") => {
                 found.texts.extend(behind(&["-x", "--exec"]).iter().take(1).map(Word::approximate));

@@ -201,6 +201,10 @@ fn texts(place: &Place, here: &Here, assignments: &[Word], argv: &[Word], cover:
             if base_name(program) == "git" {
                 forms.extend(git::plain_forms(rest));
             }
+            // Each command of git is a program too.
+            if let Some(command) = base_name(program).strip_prefix("git-") {
+                forms.push(join(&[&["git".to_owned(), command.to_owned()], rest].concat()));
+            }
         }
     }
     // What sets nothing that matters to a program needs no rule of its own.

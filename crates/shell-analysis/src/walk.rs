@@ -225,8 +225,8 @@ impl<'a> Walk<'a> {
         for text in feed::texts_for_another(&pipeline.seq) {
             self.suppose(&text);
         }
-        if feed::may_tell_sqlite(&pipeline.seq) {
-            self.line.note_opaque("what sqlite3 reads on its input");
+        if let Some(client) = feed::told_database(&pipeline.seq) {
+            self.line.note_opaque(format!("what {client} reads on its input"));
         }
         for (at, command) in pipeline.seq.iter().enumerate() {
             self.fed = feed::is_written_out(&pipeline.seq, at);

@@ -90,7 +90,7 @@ pub(super) fn count(program: &str, words: &[Word]) -> usize {
 }
 
 /// Whether a word of a database's client runs a program, or reads or writes a file.
-pub(super) fn leaves_database(text: &str) -> bool {
+pub(crate) fn leaves_database(text: &str) -> bool {
     const TELLS: [&str; 11] = ["d", "dt", "dn", "du", "l", "x", "timing", "q", "conninfo", "pset", "echo"];
     let lower = text.to_ascii_lowercase();
     let commands = lower.split('\\').skip(1).map(|rest| rest.split(|c: char| !c.is_ascii_alphanumeric()).next());

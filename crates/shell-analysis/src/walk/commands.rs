@@ -5,8 +5,10 @@ use brush_parser::ast;
 use super::{MOST_COMMANDS, MOST_TEXTS_DEEP, Walk};
 use crate::{
     action_class::ActionClass as Class,
-    classes, declared, disk, find, narrow,
-    programs::base_name,
+    classes, declared, disk, find,
+    line::Simple,
+    narrow,
+    programs::{base_name, is_dangerous_variable},
     protect, runners, secret,
     simple::{self, Cover},
     unwrap::{self, Runs},
@@ -93,6 +95,7 @@ impl Walk<'_> {
         if declared::may_set_any(argv) {
             self.variables.lose();
         }
+        self.note_meanings(assignments, argv);
         let runs = if argv.is_empty() { Runs::Itself } else { unwrap::runs(argv) };
         if let Some((program, rest)) = argv.split_first().filter(|(program, _)| program.splits) {
             for text in program.perhaps.iter().filter(|text| text.contains(char::is_whitespace)) {
@@ -172,6 +175,34 @@ impl Walk<'_> {
                 }
             }
         }
+    }
+
+    /// Notes what a command gives a meaning, so that a denial of what it stands for holds: variables that programs run, settings of git
+    /// in the environment, aliases and remembered places of programs.
+    fn note_meanings(&mut self, assignments: &[Word], argv: &[Word]) {
+        let program = argv.first().and_then(Word::as_literal).map(base_name);
+        let words = argv.get(1..).unwrap_or_default();
+        let set = assignments.iter().chain(words).filter_map(|word| word.value.split_once('='));
+        let set: Vec<(String, String)> = set.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        for (name, value) in set {
+            match name.as_str() {
+                _ if name.starts_with("GIT_CONFIG") => self.may_begin("git"),
+                _ if name.starts_with("BASH_ALIASES[") || program == Some("alias") => self.may_begin(&value),
+                _ if is_dangerous_variable(&name) && value.contains(char::is_whitespace) => self.suppose(&value),
+                _ => {}
+            }
+        }
+        if program == Some("hash") {
+            words.iter().filter_map(Word::as_literal).for_each(|word| self.may_begin(base_name(word)));
+        }
+    }
+
+    /// Notes that a command may be called by another name, whose words follow those of `text`.
+    fn may_begin(&mut self, text: &str) {
+        let known = text.split(UNKNOWN).next().unwrap_or_default().trim();
+        let space = if known.is_empty() || known.len() < text.trim().len() { "" } else { " " };
+        let begun = vec![format!("{}({known}{space}", self.place.tool)];
+        self.line.commands.push(Simple { begun, ..Simple::default() });
     }
 
     /// What the call sets for every command of its line.
