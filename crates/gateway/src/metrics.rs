@@ -1,4 +1,4 @@
-//! Figures of this process for Prometheus, at `/metrics`. All of them stand in one list, which docs/operations.md is checked
+//! Figures of one gateway and its process for Prometheus, at `/metrics`. All of them stand in one list, which docs/operations.md is checked
 //! against.
 //!
 //! What labels may say is fixed when this is compiled: no id, name or text of anybody gets in.
@@ -52,7 +52,8 @@ async fn metrics(State(context): State<Arc<MetricsContext>>) -> Response {
     let Some(seen) = seen::look(&context).await else {
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the owner of the record does not answer").reply(METRICS);
     };
-    let mut told = reply::plain(StatusCode::OK, FORM, text::write(list::ALL, &seen).into_bytes());
+    let mut told =
+        reply::plain(StatusCode::OK, FORM, text::write(list::ALL, &seen, context.handle.meters()).into_bytes());
     told.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(FORM));
     told
 }

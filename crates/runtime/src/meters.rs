@@ -1,11 +1,12 @@
-//! What this process has done since it began, in numbers: for whoever watches over it.
+//! What one owner has done since its log was opened, in numbers: for whoever watches over it.
 //!
-//! Labels are numbered, so nothing that somebody said can become one. Nothing here is decided by, recorded or read back, and a
-//! process that nobody watches pays for a few additions.
+//! Labels are numbered, so nothing that somebody said can become one. Nothing here is decided by, recorded or read back, and an
+//! owner that nobody watches pays for a few additions. Two owners in one process share none of it.
 
 mod facts;
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
@@ -13,11 +14,9 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use facts::count;
-pub use facts::{
-    CALLS_ENDED, ENDS, EXECUTORS, GATE_KINDS, GATES_OPENED, GATES_RESOLVED, RESOLUTIONS, RUN_ENDS, RUNS_ENDED, STOPS,
-    gate_kind,
-};
+use countersign_core::id::CallId;
+pub use facts::{ENDS, EXECUTORS, GATE_KINDS, RESOLUTIONS, RUN_ENDS, STOPS, gate_kind};
+use parking_lot::Mutex;
 
 /// Something that only grows.
 #[derive(Debug, Default)]
@@ -113,36 +112,81 @@ impl<const N: usize> Timer<N> {
     }
 }
 
-/// Facts that were recorded.
-pub static EVENTS: Counter = Counter::new();
-/// How long batches took to become durable.
-pub static COMMITS: Timer<9> = Timer::new([0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0]);
-/// Batches that could not be recorded.
-pub static FAILED_COMMITS: Counter = Counter::new();
-/// Tasks that panicked, each of which was ended by a command.
-pub static PANICS: Counter = Counter::new();
-/// Decisions that panicked; their commands were refused.
-pub static UNDECIDED: Counter = Counter::new();
-/// Pieces of work in flight: requests to models, calls, summaries, firings.
-pub static IN_FLIGHT: Gauge = Gauge::new();
-/// Runs that began.
-pub static RUNS_STARTED: Counter = Counter::new();
-/// Requests to models that began.
-pub static MODEL_REQUESTS: Counter = Counter::new();
-/// Requests to models that ended, as [`STOPS`] has it.
-pub static MODEL_ANSWERS: [Counter; STOPS.len()] = [const { Counter::new() }; STOPS.len()];
-/// How long people took to answer a gate.
-pub static ANSWERS: Timer<8> = Timer::new([1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 86_400.0]);
-
-/// The kinds of [`TOKENS`].
+/// The kinds of [`Meters::tokens`].
 pub const TOKEN_KINDS: [&str; 4] = ["input", "output", "cache_read", "cache_write"];
-/// What models were given and gave, in tokens.
-pub static TOKENS: [Counter; 4] = [const { Counter::new() }; 4];
+const CALL_SERIES: usize = EXECUTORS.len() * ENDS.len();
 
-/// Notes what an answer of a model took.
-pub(crate) fn spent(input: u64, output: u64, cache_read: u64, cache_write: u64) {
-    for (counter, tokens) in TOKENS.iter().zip([input, output, cache_read, cache_write]) {
-        counter.add(tokens);
+/// The figures of one owner, from the opening of its log.
+#[derive(Debug)]
+pub struct Meters {
+    /// Facts that were recorded.
+    pub events: Counter,
+    /// How long batches took to become durable.
+    pub commits: Timer<9>,
+    /// Batches that could not be recorded.
+    pub failed_commits: Counter,
+    /// Tasks that panicked, each of which was ended by a command.
+    pub panics: Counter,
+    /// Decisions that panicked; their commands were refused.
+    pub undecided: Counter,
+    /// Pieces of work in flight: requests to models, calls, summaries, firings.
+    pub in_flight: Gauge,
+    /// Runs that began.
+    pub runs_started: Counter,
+    /// Runs that ended, by [`RUN_ENDS`].
+    pub runs_ended: [Counter; RUN_ENDS.len()],
+    /// Requests to models that began.
+    pub model_requests: Counter,
+    /// Requests to models that ended, by [`STOPS`].
+    pub model_answers: [Counter; STOPS.len()],
+    /// What models were given and gave, in tokens, by [`TOKEN_KINDS`].
+    pub tokens: [Counter; TOKEN_KINDS.len()],
+    /// Gates that were opened, by [`GATE_KINDS`].
+    pub gates_opened: [Counter; GATE_KINDS.len()],
+    /// Gates that were resolved, by [`RESOLUTIONS`].
+    pub gates_resolved: [Counter; RESOLUTIONS.len()],
+    /// How long people took to answer a gate.
+    pub answers: Timer<8>,
+    /// Calls that ended: by [`EXECUTORS`], and for each by [`ENDS`].
+    pub calls_ended: [Counter; CALL_SERIES],
+    /// Who does the calls that are open; what has ended may be gone from the state when its end is counted.
+    open_calls: Mutex<BTreeMap<CallId, usize>>,
+}
+
+impl Default for Meters {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Meters {
+    /// Nothing was done yet.
+    pub const fn new() -> Self {
+        Self {
+            events: Counter::new(),
+            commits: Timer::new([0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0]),
+            failed_commits: Counter::new(),
+            panics: Counter::new(),
+            undecided: Counter::new(),
+            in_flight: Gauge::new(),
+            runs_started: Counter::new(),
+            runs_ended: [const { Counter::new() }; RUN_ENDS.len()],
+            model_requests: Counter::new(),
+            model_answers: [const { Counter::new() }; STOPS.len()],
+            tokens: [const { Counter::new() }; TOKEN_KINDS.len()],
+            gates_opened: [const { Counter::new() }; GATE_KINDS.len()],
+            gates_resolved: [const { Counter::new() }; RESOLUTIONS.len()],
+            answers: Timer::new([1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 86_400.0]),
+            calls_ended: [const { Counter::new() }; CALL_SERIES],
+            open_calls: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// Adds what an answer of a model took, in the order of [`TOKEN_KINDS`].
+    pub(crate) fn add_tokens(&self, taken: [u64; TOKEN_KINDS.len()]) {
+        for (counter, tokens) in self.tokens.iter().zip(taken) {
+            counter.add(tokens);
+        }
     }
 }
 

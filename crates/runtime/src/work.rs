@@ -17,7 +17,7 @@ mod wanted;
 pub(crate) use call::returned;
 pub use compact::note_down;
 pub use conversation::estimated;
-pub(crate) use desk::{Close, Desk};
+pub(crate) use desk::{Close, Desk, DeskOptions};
 pub use host::{Chosen, Fired, Host, Memories, Served, Wing, reference};
 pub use silent_retries::SilentRetries;
 pub use summary::{NoSummaries, SummaryPrompts, SummaryRequests};

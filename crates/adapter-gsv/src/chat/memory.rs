@@ -184,7 +184,8 @@ async fn noted(door: &Arc<Door>, key: &str, renewed: Lsn) -> Result<(), String> 
     let secret = settings.secret(&format!("apiKeys.{}", model.provider));
     let chosen = door.context.chats.models().choose_with(&model, secret).map_err(|unasked| unasked.to_string())?;
     let retry = settings.of_session(&door.context, &agent).retry;
-    let text = note_down(&chosen, &messages, |part| request(part, &[]), retry, settings.silence()).await?;
+    let meters = door.context.handle.meters();
+    let text = note_down(&chosen, &messages, |part| request(part, &[]), retry, settings.silence(), meters).await?;
     remember(door, &agent, &begun, &text).await;
     Ok(())
 }

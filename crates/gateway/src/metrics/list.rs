@@ -2,7 +2,7 @@
 //!
 //! One that is added here is added to docs/operations.md by `UPDATE_GOLDEN=1`, and the test says so where it was not.
 
-use countersign_runtime::meters::{self, Counter, Timer};
+use countersign_runtime::meters::{self, Counter, Meters, Timer};
 
 use super::text::{
     Kind::{self, Counter as Counts, Gauge, Histogram},
@@ -19,133 +19,141 @@ pub(super) const ALL: &[Metric] = &[
         Gauge,
         &[("version", &[env!("CARGO_PKG_VERSION")])],
         "Always 1; the version is in the label.",
-        |_| Value::Numbers(vec![(vec![("version", env!("CARGO_PKG_VERSION"))], 1.0)]),
+        |_, _| Value::Numbers(vec![(vec![("version", env!("CARGO_PKG_VERSION"))], 1.0)]),
     ),
     of(
         "countersign_gates_waiting",
         Gauge,
         &[("kind", &meters::GATE_KINDS)],
         "Gates that wait for people now.",
-        |seen| labelled("kind", &meters::GATE_KINDS, seen.gates.iter().map(|count| number(*count))),
+        |seen, _| labelled("kind", &meters::GATE_KINDS, seen.gates.iter().map(|count| number(*count))),
     ),
-    of("countersign_gates_opened_total", Counts, &[("kind", &meters::GATE_KINDS)], "Gates that were opened.", |_| {
-        counted("kind", &meters::GATE_KINDS, &meters::GATES_OPENED)
-    }),
+    of(
+        "countersign_gates_opened_total",
+        Counts,
+        &[("kind", &meters::GATE_KINDS)],
+        "Gates that were opened.",
+        |_, counted| counters("kind", &meters::GATE_KINDS, &counted.gates_opened),
+    ),
     of(
         "countersign_gates_resolved_total",
         Counts,
         &[("verdict", &meters::RESOLUTIONS)],
         "Gates that were resolved; granted: a grant covered it.",
-        |_| counted("verdict", &meters::RESOLUTIONS, &meters::GATES_RESOLVED),
+        |_, counted| counters("verdict", &meters::RESOLUTIONS, &counted.gates_resolved),
     ),
     of(
         "countersign_gate_answer_seconds",
         Histogram,
         &[],
         "How long people took to answer a gate; those that nobody answered do not count.",
-        |_| spread(&meters::ANSWERS),
+        |_, counted| spread(&counted.answers),
     ),
     of(
         "countersign_sessions_resident",
         Gauge,
         &[],
         "Sessions in memory; those at rest are in the record alone.",
-        |seen| one(seen.sessions),
+        |seen, _| one(seen.sessions),
     ),
-    of("countersign_runs_active", Gauge, &[], "Runs that have not ended.", |seen| one(seen.runs)),
-    of("countersign_runs_started_total", Counts, &[], "Runs that began.", |_| one(meters::RUNS_STARTED.get())),
-    of("countersign_runs_ended_total", Counts, &[("end", &meters::RUN_ENDS)], "Runs that ended.", |_| {
-        counted("end", &meters::RUN_ENDS, &meters::RUNS_ENDED)
+    of("countersign_runs_active", Gauge, &[], "Runs that have not ended.", |seen, _| one(seen.runs)),
+    of("countersign_runs_started_total", Counts, &[], "Runs that began.", |_, counted| one(counted.runs_started.get())),
+    of("countersign_runs_ended_total", Counts, &[("end", &meters::RUN_ENDS)], "Runs that ended.", |_, counted| {
+        counters("end", &meters::RUN_ENDS, &counted.runs_ended)
     }),
     of(
         "countersign_model_requests_total",
         Counts,
         &[],
         "Requests to models that began; summaries do not count.",
-        |_| one(meters::MODEL_REQUESTS.get()),
+        |_, counted| one(counted.model_requests.get()),
     ),
     of(
         "countersign_model_answers_total",
         Counts,
         &[("stop", &meters::STOPS)],
         "Requests to models that ended, by why.",
-        |_| counted("stop", &meters::STOPS, &meters::MODEL_ANSWERS),
+        |_, counted| counters("stop", &meters::STOPS, &counted.model_answers),
     ),
     of(
         "countersign_model_tokens_total",
         Counts,
         &[("kind", &meters::TOKEN_KINDS)],
         "Tokens as providers count them; input without what came from a cache.",
-        |_| counted("kind", &meters::TOKEN_KINDS, &meters::TOKENS),
+        |_, counted| counters("kind", &meters::TOKEN_KINDS, &counted.tokens),
     ),
     of(
         "countersign_calls_ended_total",
         Counts,
         &[("executor", &meters::EXECUTORS), ("outcome", &meters::ENDS)],
         "Calls that ended, by who did them (earlier: begun by an earlier process) and how; unknown: nobody knows whether it took effect. A pair that never came is left out.",
-        |_| calls(),
+        |_, counted| calls(counted),
     ),
     of(
         "countersign_work_in_flight",
         Gauge,
         &[],
         "Requests to models, calls, summaries and firings that are under way.",
-        |_| Value::Numbers(vec![(Vec::new(), signed(meters::IN_FLIGHT.get()))]),
+        |_, counted| Value::Numbers(vec![(Vec::new(), signed(counted.in_flight.get()))]),
     ),
     of(
         "countersign_tasks_broken_total",
         Counts,
         &[],
         "Pieces of work that broke off inside and were ended by a command. Anything above 0 is a bug.",
-        |_| one(meters::PANICS.get()),
+        |_, counted| one(counted.panics.get()),
     ),
     of(
         "countersign_decisions_broken_total",
         Counts,
         &[],
         "Commands that were refused because deciding them broke off inside. Anything above 0 is a bug.",
-        |_| one(meters::UNDECIDED.get()),
+        |_, counted| one(counted.undecided.get()),
     ),
-    of("countersign_events_appended_total", Counts, &[], "Facts that were recorded.", |_| one(meters::EVENTS.get())),
-    of("countersign_record_head", Gauge, &[], "The position of the newest entry of the record.", |seen| one(seen.head)),
-    of("countersign_commit_seconds", Histogram, &[], "How long batches took to become durable.", |_| {
-        spread(&meters::COMMITS)
+    of("countersign_events_appended_total", Counts, &[], "Facts that were recorded.", |_, counted| {
+        one(counted.events.get())
+    }),
+    of("countersign_record_head", Gauge, &[], "The position of the newest entry of the record.", |seen, _| {
+        one(seen.head)
+    }),
+    of("countersign_commit_seconds", Histogram, &[], "How long batches took to become durable.", |_, counted| {
+        spread(&counted.commits)
     }),
     of(
         "countersign_commits_failed_total",
         Counts,
         &[],
         "Batches that could not be recorded; whoever asked was told.",
-        |_| one(meters::FAILED_COMMITS.get()),
+        |_, counted| one(counted.failed_commits.get()),
     ),
     of(
         "countersign_owner_queue",
         Gauge,
         &[],
         "Commands and questions that wait for the owner of the record.",
-        |seen| one(seen.waiting),
+        |seen, _| one(seen.waiting),
     ),
     of(
         "countersign_connections",
         Gauge,
         &[("door", &DOORS)],
         "Open connections. http: all at the port, whatever they became; stream: replies that go on; attach: hosts whose session lives here.",
-        |seen| labelled("door", &DOORS, seen.connections.into_iter().map(signed)),
+        |seen, _| labelled("door", &DOORS, seen.connections.into_iter().map(signed)),
     ),
     of(
         "countersign_messenger_well",
         Gauge,
         &[],
         "1 if the last call to the messenger worked, else 0; left out without a messenger.",
-        |seen| {
+        |seen, _| {
             Value::Numbers(seen.messenger.iter().map(|is_well| (Vec::new(), f64::from(u8::from(*is_well)))).collect())
         },
     ),
-    of("countersign_record_bytes", Gauge, &[], "The size of the record on disk.", |seen| one(seen.record)),
-    of("countersign_disk_free_bytes", Gauge, &[], "Room on the disk of the data directory.", |seen| one(seen.free)),
-    of("process_resident_memory_bytes", Gauge, &[], "Memory that the process has.", |seen| one(seen.memory)),
-    of("process_open_fds", Gauge, &[], "Descriptors that the process has open.", |seen| one(seen.descriptors)),
-    of("process_start_time_seconds", Gauge, &[], "Since when the gateway runs, in seconds since 1970.", |seen| {
+    of("countersign_record_bytes", Gauge, &[], "The size of the record on disk.", |seen, _| one(seen.record)),
+    of("countersign_disk_free_bytes", Gauge, &[], "Room on the disk of the data directory.", |seen, _| one(seen.free)),
+    of("process_resident_memory_bytes", Gauge, &[], "Memory that the process has.", |seen, _| one(seen.memory)),
+    of("process_open_fds", Gauge, &[], "Descriptors that the process has open.", |seen, _| one(seen.descriptors)),
+    of("process_start_time_seconds", Gauge, &[], "Since when the gateway runs, in seconds since 1970.", |seen, _| {
         Value::Numbers(vec![(Vec::new(), seen.started)])
     }),
 ];
@@ -155,7 +163,7 @@ const fn of(
     kind: Kind,
     labels: &'static [(&'static str, &'static [&'static str])],
     help: &'static str,
-    read: fn(&super::seen::Seen) -> Value,
+    read: fn(&super::seen::Seen, &Meters) -> Value,
 ) -> Metric {
     Metric { name, kind, labels, help, read }
 }
@@ -178,7 +186,7 @@ fn labelled(label: &'static str, words: &[&'static str], values: impl Iterator<I
     Value::Numbers(words.iter().zip(values).map(|(word, value)| (vec![(label, *word)], value)).collect())
 }
 
-fn counted(label: &'static str, words: &[&'static str], counters: &[Counter]) -> Value {
+fn counters(label: &'static str, words: &[&'static str], counters: &[Counter]) -> Value {
     labelled(label, words, counters.iter().map(|counter| number(counter.get())))
 }
 
@@ -187,9 +195,9 @@ fn spread<const N: usize>(timer: &Timer<N>) -> Value {
     Value::Spread { upto: timer.bounds.into_iter().zip(upto).collect(), count, sum: timer.seconds() }
 }
 
-fn calls() -> Value {
+fn calls(counted: &Meters) -> Value {
     let pairs = meters::EXECUTORS.iter().flat_map(|executor| meters::ENDS.iter().map(move |end| (*executor, *end)));
-    let all = pairs.zip(&meters::CALLS_ENDED).filter(|(_, counter)| counter.get() > 0);
+    let all = pairs.zip(&counted.calls_ended).filter(|(_, counter)| counter.get() > 0);
     let told = |((executor, end), counter): ((&'static str, &'static str), &Counter)| -> (Labels, f64) {
         (vec![("executor", executor), ("outcome", end)], number(counter.get()))
     };
@@ -199,6 +207,8 @@ fn calls() -> Value {
 #[cfg(test)]
 mod tests {
     use std::{collections::BTreeSet, fmt::Write as _, path::Path};
+
+    use countersign_runtime::meters::Meters;
 
     use super::{ALL, Value};
     use crate::metrics::seen::Seen;
@@ -238,7 +248,7 @@ mod tests {
         for metric in ALL {
             assert!(names.insert(metric.name), "{} stands twice", metric.name);
             assert_eq!(metric.name.ends_with("_total"), metric.kind == super::Counts, "{}", metric.name);
-            match (metric.read)(&Seen { messenger: Some(true), ..Seen::default() }) {
+            match (metric.read)(&Seen { messenger: Some(true), ..Seen::default() }, &Meters::new()) {
                 Value::Spread { .. } => assert_eq!(metric.kind, super::Histogram, "{}", metric.name),
                 Value::Numbers(numbers) => {
                     for (labels, _) in numbers {

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use countersign_runtime::meters::Meters;
+
 use super::seen::Seen;
 
 /// Labels of a figure: names and values, all of them known when this was compiled.
@@ -42,17 +44,18 @@ pub(super) struct Metric {
     pub(super) labels: &'static [(&'static str, &'static [&'static str])],
     /// What it means.
     pub(super) help: &'static str,
-    pub(super) read: fn(&Seen) -> Value,
+    /// Reads it from what was looked at and what is counted all the time.
+    pub(super) read: fn(&Seen, &Meters) -> Value,
 }
 
 /// Writes all of them.
-pub(super) fn write(metrics: &[Metric], seen: &Seen) -> String {
+pub(super) fn write(metrics: &[Metric], seen: &Seen, meters: &Meters) -> String {
     let mut text = String::with_capacity(16 << 10);
     for metric in metrics {
         let Metric { name, kind, labels, help, read } = metric;
         // Writing to a text cannot fail.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {}", kind.word());
-        match read(seen) {
+        match read(seen, meters) {
             Value::Numbers(numbers) => {
                 for (said, value) in numbers {
                     let is_listed = said.iter().all(|(name, _)| labels.iter().any(|(label, _)| label == name));
@@ -81,6 +84,8 @@ fn shown(labels: &Labels) -> String {
 
 #[cfg(test)]
 mod tests {
+    use countersign_runtime::meters::Meters;
+
     use super::{Kind, Metric, Value, write};
     use crate::metrics::seen::Seen;
 
@@ -92,18 +97,18 @@ mod tests {
                 kind: Kind::Counter,
                 labels: &[("way", &["in"]), ("by", &["us"])],
                 help: "Things.",
-                read: |_| Value::Numbers(vec![(vec![("way", "in"), ("by", "us")], 3.0)]),
+                read: |_, _| Value::Numbers(vec![(vec![("way", "in"), ("by", "us")], 3.0)]),
             },
             Metric {
                 name: "b_seconds",
                 kind: Kind::Histogram,
                 labels: &[],
                 help: "Time.",
-                read: |_| Value::Spread { upto: vec![(0.5, 1), (2.0, 3)], count: 4, sum: 7.25 },
+                read: |_, _| Value::Spread { upto: vec![(0.5, 1), (2.0, 3)], count: 4, sum: 7.25 },
             },
         ];
         assert_eq!(
-            write(&metrics, &Seen::default()),
+            write(&metrics, &Seen::default(), &Meters::new()),
             "# HELP a_total Things.\n# TYPE a_total counter\na_total{way=\"in\",by=\"us\"} 3\n\
              # HELP b_seconds Time.\n# TYPE b_seconds histogram\n\
              b_seconds_bucket{le=\"0.5\"} 1\nb_seconds_bucket{le=\"2\"} 3\nb_seconds_bucket{le=\"+Inf\"} 4\n\

@@ -49,6 +49,11 @@ pub(crate) type Reply = (u16, Value);
 
 /// Gets from a connection of its own. `None` where no whole reply comes.
 pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<Reply> {
+    get_text(address, path).await.map(json_reply)
+}
+
+/// Gets a text from a connection of its own, with its status. `None` where no whole reply comes.
+pub(crate) async fn get_text(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     send(address, &format!("GET {path} HTTP/1.1\r\n"), "").await.ok().flatten()
 }
 
@@ -58,10 +63,14 @@ pub(crate) async fn post(address: SocketAddr, path: &str, body: &Value, key: Opt
     let body = body.to_string();
     let head =
         format!("POST {path} HTTP/1.1\r\ncontent-type: application/json\r\n{key}content-length: {}\r\n", body.len());
-    send(address, &head, &body).await.ok().flatten()
+    send(address, &head, &body).await.ok().flatten().map(json_reply)
 }
 
-async fn send(address: SocketAddr, head: &str, body: &str) -> std::io::Result<Option<Reply>> {
+fn json_reply((status, body): (u16, String)) -> Reply {
+    (status, serde_json::from_str(&body).unwrap_or_default())
+}
+
+async fn send(address: SocketAddr, head: &str, body: &str) -> std::io::Result<Option<(u16, String)>> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     stream.write_all(format!("{head}host: {address}\r\nconnection: close\r\n\r\n{body}").as_bytes()).await?;
@@ -70,7 +79,7 @@ async fn send(address: SocketAddr, head: &str, body: &str) -> std::io::Result<Op
     let Some(status) = first.split(' ').nth(1).and_then(|status| status.parse().ok()) else { return Ok(None) };
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body).await?;
-    Ok(Some((status, serde_json::from_slice(&body).unwrap_or_default())))
+    Ok(Some((status, String::from_utf8_lossy(&body).into_owned())))
 }
 
 /// Opens a stream of events, whose lines are read from what is given. `None` where it is refused.

@@ -90,6 +90,14 @@ impl Served {
         (sessions, self.realm.handle().log().head(Partition::ZERO).await.unwrap().lsn.0)
     }
 
+    /// Returns the figures that only grow and are not zero.
+    async fn figures(&self) -> Vec<String> {
+        let (status, told) = patient(http::get_text(self.address, "/metrics")).await.unwrap().unwrap();
+        assert_eq!(status, 200, "{told}");
+        let is_counted = |line: &&str| !line.starts_with('#') && line.contains("_total") && !line.ends_with(" 0");
+        told.lines().filter(is_counted).map(str::to_owned).collect()
+    }
+
     /// Returns the verdict on a command of a shell.
     async fn verdict(&self) -> Value {
         let asked = json!({ "tool": "bash", "arguments": { "command": "git push" } });
@@ -138,6 +146,23 @@ fn two_realms_of_one_process_know_nothing_of_each_other() {
         write_rules(&other.folder, "allow");
         patient(one.realm.reload()).await.unwrap();
         assert_eq!((one.verdict().await, other.verdict().await), (json!("ask"), json!("deny")));
+    });
+}
+
+#[test]
+fn what_one_realm_does_is_in_no_figure_of_another() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    within(async {
+        let (one, other) = (Served::new("allow").await, Served::new("deny").await);
+        let before = other.figures().await;
+        one.post("/api/v1/sessions", json!({ "message": "hello" })).await;
+        let started = "countersign_runs_started_total 1".to_owned();
+        assert!(one.figures().await.contains(&started));
+        assert_eq!(other.figures().await, before);
+        let (one, other) = (one.realm.handle().meters(), other.realm.handle().meters());
+        assert_eq!((one.runs_started.get(), other.runs_started.get()), (1, 0));
+        assert_eq!(other.model_requests.get(), 0);
+        assert_eq!(other.in_flight.get(), 0);
     });
 }
 

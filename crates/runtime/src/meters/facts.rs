@@ -1,102 +1,91 @@
 //! What is counted of facts, once they are durable.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use countersign_core::{
     call::{self, Executor},
     engine::{Event, Recorded, State},
     gate::{self, Kind, Resolution},
-    id::CallId,
     message::StopReason,
     run::{self, End},
 };
-use parking_lot::Mutex;
 
-use super::{ANSWERS, Counter, EVENTS, MODEL_ANSWERS, MODEL_REQUESTS, RUNS_STARTED};
+use super::Meters;
 
-/// The kinds of [`GATES_OPENED`].
+/// The kinds of [`Meters::gates_opened`].
 pub const GATE_KINDS: [&str; 6] = ["approval", "question", "plan", "execution", "pairing", "budget"];
-/// Gates that were opened.
-pub static GATES_OPENED: [Counter; GATE_KINDS.len()] = [const { Counter::new() }; GATE_KINDS.len()];
-/// The verdicts of [`GATES_RESOLVED`].
+/// The verdicts of [`Meters::gates_resolved`].
 pub const RESOLUTIONS: [&str; 7] = ["allowed", "denied", "answered", "declined", "granted", "expired", "withdrawn"];
-/// Gates that were resolved.
-pub static GATES_RESOLVED: [Counter; RESOLUTIONS.len()] = [const { Counter::new() }; RESOLUTIONS.len()];
-/// The ends of [`RUNS_ENDED`].
+/// The ends of [`Meters::runs_ended`].
 pub const RUN_ENDS: [&str; 6] = ["completed", "aborted", "retry_cancelled", "failed", "overflowed", "interrupted"];
-/// Runs that ended.
-pub static RUNS_ENDED: [Counter; RUN_ENDS.len()] = [const { Counter::new() }; RUN_ENDS.len()];
-/// Who did the calls of [`CALLS_ENDED`]; the last stands for what an earlier process had begun.
+/// Who did the calls of [`Meters::calls_ended`]; the last stands for what an earlier process had begun.
 pub const EXECUTORS: [&str; 6] = ["builtin", "person", "shell", "service", "peer", "earlier"];
-/// How the calls of [`CALLS_ENDED`] ended.
+/// How the calls of [`Meters::calls_ended`] ended.
 pub const ENDS: [&str; 10] =
     ["done", "error", "failed", "denied", "refused", "expired", "limited", "skipped", "cancelled", "unknown"];
-const CALL_SERIES: usize = EXECUTORS.len() * ENDS.len();
-/// Calls that ended: by executor, and for each by end.
-pub static CALLS_ENDED: [Counter; CALL_SERIES] = [const { Counter::new() }; CALL_SERIES];
 /// How models answered.
 pub const STOPS: [&str; 5] = ["stop", "length", "tool_use", "error", "aborted"];
 
-/// Who does the calls that are open; what has ended may be gone from the state when its end is counted.
-static OPEN: Mutex<BTreeMap<CallId, usize>> = Mutex::new(BTreeMap::new());
-
-/// Counts a fact that is durable; `state` is that behind it.
-pub(crate) fn count(recorded: &Recorded, state: &State) {
-    EVENTS.add(1);
-    match &recorded.fact.event {
-        Event::Gate(event) => gate(event, recorded, state),
-        Event::Run(event) => run(event),
-        Event::Call(event) => call(event),
-        Event::Booted
-        | Event::Session(_)
-        | Event::Peer(_)
-        | Event::Channel(_)
-        | Event::Policy(_)
-        | Event::Settings(_)
-        | Event::Unattended(_)
-        | Event::Schedule(_) => {}
+impl Meters {
+    /// Counts a fact that is durable; `state` is that behind it.
+    pub(crate) fn count(&self, recorded: &Recorded, state: &State) {
+        self.events.add(1);
+        match &recorded.fact.event {
+            Event::Gate(event) => self.gate(event, recorded, state),
+            Event::Run(event) => self.run(event),
+            Event::Call(event) => self.call(event),
+            Event::Booted
+            | Event::Session(_)
+            | Event::Peer(_)
+            | Event::Channel(_)
+            | Event::Policy(_)
+            | Event::Settings(_)
+            | Event::Unattended(_)
+            | Event::Schedule(_) => {}
+        }
     }
-}
 
-fn gate(event: &gate::Event, recorded: &Recorded, state: &State) {
-    match event {
-        gate::Event::Opened { kind, .. } => GATES_OPENED[gate_kind(*kind)].add(1),
-        gate::Event::Resolved { gate, resolution, .. } => {
-            let (verdict, is_answer) = of_resolution(resolution);
-            GATES_RESOLVED[verdict].add(1);
-            if is_answer && let Some(gate) = state.gate(*gate) {
-                ANSWERS.took(Duration::from_millis(recorded.meta.at.0.saturating_sub(gate.opened_at().0)));
+    fn gate(&self, event: &gate::Event, recorded: &Recorded, state: &State) {
+        match event {
+            gate::Event::Opened { kind, .. } => self.gates_opened[gate_kind(*kind)].add(1),
+            gate::Event::Resolved { gate, resolution, .. } => {
+                let (verdict, is_answer) = of_resolution(resolution);
+                self.gates_resolved[verdict].add(1);
+                if is_answer && let Some(gate) = state.gate(*gate) {
+                    let waited = recorded.meta.at.0.saturating_sub(gate.opened_at().0);
+                    self.answers.took(Duration::from_millis(waited));
+                }
             }
+            gate::Event::Voted { .. }
+            | gate::Event::Asked { .. }
+            | gate::Event::Reminded { .. }
+            | gate::Event::Extended { .. }
+            | gate::Event::Shown { .. }
+            | gate::Event::Updated { .. } => {}
         }
-        gate::Event::Voted { .. }
-        | gate::Event::Asked { .. }
-        | gate::Event::Reminded { .. }
-        | gate::Event::Extended { .. }
-        | gate::Event::Shown { .. }
-        | gate::Event::Updated { .. } => {}
     }
-}
 
-fn run(event: &run::Event) {
-    match event {
-        run::Event::Started { .. } => RUNS_STARTED.add(1),
-        run::Event::Asked { .. } => MODEL_REQUESTS.add(1),
-        run::Event::Answered { stop, .. } => MODEL_ANSWERS[of_stop(*stop)].add(1),
-        run::Event::Ended { end, .. } => RUNS_ENDED[of_run(*end)].add(1),
-        _ => {}
+    fn run(&self, event: &run::Event) {
+        match event {
+            run::Event::Started { .. } => self.runs_started.add(1),
+            run::Event::Asked { .. } => self.model_requests.add(1),
+            run::Event::Answered { stop, .. } => self.model_answers[of_stop(*stop)].add(1),
+            run::Event::Ended { end, .. } => self.runs_ended[of_run(*end)].add(1),
+            _ => {}
+        }
     }
-}
 
-fn call(event: &call::Event) {
-    match event {
-        call::Event::Wanted { call, executor, .. } => {
-            OPEN.lock().insert(*call, of_executor(executor));
+    fn call(&self, event: &call::Event) {
+        match event {
+            call::Event::Wanted { call, executor, .. } => {
+                self.open_calls.lock().insert(*call, of_executor(executor));
+            }
+            call::Event::Ended { call, end, .. } => {
+                let executor = self.open_calls.lock().remove(call).unwrap_or(EXECUTORS.len() - 1);
+                self.calls_ended[executor * ENDS.len() + of_end(*end)].add(1);
+            }
+            _ => {}
         }
-        call::Event::Ended { call, end, .. } => {
-            let executor = OPEN.lock().remove(call).unwrap_or(EXECUTORS.len() - 1);
-            CALLS_ENDED[executor * ENDS.len() + of_end(*end)].add(1);
-        }
-        _ => {}
     }
 }
 

@@ -10,7 +10,10 @@ use countersign_store::{AnyLog, Log as _};
 use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::inbox::{Inbox, Item, Lane, Source};
-use crate::deliver::{Contents, Live, LiveKind, Ring, Subscriber};
+use crate::{
+    deliver::{Contents, Live, LiveKind, Ring, Subscriber},
+    meters::Meters,
+};
 
 /// What a command came to, and where in the order of releases that stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,6 +67,7 @@ pub struct Handle {
     /// Whether the owner starts nothing of what is owed yet.
     pub(super) is_held: Arc<AtomicBool>,
     pub(super) task: Arc<tokio::sync::Mutex<Option<JoinHandle<()>>>>,
+    pub(super) meters: Arc<Meters>,
 }
 
 impl Handle {
@@ -108,6 +112,11 @@ impl Handle {
     /// The log itself, for reading.
     pub fn log(&self) -> &AnyLog {
         &self.log
+    }
+
+    /// The figures of this owner, from its opening.
+    pub fn meters(&self) -> &Arc<Meters> {
+        &self.meters
     }
 
     /// How many commands and questions wait for the owner.

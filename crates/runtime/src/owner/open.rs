@@ -10,7 +10,10 @@ use countersign_core::{
 use countersign_store::{AnyLog, Log as _, Partition, ReadError};
 
 use super::{Handle, Options, parking, snapshots, step::Owner};
-use crate::deliver::{Contents, Ring};
+use crate::{
+    deliver::{Contents, Ring},
+    meters::Meters,
+};
 
 /// How many records are replayed at a time.
 const PAGE: usize = 1024;
@@ -169,6 +172,7 @@ impl Handle {
             log,
             is_held: Arc::new(AtomicBool::new(start == Start::WhenCalled)),
             task: Arc::default(),
+            meters: Arc::new(Meters::new()),
         };
         let mut owner = Owner::new(engine, Position { durable, snapshot }, options, &handle);
         owner.record_recovery(recorded).await?;

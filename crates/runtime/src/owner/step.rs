@@ -31,8 +31,8 @@ use super::{
 };
 use crate::{
     deliver::{Contents, Live, Released, Ring},
-    meters,
-    work::{Close, Desk},
+    meters::Meters,
+    work::{Close, Desk, DeskOptions},
 };
 
 /// How much one batch takes up at most.
@@ -85,6 +85,7 @@ pub(super) struct Owner {
     /// Whether deadlines passed while the log could not be written.
     owes_time: bool,
     snapshots: Snapshots,
+    meters: Arc<Meters>,
 }
 
 /// What leaves once the batch is durable, in order.
@@ -104,9 +105,15 @@ enum Next {
 
 impl Owner {
     pub(super) fn new(engine: Engine, at: Position, options: Options, handle: &Handle) -> Self {
-        let Handle { inbox, ring, contents, log, is_held, .. } = handle;
-        let results = inbox.source(Lane::Result);
-        let desk = Desk::new(Arc::clone(&options.host), results, contents.clone(), options.merge, Arc::clone(is_held));
+        let Handle { inbox, ring, contents, log, is_held, meters, .. } = handle;
+        let desk = Desk::new(DeskOptions {
+            host: Arc::clone(&options.host),
+            results: inbox.source(Lane::Result),
+            contents: contents.clone(),
+            merge: options.merge,
+            is_held: Arc::clone(is_held),
+            meters: Arc::clone(meters),
+        });
         let boot = engine.state().boot();
         Self {
             boot,
@@ -132,6 +139,7 @@ impl Owner {
             contents: contents.clone(),
             desk,
             degraded: None,
+            meters: Arc::clone(meters),
         }
     }
 
@@ -265,7 +273,7 @@ impl Owner {
         self.snapshots.follow(&self.engine, self.durable);
         if self.engine.state().boot() == self.boot {
             self.desk.reconcile(&self.engine);
-            meters::IN_FLIGHT.set(self.desk.in_flight());
+            self.meters.in_flight.set(self.desk.in_flight());
         }
         next
     }
@@ -430,7 +438,7 @@ impl Owner {
                 return Ok(decided);
             }
             Err(_) => {
-                meters::UNDECIDED.add(1);
+                self.meters.undecided.add(1);
                 error!("a decision panicked; its command is refused");
                 Refused::Panicked
             }
@@ -454,7 +462,7 @@ impl Owner {
             match release {
                 Release::Facts(facts) => {
                     for recorded in facts {
-                        meters::count(&recorded, self.engine.state());
+                        self.meters.count(&recorded, self.engine.state());
                         told::tell(&recorded);
                         if let Some(content) = &recorded.fact.content {
                             self.contents.remember(recorded.meta.lsn, content);

@@ -26,7 +26,7 @@ use super::{
     spent::{spent_by_answer, spent_by_failure},
     wait::{self, Stopwatch},
 };
-use crate::{deliver::Contents, meters};
+use crate::{deliver::Contents, meters::Meters};
 
 /// The most that a summary may say, in tokens.
 const LONGEST: u64 = 8192;
@@ -57,10 +57,11 @@ pub(super) struct CompactWork {
     tokens_before: u64,
     retry: Retry,
     time: Stopwatch,
+    meters: Arc<Meters>,
 }
 
 impl CompactWork {
-    pub(super) fn of(session: &Session, epoch: u32, now: Millis) -> Option<Self> {
+    pub(super) fn of(session: &Session, epoch: u32, now: Millis, meters: Arc<Meters>) -> Option<Self> {
         let compaction = session.compaction().filter(|compaction| compaction.epoch == epoch)?;
         let context = session.context();
         let path = session.path();
@@ -93,6 +94,7 @@ impl CompactWork {
             tokens_before: compaction.tokens_before,
             retry: session.settings().retry,
             time: Stopwatch::start(now),
+            meters,
         })
     }
 
@@ -125,7 +127,7 @@ impl CompactWork {
         let history_parts = parts(&history, model.context_window, &|message| asking.tokens(message));
         let turn_parts = parts(&turn, model.context_window, &|message| asking.tokens(message));
         let memories = to_remember(&history_parts, &turn, host);
-        let mut spent = Spent(Some(Amount::default()));
+        let mut spent = Spent { amount: Some(Amount::default()), meters: &self.meters };
         let history = match &summaries.history {
             Some(_) => asking.sum_up(Of::History, &history_parts, previous, &mut spent).await?,
             None => previous.map(|previous| previous.summary).unwrap_or_default(),
@@ -155,7 +157,7 @@ impl CompactWork {
             host.remember(&self.first_kept, joined(&noted)).await;
         }
         host.put_away(&self.session, &self.first_kept).await?;
-        Ok(Compacted::Done { said: said(&Message::CompactionSummary(message)), spent: spent.0 })
+        Ok(Compacted::Done { said: said(&Message::CompactionSummary(message)), spent: spent.amount })
     }
 }
 
@@ -191,7 +193,7 @@ impl Asking<'_> {
         of: Of,
         parts: &[&[Message]],
         mut previous: Option<Summary>,
-        spent: &mut Spent,
+        spent: &mut Spent<'_>,
     ) -> Result<String, String> {
         let mut left: VecDeque<Cow<'_, [Message]>> = parts.iter().map(|part| Cow::Borrowed(*part)).collect();
         let (mut written, mut left_out, mut refused) = (Vec::new(), String::new(), None);
@@ -267,7 +269,7 @@ impl Asking<'_> {
     }
 
     /// Asks for one text, again where that may help. What stands for a part of the conversation says something, and is whole.
-    async fn ask(&self, system: &str, request: &str, spent: &mut Spent) -> Result<String, Unsaid> {
+    async fn ask(&self, system: &str, request: &str, spent: &mut Spent<'_>) -> Result<String, Unsaid> {
         ask(self.chosen, (system, request), self.retry, self.host.silence(), Some(self.time), spent).await
     }
 }
@@ -333,7 +335,7 @@ async fn ask(
     retry: Retry,
     silence: Duration,
     time: Option<Stopwatch>,
-    spent: &mut Spent,
+    spent: &mut Spent<'_>,
 ) -> Result<String, Unsaid> {
     let mut attempt = 0;
     loop {
@@ -375,6 +377,7 @@ fn joined(noted: &[String]) -> String {
 }
 
 /// Has a model write down what should be remembered of a whole conversation, part by part where it is too long for one request.
+/// What that takes is added to `meters`.
 ///
 /// # Errors
 /// Why it wrote nothing, if it did not write about any part.
@@ -384,8 +387,10 @@ pub async fn note_down(
     request: impl Fn(&[Message]) -> Memories + Send,
     retry: Retry,
     silence: Duration,
+    meters: &Meters,
 ) -> Result<String, String> {
-    let (mut noted, mut spent, mut refused) = (Vec::new(), Spent(None), None);
+    let mut spent = Spent { amount: None, meters };
+    let (mut noted, mut refused) = (Vec::new(), None);
     let tokens = |message: &Message| said(message).tokens;
     for part in parts(messages, chosen.entry.context_window, &tokens) {
         let Memories { system, request } = request(part);
@@ -419,11 +424,14 @@ fn parts<'a>(messages: &'a [Message], window: u64, tokens: &dyn Fn(&Message) -> 
 }
 
 /// What requests took so far; none once one of them took what nobody knows.
-struct Spent(Option<Amount>);
+struct Spent<'a> {
+    amount: Option<Amount>,
+    meters: &'a Meters,
+}
 
-impl Spent {
+impl Spent<'_> {
     fn add(&mut self, taken: Option<Amount>) {
-        self.0 = self.0.zip(taken).map(|(before, taken)| before.plus(taken));
+        self.amount = self.amount.zip(taken).map(|(before, taken)| before.plus(taken));
     }
 }
 
@@ -436,7 +444,7 @@ async fn once(
     system: &str,
     request: &str,
     silence: Duration,
-    spent: &mut Spent,
+    spent: &mut Spent<'_>,
 ) -> Result<String, Failure> {
     let level = chosen.entry.reasoning.then_some(Level::Low);
     let mut stream = chosen.model.stream(Request {
@@ -458,7 +466,7 @@ async fn once(
         is_begun |= !matches!(event, Event::Idle { .. });
         if let Event::Stop(_) = event {
             spent.add(spent_by_answer(&chosen.entry, &used));
-            meters::spent(used.input, used.output, used.cache_read, used.cache_write);
+            spent.meters.add_tokens([used.input, used.output, used.cache_read, used.cache_write]);
         }
         match event {
             Event::PartEnd { part: Part::Text { text: part, .. }, .. } => text.push_str(&part),

@@ -31,7 +31,7 @@ use super::{
     Fired, Host, Wing, asked::Asked, call::CallWork, compact::CompactWork, conversation, silent_retries::Budget,
     turn::TurnWork, wait::Stopwatch,
 };
-use crate::{deliver::Contents, owner::Source};
+use crate::{deliver::Contents, meters::Meters, owner::Source};
 
 struct InFlight {
     cancel: CancellationToken,
@@ -48,6 +48,20 @@ pub(crate) enum Close {
     All,
 }
 
+/// What a [`Desk`] is made with.
+pub(crate) struct DeskOptions {
+    /// What work needs: models, tools, prompts.
+    pub(crate) host: Arc<dyn Host>,
+    /// Where what comes back goes.
+    pub(crate) results: Source,
+    pub(crate) contents: Contents,
+    /// How long deltas of one block are gathered before they are released.
+    pub(crate) merge: Duration,
+    /// Whether nothing is started yet.
+    pub(crate) is_held: Arc<AtomicBool>,
+    pub(crate) meters: Arc<Meters>,
+}
+
 /// Starts what is owed and not in flight, cancels what is in flight and no longer owed.
 pub(crate) struct Desk {
     host: Arc<dyn Host>,
@@ -58,6 +72,7 @@ pub(crate) struct Desk {
     is_closing: bool,
     /// Whether nothing is started yet.
     is_held: Arc<AtomicBool>,
+    meters: Arc<Meters>,
     /// What calls ask people while they work.
     asked: Asked,
     /// Calls whose work was begun in this process and whose turn is still open.
@@ -65,13 +80,8 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    pub(crate) fn new(
-        host: Arc<dyn Host>,
-        results: Source,
-        contents: Contents,
-        merge: Duration,
-        is_held: Arc<AtomicBool>,
-    ) -> Self {
+    pub(crate) fn new(options: DeskOptions) -> Self {
+        let DeskOptions { host, results, contents, merge, is_held, meters } = options;
         Self {
             host,
             results,
@@ -80,6 +90,7 @@ impl Desk {
             in_flight: BTreeMap::new(),
             is_closing: false,
             is_held,
+            meters,
             asked: Asked::default(),
             known: BTreeSet::new(),
         }
@@ -190,7 +201,7 @@ impl Desk {
         }
         let mut is_elsewhere = false;
         let state = engine.state();
-        let (contents, results) = (self.contents.clone(), self.results.clone());
+        let (contents, results, meters) = (self.contents.clone(), self.results.clone(), Arc::clone(&self.meters));
         let host_of = |session: &session::Session, run: Option<RunId>| match session.hosted() {
             Some(_) => self.host.guest(session.id()),
             None => match self.host.wing(session.id(), run) {
@@ -217,13 +228,14 @@ impl Desk {
                     merge: self.merge,
                     budget: if session.unattended().is_some() { Budget::Counted } else { Budget::Unlimited },
                     time: Stopwatch::start(run.asked_at()),
+                    meters: Arc::clone(&meters),
                 };
                 let broke = Command::Run(run::Command::Answered {
                     run: run.id(),
                     epoch: *epoch,
                     answer: Box::new(broken_answer(session.settings())),
                 });
-                tokio::spawn(ends(results.clone(), broke, async move {
+                tokio::spawn(ends((results.clone(), meters), broke, async move {
                     work.work(&*host, &contents, &results, token).await
                 }))
             }
@@ -250,18 +262,20 @@ impl Desk {
                     asked: self.asked.clone(),
                 };
                 let broke = Command::Call(call::Command::Ended { call: call.id(), progress: Progress::Broke });
-                tokio::spawn(ends(results.clone(), broke, async move {
+                tokio::spawn(ends((results.clone(), meters), broke, async move {
                     work.work(&*host, &contents, &results, token).await
                 }))
             }
             Work::Compact { session, epoch } => {
                 let session = state.session(session)?;
                 let host = host_of(session, None)?;
-                let work = CompactWork::of(session, *epoch, state.at())?;
+                let work = CompactWork::of(session, *epoch, state.at(), Arc::clone(&meters))?;
                 let outcome = Compacted::Failed { message: "the summary broke off".into() };
                 let broke =
                     Command::Session(session.id().clone(), session::Command::Compacted { epoch: *epoch, outcome });
-                tokio::spawn(ends(results.clone(), broke, async move { work.work(&*host, &contents, token).await }))
+                tokio::spawn(ends((results.clone(), meters), broke, async move {
+                    work.work(&*host, &contents, token).await
+                }))
             }
             Work::Fire { firing, step } => {
                 let (job, open) = state.schedule().firing(firing)?;
@@ -274,7 +288,7 @@ impl Desk {
                         biased;
                         // The next process sees to it, or nobody has to any more.
                         () = token.cancelled() => {}
-                        () = ends(results, broke, work) => {}
+                        () = ends((results, meters), broke, work) => {}
                     }
                 })
             }
@@ -284,9 +298,9 @@ impl Desk {
 }
 
 /// Runs a piece of work to its command. A panic ends in a command too.
-async fn ends(results: Source, broke: Command, work: impl Future<Output = Command>) {
+async fn ends((results, meters): (Source, Arc<Meters>), broke: Command, work: impl Future<Output = Command>) {
     let command = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
-        crate::meters::PANICS.add(1);
+        meters.panics.add(1);
         error!("a task panicked");
         broke
     });

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     deliver::{Contents, Live, LiveKind, Part as LivePart},
-    meters,
+    meters::Meters,
     owner::Source,
 };
 
@@ -55,6 +55,7 @@ pub(super) struct TurnWork {
     pub(super) budget: Budget,
     /// The time since the model was asked.
     pub(super) time: Stopwatch,
+    pub(super) meters: Arc<Meters>,
 }
 
 impl TurnWork {
@@ -378,7 +379,7 @@ impl<'a> Hearing<'a> {
             }
         };
         let usage = usage(self.entry, &self.usage);
-        meters::spent(usage.input, usage.output, usage.cache_read, usage.cache_write);
+        self.work.meters.add_tokens([usage.input, usage.output, usage.cache_read, usage.cache_write]);
         let assistant = Assistant {
             content: raw.iter().map(block).collect(),
             api: self.entry.api.as_str().to_owned(),

@@ -8,6 +8,7 @@ use countersign_core::{
 };
 use countersign_runtime::{
     Chosen, Memories,
+    meters::Meters,
     models::{
         Failure, FailureKind, demo,
         scripted::{Reply, Scripted},
@@ -30,7 +31,7 @@ async fn noted(replies: Vec<Reply>, messages: &[Message]) -> (Result<String, Str
         Memories { system: "s".to_owned(), request: "r".to_owned() }
     };
     let retry = Retry { enabled: false, max: 0, base: Duration::ZERO, ..Retry::default() };
-    let noted = note_down(&chosen, messages, request, retry, Duration::from_secs(9)).await;
+    let noted = note_down(&chosen, messages, request, retry, Duration::from_secs(9), &Meters::new()).await;
     (noted, asked.into_inner())
 }
 

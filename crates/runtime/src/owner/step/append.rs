@@ -8,13 +8,10 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::{Owner, PROBE_EVERY, Release};
-use crate::{
-    meters::COMMITS,
-    owner::{
-        handle::{NotRecorded, Refused},
-        inbox::Item,
-        record::record,
-    },
+use crate::owner::{
+    handle::{NotRecorded, Refused},
+    inbox::Item,
+    record::record,
 };
 
 /// How long whoever asked waits to hear what became of it where the log cannot say.
@@ -45,7 +42,7 @@ impl Owner {
         let begun = Instant::now();
         match self.log.append(Partition::ZERO, self.durable, Batch(batch)).await {
             Ok(head) => {
-                COMMITS.took(begun.elapsed());
+                self.meters.commits.took(begun.elapsed());
                 self.is_durable(head);
                 Ok(())
             }

@@ -10,7 +10,6 @@ use tracing::error;
 use super::{Next, Owner, PROBE_EVERY, Release};
 use crate::{
     deliver::Released,
-    meters::FAILED_COMMITS,
     owner::{
         handle::NotRecorded,
         inbox::{Item, Waiting},
@@ -46,7 +45,7 @@ impl Owner {
             Some(source) => format!("{failed}: {source}").into(),
             None => failed.to_string().into(),
         };
-        FAILED_COMMITS.add(1);
+        self.meters.failed_commits.add(1);
         error!(error = %why, "a batch was not recorded");
         let fatal = matches!(failed, AppendError::Fenced { .. } | AppendError::Closed | AppendError::ReadOnly);
         self.coming = None;
