@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use super::{
     options,
     programs::{SHELLS, base_name, is_opaque_wrapper},
-    unwrap::Runs,
+    runs::Runs,
     word::{GLOB, UNKNOWN, Word},
 };
 use crate::action_class::ActionClass as Class;

@@ -1,7 +1,7 @@
 //! Builtins that set variables: which of their words name one.
 
 use super::{
-    options::has_letter,
+    option_words::has_letter,
     word::{GLOB, UNKNOWN, Word, shown},
 };
 

@@ -1,11 +1,11 @@
 //! Whole-disk writes and switching the machine off.
 
-use super::{here::Here, options::is_short, roundabout::reached, word::shown};
+use super::{here::Here, option_words::is_short, word::shown};
 use crate::path;
 
 /// Whether `path` leads to a device from where the shell may be.
 pub(super) fn is_device(here: &Here, path: &str) -> bool {
-    here.dirs().flat_map(|dir| reached(here, dir, path)).any(|path| path::is_device(&path))
+    here.dirs().flat_map(|dir| here.reached(dir, path)).any(|path| path::is_device(&path))
 }
 
 /// Whether a word of `sed` has it write what it reads. Behind some letters the rest is their value.
@@ -30,7 +30,7 @@ fn targets<'w>(arguments: &'w [&'w str]) -> impl Iterator<Item = &'w str> {
 
 /// Whether a folder is that in which the devices lie.
 fn is_folder_of_devices(here: &Here, folder: &str) -> bool {
-    folder.contains("dev") && here.dirs().flat_map(|dir| reached(here, dir, folder)).any(|folder| folder == "/dev")
+    folder.contains("dev") && here.dirs().flat_map(|dir| here.reached(dir, folder)).any(|folder| folder == "/dev")
 }
 
 /// What `program` would do to a disk or the machine where the shell may be `here`, in words that follow "because it".

@@ -1,7 +1,7 @@
 //! How `find` reads its words: where it begins, what it runs, and which of them may turn out to be an action.
 
 use super::{
-    unwrap::{Runs, anything, replace},
+    runs::{Runs, anything, replace},
     word::{GLOB, UNKNOWN, Word},
 };
 use crate::fnmatch::Pattern;
@@ -156,7 +156,7 @@ fn may_be_an_end(text: &str) -> bool {
 mod tests {
     use super::{expression, runs, starts};
     use crate::{
-        unwrap::Runs,
+        runs::Runs,
         word::{Known, Word, scan},
     };
 

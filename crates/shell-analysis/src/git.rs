@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    options::{has_letter, has_long},
+    option_words::{has_letter, has_long},
     programs::base_name,
     word::{FILLED, GLOB, UNKNOWN, Word},
 };

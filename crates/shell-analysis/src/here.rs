@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    roundabout::{Way, reached, straight},
+    path_globs::HiddenNames,
+    roundabout::{self, Way},
     word::{GLOB, UNKNOWN},
 };
 use crate::path;
@@ -16,7 +17,7 @@ const MOST_FOLDERS: usize = 16;
 pub(super) struct Here {
     dirs: BTreeSet<String>,
     unknown: bool,
-    matches_hidden: bool,
+    hidden_names: HiddenNames,
     /// True if it may be in any folder below those, too.
     below: bool,
     /// Where it is if every `cd` of the `&&` list at hand did what it says: what stands behind one runs only then. None outside of such
@@ -35,11 +36,11 @@ pub(super) struct Chain {
 }
 
 impl Here {
-    pub(super) fn at(dir: &str, matches_hidden: bool) -> Self {
+    pub(super) fn at(dir: &str, hidden_names: HiddenNames) -> Self {
         Self {
             dirs: BTreeSet::from([dir.to_owned()]),
             unknown: false,
-            matches_hidden,
+            hidden_names,
             below: false,
             chained: None,
             moves: 0,
@@ -125,9 +126,19 @@ impl Here {
         self.unknown
     }
 
-    /// True if a wildcard may match a name that begins with a dot.
-    pub(super) const fn matches_hidden(&self) -> bool {
-        self.matches_hidden
+    /// What a wildcard makes of names that begin with a dot.
+    pub(super) const fn hidden_names(&self) -> HiddenNames {
+        self.hidden_names
+    }
+
+    /// The way that `text` takes from `dir` if it goes through a name that leads elsewhere.
+    pub(super) fn straight(&self, dir: &str, text: &str) -> Option<Way> {
+        roundabout::straight(self.hidden_names, dir, text)
+    }
+
+    /// Every path that `text` may lead to from `dir`, as far as that can be told.
+    pub(super) fn reached(&self, dir: &str, text: &str) -> Vec<String> {
+        roundabout::reached(self.hidden_names, dir, text)
     }
 
     /// Takes note of a `cd`; none or a text that is not known means anywhere.
@@ -138,10 +149,10 @@ impl Here {
             Some(to) => {
                 // A descriptor may be a folder's.
                 let within = format!("{to}/x");
-                if self.dirs.iter().any(|dir| straight(self, dir, &within) == Some(Way::Anywhere)) {
+                if self.dirs.iter().any(|dir| self.straight(dir, &within) == Some(Way::Anywhere)) {
                     self.lose();
                 }
-                for reached in self.dirs.iter().flat_map(|dir| reached(self, dir, to)).collect::<Vec<_>>() {
+                for reached in self.dirs.iter().flat_map(|dir| self.reached(dir, to)).collect::<Vec<_>>() {
                     match self.dirs.len() < MOST_FOLDERS {
                         true => drop(self.dirs.insert(reached)),
                         false if !self.dirs.contains(&reached) => self.lose(),
@@ -158,6 +169,6 @@ impl Here {
     fn likely_after(&self, to: Option<&str>) -> Option<BTreeSet<String>> {
         let to = to.filter(|to| !to.contains([UNKNOWN, GLOB]) && *to != "-")?;
         let dirs = self.chained.as_ref().filter(|_| !self.unknown)?;
-        Some(dirs.iter().flat_map(|dir| reached(self, dir, to)).take(MOST_FOLDERS).collect())
+        Some(dirs.iter().flat_map(|dir| self.reached(dir, to)).take(MOST_FOLDERS).collect())
     }
 }

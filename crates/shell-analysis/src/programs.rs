@@ -1,6 +1,6 @@
 //! What is known of programs by name.
 
-use super::{declared, options};
+use super::declared;
 use crate::shell::is_shell_in_rules;
 
 /// Shells whose `-c` text is read by this grammar.
@@ -24,7 +24,7 @@ const OPAQUE_WRAPPERS: &str = "sudo doas su runuser pkexec ssh watch parallel ch
 const MEANING: &str = "alias unalias trap source . enable hash complete bind mapfile readarray shopt set unset coproc \
     fc history";
 
-/// Programs that only read, whatever their arguments but for those of which [`options::may_write`] knows.
+/// Programs that only read, whatever their arguments but for options that have it write (`options.rs`).
 const READERS: &str = "cat head tail less more grep egrep fgrep rg ls stat wc diff cmp file md5sum sha1sum sha256sum \
     sha512sum cksum cut sort tree find test [ echo printf jq du df realpath readlink basename \
     dirname cd pwd xxd od strings nl tac rev paste comm join tr column fold true false which type \
@@ -68,19 +68,6 @@ pub(super) fn deserves_each_look(program: &str) -> bool {
 pub(super) fn is_interpreter(program: &str) -> bool {
     let family = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     listed(INTERPRETERS, program) || (!family.is_empty() && listed(INTERPRETERS, family))
-}
-
-/// True if `program` with `arguments` only reads.
-pub(super) fn only_reads(program: &str, arguments: &[&str]) -> bool {
-    let git = || {
-        let sub = arguments.iter().find(|word| !word.starts_with('-')).copied();
-        sub.is_some_and(|sub| {
-            matches!(sub, "status" | "log" | "diff" | "show" | "rev-parse" | "ls-files" | "blame" | "describe")
-        })
-    };
-    // What it has another read may be anything.
-    let hands_on = || program == "rg" && arguments.iter().any(|word| word.starts_with("--pre"));
-    (is_reader(program) || program == "git" && git()) && !options::may_write(program, arguments) && !hands_on()
 }
 
 /// True if unparsable `text` mentions a program that can destroy.

@@ -11,11 +11,12 @@ use super::{
     carried,
     here::Here,
     line::{Line, Place},
+    path_globs::matches_part,
     programs::base_name,
-    roundabout::{MOST_WAYS, Way, reached, straight},
+    roundabout::{MOST_WAYS, Way},
     word::{GLOB, UNKNOWN, Word},
 };
-use crate::{fnmatch::Pattern, path};
+use crate::path;
 
 /// The most letters of a group of options that are looked at.
 const MOST_LETTERS: usize = 16;
@@ -220,7 +221,7 @@ pub(super) fn note_redirected_from(line: &mut Line, place: &Place, here: &Here, 
     let is_above =
         |folder: &String| place.unreadable.iter().chain(&place.protected).any(|root| path::is_within(folder, root));
     if whole(target)
-        .flat_map(|text| here.dirs().flat_map(move |dir| reached(here, dir, text)))
+        .flat_map(|text| here.dirs().flat_map(move |dir| here.reached(dir, text)))
         .any(|folder| is_above(&folder))
     {
         line.note_opaque("a redirection from a folder that holds files of the gateway");
@@ -244,7 +245,7 @@ pub(super) fn note_come_across(line: &mut Line, place: &Place, here: &Here, star
     let roots: Vec<&String> = changed.chain(read).collect();
     let is_of_processes = |start: &str| path::is_within("/proc", start);
     let meets = |start: &str| roots.iter().any(|root| holds(start, root, here) || is_of_processes(start));
-    if here.dirs().flat_map(|dir| reached(here, dir, start)).any(|start| meets(&start)) {
+    if here.dirs().flat_map(|dir| here.reached(dir, start)).any(|start| meets(&start)) {
         line.note_opaque("a find that may hand files of the gateway to what it runs");
     }
 }
@@ -327,7 +328,7 @@ fn found(place: &Place, here: &Here, roots: &[String], text: &str) -> Option<Fou
         if seen.contains(&text) {
             continue;
         }
-        let ways: Vec<Way> = here.dirs().filter_map(|dir| straight(here, dir, &text)).collect();
+        let ways: Vec<Way> = here.dirs().filter_map(|dir| here.straight(dir, &text)).collect();
         if ways.contains(&Way::Anywhere) || seen.len() > MOST_WAYS {
             let root = roots.iter().find(|root| !path::is_within(&place.cwd, root)).unwrap_or(&roots[0]);
             return Some(Found::Above(root.clone()));
@@ -376,7 +377,9 @@ fn found_at(here: &Here, roots: &[String], text: &str) -> Option<Found> {
     };
     let name = |root: &String| root.rsplit('/').next().map(str::to_owned);
     let same = |root: &&String| name(root).is_some_and(|name| parts(rest).any(|part| part == name));
-    let alike = |root: &&String| name(root).is_some_and(|name| parts(rest).any(|part| matches_part(part, &name, here)));
+    let alike = |root: &&String| {
+        name(root).is_some_and(|name| parts(rest).any(|part| matches_part(part, &name, here.hidden_names())))
+    };
     best.or_else(|| roots.iter().find(same).map(|root| Found::Namesake(root.clone()))).or_else(|| {
         roots.iter().find(alike).filter(|_| cut.is_none() || rest.contains("..")).map(|root| Found::Alike(root.clone()))
     })
@@ -419,8 +422,8 @@ impl<'t> Beginning<'t> {
         }
         let next_below = |folder: &str| {
             let mut wanted = parts(root);
-            let is_above =
-                parts(folder).all(|part| wanted.next().is_some_and(|wanted| matches_part(part, wanted, here)));
+            let is_above = parts(folder)
+                .all(|part| wanted.next().is_some_and(|wanted| matches_part(part, wanted, here.hidden_names())));
             wanted.next().filter(|_| is_above)
         };
         if self.above.as_ref().is_some_and(|above| next_below(above).is_some()) {
@@ -431,7 +434,8 @@ impl<'t> Beginning<'t> {
             // What begins with a slash and is not known behind it is a pattern or an address as often as a path.
             "" if self.folder == "/" => None,
             "" => Some(Found::Above(root.to_owned())),
-            begun => matches_part(&format!("{begun}{GLOB}"), next, here).then(|| Found::Begun(root.to_owned())),
+            begun => matches_part(&format!("{begun}{GLOB}"), next, here.hidden_names())
+                .then(|| Found::Begun(root.to_owned())),
         }
     }
 }
@@ -439,31 +443,17 @@ impl<'t> Beginning<'t> {
 /// True if a path, perhaps with wildcards, can lead to `root` or into it.
 fn matches_into(target: &str, root: &str, here: &Here) -> bool {
     let mut given = parts(target);
-    parts(root).all(|wanted| given.next().is_some_and(|part| matches_part(part, wanted, here)))
+    parts(root).all(|wanted| given.next().is_some_and(|part| matches_part(part, wanted, here.hidden_names())))
 }
 
 /// Whether a path, perhaps with wildcards, is `root` or a folder above it.
 fn holds(target: &str, root: &str, here: &Here) -> bool {
     let mut wanted = parts(root);
-    parts(target).all(|part| wanted.next().is_some_and(|wanted| matches_part(part, wanted, here)))
+    parts(target).all(|part| wanted.next().is_some_and(|wanted| matches_part(part, wanted, here.hidden_names())))
 }
 
 fn parts(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !part.is_empty())
-}
-
-/// Whether a part of a path, perhaps with wildcards, may be `wanted`.
-pub(super) fn matches_part(part: &str, wanted: &str, here: &Here) -> bool {
-    let Some(first) = part.find(GLOB) else { return part == wanted };
-    if first == 0 && wanted.starts_with('.') && !here.matches_hidden() || !wanted.starts_with(&part[..first]) {
-        return false;
-    }
-    // What stands in brackets is not kept apart from what stands behind them.
-    let pattern = match part.rfind(']').filter(|end| first < *end) {
-        Some(end) => format!("{}*{}", &part[..first], &part[end + 1..]),
-        None => part.to_owned(),
-    };
-    Pattern::new(&pattern.replace(GLOB, "*")).matches(wanted)
 }
 
 #[cfg(test)]

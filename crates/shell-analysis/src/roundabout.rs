@@ -1,8 +1,7 @@
 //! Paths that go through names which lead elsewhere on every machine: what the kernel tells of processes, and folders that moved.
 
 use super::{
-    here::Here,
-    protect::matches_part,
+    path_globs::{HiddenNames, matches_part},
     word::{GLOB, UNKNOWN},
 };
 use crate::path;
@@ -30,14 +29,14 @@ impl Way {
 }
 
 /// The way that `text` takes from `dir` if it goes through such a name. `dir` is where the shell really is.
-pub(super) fn straight(here: &Here, dir: &str, text: &str) -> Option<Way> {
+pub(super) fn straight(hidden: HiddenNames, dir: &str, text: &str) -> Option<Way> {
     const NAMES: [&str; 3] = ["proc", "dev", "var"];
     let base = if text.starts_with('/') { "" } else { dir };
     let may_pass = |text: &str| NAMES.iter().any(|name| text.contains(name)) || text.contains(GLOB);
     if !may_pass(text) && !may_pass(base) {
         return None;
     }
-    let is = |part: &str, wanted: &str| part == wanted || part.contains(GLOB) && matches_part(part, wanted, here);
+    let is = |part: &str, wanted: &str| part == wanted || part.contains(GLOB) && matches_part(part, wanted, hidden);
     let is_any_link =
         |part: &str| part.contains(UNKNOWN) || part.contains(GLOB) && (is(part, "cwd") || is(part, "root"));
     let is_real = |part: &&str| !matches!(*part, "" | ".");
@@ -69,19 +68,19 @@ pub(super) fn straight(here: &Here, dir: &str, text: &str) -> Option<Way> {
 }
 
 /// Every path that `text` may lead to from `dir`, as far as that can be told.
-pub(super) fn reached(here: &Here, dir: &str, text: &str) -> Vec<String> {
+pub(super) fn reached(hidden: HiddenNames, dir: &str, text: &str) -> Vec<String> {
     let mut reached = vec![path::resolve(dir, text)];
-    let mut way = straight(here, dir, text);
+    let mut way = straight(hidden, dir, text);
     while let Some(Way::To(text)) = way.filter(|_| reached.len() < MOST_WAYS) {
         reached.push(path::resolve(dir, &text));
-        way = straight(here, dir, &text);
+        way = straight(hidden, dir, &text);
     }
     reached
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Here, Way, reached, straight};
+    use super::{HiddenNames, Way, reached, straight};
 
     #[test]
     fn a_way_through_processes_leads_back() {
@@ -113,21 +112,21 @@ mod tests {
                 Way::Anywhere => "anywhere".to_owned(),
             };
             let text = text.replace('*', &super::GLOB.to_string()).replace('[', &super::GLOB.to_string());
-            assert_eq!(straight(&Here::at(dir, false), dir, &text).map(text_of).as_deref(), want, "{dir} {text}");
+            assert_eq!(straight(HiddenNames::PassedOver, dir, &text).map(text_of).as_deref(), want, "{dir} {text}");
         }
-        let here = Here::at("/w/a", false);
-        let found = reached(&here, "/w/a", "/proc/self/cwd/../proc/self/cwd/x");
+        let hidden = HiddenNames::PassedOver;
+        let found = reached(hidden, "/w/a", "/proc/self/cwd/../proc/self/cwd/x");
         assert_eq!(found, ["/proc/self/proc/self/cwd/x", "/w/proc/self/cwd/x"]);
-        assert_eq!(reached(&here, "/w/a", "../b"), ["/w/b"]);
+        assert_eq!(reached(hidden, "/w/a", "../b"), ["/w/b"]);
     }
 
     #[test]
     fn a_folder_that_is_such_a_name_is_gone_on_from_as_it_is() {
         for dir in ["/proc/self/cwd", "/proc/self/cwd/sub", "/proc/self/fd/3", "/dev/fd/3", "/var/run"] {
-            let here = Here::at(dir, false);
+            let hidden = HiddenNames::PassedOver;
             for text in ["../x", "a", "."] {
-                assert_eq!(straight(&here, dir, text), None, "{dir} {text}");
-                assert_eq!(reached(&here, dir, text).len(), 1, "{dir} {text}");
+                assert_eq!(straight(hidden, dir, text), None, "{dir} {text}");
+                assert_eq!(reached(hidden, dir, text).len(), 1, "{dir} {text}");
             }
         }
     }

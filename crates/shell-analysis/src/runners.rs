@@ -5,7 +5,7 @@
 use super::{
     git,
     programs::base_name,
-    unwrap::MOST_TAILS,
+    runs::MOST_TAILS,
     word::{UNKNOWN, Word},
 };
 

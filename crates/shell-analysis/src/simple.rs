@@ -8,7 +8,7 @@ use super::{
     narrow, options,
     programs::{
         base_name, changes_meaning, is_dangerous_in_environment, is_dangerous_variable, is_idle, is_interpreter,
-        is_setting, only_reads,
+        is_setting,
     },
     protect, spelled,
     wild::Wild,
@@ -90,7 +90,7 @@ pub(super) fn note(line: &mut Line, place: &Place, here: &Here, assignments: &[W
 pub(super) fn reads(argv: &[Word]) -> bool {
     let arguments: Vec<&str> = argv.iter().skip(1).map(|word| word.value.as_str()).collect();
     let program = argv.first().and_then(Word::as_literal).map(base_name);
-    program.is_some_and(|program| only_reads(program, &arguments))
+    program.is_some_and(|program| options::only_reads(program, &arguments))
 }
 
 fn note_words(line: &mut Line, assignments: &[Word], argv: &[Word], program: Option<&str>) {

@@ -3,39 +3,9 @@
 use super::{
     containers, find, posix,
     programs::{SHELLS, base_name, is_opaque_wrapper},
+    runs::{Runs, anything, is_open, replace},
     word::{UNKNOWN, Word},
 };
-
-/// What a command turns out to run.
-#[derive(Debug, PartialEq)]
-pub(super) enum Runs {
-    /// Itself only.
-    Itself,
-    /// Another command in its place and nothing else: the wrapper adds nothing. With assignments that it makes.
-    Other { assignments: Vec<Word>, argv: Vec<Word> },
-    /// Itself, and others beside: all must be covered.
-    Beside(Vec<Vec<Word>>),
-    /// A text of the shell, in its place.
-    Text(String),
-    /// Nobody can tell for what; these are possible.
-    Anything {
-        why: &'static str,
-        perhaps: Vec<Vec<Word>>,
-        texts: Vec<String>,
-        /// Whether one of the texts is read by a shell after words were put in that are only known when it runs: they may be any command.
-        is_open: bool,
-    },
-}
-
-impl Runs {
-    /// The commands that are possible where nobody can tell.
-    fn commands(self) -> Vec<Vec<Word>> {
-        match self {
-            Self::Anything { perhaps, .. } => perhaps,
-            Self::Itself | Self::Other { .. } | Self::Beside(_) | Self::Text(_) => Vec::new(),
-        }
-    }
-}
 
 /// Tells what `argv`, whose first word is literal, runs.
 pub(super) fn runs(argv: &[Word]) -> Runs {
@@ -113,41 +83,6 @@ fn after(argv: &[Word], flags: &[&str], valued: &[&str], operands: usize) -> Opt
     let inner = argv.get(at + operands..).unwrap_or_default();
     let passed = &argv[..argv.len() - inner.len()];
     (!passed.iter().any(|word| word.splits)).then(|| inner.to_vec())
-}
-
-/// The most words that are looked at for the one that is run.
-pub(super) const MOST_TAILS: usize = 16;
-
-/// Every tail that begins with a word that may be a program, and every word that may be a text of the shell.
-pub(super) fn anything(argv: &[Word], why: &'static str) -> Runs {
-    let starts = |word: &Word| !word.value.starts_with('-') && !word.value.contains('=');
-    let tails = (1..argv.len()).filter(|at| starts(&argv[*at])).take(MOST_TAILS);
-    let texts = argv.iter().skip(1).filter(|word| word.value.contains(char::is_whitespace)).map(Word::approximate);
-    let tails = tails.map(|at| argv[at..].to_vec());
-    let is_open = argv.windows(2).any(|pair| takes_text(&pair[0].value) && is_open(&pair[1]));
-    Runs::Anything { why, perhaps: tails.chain(torn(argv)).collect(), texts: texts.collect(), is_open }
-}
-
-/// Whether the value of an option may be a text for a shell, by the names that such options have.
-fn takes_text(option: &str) -> bool {
-    let is_short = option.starts_with('-') && !option.starts_with("--") && option.ends_with('c');
-    is_short || matches!(option, "--command" | "--session-command")
-}
-
-/// Whether a text for a shell has words put in that are only known when it runs.
-fn is_open(text: &Word) -> bool {
-    text.value.contains(UNKNOWN)
-}
-
-/// The same of words that may turn out to be several: `${X:-5 rm}` in front of others has `rm` run.
-fn torn(argv: &[Word]) -> impl Iterator<Item = Vec<Word>> {
-    let torn = argv.iter().enumerate().skip(1).filter(|(_, word)| word.splits).flat_map(|(at, word)| {
-        word.perhaps.iter().flat_map(move |text| {
-            let parts: Vec<Word> = text.split_whitespace().map(Word::said).collect();
-            (1..parts.len()).map(move |from| (at, parts[from..].to_vec())).collect::<Vec<_>>()
-        })
-    });
-    torn.take(8).map(|(at, parts)| [parts.as_slice(), &argv[at + 1..]].concat())
 }
 
 fn env(argv: &[Word]) -> Runs {
@@ -281,13 +216,6 @@ fn ungrouped(argv: &[Word]) -> Vec<Word> {
     }
     words.extend(argv.get(at..).unwrap_or_default().iter().cloned());
     words
-}
-
-pub(super) fn replace(word: &mut Word, mark: &str, by: &str) {
-    if !mark.is_empty() && word.value.contains(mark) {
-        word.value = word.value.replace(mark, by);
-        word.expands = true;
-    }
 }
 
 fn eval(argv: &[Word]) -> Runs {

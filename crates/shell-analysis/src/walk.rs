@@ -9,7 +9,9 @@ use super::{
     here::Here,
     limits,
     line::{Line, Place, Simple, Start},
-    loops, programs, protect, simple,
+    loops,
+    path_globs::HiddenNames,
+    programs, protect, simple,
     variables::{TooMany, Variables},
     word::{self, GLOB, Known, Word},
 };
@@ -73,9 +75,10 @@ impl<'a> Walk<'a> {
     fn walk(command: &'a str, place: &'a Place, variables: &mut Variables, signs: Signs) -> Line {
         let sets = |name: &str| may_set(command, name) || place.environment.iter().any(|(given, _)| given == name);
         let matches_hidden = ["shopt", "dotglob", "GLOBIGNORE"].into_iter().any(sets);
+        let hidden_names = if matches_hidden { HiddenNames::Matched } else { HiddenNames::PassedOver };
         let mut here = match &place.start {
-            Start::Folder(folder) => Here::at(folder, matches_hidden),
-            Start::Working | Start::Unknown => Here::at(&place.cwd, matches_hidden),
+            Start::Folder(folder) => Here::at(folder, hidden_names),
+            Start::Working | Start::Unknown => Here::at(&place.cwd, hidden_names),
         };
         if place.start == Start::Unknown {
             here.lose();

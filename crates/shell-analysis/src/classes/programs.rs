@@ -2,7 +2,8 @@
 
 use crate::{
     action_class::ActionClass as Class,
-    options::{count_operands, is_option, is_short, may_be_option, may_write},
+    option_words::{count_operands, is_option, is_short, may_be_option},
+    options::may_write,
     programs::is_interpreter,
 };
 

@@ -11,8 +11,8 @@ use crate::{
     files::Role,
     path,
     programs::{SHELLS, base_name},
-    simple,
-    unwrap::{self, Runs},
+    runs::Runs,
+    simple, unwrap,
     word::{self, Word},
 };
 

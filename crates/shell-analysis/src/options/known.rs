@@ -1,6 +1,6 @@
 //! The options that are known, program by program.
 
-use super::{has_letter, has_long};
+use crate::option_words::{has_letter, has_long};
 use crate::word::UNKNOWN;
 
 /// What of a program's options runs or writes something else.

@@ -1,7 +1,9 @@
 //! What single programs make of their words where a table of options does not tell.
 
-use super::{has_letter, has_only};
-use crate::word::{FILLED, GLOB, UNKNOWN, Word};
+use crate::{
+    option_words::{has_letter, has_only},
+    word::{FILLED, GLOB, UNKNOWN, Word},
+};
 
 /// Whether one of the letters of `tar` has it run something, or write another file.
 pub(super) fn tar(words: &[Word]) -> bool {

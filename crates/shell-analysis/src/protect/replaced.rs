@@ -2,13 +2,13 @@
 //!
 //! It must not know what is on the disk: what a folder holds that is copied is whatever would do harm.
 
-use super::{holds, matches_into, matches_part, parts};
+use super::{holds, matches_into, parts};
 use crate::{
     here::Here,
     line::Place,
     path,
+    path_globs::matches_part,
     programs::base_name,
-    roundabout::reached,
     word::{GLOB, UNKNOWN, Word},
 };
 
@@ -42,8 +42,9 @@ fn of_words(place: &Place, here: &Here, program: &str, words: &[String], carries
     let is_open = |into: &str| into.contains(UNKNOWN) || into.contains(GLOB);
     if carries && given.into.is_none_or(is_open) {
         let own = |root: &&String| root.rsplit('/').next().unwrap_or_default().to_owned();
-        let is_named =
-            |source: &&&str, root: &&String| name(source).is_some_and(|name| matches_part(name, &own(root), here));
+        let is_named = |source: &&&str, root: &&String| {
+            name(source).is_some_and(|name| matches_part(name, &own(root), here.hidden_names()))
+        };
         let mut roots =
             place.protected.iter().filter(|root| given.sources.iter().any(|source| is_named(&source, root)));
         if let Some(root) = roots.next() {
@@ -70,7 +71,7 @@ fn of_words(place: &Place, here: &Here, program: &str, words: &[String], carries
         let is_named = |source: &str, root: &str| {
             let Some((folder, own)) = root.rsplit_once('/') else { return false };
             let is_there = parts(&into).count() == parts(folder).count() && holds(&into, folder, here);
-            is_there && !given.is_onto && name(source).is_none_or(|name| matches_part(name, own, here))
+            is_there && !given.is_onto && name(source).is_none_or(|name| matches_part(name, own, here.hidden_names()))
         };
         let mut sources = given.sources.iter().filter(|_| program != "rsync" || !given.is_onto);
         let named = sources.find_map(|source| place.protected.iter().find(|root| is_named(source, root)));
@@ -79,7 +80,7 @@ fn of_words(place: &Place, here: &Here, program: &str, words: &[String], carries
         }
         written.find_map(|target| place.protected.iter().find(|root| meets(&target, root)).cloned())
     };
-    here.dirs().flat_map(|dir| reached(here, dir, &into)).find_map(of_folder)
+    here.dirs().flat_map(|dir| here.reached(dir, &into)).find_map(of_folder)
 }
 
 struct Given<'a> {

@@ -10,7 +10,6 @@ use crate::{
     line::Place,
     path,
     programs::base_name,
-    roundabout::reached,
     word::{UNKNOWN, Word},
 };
 
@@ -61,7 +60,7 @@ pub(super) fn met(place: &Place, here: &Here, argv: &[Word], carries: bool) -> O
     let kept = argv.iter().enumerate().skip(1).filter(|(at, _)| !options.contains(at)).map(|(_, word)| word.clone());
     let arguments = operands(name, &kept.collect::<Vec<_>>());
     let texts = || arguments.iter().flat_map(whole).filter(|text| !text.contains(UNKNOWN));
-    let lead = |text: &str| here.dirs().flat_map(|dir| reached(here, dir, text)).collect::<Vec<_>>();
+    let lead = |text: &str| here.dirs().flat_map(|dir| here.reached(dir, text)).collect::<Vec<_>>();
     // A slash among other letters is seldom the root.
     let in_words = texts().flat_map(pieces).flat_map(lead).filter(|folder| folder != "/");
     let roots_of_all =

@@ -9,9 +9,11 @@ use crate::{
     line::Simple,
     narrow,
     programs::{base_name, is_dangerous_variable},
-    protect, runners, secret,
+    protect, runners,
+    runs::Runs,
+    secret,
     simple::{self, Cover},
-    unwrap::{self, Runs},
+    unwrap,
     word::{self, GLOB, UNKNOWN, Word},
 };
 
