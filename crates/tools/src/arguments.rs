@@ -8,10 +8,7 @@ use countersign_core::policy::obeyed_by;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::{
-    roots::Place,
-    tool::{Context, Failure},
-};
+use crate::{outcome::Failure, roots::Place, tool::Context};
 
 /// Reads checked arguments; the intent is passed over.
 pub(crate) fn parse<T: DeserializeOwned>(tool: &str, arguments: Map<String, Value>) -> Result<T, Failure> {
@@ -132,10 +129,7 @@ mod tests {
     use serde_json::json;
 
     use super::{blocking, leads_to, to_the_end};
-    use crate::{
-        Roots,
-        tool::{Failure, testing::Case},
-    };
+    use crate::{Roots, outcome::Failure, tool::testing::Case};
 
     fn break_off() -> Result<(), Failure> {
         // Not a panic: that would print into the output of the tests.

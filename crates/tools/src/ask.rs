@@ -7,8 +7,9 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use crate::{
+    outcome::{Failure, Output},
     schema::{known, validate},
-    tool::{Context, Failure, Output, Route, Tool},
+    tool::{Context, Route, Tool},
 };
 
 /// The tool `ask`, for its spec.
@@ -103,7 +104,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::Ask;
-    use crate::tool::{Failure, Tool as _};
+    use crate::{outcome::Failure, tool::Tool as _};
 
     fn checked(ask: &Ask, question: Value) -> Result<Value, String> {
         match ask.check(&json!({"_i": "asking", "questions": [question], "mode": "x"})) {

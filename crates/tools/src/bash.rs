@@ -22,17 +22,17 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    arguments, pins,
+    arguments,
+    outcome::{Failure, Output},
+    pins,
     sandbox::{Needs, Network, Sandbox, Unlisted},
     secrets::Secrets,
     shell::{Event, Job, Lost, ShellError},
     text,
-    tool::{Context, Failure, Output, Tool},
+    tool::{Context, Tool},
 };
 use output::{Collector, Shown, Window};
 
-/// How long a command may take where nothing is said, not by the settings either.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 /// The shortest time between two updates.
 const PACE: Duration = Duration::from_millis(50);
 /// The code of a command that was killed: 128 and the number of the signal.

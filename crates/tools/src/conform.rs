@@ -7,8 +7,8 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::{
+    outcome::Failure,
     schema::{brief, joined},
-    tool::Failure,
 };
 
 /// How many steps a check may take. Schemas can name themselves.

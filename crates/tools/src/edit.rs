@@ -15,7 +15,8 @@ use serde_json::{Map, Value, json};
 use crate::{
     arguments, diff,
     disk::{self, Before},
-    tool::{Context, EditMode, Failure, Output, Tool},
+    outcome::{Failure, Output},
+    tool::{Context, EditMode, Tool},
 };
 use content::Content;
 

@@ -11,8 +11,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    arguments, grep, text,
-    tool::{Context, Failure, Output, Tool},
+    arguments, grep,
+    outcome::{Failure, Output},
+    text,
+    tool::{Context, Tool},
 };
 
 /// Paths that are shown where nothing is said.

@@ -18,8 +18,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    arguments, disk, text,
-    tool::{Context, Failure, Output, Tool},
+    arguments, disk,
+    outcome::{Failure, Output},
+    text,
+    tool::{Context, Tool},
 };
 use sink::{Budget, FileSink};
 
@@ -251,9 +253,9 @@ mod tests {
     use serde_json::json;
 
     use super::Grep;
-    use crate::tool::{
-        Failure,
-        testing::{Case, failure, text},
+    use crate::{
+        outcome::Failure,
+        tool::testing::{Case, failure, text},
     };
 
     fn case() -> Case {

@@ -10,8 +10,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    arguments, text,
-    tool::{Context, Failure, Output, Tool},
+    arguments,
+    outcome::{Failure, Output},
+    text,
+    tool::{Context, Tool},
 };
 
 /// The most entries that are shown.

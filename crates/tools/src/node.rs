@@ -32,13 +32,7 @@ pub use guard::{Guard, Unfit, fit};
 pub use offer::{Need, OFFERED, Offer, Sort};
 pub use programs::{has, login_path};
 
-use crate::{
-    environment::Environment,
-    exec::Launcher,
-    roots::Roots,
-    shell::Shells,
-    tool::{Context, Failure},
-};
+use crate::{environment::Environment, exec::Launcher, outcome::Failure, roots::Roots, shell::Shells, tool::Context};
 
 /// How many calls look into files at once. More of them wait.
 const AT_THE_DISK: usize = 16;

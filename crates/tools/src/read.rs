@@ -22,8 +22,10 @@ use serde_json::{Map, Value, json};
 use crate::{
     arguments, disk,
     edit::hashline,
-    ls, text,
-    tool::{Context, EditMode, Failure, Output, Tool},
+    ls,
+    outcome::{Failure, Output},
+    text,
+    tool::{Context, EditMode, Tool},
 };
 use kind::Kind;
 use part::{Part, Wanted};

@@ -20,7 +20,7 @@ use crate::{
     read::Read,
     sandbox::Sandbox,
     secrets::Secrets,
-    todo::TodoWrite,
+    todo_write::TodoWrite,
     tool::{EditMode, Tool},
     workflow::Workflow,
     write::Write,

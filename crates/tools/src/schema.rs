@@ -6,7 +6,7 @@
 use countersign_core::tool::Spec;
 use serde_json::{Map, Value, json};
 
-use crate::tool::Failure;
+use crate::outcome::Failure;
 
 /// The argument in which a model says what it wants with a call.
 pub const INTENT: &str = "_i";
@@ -240,7 +240,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{strip_intent, validate, with_intent};
-    use crate::tool::Failure;
+    use crate::outcome::Failure;
 
     fn spec() -> Spec {
         Spec {

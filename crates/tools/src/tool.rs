@@ -1,4 +1,4 @@
-//! What a tool is to those who run it: a spec, arguments, surroundings, and a result or a failure.
+//! What a tool is to those who run it: a spec, arguments and surroundings.
 //!
 //! It must not know any tool by name.
 
@@ -7,7 +7,6 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 use countersign_core::{
     call::Pins,
     id::PeerId,
-    message::Block,
     policy::Class,
     tool::{Shell, Spec},
 };
@@ -16,53 +15,18 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    asking::Asks, environment::Environment, intercept::Interceptor, roots::Roots, secrets::Secrets, shell::Shells,
+    asking::Asks,
+    environment::Environment,
+    intercept::Interceptor,
+    outcome::{Failure, Output},
+    roots::Roots,
+    secrets::Secrets,
+    shell::Shells,
     todo::Todos,
 };
 
-/// What a call gave back.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Output {
-    /// Text and image blocks for the model.
-    pub content: Vec<Block>,
-    /// Facts for a program; the shape is the tool's own.
-    pub details: Option<Value>,
-    /// True if the tool ran and what it did went wrong, such as a command that exited with 1.
-    pub is_error: bool,
-}
-
-impl Output {
-    /// A result of one text block.
-    pub fn text(text: impl Into<String>) -> Self {
-        Self { content: vec![Block::text(text)], details: None, is_error: false }
-    }
-
-    /// The same result with facts for a program.
-    #[must_use]
-    pub fn with_details(self, details: Value) -> Self {
-        Self { details: Some(details), ..self }
-    }
-}
-
-/// Why a call gave nothing back. The text is for the model.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// The arguments do not fit; nothing was done.
-    #[error("{0}")]
-    Invalid(String),
-    /// Nothing was begun, for a reason that is not in the arguments.
-    #[error("{0}")]
-    NotBegun(String),
-    /// The work could not be done, and what that left is known: nothing, or what the text says.
-    #[error("{0}")]
-    Failed(String),
-    /// It began, and it is not known whether it took effect.
-    #[error("{0}")]
-    InDoubt(String),
-    /// Somebody stopped it; the text holds what was there so far.
-    #[error("{0}")]
-    Cancelled(String),
-}
+/// How long a command may take where nothing is said, not by the settings either.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Who does a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,7 +144,7 @@ impl Context {
             todos: Todos::default(),
             artifacts: None,
             secrets: Secrets::default(),
-            bash_timeout: crate::bash::TIMEOUT,
+            bash_timeout: COMMAND_TIMEOUT,
             bash_longest: Duration::MAX,
             interceptor: Interceptor::default(),
             cancel: CancellationToken::new(),

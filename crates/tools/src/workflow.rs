@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     ask,
-    tool::{Context, Failure, Output, Route, Tool},
+    outcome::{Failure, Output},
+    tool::{Context, Route, Tool},
 };
 
 /// One of the tools of a workflow, for its spec.

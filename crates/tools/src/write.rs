@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 use crate::{
     arguments,
     disk::{self, Before, Replaced},
-    tool::{Context, Failure, Output, Tool},
+    outcome::{Failure, Output},
+    tool::{Context, Tool},
 };
 
 /// The tool `write`.

@@ -12,8 +12,8 @@ use tokio::{
 
 use crate::{
     artifacts,
+    outcome::Output,
     text::{self, SHOWN_BYTES},
-    tool::Output,
 };
 
 /// How much is held before the front is let go.

@@ -14,9 +14,10 @@ use serde_json::json;
 
 use super::{Bash, BashOutcome, End, Window, execute, follow};
 use crate::{
+    outcome::Failure,
     shell::{Event, Job, ShellError},
     tool::{
-        Failure, Updates,
+        Updates,
         testing::{Case, failure, text},
     },
 };

@@ -8,8 +8,9 @@ use std::{io::Read as _, ops::Range};
 use crate::{
     arguments,
     disk::{self, Stamp},
+    outcome::Failure,
     text,
-    tool::{Context, Failure},
+    tool::Context,
 };
 
 /// The largest file that is edited.

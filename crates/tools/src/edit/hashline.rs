@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Plan, content::Content};
-use crate::tool::{Context, Failure};
+use crate::{outcome::Failure, tool::Context};
 
 pub(super) const DESCRIPTION: &str = "Changes lines of a file, named by the anchors that read shows (12#XY). All anchors mean the file as it was read; the edits of one \
     call are applied together. loc: \"append\" or \"prepend\" for the end or the beginning of the file, {append: anchor} or {prepend: anchor} for the place \

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Plan, content::Content, nearest};
-use crate::tool::{Context, Failure};
+use crate::{outcome::Failure, tool::Context};
 
 pub(super) const DESCRIPTION: &str = "Applies a diff to a file. op: update (default), create or delete. diff for update: hunks that begin with @@, optionally with the text of a \
     line above the change, then lines that begin with a space (kept), - (removed) or + (added); for create: the whole content. A hunk must fit exactly one place \

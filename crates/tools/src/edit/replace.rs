@@ -10,7 +10,7 @@ use super::{
     content::{Content, normalised},
     nearest,
 };
-use crate::tool::{Context, Failure};
+use crate::{outcome::Failure, tool::Context};
 
 pub(super) const DESCRIPTION: &str = "Replaces exact text in a file. old_text must occur exactly once, unless all is set; include lines around it to \
     make it unique. Line ends of the file are kept and need not be matched. The file is left as it was if anything does not fit.";

@@ -10,7 +10,8 @@ use crate::{
     arguments,
     disk::{self, Before},
     edit::content::{Content, normalised},
-    tool::{Context, Failure},
+    outcome::Failure,
+    tool::Context,
 };
 
 #[derive(Deserialize)]

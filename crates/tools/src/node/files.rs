@@ -10,13 +10,14 @@ use serde_json::{Map, Value, json};
 use crate::{
     arguments,
     disk::{self, Before},
+    outcome::Failure,
     read::{
         kind::{self, Kind},
         part::{self, Wanted},
     },
     roots::{Place, RootsError},
     text,
-    tool::{Context, Failure},
+    tool::Context,
 };
 
 /// The most that is shown of a file, in bytes.

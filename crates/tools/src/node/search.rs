@@ -16,12 +16,7 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::files::named;
-use crate::{
-    arguments, disk,
-    grep::walker,
-    roots::Place,
-    tool::{Context, Failure},
-};
+use crate::{arguments, disk, grep::walker, outcome::Failure, roots::Place, tool::Context};
 
 /// The most paths of a glob.
 const PATHS: usize = 10_000;
