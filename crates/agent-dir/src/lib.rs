@@ -4,6 +4,7 @@
 
 pub mod environment;
 pub mod keys;
+pub mod load_error;
 pub mod models_file;
 pub mod persist;
 pub mod place;
@@ -11,9 +12,11 @@ pub mod restrictions;
 pub mod roster;
 mod sandbox;
 pub mod settings;
+pub mod wildcard;
 
 pub use environment::Environment;
 pub use keys::Keys;
+pub use load_error::LoadError;
 pub use models_file::ModelsFile;
 pub use persist::{Change, persist};
 pub use place::{AgentDir, Product};

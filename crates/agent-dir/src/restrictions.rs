@@ -16,7 +16,7 @@ use countersign_config::{
 use countersign_core::policy::{Action, ApprovalMode, Layer, Rule, Rules, Source};
 use countersign_runtime::tools::{InterceptRule, Interceptor, Registry};
 
-use super::{roster::matches, settings::LoadError};
+use super::{LoadError, wildcard::matches};
 
 /// Rights that settings take away.
 #[derive(Clone, Debug, Default, PartialEq)]

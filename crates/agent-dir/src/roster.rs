@@ -12,8 +12,6 @@ use super::{Keys, ModelsFile, Restrictions, keys::Credential, models_file::Provi
 
 mod pattern;
 
-pub use pattern::matches;
-
 /// What a provider that is asked for no model in particular is used with: parts of ids, the first that is there wins.
 const PREFERRED: [(&str, &[&str]); 9] = [
     ("anthropic", &["claude-sonnet-4-6", "claude-sonnet-4-5", "claude-sonnet-4", "claude"]),

@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
-use countersign_config::yaml::{Node, Place, ReadError, WrongType};
+use countersign_config::yaml::{Node, Place, WrongType};
 use countersign_core::session::{Otherwise, Patience};
 use countersign_files::paths;
 use countersign_runtime::{models::entry::Level, tools::sandbox};
 
-use super::{AgentDir, Restrictions};
+use super::{AgentDir, LoadError, Restrictions};
 
 /// Everything that the stdio doors read from `config.yml`.
 #[derive(Clone, Debug, PartialEq)]
@@ -207,26 +207,6 @@ impl Default for Settings {
             },
         }
     }
-}
-
-/// Why there are no settings.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// A file cannot be read as YAML.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// A setting is of another type than it must be.
-    #[error(transparent)]
-    WrongType(#[from] WrongType),
-    /// A file that the host names is not there.
-    #[error("--config {path}: there is no such file", path = .0.display())]
-    Absent(PathBuf),
-    /// A file that the host names cannot be used.
-    #[error("--config {0}")]
-    Named(ReadError),
-    /// A setting would restrict, and does not here.
-    #[error("{0}")]
-    Refused(String),
 }
 
 /// Whose file it is.

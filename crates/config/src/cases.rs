@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use countersign_core::policy::Action;
 use serde_json::{Map, Value};
 
-use super::{at::At, permissions::action};
+use super::{at::At, typed_values::action};
 
 /// The id of the agent that has no other: that of the section `agent`.
 pub const DEFAULT_AGENT: &str = "default";

@@ -11,7 +11,7 @@ use std::{
 
 use countersign_view::pasted;
 
-use super::{at::Notes, settings::Config};
+use super::{notes::Notes, settings::Config};
 
 /// Something about a file that its owner should put right.
 #[derive(Clone, Debug, PartialEq, Eq)]

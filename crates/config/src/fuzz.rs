@@ -4,7 +4,7 @@ use std::path::Path;
 
 use countersign_core::policy::{Action, Rule, compile};
 
-use super::{at::Notes, load, permissions::RuleFile, problem::Errors, rule_lines, settings::Flags};
+use super::{load, notes::Notes, permissions::RuleFile, problem::Errors, rule_lines, settings::Flags};
 
 /// What the variable `SECRET` holds.
 const SECRET: &str = "hunter2-of-the-fuzz-loop";

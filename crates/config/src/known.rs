@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use countersign_runtime::tools::regular;
 
 use super::{
-    at::{At, Notes},
+    at::At,
     cases::DEFAULT_AGENT,
     load,
+    notes::Notes,
     places::Places,
     problem::{Errors, Fault, Problem},
     services::{self, Service},

@@ -15,6 +15,7 @@ mod known;
 mod load;
 mod location;
 pub mod logging;
+mod notes;
 mod permissions;
 mod places;
 mod problem;
@@ -28,6 +29,7 @@ mod settings;
 pub mod slips;
 pub mod strangers;
 mod tools;
+mod typed_values;
 mod value;
 pub mod yaml;
 
@@ -35,11 +37,11 @@ pub mod yaml;
 mod tests;
 
 pub use agents_file::{AgentsError, Change, Listed, TokenFrom, agents, change_agents, new_token};
-pub use at::Literal;
 pub use cases::{Case, DEFAULT_AGENT};
 pub use exposed::{Exposure, Finding};
 pub use known::{Known, known, tool_files};
 pub use load::{Loaded, load, storage};
+pub use notes::Literal;
 pub use permissions::{Permissions, RuleFile, permissions};
 pub use places::{MAIN, Places, SKILLS, shared_skills};
 pub use problem::{Errors, Fault, Problem};

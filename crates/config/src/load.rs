@@ -9,14 +9,16 @@ use countersign_runtime::tools::regular;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{
-    at::{At, Notes},
+    at::At,
     cases::DEFAULT_AGENT,
     chosen, exposed, location,
+    notes::Notes,
     problem::{Errors, Fault},
     providers, sandbox, secrets, services,
     settings::{
         Agent, Config, Flags, Gateway, Limits, Logging, OnShutdown, Person, Retention, Storage, Telegram, Tls, Web,
     },
+    typed_values::address,
     value,
 };
 use crate::{logging, yaml::LARGEST};
@@ -252,17 +254,6 @@ pub(super) fn tls(place: &At<'_>) -> Option<Tls> {
     let file = |key| place.at(key).needed_text().map(|text| place.notes.folder().join(text));
     let (cert, key) = (file("cert"), file("key"));
     Some(Tls { cert: cert?, key: key? })
-}
-
-/// A web address without the slash at its end.
-pub(super) fn address(place: &At<'_>) -> Option<String> {
-    let text = place.text()?;
-    let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-    if host.is_none_or(|host| host.is_empty() || host.starts_with('/') || !host.chars().all(|c| c.is_ascii_graphic())) {
-        place.refused("expected an address that starts with http:// or https://");
-        return None;
-    }
-    Some(text.trim_end_matches('/').to_owned())
 }
 
 fn agents(root: &At<'_>) -> Vec<Agent> {

@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     approvals,
-    at::{At, Notes},
+    at::At,
     cases::{self, Case},
+    notes::Notes,
     problem::{Errors, Fault},
+    typed_values::action,
     value,
 };
 use crate::yaml::LARGEST;
@@ -191,17 +193,4 @@ fn named_text(place: &At<'_>) -> Option<String> {
         place.missing();
     }
     text
-}
-
-/// One of the three actions, and what agentpass says to any other.
-pub(super) fn action(place: &At<'_>, refusal: &str) -> Option<Action> {
-    match place.needed_text()?.as_str() {
-        "allow" => Some(Action::Allow),
-        "deny" => Some(Action::Deny),
-        "ask" => Some(Action::Ask),
-        other => {
-            place.refused(format!("{refusal}: '{other}' (must be allow/deny/ask)"));
-            None
-        }
-    }
 }

@@ -11,8 +11,8 @@ use countersign_runtime::models::{
 
 use super::{
     at::At,
-    load::address,
     settings::{ModelName, Provider},
+    typed_values::address,
 };
 
 const PROVIDER: &[&str] = &["api", "base_url", "api_key", "headers", "models"];

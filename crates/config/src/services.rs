@@ -8,9 +8,9 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{
     at::At,
-    load::address,
     problem::Fault,
     tools::{self, Tool},
+    typed_values::{address, method},
 };
 
 /// One HTTP service and its tools.
@@ -188,15 +188,6 @@ fn health(place: &At<'_>, path: &str) -> Health {
         path: place.at("path").text().unwrap_or_else(|| path.to_owned()),
         expect_status: status(&place.at("expect_status")).unwrap_or(200),
     }
-}
-
-/// The method of a request; GET if nothing is said.
-pub(super) fn method(place: &At<'_>) -> String {
-    let Some(method) = place.text() else { return "GET".to_owned() };
-    if method.is_empty() || !method.chars().all(|letter| letter.is_ascii_alphabetic()) {
-        place.refused("expected the name of an HTTP method");
-    }
-    method
 }
 
 fn status(place: &At<'_>) -> Option<u16> {

@@ -11,7 +11,7 @@ use countersign_runtime::{
 };
 use secrecy::SecretString;
 
-use super::{at::Literal, services::Service};
+use super::{notes::Literal, services::Service};
 use crate::logging::Form;
 
 /// The name of the file of programs' tokens in the data directory.

@@ -10,12 +10,7 @@ use countersign_core::policy::{
 };
 use countersign_runtime::tools::regular;
 
-use super::{
-    at::{At, Notes},
-    problem::Fault,
-    services::method,
-    value,
-};
+use super::{at::At, notes::Notes, problem::Fault, typed_values::method, value};
 use crate::yaml::LARGEST;
 
 /// A tool that agents may ask for: one request to one service.

@@ -5,7 +5,7 @@
 
 use serde_json::Number;
 
-use super::{at::Notes, problem::Fault};
+use super::{notes::Notes, problem::Fault};
 use crate::yaml::{Kind, Node};
 
 /// Gives the value of a variable.
