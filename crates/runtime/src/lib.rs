@@ -4,6 +4,8 @@
 
 mod clock;
 mod deliver;
+mod inbox;
+mod message_content;
 pub mod meters;
 mod owner;
 mod peers;
@@ -15,11 +17,11 @@ pub use countersign_models as models;
 pub use countersign_store as store;
 pub use countersign_tools as tools;
 pub use deliver::{Contents, Live, LiveKind, Part, Released, Subscriber};
-pub use owner::{
-    Dice, Handle, Lane, NotRecorded, OpenError, Options, Refused, Reply, Source, inspect, record, system_dice,
-};
+pub use inbox::{Lane, NotRecorded, Refused, Reply, Source};
+pub use message_content::estimated;
+pub use owner::{Dice, Handle, OpenError, Options, inspect, record, system_dice};
 pub use peers::{Errand, Exchange, Heard, Late, Link, Order, Peers, Words};
 pub use work::{
     Chosen, Fired, Host, Memories, NoSummaries, Served, SilentRetries, SummaryPrompts, SummaryRequests, Wing,
-    estimated, note_down, reference,
+    note_down, reference,
 };

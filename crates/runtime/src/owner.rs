@@ -1,7 +1,6 @@
 //! The owner: one task that owns the state of one log. Sources bring commands, a batch becomes durable, and only then does anything leave.
 
 mod handle;
-mod inbox;
 mod open;
 mod parking;
 mod record;
@@ -11,10 +10,9 @@ mod told;
 
 use std::sync::Arc;
 
-use countersign_core::engine::{Engine, Resume, Rules};
+use countersign_core::engine::{Resume, Rules};
 
-pub use handle::{Handle, NotRecorded, Refused, Reply};
-pub use inbox::{Lane, Source};
+pub use handle::Handle;
 pub use open::{OpenError, inspect};
 pub use record::record;
 
@@ -50,6 +48,3 @@ pub fn system_dice() -> Dice {
         seed
     })
 }
-
-/// Reads what a decided engine says of itself, in the order of its source.
-pub(crate) type Read = Box<dyn FnOnce(&Engine) -> Box<dyn FnOnce(u64) + Send> + Send>;

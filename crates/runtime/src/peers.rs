@@ -36,7 +36,7 @@ use countersign_tools::Output;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::{owner::Source, work::returned};
+use crate::{inbox::Source, message_content::returned};
 
 /// The lines of all peers of one door. Clones share them.
 #[derive(Clone, Debug, Default)]

@@ -5,57 +5,14 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use countersign_core::engine::{self, Command, Engine, Refusal, Scope};
 use countersign_store::{AnyLog, Log as _};
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::inbox::{Inbox, Item, Lane, Source};
 use crate::{
-    deliver::{Contents, Live, LiveKind, Ring, Subscriber},
+    deliver::{Contents, Ring, Subscriber},
+    inbox::{Inbox, Item, Lane, Read, Source},
     meters::Meters,
 };
-
-/// What a command came to, and where in the order of releases that stands.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
-    /// What it came to.
-    pub outcome: engine::Reply,
-    /// The number of the first frame that was released behind it.
-    pub position: u64,
-}
-
-/// Why a command had no effect.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// The engine refused it.
-    #[error(transparent)]
-    Refusal(#[from] Refusal),
-    /// The log could not record it. Nothing has happened.
-    #[error(transparent)]
-    NotRecorded(#[from] NotRecorded),
-    /// The log broke off while it was recorded, and cannot say what became of it. It may have happened.
-    #[error("it is not known whether this was recorded: {0}")]
-    Unsure(Arc<str>),
-    /// What follows from it is too long for a record. Nothing has happened.
-    #[error("this is too long to be recorded")]
-    TooLarge,
-    /// What it is about lies in the log, and the log cannot be read. Nothing has happened.
-    #[error("the log cannot be read: {0}")]
-    Unreadable(Arc<str>),
-    /// Deciding it went wrong inside. Nothing has happened.
-    #[error("internal error: this command could not be decided")]
-    Panicked,
-    /// The owner has ended.
-    #[error("the session is closed")]
-    Closed,
-}
-
-/// The log could not record it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not recorded: {0}")]
-pub struct NotRecorded(pub Arc<str>);
-
-pub(crate) type Replied = Result<Reply, Refused>;
 
 /// A handle to an owner. The owner ends when [`Handle::close`] was called.
 #[derive(Clone)]
@@ -86,7 +43,7 @@ impl Handle {
     pub async fn subscribe(&self) -> Option<Subscriber> {
         let ring = Arc::clone(&self.ring);
         let (tx, rx) = oneshot::channel();
-        let read: super::Read = Box::new(move |engine| {
+        let read: Read = Box::new(move |engine| {
             let lsn = engine.state().head();
             Box::new(move |_| {
                 let _ = tx.send(ring.subscribe(lsn));
@@ -140,79 +97,15 @@ impl Handle {
     }
 }
 
-impl Source {
-    /// Asks for something and waits for what it comes to.
-    ///
-    /// A dropped future loses only the reply: the command is decided all the same once it is in the line.
-    ///
-    /// # Errors
-    /// [`Refused`], with nothing changed in each case but [`Refused::Unsure`].
-    pub async fn ask(&self, command: Command) -> Result<Reply, Refused> {
-        let (tx, rx) = oneshot::channel();
-        if !self.put(Item::Command(Box::new(command), Some(tx))).await {
-            return Err(Refused::Closed);
-        }
-        rx.await.unwrap_or(Err(Refused::Closed))
-    }
+/// Tells everybody that the owner has ended, however it did.
+pub(super) struct Ended {
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) ring: Arc<Ring>,
+}
 
-    /// Tells of something, without waiting for what it comes to.
-    pub async fn tell(&self, command: Command) {
-        self.put(Item::Command(Box::new(command), None)).await;
-    }
-
-    /// Asks for something; what it comes to arrives later. The command is in the line when this returns.
-    pub async fn send(&self, command: Command) -> oneshot::Receiver<Result<Reply, Refused>> {
-        let (tx, rx) = oneshot::channel();
-        // If the owner has ended the sender is dropped with the item, and the receiver says so.
-        self.put(Item::Command(Box::new(command), Some(tx))).await;
-        rx
-    }
-
-    /// Asks for something if there is room in the line; `None` means that the line is full.
-    pub fn try_send(&self, command: Command) -> Option<oneshot::Receiver<Result<Reply, Refused>>> {
-        let (tx, rx) = oneshot::channel();
-        self.try_put(Item::Command(Box::new(command), Some(tx))).then_some(rx)
-    }
-
-    /// Reads the state in the order of this line. What was read leaves only after everything that it shows is durable.
-    pub async fn read<T: Send + 'static>(&self, read: impl FnOnce(&Engine) -> T + Send + 'static) -> Option<(T, u64)> {
-        self.read_scope(None, read).await
-    }
-
-    /// The same, with `scope` at hand: it is fetched from the log where it was let go of.
-    pub async fn read_of<T: Send + 'static>(
-        &self,
-        scope: Scope,
-        read: impl FnOnce(&Engine) -> T + Send + 'static,
-    ) -> Option<(T, u64)> {
-        self.read_scope(Some(scope), read).await
-    }
-
-    async fn read_scope<T: Send + 'static>(
-        &self,
-        scope: Option<Scope>,
-        read: impl FnOnce(&Engine) -> T + Send + 'static,
-    ) -> Option<(T, u64)> {
-        let (tx, rx) = oneshot::channel();
-        let read: super::Read = Box::new(move |engine| {
-            let value = read(engine);
-            Box::new(move |position| {
-                let _ = tx.send((value, position));
-            })
-        });
-        self.put(Item::Read(scope, read)).await.then_some(())?;
-        rx.await.ok()
-    }
-
-    /// Releases a frame that skips the log, behind everything that this line brought before.
-    ///
-    /// A call's progress is left out while the line is full: the next one holds all of its output, and a tool must not
-    /// wait for a log that cannot be written.
-    pub async fn live(&self, live: Live) {
-        if matches!(live.kind, LiveKind::CallProgress { .. }) {
-            self.try_put(Item::Live(live));
-        } else {
-            self.put(Item::Live(live)).await;
-        }
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.inbox.end();
+        self.ring.end();
     }
 }

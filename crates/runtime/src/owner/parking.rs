@@ -8,7 +8,7 @@ use countersign_core::{
 };
 use countersign_store::{self as store, AnyLog, Log as _, Partition};
 
-use super::inbox::{Item, Source, Waiting};
+use crate::inbox::{Item, Source, Waiting};
 
 /// How long it waits before it reads again what could not be read.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);

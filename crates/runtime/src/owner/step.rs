@@ -21,8 +21,7 @@ use tracing::error;
 
 use super::{
     Handle, Options,
-    handle::{NotRecorded, Refused, Replied, Reply},
-    inbox::{Inbox, Item, Lane, Waiting},
+    handle::Ended,
     open::{OpenError, Position},
     parking::Parked,
     record::is_too_large,
@@ -31,6 +30,7 @@ use super::{
 };
 use crate::{
     deliver::{Contents, Live, Released, Ring},
+    inbox::{Inbox, Item, Lane, NotRecorded, Refused, Replied, Reply, Waiting},
     meters::Meters,
     work::{Close, Desk, DeskOptions},
 };
@@ -485,18 +485,5 @@ impl Owner {
             let _ = reply.send(replied);
         }
         self.ring.publish();
-    }
-}
-
-/// Tells everybody that the owner has ended, however it did.
-struct Ended {
-    inbox: Arc<Inbox>,
-    ring: Arc<Ring>,
-}
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.inbox.end();
-        self.ring.end();
     }
 }

@@ -17,7 +17,7 @@ use countersign_tools::{Answered, People};
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use crate::owner::{Refused, Source};
+use crate::inbox::{Refused, Source};
 
 /// The gates whose answers somebody in this process waits for.
 #[derive(Clone, Debug, Default)]

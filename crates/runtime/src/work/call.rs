@@ -7,7 +7,7 @@ use countersign_core::{
     digest::{Digest, canonical},
     engine::Command,
     id::{CallId, Lsn, SessionId},
-    message::{BashExecution, Block, Message, ToolResult},
+    message::{BashExecution, Block, Message},
     peer::Line,
     session::Said,
 };
@@ -15,10 +15,11 @@ use countersign_tools::{self as tools, Asks, Failure, Output, Secrets, Updates};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Host, Served, asked::Asked, conversation::said};
+use super::{Host, Served, asked::Asked};
 use crate::{
     deliver::{Contents, Live, LiveKind},
-    owner::Source,
+    inbox::Source,
+    message_content::{returned, said},
 };
 
 /// Everything that running a call takes.
@@ -47,26 +48,6 @@ pub(super) struct CallWork {
     pub(super) is_asking: bool,
     /// Where answers to what it asks people while it works arrive.
     pub(super) asked: Asked,
-}
-
-/// What a tool gave back, as the model is told it.
-pub(crate) fn returned(tool: &str, tool_call_id: &str, output: Output) -> Returned {
-    let message = Message::ToolResult(ToolResult {
-        tool_call_id: tool_call_id.to_owned(),
-        tool_name: tool.to_owned(),
-        content: output.content,
-        details: Some(output.details.unwrap_or_else(|| json!({}))),
-        is_error: output.is_error,
-        ..ToolResult::default()
-    });
-    Returned {
-        said: said(&message),
-        error: output.is_error,
-        open_tasks: None,
-        folder: None,
-        prunable: tool != "read",
-        left_behind: None,
-    }
 }
 
 /// What a tool gave back, without any secret: a file that a command wrote may hold one as well as its output.

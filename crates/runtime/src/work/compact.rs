@@ -22,11 +22,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Chosen, Host, Memories,
-    conversation::{self, Outline, said},
+    conversation::{self, Outline},
     spent::{spent_by_answer, spent_by_failure},
     wait::{self, Stopwatch},
 };
-use crate::{deliver::Contents, meters::Meters};
+use crate::{deliver::Contents, message_content::said, meters::Meters};
 
 /// The most that a summary may say, in tokens.
 const LONGEST: u64 = 8192;

@@ -1,18 +1,16 @@
 //! From the log's messages to a model's, and back.
 
-use std::sync::Arc;
-
 use countersign_core::{
     id::Lsn,
-    message::{Assistant, BashExecution, Block, FileMention, Message, StopReason, ToolResult, estimate_tokens},
+    message::{Assistant, BashExecution, Block, FileMention, Message, StopReason, ToolResult},
     run::{Answer, Failure},
-    session::{Piece, Said, Session, Settings},
+    session::{Piece, Session, Settings},
 };
 use countersign_models::{self as models, Api, AssistantMessage, Part};
 use countersign_store::ReadError;
 
 use super::Host;
-use crate::deliver::Contents;
+use crate::{deliver::Contents, message_content::said};
 
 /// What the model is shown of an old result that was cut out.
 const PRUNED: &str = "[Output of an old call, removed to save room. Run the call again if you need it.]";
@@ -216,44 +214,6 @@ fn mentioned_image(file: &serde_json::Value) -> Option<Part> {
     let image = file.get("image")?;
     let text = |key: &str| image.get(key)?.as_str().map(str::to_owned);
     Some(Part::Image { mime_type: text("mimeType")?, data: text("data")? })
-}
-
-/// A message as content.
-pub(crate) fn said(message: &Message) -> Said {
-    let content: Arc<str> = serde_json::to_string(message).expect("messages are plain data with text keys").into();
-    let tokens = estimated(message).unwrap_or_else(|| estimate_tokens(content.len()));
-    Said { content, tokens }
-}
-
-/// About how many tokens a message takes, where that is less than all that is written of it.
-pub fn estimated(message: &Message) -> Option<u64> {
-    Some(match message {
-        Message::Assistant(assistant) => estimate(&assistant.content),
-        Message::ToolResult(result) => estimate(&result.content),
-        Message::User(said) | Message::Developer(said) => estimate(&said.content),
-        Message::BashExecution(_)
-        | Message::CompactionSummary(_)
-        | Message::BranchSummary(_)
-        | Message::FileMention(_)
-        | Message::Custom(_) => return None,
-    })
-}
-
-/// An image counts as so many tokens, whatever its bytes.
-const IMAGE_TOKENS: u64 = 1200;
-
-fn estimate(blocks: &[Block]) -> u64 {
-    let tokens = blocks.iter().map(|block| match block {
-        Block::Text(text) => estimate_tokens(text.text.len()),
-        Block::Thinking(thinking) => estimate_tokens(thinking.thinking.len()),
-        Block::RedactedThinking { data } => estimate_tokens(data.len()),
-        Block::Image(_) => IMAGE_TOKENS,
-        Block::ToolCall(call) => {
-            let arguments = serde_json::Value::Object(call.arguments.clone()).to_string();
-            estimate_tokens(call.name.len() + arguments.len())
-        }
-    });
-    tokens.sum()
 }
 
 /// An answer that was stopped before a word of it came.

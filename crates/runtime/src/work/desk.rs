@@ -31,7 +31,7 @@ use super::{
     Fired, Host, Wing, asked::Asked, call::CallWork, compact::CompactWork, conversation, silent_retries::Budget,
     turn::TurnWork, wait::Stopwatch,
 };
-use crate::{deliver::Contents, meters::Meters, owner::Source};
+use crate::{deliver::Contents, inbox::Source, meters::Meters};
 
 struct InFlight {
     cancel: CancellationToken,

@@ -10,9 +10,10 @@ use countersign_tools::Output;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::call::{CallWork, returned};
+use super::call::CallWork;
 use crate::{
-    owner::Source,
+    inbox::Source,
+    message_content::returned,
     peers::{Errand, Fate, Order, Peers, Taken, Words},
 };
 

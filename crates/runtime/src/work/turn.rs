@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Host,
-    conversation::{self, Outline, failed_answer, said},
+    conversation::{self, Outline, failed_answer},
     silent_retries::{Attempts, Budget},
     spent::{spent_by_answer, spent_by_failure, usage},
     wait::{self, Stopwatch},
@@ -27,8 +27,9 @@ use super::{
 };
 use crate::{
     deliver::{Contents, Live, LiveKind, Part as LivePart},
+    inbox::Source,
+    message_content::said,
     meters::Meters,
-    owner::Source,
 };
 
 /// What an aborted message says.

@@ -8,10 +8,9 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::{Owner, PROBE_EVERY, Release};
-use crate::owner::{
-    handle::{NotRecorded, Refused},
-    inbox::Item,
-    record::record,
+use crate::{
+    inbox::{Item, NotRecorded, Refused},
+    owner::record::record,
 };
 
 /// How long whoever asked waits to hear what became of it where the log cannot say.

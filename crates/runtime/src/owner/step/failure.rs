@@ -10,11 +10,8 @@ use tracing::error;
 use super::{Next, Owner, PROBE_EVERY, Release};
 use crate::{
     deliver::Released,
-    owner::{
-        handle::NotRecorded,
-        inbox::{Item, Waiting},
-        open::{self, OpenError},
-    },
+    inbox::{Item, NotRecorded, Waiting},
+    owner::open::{self, OpenError},
 };
 
 /// How long a log that cannot be read is waited for, when the state has to be made from it again.

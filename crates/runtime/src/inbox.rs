@@ -1,5 +1,9 @@
 //! What waits for the owner: one bounded queue a source. Nothing overtakes within a source.
 
+mod reply;
+mod size;
+mod source;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
@@ -9,7 +13,7 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{Command, Event, Meta, Scope},
+    engine::{Command, Engine, Event, Meta, Scope},
     gate,
 };
 use parking_lot::Mutex;
@@ -18,11 +22,17 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Read, handle::Replied};
+pub(crate) use reply::Replied;
+pub use reply::{NotRecorded, Refused, Reply};
+pub use source::Source;
+
 use crate::deliver::Live;
 
 /// How much one source may have waiting.
 const DEPTH: usize = 256;
+
+/// Reads what a decided engine says of itself, in the order of its source.
+pub(crate) type Read = Box<dyn FnOnce(&Engine) -> Box<dyn FnOnce(u64) + Send> + Send>;
 
 /// What is taken first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +58,7 @@ pub(crate) enum Item {
 impl Item {
     fn bytes(&self) -> usize {
         match self {
-            Self::Command(command, _) => crate::work::size_of(command),
+            Self::Command(command, _) => size::size_of(command),
             Self::Fetched(_, records) => records.as_ref().map_or(0, |records| records.len() * 64),
             Self::Read(..) | Self::Live(_) => 64,
         }
@@ -245,28 +255,5 @@ impl Inbox {
         }
         self.arrived.notify_one();
         true
-    }
-}
-
-/// One bounded line of commands to an owner. A clone is another hand on the same line.
-#[derive(Clone)]
-pub struct Source {
-    inbox: Arc<Inbox>,
-    id: u64,
-    lane: Lane,
-    room: Arc<Semaphore>,
-}
-
-impl Source {
-    /// Puts an item into the line, waiting for room. False if the owner has ended.
-    pub(crate) async fn put(&self, item: Item) -> bool {
-        let Ok(permit) = Arc::clone(&self.room).acquire_owned().await else { return false };
-        self.inbox.put(Waiting { item, source: self.id, lane: self.lane, since: Instant::now(), permit: Some(permit) })
-    }
-
-    /// Puts an item into the line if there is room.
-    pub(crate) fn try_put(&self, item: Item) -> bool {
-        let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else { return false };
-        self.inbox.put(Waiting { item, source: self.id, lane: self.lane, since: Instant::now(), permit: Some(permit) })
     }
 }
