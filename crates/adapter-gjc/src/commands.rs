@@ -32,13 +32,7 @@ pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
         Command::SetDefaultModelSelection { provider, model_id, thinking_level } => {
             choosing::set_default(door, id, DefaultModel { provider, model_id, thinking_level }).await;
         }
-        // omp has these too.
-        Command::SetTodos { .. }
-        | Command::SetHostTools { .. }
-        | Command::SetHostUriSchemes { .. }
-        | Command::Handoff { .. }
-        | Command::GetLoginProviders
-        | Command::Login { .. } => commands::handle_later(door, id, command).await,
+        Command::Adopted(command) => commands::handle_adopted(door, id, command).await,
     }
 }
 

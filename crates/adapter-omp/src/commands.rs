@@ -18,7 +18,7 @@ use countersign_core::{
 };
 use countersign_protocol::{
     gjc,
-    omp::{Command, Id, Response, state::BashResult},
+    omp::{AdoptedCommand, Command, Id, Response, state::BashResult},
 };
 use countersign_runtime::Refused;
 use serde_json::{Map, Value};
@@ -43,7 +43,7 @@ pub(super) const fn is_bash(command: &gjc::Command) -> bool {
 pub(super) const fn goes_beside(command: &gjc::Command, is_compacting: bool) -> bool {
     let command = match command {
         gjc::Command::Shared(command) => command,
-        gjc::Command::Handoff { .. } => return false,
+        gjc::Command::Adopted(AdoptedCommand::Handoff { .. }) => return false,
         _ => return true,
     };
     match command {
@@ -147,28 +147,30 @@ pub async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
 pub(crate) async fn handle_own(door: &mut Door, id: Option<Id>, command: gjc::Command) {
     match command {
         gjc::Command::Shared(command) => handle(door, id, command).await,
-        gjc::Command::Handoff { .. } if door.teller.is_running() => {
+        gjc::Command::Adopted(AdoptedCommand::Handoff { .. }) if door.teller.is_running() => {
             let problem = "Cannot hand off while a response is in progress";
             door.write(&Response::failure(id, command.name(), problem));
         }
         later => {
             if door.dialect.hooks.admit(door, id.as_ref(), &later).await {
-                handle_later(door, id, later).await;
+                match later {
+                    gjc::Command::Adopted(command) => handle_adopted(door, id, command).await,
+                    other => door.write(&Response::unknown_with(id, Some(other.name().to_owned()))),
+                }
             }
         }
     }
 }
 
 /// Does a command that later versions of omp have in the form of the dialect of gjc.
-pub async fn handle_later(door: &mut Door, id: Option<Id>, command: gjc::Command) {
+pub async fn handle_adopted(door: &mut Door, id: Option<Id>, command: AdoptedCommand) {
     match command {
-        gjc::Command::SetTodos { phases } => todos::set(door, id, phases).await,
-        gjc::Command::SetHostTools { tools } => host::set_tools(door, id, tools).await,
-        gjc::Command::SetHostUriSchemes { schemes } => host::set_uri_schemes(door, id, schemes).await,
-        gjc::Command::Handoff { custom_instructions } => handoff::hand_off(door, id, custom_instructions).await,
-        gjc::Command::GetLoginProviders => login::login_providers(door, id),
-        gjc::Command::Login { provider_id } => login::login(door, id, provider_id),
-        other => door.write(&Response::unknown_with(id, Some(other.name().to_owned()))),
+        AdoptedCommand::SetTodos { phases } => todos::set(door, id, phases).await,
+        AdoptedCommand::SetHostTools { tools } => host::set_tools(door, id, tools).await,
+        AdoptedCommand::SetHostUriSchemes { schemes } => host::set_uri_schemes(door, id, schemes).await,
+        AdoptedCommand::Handoff { custom_instructions } => handoff::hand_off(door, id, custom_instructions).await,
+        AdoptedCommand::GetLoginProviders => login::login_providers(door, id),
+        AdoptedCommand::Login { provider_id } => login::login(door, id, provider_id),
     }
 }
 

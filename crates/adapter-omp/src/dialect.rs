@@ -77,7 +77,9 @@ pub trait DialectExtension: Sync {
             Ok(omp::Incoming::Command { id, command }) => {
                 Ok(Incoming::Command { id, command: Command::Shared(command) })
             }
-            Ok(omp::Incoming::Adopted { id, command }) => Ok(Incoming::Command { id, command }),
+            Ok(omp::Incoming::Adopted { id, command }) => {
+                Ok(Incoming::Command { id, command: Command::Adopted(command) })
+            }
             Ok(omp::Incoming::HostTool { id, answer }) => Ok(Incoming::HostTool { id, answer }),
             Ok(omp::Incoming::HostUri { id, result }) => Ok(Incoming::HostUri { id, result }),
             Ok(omp::Incoming::UiResponse { id, answer }) => Ok(Incoming::UiResponse { id, answer }),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use countersign_protocol::{
     gjc::Command,
-    omp::{Command as Shared, Id},
+    omp::{AdoptedCommand, Command as Shared, Id},
 };
 
 use super::{
@@ -49,7 +49,10 @@ fn give_up(waiting: &mut VecDeque<Waiting>, behind_command: bool) {
     for waiting in waiting {
         behind_command |= commands::is_bash(&waiting.command);
         is_stuck |= behind_command && commands::leaves(&waiting.command);
-        let is_answered = matches!(waiting.command, Command::Shared(Shared::Compact { .. }) | Command::Handoff { .. });
+        let is_answered = matches!(
+            waiting.command,
+            Command::Shared(Shared::Compact { .. }) | Command::Adopted(AdoptedCommand::Handoff { .. })
+        );
         if is_answered && waiting.turn == Turn::Own || is_stuck && waiting.begins() {
             waiting.turn = Turn::GivenUp;
         }

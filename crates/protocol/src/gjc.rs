@@ -11,8 +11,6 @@ pub mod command;
 pub mod event;
 pub mod gate_file;
 pub mod gate_id;
-pub mod host_tool;
-pub mod host_uri;
 pub mod registry;
 pub mod schema;
 pub mod state;
@@ -23,4 +21,4 @@ pub mod workflow;
 pub use command::{Command, Incoming, Lane, Malformed, parse, receive};
 pub use event::{Envelope, Event, PROTOCOL_VERSION};
 
-pub use crate::omp::{Id, Response};
+pub use crate::omp::{Id, Response, host_tool, host_uri};

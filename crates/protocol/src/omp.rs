@@ -5,13 +5,16 @@
 
 pub mod command;
 pub mod event;
+pub mod host_tool;
+pub mod host_uri;
 pub mod message;
 pub mod response;
 pub mod session_file;
 pub mod state;
+pub mod todo;
 pub mod ui;
 
-pub use command::{Command, Id, Incoming, Malformed, parse, receive};
+pub use command::{AdoptedCommand, Command, Id, Incoming, Malformed, parse, receive};
 pub use event::{AssistantMessageEvent, Change, Event};
 pub use message::AgentMessage;
 pub use response::Response;

@@ -26,7 +26,7 @@ use super::host_uri::HostUriResult;
 use super::unattended::Scope;
 use crate::json::{Json, Wire, mend};
 use crate::omp::Id;
-use crate::omp::command::fields::Fields;
+use crate::omp::command::{fields::Fields, host_tool_answer, uri_result};
 
 /// The environment variable that holds the bridge's token. Commands of the agent do not inherit it.
 pub const TOKEN_VARIABLE: &str = "GJC_BRIDGE_TOKEN";
@@ -300,7 +300,7 @@ pub fn last_seq(text: Option<&str>) -> Result<Option<u64>, BridgeError> {
 pub fn host_tool_result(body: &str) -> Result<HostToolAnswer, BridgeError> {
     let body = mend(body);
     let fields = object(&body, Invalid::HostToolResult)?;
-    let answer = command::host_tool_answer(fields.type_name().unwrap_or_default(), &fields);
+    let answer = host_tool_answer(fields.type_name().unwrap_or_default(), &fields);
     answer.ok_or_else(|| BridgeError::Invalid {
         what: Invalid::HostToolResult,
         message: "needs a host_tool_update with `partialResult` or a host_tool_result with `result`, \
@@ -316,7 +316,7 @@ pub fn host_tool_result(body: &str) -> Result<HostToolAnswer, BridgeError> {
 pub fn host_uri_result(body: &str) -> Result<HostUriResult, BridgeError> {
     let body = mend(body);
     let fields = object(&body, Invalid::HostUriResult)?;
-    let result = command::uri_result(&body).filter(|_| fields.type_name().is_none_or(|name| name == "host_uri_result"));
+    let result = uri_result(&body).filter(|_| fields.type_name().is_none_or(|name| name == "host_uri_result"));
     result.ok_or_else(|| BridgeError::Invalid {
         what: Invalid::HostUriResult,
         message: "needs a host_uri_result".to_owned(),

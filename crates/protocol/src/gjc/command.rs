@@ -3,20 +3,20 @@
 //! It must not decide whether a command makes sense now; it only says whether the line is one. What omp has too is read
 //! by omp's reader. Source: the RPC reference of gjc, Command Schema; docs/protocol/gjc.md, Commands.
 
-mod fields;
 mod malformed;
 mod needs;
 
 pub use self::malformed::{Malformed, Strictness};
 pub use self::needs::Lane;
-use super::host_tool::{self, HostTool, HostToolAnswer};
-use super::host_uri::{self, HostScheme, HostUriResult};
-use super::state::{Include, THINKING_LEVELS, TodoPhase};
+use super::host_tool::HostToolAnswer;
+use super::host_uri::HostUriResult;
+use super::state::{Include, THINKING_LEVELS};
 use crate::json::{Json, mend};
 use crate::lines::Line;
 use crate::omp;
 use crate::omp::command::fields::Fields;
-use crate::omp::{Id, UiAnswer};
+use crate::omp::command::{host_tool_answer, uri_result};
+use crate::omp::{AdoptedCommand, Id, UiAnswer};
 
 /// One frame from the host.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,33 +74,8 @@ pub enum Command {
         /// What to give beside what is always given.
         include: Include,
     },
-    /// Replaces the tasks.
-    SetTodos {
-        /// The new ones.
-        phases: Vec<TodoPhase>,
-    },
-    /// Replaces the tools of the host.
-    SetHostTools {
-        /// The new ones; no two alike.
-        tools: Vec<HostTool>,
-    },
-    /// Replaces the URI schemes of the host.
-    SetHostUriSchemes {
-        /// The new ones; no two alike.
-        schemes: Vec<HostScheme>,
-    },
-    /// Writes down what another session needs to go on.
-    Handoff {
-        /// What it should keep in mind.
-        custom_instructions: Option<String>,
-    },
-    /// Asks where one can log in.
-    GetLoginProviders,
-    /// Logs in.
-    Login {
-        /// Where.
-        provider_id: String,
-    },
+    /// One of later versions of omp too, in the same form.
+    Adopted(AdoptedCommand),
     /// Promises to stay within limits, and enters unattended mode.
     NegotiateUnattended {
         /// Not yet looked at: [`Declaration::check`](super::unattended::Declaration::check).
@@ -181,24 +156,6 @@ pub fn parse(line: &str) -> Result<Incoming, Malformed> {
     })
 }
 
-/// Reads what a host says about a call, without its id: the body of a POST to the bridge has none.
-pub(crate) fn host_tool_answer(name: &str, fields: &Fields<'_>) -> Option<HostToolAnswer> {
-    let json = |field: &str| fields.raw(field).map(|raw| Json::from(raw.to_owned()));
-    match name {
-        "host_tool_update" => HostToolAnswer::update(&json("partialResult")?),
-        "host_tool_result" => {
-            let is_error: Option<bool> = fields.optional("isError").ok()?;
-            HostToolAnswer::result(&json("result")?, is_error == Some(true))
-        }
-        _ => None,
-    }
-}
-
-/// Reads what a host says about a request at a URI, without its id.
-pub(crate) fn uri_result(line: &str) -> Option<HostUriResult> {
-    serde_json::from_str(line).ok()
-}
-
 /// Reads, for a fuzz loop, `bytes` as one line, and as the bodies of requests to the bridge.
 #[cfg(feature = "fuzzing")]
 pub fn fuzz(bytes: &[u8]) {
@@ -228,22 +185,6 @@ pub(crate) fn command(name: &str, fields: &Fields<'_>, strictness: Strictness) -
                 None => Ok(Some(Command::GetState { include })),
             }
         }
-        "set_todos" => read(fields.required("phases").map(|phases| Command::SetTodos { phases })),
-        "set_host_tools" => {
-            let given: Vec<Json> = fields.required("tools").map_err(Malformed::of)?;
-            let tools = host_tool::tools(&given).map_err(|error| refused(error.to_string()))?;
-            Ok(Some(Command::SetHostTools { tools }))
-        }
-        "set_host_uri_schemes" => {
-            let given: Vec<Json> = fields.required("schemes").map_err(Malformed::of)?;
-            let schemes = host_uri::schemes(&given).map_err(|error| refused(error.to_string()))?;
-            Ok(Some(Command::SetHostUriSchemes { schemes }))
-        }
-        "handoff" => read(
-            fields.optional("customInstructions").map(|custom_instructions| Command::Handoff { custom_instructions }),
-        ),
-        "get_login_providers" => Ok(Some(Command::GetLoginProviders)),
-        "login" => read(fields.required("providerId").map(|provider_id| Command::Login { provider_id })),
         "negotiate_unattended" => {
             let declaration = fields.raw("declaration").map(|raw| Json::from(raw.to_owned()));
             Ok(Some(Command::NegotiateUnattended { declaration }))
@@ -255,6 +196,9 @@ pub(crate) fn command(name: &str, fields: &Fields<'_>, strictness: Strictness) -
         }
         "set_default_model_selection" => default_model(fields).map(Some),
         _ => {
+            if let Some(command) = omp::command::adopted(name, fields).map_err(Malformed::of)? {
+                return Ok(Some(Command::Adopted(command)));
+            }
             let Some(command) = omp::command::command(name, fields).map_err(Malformed::of)? else { return Ok(None) };
             values(&command).map_err(refused)?;
             Ok(Some(Command::Shared(command)))

@@ -3,11 +3,12 @@
 //! It must not know where the values come from. Source: the RPC reference of gjc, Response Schema; docs/protocol/gjc.md,
 //! Commands.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::json::{Json, Number, Wire};
-use crate::omp::event::TodoStatus;
+use crate::json::{Json, Wire};
 use crate::omp::state::RpcSessionState;
+pub use crate::omp::state::{ContextUsage, UsageSource};
+pub use crate::omp::todo::{TodoPhase, TodoTask};
 
 /// Data of `get_state`: what omp has, and more.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -54,33 +55,6 @@ impl Include {
     }
 }
 
-/// How full the context is.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ContextUsage {
-    /// Null if it is not known.
-    pub tokens: Option<u64>,
-    /// Of the model.
-    pub context_window: u64,
-    /// From 0 to 100; null if it is not known.
-    pub percent: Option<Number>,
-    /// Where the number comes from. Of later versions.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<UsageSource>,
-}
-
-/// Where a number of tokens comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UsageSource {
-    /// The provider counted.
-    ProviderAnchor,
-    /// We guessed.
-    Heuristic,
-    /// Nobody knows.
-    Unknown,
-}
-
 /// One tool as the model sees it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DumpedTool {
@@ -90,33 +64,6 @@ pub struct DumpedTool {
     pub description: String,
     /// The JSON Schema of its arguments.
     pub parameters: Json,
-}
-
-/// One phase of the tasks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TodoPhase {
-    /// Echoed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// What it is called.
-    pub name: String,
-    /// Its tasks in order.
-    pub tasks: Vec<TodoTask>,
-}
-
-/// One task.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TodoTask {
-    /// Echoed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// What is to be done.
-    pub content: String,
-    /// How far it is.
-    pub status: TodoStatus,
-    /// What was noted about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub notes: Option<Vec<String>>,
 }
 
 /// Data of `set_todos`.

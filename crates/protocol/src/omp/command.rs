@@ -3,20 +3,22 @@
 //! It must not decide whether a command makes sense now; it only says whether the line is one. Source: the RPC
 //! reference of omp, Command Schema; docs/protocol/omp.md, Commands.
 
+mod adopted;
 pub(crate) mod fields;
 mod later;
 mod malformed;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::adopted::AdoptedCommand;
+pub(crate) use self::adopted::{adopted, host_tool_answer, uri_result};
 use self::fields::Fields;
 pub use self::later::{PageLimit, SubscriptionLevel};
 pub use self::malformed::{Fault, Malformed};
+use super::host_tool::HostToolAnswer;
+use super::host_uri::HostUriResult;
 use super::message::ImageContent;
 use super::ui::UiAnswer;
-use crate::gjc;
-use crate::gjc::host_tool::HostToolAnswer;
-use crate::gjc::host_uri::HostUriResult;
 use crate::json::{Json, Wire, mend};
 use crate::lines::Line;
 
@@ -57,7 +59,7 @@ pub enum Incoming {
         /// Echoed in the response.
         id: Option<Id>,
         /// What is asked for.
-        command: gjc::Command,
+        command: AdoptedCommand,
     },
     /// Words of the host about a call of one of its tools. It gets no response, and one for an unknown call is ignored.
     HostTool {
@@ -305,12 +307,12 @@ pub fn parse(line: &str) -> Result<Incoming, Malformed> {
             Ok(Incoming::UiResponse { id, answer })
         }
         Some(name @ ("host_tool_update" | "host_tool_result")) => {
-            let answer = fields.optional("id").ok().flatten().zip(gjc::command::host_tool_answer(name, &fields));
+            let answer = fields.optional("id").ok().flatten().zip(host_tool_answer(name, &fields));
             let unknown = || Incoming::Unknown { type_name: Some(name.to_owned()) };
             Ok(answer.map_or_else(unknown, |(id, answer)| Incoming::HostTool { id, answer }))
         }
         Some(name @ "host_uri_result") => {
-            let result = fields.optional("id").ok().flatten().zip(gjc::command::uri_result(&line));
+            let result = fields.optional("id").ok().flatten().zip(uri_result(&line));
             let unknown = || Incoming::Unknown { type_name: Some(name.to_owned()) };
             Ok(result.map_or_else(unknown, |(id, result)| Incoming::HostUri { id, result }))
         }
@@ -322,7 +324,7 @@ pub fn parse(line: &str) -> Result<Incoming, Malformed> {
             if let Some(command) = command {
                 return Ok(Incoming::Command { id: fields.id(), command });
             }
-            Ok(match later::shared_with_gjc(name, &fields)? {
+            Ok(match adopted(name, &fields)? {
                 Some(command) => Incoming::Adopted { id: fields.id(), command },
                 None => Incoming::Unknown { type_name: Some(name.to_owned()) },
             })

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::command::SubscriptionLevel;
-use crate::gjc::state::{ContextUsage, TodoPhase};
+use super::{command::SubscriptionLevel, todo::TodoPhase};
 use crate::json::{Json, Number, Wire};
 
 /// Data of `get_state`.
@@ -45,6 +44,33 @@ pub struct RpcSessionState {
     pub message_count: usize,
     /// Messages that wait in a queue.
     pub queued_message_count: usize,
+}
+
+/// How full the context is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ContextUsage {
+    /// Null if it is not known.
+    pub tokens: Option<u64>,
+    /// Of the model.
+    pub context_window: u64,
+    /// From 0 to 100; null if it is not known.
+    pub percent: Option<Number>,
+    /// Where the number comes from. Of later versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<UsageSource>,
+}
+
+/// Where a number of tokens comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsageSource {
+    /// The provider counted.
+    ProviderAnchor,
+    /// We guessed.
+    Heuristic,
+    /// Nobody knows.
+    Unknown,
 }
 
 /// Data of `get_state` at the omp adapter: what 13.19 has, and what clients of later versions and of pi read.

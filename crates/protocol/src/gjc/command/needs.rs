@@ -4,7 +4,7 @@
 
 use super::Command;
 use crate::gjc::unattended::Scope;
-use crate::omp::Command as Shared;
+use crate::omp::{AdoptedCommand as Adopted, Command as Shared};
 
 /// Whether a command waits for those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +21,7 @@ impl Command {
         match self {
             Self::Shared(command) => command.name(),
             Self::GetState { .. } => "get_state",
-            Self::SetTodos { .. } => "set_todos",
-            Self::SetHostTools { .. } => "set_host_tools",
-            Self::SetHostUriSchemes { .. } => "set_host_uri_schemes",
-            Self::Handoff { .. } => "handoff",
-            Self::GetLoginProviders => "get_login_providers",
-            Self::Login { .. } => "login",
+            Self::Adopted(command) => command.name(),
             Self::NegotiateUnattended { .. } => "negotiate_unattended",
             Self::WorkflowGateResponse { .. } => "workflow_gate_response",
             Self::GetPendingWorkflowGates => "get_pending_workflow_gates",
@@ -39,7 +34,7 @@ impl Command {
     pub fn lane(&self) -> Lane {
         match self {
             Self::GetState { .. }
-            | Self::GetLoginProviders
+            | Self::Adopted(Adopted::GetLoginProviders)
             | Self::GetPendingWorkflowGates
             | Self::WorkflowGateResponse { .. }
             | Self::Shared(
@@ -63,11 +58,13 @@ impl Command {
                 | Shared::NotServed { .. },
             ) => Lane::Fast,
             Self::Shared(_)
-            | Self::SetTodos { .. }
-            | Self::SetHostTools { .. }
-            | Self::SetHostUriSchemes { .. }
-            | Self::Handoff { .. }
-            | Self::Login { .. }
+            | Self::Adopted(
+                Adopted::SetTodos { .. }
+                | Adopted::SetHostTools { .. }
+                | Adopted::SetHostUriSchemes { .. }
+                | Adopted::Handoff { .. }
+                | Adopted::Login { .. },
+            )
             | Self::NegotiateUnattended { .. }
             | Self::SetCapabilities { .. }
             | Self::SetDefaultModelSelection { .. } => Lane::Ordered,
@@ -80,11 +77,9 @@ impl Command {
             Self::Shared(command) => shared_scope(command),
             Self::WorkflowGateResponse { .. } => Scope::Prompt,
             Self::GetState { .. } | Self::GetPendingWorkflowGates => Scope::MessageRead,
-            Self::SetTodos { .. } | Self::NegotiateUnattended { .. } | Self::SetCapabilities { .. } => Scope::Control,
-            Self::SetHostTools { .. } => Scope::HostTools,
-            Self::SetHostUriSchemes { .. } => Scope::HostUri,
+            Self::NegotiateUnattended { .. } | Self::SetCapabilities { .. } => Scope::Control,
             Self::SetDefaultModelSelection { .. } => Scope::Model,
-            Self::Handoff { .. } | Self::GetLoginProviders | Self::Login { .. } => Scope::Admin,
+            Self::Adopted(command) => adopted_scope(command),
         }
     }
 
@@ -100,6 +95,15 @@ impl Command {
                     | Shared::AbortAndPrompt { .. }
             )
         )
+    }
+}
+
+fn adopted_scope(command: &Adopted) -> Scope {
+    match command {
+        Adopted::SetTodos { .. } => Scope::Control,
+        Adopted::SetHostTools { .. } => Scope::HostTools,
+        Adopted::SetHostUriSchemes { .. } => Scope::HostUri,
+        Adopted::Handoff { .. } | Adopted::GetLoginProviders | Adopted::Login { .. } => Scope::Admin,
     }
 }
 

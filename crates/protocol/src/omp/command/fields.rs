@@ -9,7 +9,10 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use super::{Fault, Id, Malformed, StreamingBehavior};
-use crate::omp::message::ImageContent;
+use crate::{
+    json::Json,
+    omp::{message::ImageContent, todo::TodoPhase},
+};
 
 /// The members of one object, each still as its JSON text.
 pub(crate) struct Fields<'line> {
@@ -101,6 +104,38 @@ impl Field for StreamingBehavior {
 
 impl Field for Vec<ImageContent> {
     const EXPECTED: &'static str = "an array of images, each with the strings `data` and `mimeType`";
+
+    fn read(json: &str) -> Option<Self> {
+        from_json(json)
+    }
+}
+
+impl Field for Vec<String> {
+    const EXPECTED: &'static str = "an array of strings";
+
+    fn read(json: &str) -> Option<Self> {
+        from_json(json)
+    }
+}
+
+impl Field for Vec<Json> {
+    const EXPECTED: &'static str = "an array";
+
+    fn read(json: &str) -> Option<Self> {
+        from_json(json)
+    }
+}
+
+impl Field for Vec<TodoPhase> {
+    const EXPECTED: &'static str = "an array of phases {name, tasks: [{content, status: pending, in_progress, completed or abandoned, notes?: [string]}]}";
+
+    fn read(json: &str) -> Option<Self> {
+        from_json(json)
+    }
+}
+
+impl Field for u64 {
+    const EXPECTED: &'static str = "a whole number that is not negative";
 
     fn read(json: &str) -> Option<Self> {
         from_json(json)

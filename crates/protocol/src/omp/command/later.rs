@@ -4,12 +4,6 @@
 
 use super::fields::{Field, Fields, from_json};
 use super::{Command, Malformed};
-use crate::gjc;
-use crate::gjc::command::Strictness;
-
-/// Commands that the dialect of gjc has too, in the same form.
-const SHARED_WITH_GJC: [&str; 6] =
-    ["set_todos", "set_host_tools", "set_host_uri_schemes", "handoff", "get_login_providers", "login"];
 
 /// Commands of released clients that are not served, each with what to send instead.
 const REFUSED: [(&str, &str); 8] = [
@@ -104,17 +98,4 @@ pub(super) fn command(name: &str, fields: &Fields<'_>) -> Result<Option<Command>
             return Ok(refused.map(|(name, reason)| Command::NotServed { name, reason }));
         }
     }))
-}
-
-/// Reads the fields of a command that the dialect of gjc has too.
-pub(super) fn shared_with_gjc(name: &str, fields: &Fields<'_>) -> Result<Option<gjc::Command>, Malformed> {
-    if !SHARED_WITH_GJC.contains(&name) {
-        return Ok(None);
-    }
-    gjc::command::command(name, fields, Strictness::Stdio).map_err(|malformed| match malformed {
-        gjc::Malformed::Line(malformed) => malformed,
-        gjc::Malformed::Shape { id, command, reason } | gjc::Malformed::Refused { id, command, reason } => {
-            Malformed::Refused { id, command, reason }
-        }
-    })
 }
