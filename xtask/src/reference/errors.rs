@@ -54,7 +54,7 @@ const DOORS: &[(&str, &str, &[Source])] = &[
          with their status.",
         &[
             Source::Enum("protocol/src/gjc/workflow.rs", "GateError"),
-            Source::Enum("protocol/src/gjc/schema/construct.rs", "SchemaError"),
+            Source::Enum("answer-schema/src/schema/construct.rs", "SchemaError"),
             Source::Enum("protocol/src/gjc/unattended/declaration.rs", "RefusalCode"),
             Source::Enum("protocol/src/omp/host_tool.rs", "ToolsError"),
             Source::Enum("protocol/src/omp/host_uri.rs", "SchemeError"),

@@ -16,7 +16,8 @@ use crate::{
 const EDGES: &[(&str, &[&str])] = &[
     ("shell-analysis", &[]),
     ("core", &["shell-analysis"]),
-    ("protocol", &[]),
+    ("answer-schema", &[]),
+    ("protocol", &["answer-schema"]),
     ("models", &[]),
     ("store", &["core"]),
     ("tools", &["core"]),

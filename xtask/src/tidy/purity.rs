@@ -11,7 +11,7 @@ use crate::tidy::{
 const WHY: &str = "a pure crate decides and does nothing else: hand it in, or do it a ring further out";
 
 /// Packages that the rule holds for.
-const PURE: &[&str] = &["countersign-core", "countersign-shell-analysis"];
+const PURE: &[&str] = &["countersign-core", "countersign-shell-analysis", "countersign-answer-schema"];
 
 const FORBIDDEN: &[&str] = &[
     "std::fs",

@@ -1,108 +1,13 @@
-//! Checks the answers of workflow gates against the subset of JSON Schema that gates use.
+//! The schemas of answers to workflow gates: what they look like, and what answers to them mean.
 //!
-//! It must not know any gate. A schema is checked when it is made, so that none is ever sent that would not be checked
-//! in full. Source: the RPC reference of gjc, Workflow gates; docs/protocol/gjc.md, Answers.
+//! It must not know any gate. How an answer is checked is in `answer-schema`. Source: the RPC reference of gjc, Workflow gates;
+//! docs/protocol/gjc.md, Answers.
 
-pub mod canonical;
-mod check;
-mod construct;
-#[cfg(feature = "fuzzing")]
-mod fuzz;
 pub mod meaning;
 pub mod shapes;
 
-use serde::Serialize;
-use serde_json::Value;
+pub use countersign_answer_schema::{Mismatch, Schema, SchemaError, hash};
 
-pub use self::canonical::{canonical, hash};
-use self::construct::Node;
-pub use self::construct::SchemaError;
-#[cfg(feature = "fuzzing")]
-pub use self::fuzz::fuzz;
-use crate::json::{Json, Wire};
-
-/// The most bytes of a schema, in canonical form.
-pub const LARGEST_SCHEMA: usize = 64 * 1024;
-
-/// The most bytes of an answer, in canonical form.
-pub const LARGEST_ANSWER: usize = 256 * 1024;
-
-/// The most mismatches that one answer is told of.
-const MOST_TOLD: usize = 256;
-
-/// How deep a schema may nest.
-const DEEPEST: usize = 16;
-
-/// The most properties of one node.
-const MOST_PROPERTIES: usize = 256;
-
-/// The most values of one `enum`.
-const MOST_VALUES: usize = 512;
-
-/// A schema of which every keyword is checked.
-#[derive(Clone, Debug)]
-pub struct Schema {
-    root: Node,
-    json: Json,
-    hash: String,
-}
-
-/// One thing that is wrong with an answer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Mismatch {
-    /// Where in the answer: `#`, `#/name`, `#/name/0`.
-    pub path: String,
-    /// The keyword that it does not meet.
-    pub keyword: &'static str,
-    /// What is wrong.
-    pub message: String,
-    /// What the schema has there, for keywords that hold a value to compare with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expected: Option<Value>,
-}
+use crate::json::Wire;
 
 impl Wire for Mismatch {}
-
-impl Schema {
-    /// Reads a schema.
-    ///
-    /// # Errors
-    /// [`SchemaError`] for a keyword or a value that would not be checked, and for one that is too large.
-    pub fn new(schema: Value) -> Result<Self, SchemaError> {
-        let text = canonical(&schema);
-        if text.len() > LARGEST_SCHEMA {
-            return Err(SchemaError::TooLarge);
-        }
-        let root = Node::read(&schema, "#", 0)?;
-        Ok(Self { root, hash: hash(&schema), json: schema.into() })
-    }
-
-    /// Returns the schema as it was given.
-    pub fn json(&self) -> &Json {
-        &self.json
-    }
-
-    /// Returns the hash that clients see: of the schema alone.
-    pub fn hash(&self) -> &str {
-        &self.hash
-    }
-
-    /// Tells everything that is wrong with `answer`; nothing if it may count.
-    pub fn check(&self, answer: &Value) -> Vec<Mismatch> {
-        if canonical(answer).len() > LARGEST_ANSWER {
-            return vec![Mismatch {
-                path: "#".to_owned(),
-                keyword: "maxAnswerBytes",
-                message: "answer too large".to_owned(),
-                expected: None,
-            }];
-        }
-        let mut found = Vec::new();
-        check::check(&self.root, answer, "#", &mut found);
-        found.truncate(MOST_TOLD);
-        found
-    }
-}
-
-#[cfg(test)]
-mod tests;

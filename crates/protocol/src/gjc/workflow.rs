@@ -117,7 +117,7 @@ impl Opening {
             stage: self.stage,
             kind: self.kind,
             schema_hash: self.schema.hash().to_owned(),
-            schema: self.schema.json().clone(),
+            schema: self.schema.json().clone().into(),
             options: self.options,
             context: self.context,
             created_at,

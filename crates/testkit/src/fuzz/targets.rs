@@ -200,7 +200,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "gjc-schema",
         short: 150000,
-        decode: countersign_protocol::gjc::schema::fuzz,
+        decode: countersign_answer_schema::fuzz,
         words: &[
             "\n",
             "\"type\":\"string\"",

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{MOST_TOLD, Schema, SchemaError, canonical, hash};
+use super::{MOST_TOLD, Mismatch, Schema, SchemaError};
+use crate::canonical::{canonical, hash};
 
 /// Reads the first line of `bytes` as a schema and the rest as an answer, and checks what holds for both: the canonical form reads
 /// back as itself and has the same hash, a refused schema names a place, a schema that is taken is shown as it was given, an
@@ -22,13 +23,12 @@ pub fn fuzz(bytes: &[u8]) {
         Err(error) => return refused(&error),
     };
     assert_eq!(schema.hash(), hash(&given));
-    let shown: Value = serde_json::from_str(schema.json().text()).expect("a schema that was taken is JSON");
-    assert_eq!(canonical(&shown), canonical(&given), "what is shown is what was given");
+    assert_eq!(canonical(schema.json()), canonical(&given), "what is shown is what was given");
     let Ok(answer) = serde_json::from_str::<Value>(answer) else { return };
     let found = schema.check(&answer);
     assert!(found.len() <= MOST_TOLD, "{} mismatches", found.len());
     let turned = schema.check(&again(&answer));
-    let places = |found: &[super::Mismatch]| -> BTreeSet<(String, &str)> {
+    let places = |found: &[Mismatch]| -> BTreeSet<(String, &str)> {
         found.iter().map(|one| (one.path.clone(), one.keyword)).collect()
     };
     // Of too many it is the order that says which are told.

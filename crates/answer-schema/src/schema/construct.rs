@@ -5,7 +5,8 @@
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
-use super::{DEEPEST, LARGEST_SCHEMA, MOST_PROPERTIES, MOST_VALUES, canonical::canonical};
+use super::{DEEPEST, LARGEST_SCHEMA, MOST_PROPERTIES, MOST_VALUES};
+use crate::canonical::canonical;
 
 /// The largest automaton of one `pattern`, in bytes.
 const LARGEST_PATTERN: usize = 1 << 18;

@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use super::{
     Mismatch,
-    canonical::canonical,
     construct::{Additional, Node, Type},
 };
+use crate::canonical::canonical;
 
 /// A value of the wrong type is told once; everything else that is wrong is told beside one another.
 pub(super) fn check(node: &Node, value: &Value, path: &str, found: &mut Vec<Mismatch>) {
