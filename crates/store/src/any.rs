@@ -7,8 +7,9 @@ use countersign_core::id::Lsn;
 
 use crate::{
     error::{AppendError, ReadError, WriteError},
-    log::{Batch, Content, Head, Log, Partition, Scope, Snapshot, Stored},
+    log::Log,
     memory::MemoryLog,
+    record::{Batch, Content, Head, Partition, Scope, Snapshot, Stored},
     sqlite::SqliteLog,
     verify::Report,
 };

@@ -23,10 +23,15 @@
 use countersign_core::{digest::Digest, id::Lsn, time::Millis};
 use sha2::{Digest as _, Sha256};
 
-use crate::log::{Record, Stored};
+use crate::record::{Head, Record, Stored};
 
 /// What stands in the place of the chain before the first record.
 pub const GENESIS: Digest = Digest::from_bytes([0; 32]);
+
+impl Head {
+    /// The head of a log without records.
+    pub const EMPTY: Self = Self { lsn: Lsn(0), chain: GENESIS };
+}
 
 /// Bytes of salt in a content digest.
 pub const SALT_SIZE: usize = 16;

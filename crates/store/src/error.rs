@@ -11,7 +11,7 @@ use std::{
 
 use countersign_core::id::Lsn;
 
-use crate::log::{FACTS_LIMIT, Partition};
+use crate::record::{Batch, FACTS_LIMIT, Partition};
 
 /// What the machine said, and about which file. Cheap to clone, since one failed commit may answer several appends.
 #[derive(Clone, Debug)]
@@ -225,5 +225,15 @@ impl From<Cause> for AppendError {
     /// For a failure before the commit: nothing was written.
     fn from(cause: Cause) -> Self {
         if cause.is_full() { Self::Full } else { Self::Io(cause) }
+    }
+}
+
+impl Batch {
+    /// Refuses facts that are too large, before anything is written.
+    pub(crate) fn check(&self) -> Result<(), AppendError> {
+        match self.0.iter().position(|record| record.facts.len() > FACTS_LIMIT) {
+            Some(index) => Err(AppendError::TooLarge { index, size: self.0[index].facts.len() }),
+            None => Ok(()),
+        }
     }
 }

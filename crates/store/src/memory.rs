@@ -24,7 +24,8 @@ use tokio::sync::watch;
 use self::storage::{Ending, Storage};
 use crate::{
     error::{AppendError, ReadError, WriteError},
-    log::{Batch, Content, Head, Log, Partition, Scope, Snapshot, Stored},
+    log::Log,
+    record::{Batch, Content, Head, Partition, Scope, Snapshot, Stored},
     verify::Report,
     view::View,
 };

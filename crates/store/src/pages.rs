@@ -7,7 +7,8 @@ use tokio::task::JoinHandle;
 
 use crate::{
     error::ReadError,
-    log::{Log, Partition, Stored},
+    log::Log,
+    record::{Partition, Stored},
 };
 
 type Page = Result<Vec<Stored>, ReadError>;
@@ -78,12 +79,7 @@ mod tests {
     use countersign_core::id::Lsn;
 
     use super::Pages;
-    use crate::{
-        error::ReadError,
-        log::{Log, Partition},
-        memory::MemoryLog,
-        suite::batch,
-    };
+    use crate::{error::ReadError, log::Log, memory::MemoryLog, record::Partition, suite::batch};
 
     const ZERO: Partition = Partition::ZERO;
 

@@ -45,7 +45,8 @@ use self::{
 };
 use crate::{
     error::{AppendError, Cause, OpenError, ReadError, WriteError},
-    log::{Batch, Content, Head, Log, Partition, Scope, Snapshot, Stored},
+    log::Log,
+    record::{Batch, Content, Head, Partition, Scope, Snapshot, Stored},
     verify::{Report, Walk},
     view::View,
 };

@@ -19,7 +19,8 @@ use countersign_core::{
 use crate::{
     chain::{self, Link},
     error::{AppendError, ReadError, WriteError},
-    log::{Batch, Content, FACTS_LIMIT, Head, Log, Partition, Record, Scope, Snapshot, Stored},
+    log::Log,
+    record::{Batch, Content, FACTS_LIMIT, Head, Partition, Record, Scope, Snapshot, Stored},
     view::View,
 };
 

@@ -6,7 +6,7 @@ use countersign_core::{digest::Digest, id::Lsn};
 
 use crate::{
     chain::{self, Link},
-    log::{Head, Stored},
+    record::{Head, Stored},
 };
 
 /// What a walk along the chain found.

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use tracing::error;
 
-use crate::log::Stored;
+use crate::record::Stored;
 
 /// A follower of the log that runs inside the append: its rows and the records that they come from are written together
 /// or not at all, so a read of it sees every write before it.

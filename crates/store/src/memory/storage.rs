@@ -15,7 +15,7 @@ use super::{Disk, Fault, Outcome, views::Views};
 use crate::{
     chain::{self, Link, SALT_SIZE},
     error::{AppendError, Cause, ReadError, WriteError},
-    log::{Batch, Content, Head, Scope, Snapshot, Stored},
+    record::{Batch, Content, Head, Scope, Snapshot, Stored},
     verify::{Kept, Report, Walk},
     view::View,
 };

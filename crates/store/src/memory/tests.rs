@@ -5,7 +5,8 @@ use countersign_core::{id::Lsn, time::Millis};
 use super::{Disk, Fault, MemoryLog, Outcome};
 use crate::{
     error::{AppendError, ReadError, WriteError},
-    log::{Log, Partition},
+    log::Log,
+    record::Partition,
     suite::{Damage, Said, Subject, batch},
     view::View,
 };

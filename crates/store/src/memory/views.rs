@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::{
     error::ReadError,
-    log::{Head, Stored},
+    record::{Head, Stored},
     view::{self, Panicked, Rows, View},
 };
 

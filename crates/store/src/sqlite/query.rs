@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Rows, params, types::Type};
 
 use super::schema;
 use crate::{
-    log::{Content, Head, Snapshot, Stored},
+    record::{Content, Head, Snapshot, Stored},
     verify::{Kept, Walk},
 };
 

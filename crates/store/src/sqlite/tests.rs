@@ -16,7 +16,8 @@ use super::{
 };
 use crate::{
     error::{AppendError, ReadError, WriteError},
-    log::{Log, Partition},
+    log::Log,
+    record::Partition,
     suite::{Said, batch},
     view::View,
 };

@@ -14,7 +14,7 @@ use super::{
     write::{Failure, transact},
 };
 use crate::{
-    log::{Head, Stored},
+    record::{Head, Stored},
     view::{self, Panicked, Rows, View},
 };
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     chain::{self, Link, SALT_SIZE},
-    log::{Batch, Head, Record, Snapshot, Stored},
+    record::{Batch, Head, Record, Snapshot, Stored},
     view::View,
 };
 

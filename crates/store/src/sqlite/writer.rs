@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     error::{AppendError, Cause, OpenError, WriteError},
-    log::{Batch, Snapshot},
+    record::{Batch, Snapshot},
 };
 
 /// Appends that share one commit, at most.

@@ -8,7 +8,8 @@ use countersign_core::id::Lsn;
 use super::{Damage, Subject, ZERO, append, head};
 use crate::{
     error::ReadError,
-    log::{Head, Log, Snapshot},
+    log::Log,
+    record::{Head, Snapshot},
     verify::Flaw,
 };
 

@@ -5,7 +5,8 @@
 use countersign_core::id::{Lsn, SessionId};
 
 use super::{Subject, ZERO, all, append, head, record};
-use crate::log::{Batch, Log, Record, Scope, Stored};
+use crate::log::Log;
+use crate::record::{Batch, Record, Scope, Stored};
 
 fn of(session: Option<&str>, key: Option<&str>, text: &str) -> Record {
     Record { session: session.map(SessionId::new), key: key.map(Into::into), ..record(text) }

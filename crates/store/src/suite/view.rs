@@ -13,7 +13,8 @@ use countersign_core::id::Lsn;
 use super::{Damage, Subject, ZERO, append, batch, record};
 use crate::{
     error::{AppendError, ReadError},
-    log::{Batch, FACTS_LIMIT, Log, Record, Stored},
+    log::Log,
+    record::{Batch, FACTS_LIMIT, Record, Stored},
     view::{Rows, View},
 };
 

@@ -1,0 +1,155 @@
+//! What goes into a log and comes out.
+//!
+//! Nothing here knows where a log is kept, nor how its records are chained.
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use bytes::Bytes;
+use countersign_core::{
+    digest::Digest,
+    id::{Lsn, SessionId},
+    time::Millis,
+};
+
+/// The most bytes that the facts of one record may have.
+pub const FACTS_LIMIT: usize = 64 * 1024;
+
+/// Names one independent sequence of records within a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Partition(pub u32);
+
+impl Partition {
+    /// The only partition that exists now.
+    pub const ZERO: Self = Self(0);
+}
+
+impl fmt::Display for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "partition {}", self.0)
+    }
+}
+
+/// One fact to be recorded, and the content that belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// When it was decided.
+    pub at: Millis,
+    /// The session that it belongs to, if any.
+    pub session: Option<SessionId>,
+    /// What its writer will look for to find it again with [`Scope::Key`]: a gate's id, an idempotency key. Any number
+    /// of records may have the same.
+    ///
+    /// An index and no part of the record: the chain does not cover it and no redaction removes it. Who reads by it
+    /// must see from the facts that they are meant, and may not put a secret there.
+    pub key: Option<Arc<str>>,
+    /// What kind of event it is, in the words of its owner.
+    pub kind: Cow<'static, str>,
+    /// The version of the form in which its facts are written.
+    pub version: u16,
+    /// JSON text of at most [`FACTS_LIMIT`] bytes. Never redacted.
+    pub facts: Arc<str>,
+    /// Plain text that can be redacted later: the chain holds its digest only.
+    pub content: Option<Arc<str>>,
+}
+
+/// Records that are written together or not at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch(pub Vec<Record>);
+
+impl Batch {
+    /// Bytes of facts, contents and keys.
+    pub(crate) fn size(&self) -> usize {
+        let length = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
+        self.0.iter().map(|record| record.facts.len() + length(&record.content) + length(&record.key)).sum()
+    }
+}
+
+/// One record as it lies in the log. Its content is fetched on its own, with [`Log::contents`](crate::Log::contents).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Where it is.
+    pub lsn: Lsn,
+    /// When it was decided.
+    pub at: Millis,
+    /// The session that it belongs to, if any.
+    pub session: Option<SessionId>,
+    /// What it can be found by, see [`Record::key`]. Absent too where the store could not keep keys yet.
+    pub key: Option<Arc<str>>,
+    /// What kind of event it is.
+    pub kind: Cow<'static, str>,
+    /// The version of the form in which its facts are written.
+    pub version: u16,
+    /// JSON text.
+    pub facts: Arc<str>,
+    /// The salted digest of its content; absent if it never had any. Stays when the content is redacted.
+    pub content_digest: Option<Digest>,
+    /// The digest of everything up to and including this record, see [`chain`](crate::chain).
+    pub chain: Digest,
+}
+
+impl Stored {
+    /// What `record` becomes in the log.
+    pub(crate) fn new(record: &Record, lsn: Lsn, content_digest: Option<Digest>, chain: Digest) -> Self {
+        Self {
+            lsn,
+            at: record.at,
+            session: record.session.clone(),
+            key: record.key.clone(),
+            kind: record.kind.clone(),
+            version: record.version,
+            facts: Arc::clone(&record.facts),
+            content_digest,
+            chain,
+        }
+    }
+}
+
+/// Which records of a partition are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope<'a> {
+    /// Those of one session.
+    Session(&'a SessionId),
+    /// Those that were written with this key, in whichever session.
+    Key(&'a str),
+}
+
+impl Scope<'_> {
+    /// Whether `stored` is one of them.
+    pub(crate) fn covers(self, stored: &Stored) -> bool {
+        match self {
+            Self::Session(session) => stored.session.as_ref() == Some(session),
+            Self::Key(key) => stored.key.as_deref() == Some(key),
+        }
+    }
+}
+
+/// The last record of a partition: where it is, and the digest of everything up to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Position of the last record, 0 when there is none.
+    pub lsn: Lsn,
+    /// Its chain, [`GENESIS`](crate::chain::GENESIS) when there is none.
+    pub chain: Digest,
+}
+
+/// What has become of a record's content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// The text, which fits the digest in its record.
+    Text(Arc<str>),
+    /// It was removed; only the digest is left.
+    Redacted,
+}
+
+/// A state folded from the log up to a position. A cache: the log can always rebuild it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The last record in it.
+    pub lsn: Lsn,
+    /// The chain at that record, by which a snapshot of another history is told.
+    pub chain: Digest,
+    /// The version of the state's own form.
+    pub version: u32,
+    /// The state, in whatever form its owner chose.
+    pub bytes: Bytes,
+}
