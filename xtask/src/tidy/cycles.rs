@@ -21,40 +21,6 @@ const STALE: &str = "the list of edges that may close a circle only shrinks: tak
 ///
 /// Only an edge that cannot be cut yet may be here, and none is ever added: an entry that no circle needs any more is a finding.
 const ALLOWED: &[(&str, &[(&str, &str)])] = &[
-    (
-        "countersign-shell-analysis",
-        &[
-            // A command is judged in the words of another: these read each other.
-            ("options", "git"),
-            ("options", "programs"),
-            ("find", "unwrap"),
-            // Folders are reached through aliases of protected paths.
-            ("here", "roundabout"),
-            ("roundabout", "protect"),
-        ],
-    ),
-    // Commands that both have are read with the types of gjc.
-    ("countersign-protocol", &[("omp", "gjc")]),
-    // A log gives a report of `verify`, and its records are what the chain and the errors speak of.
-    ("countersign-store", &[("chain", "log"), ("error", "log"), ("log", "verify")]),
-    // What every tool gets holds limits and parts of single tools.
-    ("countersign-tools", &[("tool", "bash"), ("tool", "schema"), ("tool", "todo")]),
-    // The owner starts work, and peers and work report to it.
-    ("countersign-runtime", &[("owner", "work"), ("peers", "work")]),
-    // Both read their restrictions, which are made from them.
-    ("countersign-agent-dir", &[("roster", "restrictions"), ("settings", "restrictions")]),
-    (
-        "countersign-config",
-        &[
-            // A value knows its place, and a place gives its value.
-            ("at", "value"),
-            ("cases", "permissions"),
-            // `load::address` and `services::method` read single values.
-            ("providers", "load"),
-            ("services", "load"),
-            ("tools", "services"),
-        ],
-    ),
     // The type of a file belongs to the wire.
     ("countersign-telegram", &[("wire", "files")]),
     // A request is judged by rules, and rules are read for an adapter.

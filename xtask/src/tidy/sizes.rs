@@ -8,10 +8,7 @@ use crate::tidy::{Finding, source::Source};
 const LIMIT: usize = 15_000;
 
 /// Crates that may be larger, each with the reason. An entry that is not needed any more is a finding.
-const LARGER: &[(&str, &str)] = &[
-    ("countersign-core", "every decision lies in it"),
-    ("countersign-protocol", "five protocols, and each adapter names one module of it"),
-];
+const LARGER: &[(&str, &str)] = &[("countersign-core", "every decision lies in it")];
 
 /// Finds whether the package `package` with the manifest `manifest` is too large.
 pub(crate) fn findings(package: &str, manifest: &Path, sources: &[Source<'_>]) -> Vec<Finding> {
