@@ -24,7 +24,11 @@ use countersign_protocol::gsv::{Fault, Method, Request, code};
 use countersign_runtime::{Fired, Lane, Refused, Released};
 use tokio::sync::watch;
 
-use super::{Door, dispatch::Answer, missing, peer::Peer};
+use super::{
+    Door,
+    answer::{Answer, missing},
+    peer::Peer,
+};
 
 pub use history::History;
 pub(super) use spoken::in_wire_form;

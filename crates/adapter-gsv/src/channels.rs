@@ -33,7 +33,12 @@ use countersign_telegram::transport::Carrier;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{Door, chat::Moment, dispatch::Answer, missing, peer::Peer};
+use super::{
+    Door,
+    answer::{Answer, missing},
+    chat::Moment,
+    peer::Peer,
+};
 
 pub(super) use accounts::shown;
 pub use enclosed::LETTERS;

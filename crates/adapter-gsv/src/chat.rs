@@ -19,7 +19,11 @@ use std::sync::Arc;
 
 use countersign_protocol::gsv::{Method, Request};
 
-use super::{Door, dispatch::Answer, missing, peer::Peer};
+use super::{
+    Door,
+    answer::{Answer, missing},
+    peer::Peer,
+};
 
 pub(super) use lives::DOOR;
 

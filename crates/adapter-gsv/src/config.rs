@@ -10,7 +10,11 @@ use countersign_protocol::{
     },
 };
 
-use super::{Door, dispatch::Answer, missing, peer::Peer};
+use super::{
+    Door,
+    answer::{Answer, missing},
+    peer::Peer,
+};
 
 /// Answers a request of this group.
 pub(super) async fn answer(door: &Arc<Door>, peer: &Arc<Peer>, method: Method, request: Request) -> Answer {

@@ -3,19 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_http::listen::peer;
-use countersign_protocol::{
-    Json,
-    gsv::{
-        Fault, Method, Request, code,
-        method::{Deadline, Scope},
-    },
+use countersign_protocol::gsv::{
+    Fault, Method, Request, code,
+    method::{Deadline, Scope},
 };
 use tokio::time::timeout;
 
-use super::{Door, automation, channels, chat, config, nodes, peer::Peer, skills, workspace};
-
-/// What a request comes to.
-pub(super) type Answer = Result<Json, Fault>;
+use super::{Door, answer::Answer, automation, channels, chat, config, nodes, peer::Peer, skills, workspace};
 
 /// Answers one request of a peer that may make it, which came at this moment.
 pub(super) async fn answer(

@@ -3,6 +3,7 @@
 //!
 //! It decides nothing: a frame becomes a command, and what became of it becomes an answer or an event.
 
+mod answer;
 mod automation;
 pub mod channels;
 mod chat;
@@ -36,7 +37,7 @@ use countersign_config::Config;
 use countersign_conversations::chats::{Chats, Workrooms};
 use countersign_core::{engine::Command, id::Lsn};
 use countersign_http::{limits::FailedAuth, listen::Guest};
-use countersign_protocol::gsv::{Fault, Method, chat::State, code, message::Message};
+use countersign_protocol::gsv::{chat::State, message::Message};
 use countersign_runtime::{Clock, Handle, Lane};
 use countersign_telegram::{Ear, Reporter, Telegram};
 use parking_lot::Mutex;
@@ -207,9 +208,4 @@ impl Door {
         // Without a client there is nobody to tell.
         let _ = self.told.send(Arc::new(Told::new(session_key, run, state, seq)));
     }
-}
-
-/// What is answered for a method that this gateway does not have yet.
-fn missing(method: Method) -> Fault {
-    Fault::new(code::FAILED, format!("{} is not supported by this gateway yet", method.name()))
 }

@@ -23,7 +23,12 @@ use countersign_protocol::{
     },
 };
 
-use super::{Door, dispatch::Answer, missing, native, peer::Peer};
+use super::{
+    Door,
+    answer::{Answer, missing},
+    native,
+    peer::Peer,
+};
 
 pub use begun::NodeCalls;
 pub use executions::Executions;

@@ -17,8 +17,7 @@ use serde_json::Value;
 
 use super::{
     Door,
-    dispatch::Answer,
-    missing,
+    answer::{Answer, missing},
     nodes::{self, Anew},
     peer::Peer,
     workspace::Folder,

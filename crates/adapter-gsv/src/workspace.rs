@@ -13,7 +13,11 @@ use countersign_protocol::{
     },
 };
 
-use super::{Door, dispatch::Answer, missing, peer::Peer};
+use super::{
+    Door,
+    answer::{Answer, missing},
+    peer::Peer,
+};
 
 pub(super) use folder::{Folder, Found, Listing, WorkspaceError};
 

@@ -30,19 +30,6 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     // The end of a connection is the end of its greeting too.
     ("countersign-adapter-agent-gate", &[("connection", "greeting")]),
     (
-        "countersign-adapter-gsv",
-        &[
-            // Methods are dispatched to groups, and the groups answer with the type of the dispatcher.
-            ("channels", "dispatch"),
-            ("chat", "dispatch"),
-            ("dispatch", "automation"),
-            ("dispatch", "config"),
-            ("dispatch", "nodes"),
-            ("dispatch", "skills"),
-            ("dispatch", "workspace"),
-        ],
-    ),
-    (
         "countersign-adapter-omp",
         &[
             // Commands, their dialect and the session host act on one another through the host.

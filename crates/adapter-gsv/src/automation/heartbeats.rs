@@ -29,9 +29,9 @@ use serde_json::Value;
 
 use super::{
     super::{
-        Door, chat,
-        dispatch::Answer,
-        registry,
+        Door,
+        answer::Answer,
+        chat, registry,
         workspace::{self, WorkspaceError},
     },
     ask, closing, firing,

@@ -19,7 +19,7 @@ use countersign_runtime::{Lane, Refused, Released, Subscriber};
 use uuid::Uuid;
 
 use super::{
-    super::{Door, dispatch::Answer, peer::Peer},
+    super::{Door, answer::Answer, peer::Peer},
     ask, closing,
     definition::Definition,
     failed, fault, history,

@@ -20,7 +20,7 @@ use countersign_view::connected;
 use serde_json::json;
 
 use super::{
-    super::{Door, dispatch::Answer},
+    super::{Door, answer::Answer},
     failed,
     places::{self, TELEGRAM, WEBHOOK},
     webhook,

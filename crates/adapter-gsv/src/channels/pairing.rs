@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    super::{Door, delivery, dispatch::Answer as Answered},
+    super::{Door, answer::Answer as Answered, delivery},
     access, failed, places,
 };
 

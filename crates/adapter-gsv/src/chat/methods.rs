@@ -20,7 +20,7 @@ use countersign_protocol::{
 };
 
 use super::{
-    super::{Door, dispatch::Answer, peer::Peer, registry},
+    super::{Door, answer::Answer, peer::Peer, registry},
     archive, card,
     lives::{self, Word},
     seen::{Seen, Whole, see, see_whole, unreadable},

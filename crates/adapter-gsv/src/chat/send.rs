@@ -24,7 +24,7 @@ use countersign_protocol::{
 };
 
 use super::{
-    super::{Door, channels::media, delivery, dispatch::Answer, peer::Peer, registry::session_of},
+    super::{Door, answer::Answer, channels::media, delivery, peer::Peer, registry::session_of},
     Moment, answering, commands,
     lives::{self, Word},
     seen::{Asked, Seen, see, see_whole},

@@ -30,7 +30,7 @@ use countersign_view::protocol::{node_of, peer_of};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::timeout};
 
-use super::super::{Door, dispatch::Answer, peer::Peer};
+use super::super::{Door, answer::Answer, peer::Peer};
 
 /// The view's name.
 const NAME: &str = "gsv-executions";

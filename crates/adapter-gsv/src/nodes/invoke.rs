@@ -21,7 +21,7 @@ use countersign_view::protocol::peer_of;
 use serde_json::{Map, Value};
 
 use super::{
-    super::{Door, chat::DOOR, dispatch::Answer, peer::Peer},
+    super::{Door, answer::Answer, chat::DOOR, peer::Peer},
     node_tool::NodeTool,
     register,
     results::{NEVER_BEGAN, NOT_KNOWN},

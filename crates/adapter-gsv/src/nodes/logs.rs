@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::{
-    super::{Door, dispatch::Answer, peer::Peer},
+    super::{Door, answer::Answer, peer::Peer},
     seats,
 };
 

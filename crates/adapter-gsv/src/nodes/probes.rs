@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{
-    super::{Door, dispatch::Answer, peer::Peer, skills},
+    super::{Door, answer::Answer, peer::Peer, skills},
     seats,
 };
 

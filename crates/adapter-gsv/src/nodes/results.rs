@@ -14,7 +14,7 @@ use countersign_runtime::{Exchange, Heard, tools::Output};
 use serde_json::{Value, json};
 
 use super::{
-    super::{Door, dispatch::Answer, peer::Peer},
+    super::{Door, answer::Answer, peer::Peer},
     begun,
     hand::{Answered, Purpose},
 };

@@ -1,0 +1,14 @@
+//! What a request comes to. The groups of methods answer with it, and so does the dispatch to them.
+
+use countersign_protocol::{
+    Json,
+    gsv::{Fault, Method, code},
+};
+
+/// What a request comes to.
+pub(super) type Answer = Result<Json, Fault>;
+
+/// What is answered for a method that this gateway does not have yet.
+pub(super) fn missing(method: Method) -> Fault {
+    Fault::new(code::FAILED, format!("{} is not supported by this gateway yet", method.name()))
+}
