@@ -20,11 +20,19 @@ use countersign_protocol::agent_gate::{self as wire, Fault, Request, close, code
 use countersign_runtime::{Lane, Refused, Reply, Source};
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, oneshot},
     time::{Instant, timeout},
 };
 
-use super::{Door, Known, answers::Told, greeting::authenticate, outcome::Outcome, pending, requests, roster::Knock};
+use super::{
+    Door, Known,
+    answers::Told,
+    connection_end::{ConnectionEnd, broken, closed},
+    greeting::authenticate,
+    outcome::Outcome,
+    pending, requests,
+    roster::Knock,
+};
 
 /// How long ago a client spoke that is taken for alive without being asked.
 const RECENT: Duration = Duration::from_secs(1);
@@ -35,21 +43,13 @@ const GATHER: Duration = Duration::from_millis(50);
 /// How many requests of one connection may be open.
 const OPEN: usize = 4096;
 
-/// Why a connection ends.
-pub(super) enum End {
-    /// The client went.
-    Gone,
-    /// We close it, with this code.
-    Close(u16, &'static str),
-}
-
 pub(super) async fn serve(door: &Arc<Door>, mut socket: WebSocket, from: IpAddr, place: &Place) {
     let shown = tokio::select! {
         shown = authenticate(door, &mut socket, from) => shown,
-        () = place.lost() => Err(End::Close(close::RESTART, "too many connections")),
+        () = place.lost() => Err(ConnectionEnd::Close(close::RESTART, "too many connections")),
     };
     let end = match shown {
-        Ok(_) if !place.keep() => End::Close(close::RESTART, "too many connections"),
+        Ok(_) if !place.keep() => ConnectionEnd::Close(close::RESTART, "too many connections"),
         Ok(agent) => {
             let (knock, knocks) = mpsc::unbounded_channel();
             match door.roster.enter(&agent.known.id, knock).await {
@@ -58,7 +58,7 @@ pub(super) async fn serve(door: &Arc<Door>, mut socket: WebSocket, from: IpAddr,
                     Connection::new(door, &agent.known, socket, knocks).run(hello).await;
                     return door.roster.leave(&agent.known.id, number);
                 }
-                None => End::Close(close::CONNECTED, "Another agent is already connected"),
+                None => ConnectionEnd::Close(close::CONNECTED, "Another agent is already connected"),
             }
         }
         Err(end) => end,
@@ -66,8 +66,8 @@ pub(super) async fn serve(door: &Arc<Door>, mut socket: WebSocket, from: IpAddr,
     say_goodbye(&mut socket, &end).await;
 }
 
-async fn say_goodbye(socket: &mut WebSocket, end: &End) {
-    if let End::Close(code, reason) = end {
+async fn say_goodbye(socket: &mut WebSocket, end: &ConnectionEnd) {
+    if let ConnectionEnd::Close(code, reason) = end {
         let frame = CloseFrame { code: *code, reason: (*reason).into() };
         let closing = async {
             if socket.send(Message::Close(Some(frame))).await.is_ok() {
@@ -84,18 +84,6 @@ async fn say_goodbye(socket: &mut WebSocket, end: &End) {
         let patience = if *code == close::RESTART { Duration::from_millis(200) } else { Duration::from_secs(1) };
         let _ = timeout(patience, closing).await;
     }
-}
-
-/// Waits until the door closes.
-pub(super) async fn closed(closing: &mut watch::Receiver<bool>) {
-    // An error means that the door is gone.
-    let _ = closing.wait_for(|closing| *closing).await;
-}
-
-pub(super) fn broken(error: &axum::Error) -> End {
-    // The library has no other way to tell a frame that is too large from a line that broke.
-    let is_too_large = error.to_string().contains("too long") || error.to_string().contains("too large");
-    if is_too_large { End::Close(close::TOO_LARGE, "a frame is larger than 1 MiB") } else { End::Gone }
 }
 
 /// A command that was sent, and the client's id of it.
@@ -168,13 +156,13 @@ impl<'a> Connection<'a> {
         say_goodbye(&mut self.socket, &end).await;
     }
 
-    async fn work(&mut self) -> End {
+    async fn work(&mut self) -> ConnectionEnd {
         let mut closing = self.door.closing.subscribe();
         let mut pulse = Pulse::every(Duration::from_secs(20));
         let mut last_heard = Instant::now();
         loop {
             let done = tokio::select! {
-                () = closed(&mut closing) => return End::Close(close::RESTART, "restarting"),
+                () = closed(&mut closing) => return ConnectionEnd::Close(close::RESTART, "restarting"),
                 knock = self.knocks.recv() => match knock {
                     // Whoever spoke a moment ago lives, though it may be too busy to answer pings; anybody else is asked.
                     Some(Knock::AreYouThere(answer)) if last_heard.elapsed() < RECENT => {
@@ -185,11 +173,11 @@ impl<'a> Connection<'a> {
                         self.knocking.push((self.pings + 1, answer));
                         self.ping().await
                     }
-                    Some(Knock::Replaced) | None => return End::Gone,
+                    Some(Knock::Replaced) | None => return ConnectionEnd::Gone,
                 },
                 is_alive = pulse.asks() => {
                     if !is_alive {
-                        return End::Gone;
+                        return ConnectionEnd::Gone;
                     }
                     self.ping().await
                 }
@@ -214,7 +202,7 @@ impl<'a> Connection<'a> {
                         Some(Ok(Message::Binary(bytes))) => self.frame(&String::from_utf8_lossy(&bytes)).await,
                         Some(Ok(Message::Pong(payload))) => self.pong(&payload).await,
                         Some(Ok(Message::Ping(_))) => Ok(()),
-                        Some(Ok(Message::Close(_))) | None => return End::Gone,
+                        Some(Ok(Message::Close(_))) | None => return ConnectionEnd::Gone,
                         Some(Err(error)) => return broken(&error),
                     }
                 }
@@ -225,38 +213,38 @@ impl<'a> Connection<'a> {
         }
     }
 
-    async fn send(&mut self, frame: String) -> Result<(), End> {
+    async fn send(&mut self, frame: String) -> Result<(), ConnectionEnd> {
         self.write(Message::Text(frame.into())).await
     }
 
     /// Sends a frame with what is sent next, so that a client reads both at once. It is [flushed](Self::flush) at the latest.
-    async fn feed(&mut self, frame: String) -> Result<(), End> {
+    async fn feed(&mut self, frame: String) -> Result<(), ConnectionEnd> {
         match timeout(STUCK, self.socket.feed(Message::Text(frame.into()))).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(End::Gone),
+            Ok(Err(_)) | Err(_) => Err(ConnectionEnd::Gone),
         }
     }
 
-    async fn flush(&mut self) -> Result<(), End> {
+    async fn flush(&mut self) -> Result<(), ConnectionEnd> {
         match timeout(STUCK, self.socket.flush()).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(End::Gone),
+            Ok(Err(_)) | Err(_) => Err(ConnectionEnd::Gone),
         }
     }
 
-    async fn write(&mut self, message: Message) -> Result<(), End> {
+    async fn write(&mut self, message: Message) -> Result<(), ConnectionEnd> {
         match timeout(STUCK, self.socket.send(message)).await {
             Ok(Ok(())) => Ok(()),
             // Nothing else of this connection goes on while it waits, not even the look after whether it lives.
-            Ok(Err(_)) | Err(_) => Err(End::Gone),
+            Ok(Err(_)) | Err(_) => Err(ConnectionEnd::Gone),
         }
     }
 
-    async fn fault(&mut self, id: &str, fault: &Fault) -> Result<(), End> {
+    async fn fault(&mut self, id: &str, fault: &Fault) -> Result<(), ConnectionEnd> {
         self.send(wire::fault(id, fault)).await
     }
 
-    async fn frame(&mut self, frame: &str) -> Result<(), End> {
+    async fn frame(&mut self, frame: &str) -> Result<(), ConnectionEnd> {
         let incoming = wire::read(frame);
         self.lowest = self.lowest.into_iter().chain(counted(&incoming.id)).min();
         if self.taken_up.contains_key(incoming.id.as_str()) {
@@ -300,7 +288,7 @@ impl<'a> Connection<'a> {
     }
 
     /// A request was recorded, or was not.
-    async fn replied(&mut self, id: Arc<str>, replied: Result<Reply, Refused>) -> Result<(), End> {
+    async fn replied(&mut self, id: Arc<str>, replied: Result<Reply, Refused>) -> Result<(), ConnectionEnd> {
         match replied.map(|reply| reply.outcome) {
             Ok(engine::Reply::Requested { call, over: None }) => {
                 self.mine.insert(call);
@@ -327,7 +315,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Waits for the end of a call, also of one that ended a while ago.
-    async fn wait(&mut self, call: CallId, id: Arc<str>) -> Result<(), End> {
+    async fn wait(&mut self, call: CallId, id: Arc<str>) -> Result<(), ConnectionEnd> {
         if self.door.answers.wait(call, Arc::clone(&id), &self.told) {
             return Ok(());
         }
@@ -355,7 +343,7 @@ impl<'a> Connection<'a> {
     }
 
     /// A request is over.
-    async fn ended(&mut self, id: &str, mut outcome: Outcome) -> Result<(), End> {
+    async fn ended(&mut self, id: &str, mut outcome: Outcome) -> Result<(), ConnectionEnd> {
         self.open = self.open.saturating_sub(1);
         self.taken_up.remove(id);
         if outcome.end == call::End::Unknown && outcome.gate.is_none() {
@@ -369,11 +357,11 @@ impl<'a> Connection<'a> {
     }
 
     /// Has the client prove that it received what was sent: its pong comes behind that.
-    async fn prove(&mut self) -> Result<(), End> {
+    async fn prove(&mut self) -> Result<(), ConnectionEnd> {
         if self.pinged.is_empty() && !self.unproven.is_empty() { self.ping().await } else { Ok(()) }
     }
 
-    async fn ping(&mut self) -> Result<(), End> {
+    async fn ping(&mut self) -> Result<(), ConnectionEnd> {
         self.pings += 1;
         self.pinged.push_back((self.pings, std::mem::take(&mut self.unproven)));
         let number = self.pings.to_be_bytes().to_vec();
@@ -382,7 +370,7 @@ impl<'a> Connection<'a> {
 
     /// A pong shows that its client lives, and one to a ping of ours that everything before that ping arrived. A client may
     /// leave out all but the last, and may send some that nobody asked for.
-    async fn pong(&mut self, payload: &[u8]) -> Result<(), End> {
+    async fn pong(&mut self, payload: &[u8]) -> Result<(), ConnectionEnd> {
         let number = payload.try_into().map_or(0, u64::from_be_bytes);
         for (_, knocking) in self.knocking.extract_if(.., |(ping, _)| *ping <= number) {
             let _ = knocking.send(());
@@ -427,7 +415,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    async fn pending(&mut self, id: &str) -> Result<(), End> {
+    async fn pending(&mut self, id: &str) -> Result<(), ConnectionEnd> {
         // What was asked for before this is known first, so that nothing is answered twice.
         while let Some((id, replied)) = self.sent.next().await {
             self.replied(id, replied).await?;

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::{
     Door, Known,
-    connection::{End, broken, closed},
+    connection_end::{ConnectionEnd, broken, closed},
 };
 
 /// How long a client has to show who it is.
@@ -21,12 +21,16 @@ pub(super) struct Shown {
 }
 
 /// Waits for the first frame. Each way to fail is told, and then the connection is closed for good.
-pub(super) async fn authenticate(door: &Arc<Door>, socket: &mut WebSocket, from: IpAddr) -> Result<Shown, End> {
+pub(super) async fn authenticate(
+    door: &Arc<Door>,
+    socket: &mut WebSocket,
+    from: IpAddr,
+) -> Result<Shown, ConnectionEnd> {
     let mut closing = door.closing.subscribe();
     let refuse = |id: &str, code: i32, message: &str| wire::fault(id, &Fault::new(code, message));
     let first = tokio::select! {
         first = timeout(AUTH, next_text(socket)) => first,
-        () = closed(&mut closing) => return Err(End::Close(close::RESTART, "restarting")),
+        () = closed(&mut closing) => return Err(ConnectionEnd::Close(close::RESTART, "restarting")),
     };
     let told = match first {
         Err(_) => refuse("null", code::UNAUTHENTICATED, "Authentication timeout"),
@@ -59,18 +63,18 @@ pub(super) async fn authenticate(door: &Arc<Door>, socket: &mut WebSocket, from:
         }
     };
     let _ = socket.send(Message::Text(told.into())).await;
-    Err(End::Close(close::NORMAL, ""))
+    Err(ConnectionEnd::Close(close::NORMAL, ""))
 }
 
 /// The next frame with text in it.
-async fn next_text(socket: &mut WebSocket) -> Result<String, End> {
+async fn next_text(socket: &mut WebSocket) -> Result<String, ConnectionEnd> {
     loop {
         match socket.recv().await {
             Some(Ok(Message::Text(text))) => return Ok(text.to_string()),
             // Clients send JSON in binary frames too; what is no text is no JSON.
             Some(Ok(Message::Binary(bytes))) => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-            Some(Ok(Message::Close(_))) | None => return Err(End::Gone),
+            Some(Ok(Message::Close(_))) | None => return Err(ConnectionEnd::Gone),
             Some(Err(error)) => return Err(broken(&error)),
         }
     }

@@ -6,6 +6,7 @@
 
 mod answers;
 mod connection;
+mod connection_end;
 mod greeting;
 mod outcome;
 mod pending;

@@ -27,8 +27,6 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     ("countersign-policy-admin", &[("adapter", "rules"), ("explained", "trial"), ("trial", "rules")]),
     // Routes are built for the port, and the port refuses in the words of routes.
     ("countersign-http", &[("web", "listen")]),
-    // The end of a connection is the end of its greeting too.
-    ("countersign-adapter-agent-gate", &[("connection", "greeting")]),
     (
         "countersign-adapter-omp",
         &[
