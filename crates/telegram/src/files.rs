@@ -4,11 +4,9 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::{
     bot::{Backoff, Bot, Failure},
-    wire::Message,
+    wire::{File, Message},
 };
 
 /// How large a file may be that a bot is given. Source: <https://core.telegram.org/bots/api#getfile>.
@@ -17,20 +15,6 @@ pub(crate) const LARGEST: u64 = 20 << 20;
 const TRIES: u32 = 3;
 /// How long to wait at most before another attempt. Everything else that is written waits as long.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-
-/// A file as a message names it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub(super) struct File {
-    file_id: String,
-    #[serde(default)]
-    file_size: Option<u64>,
-    #[serde(default)]
-    file_name: Option<String>,
-    #[serde(default)]
-    mime_type: Option<String>,
-    #[serde(default)]
-    duration: Option<u64>,
-}
 
 /// Of which kind something is that comes with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

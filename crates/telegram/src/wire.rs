@@ -4,8 +4,6 @@
 
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
-use super::files::File;
-
 /// The bot itself, or somebody in a chat.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct User {
@@ -25,6 +23,20 @@ pub(super) struct Chat {
     pub(super) kind: Option<String>,
     #[serde(default)]
     pub(super) title: Option<String>,
+}
+
+/// A file as a message names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(super) struct File {
+    pub(super) file_id: String,
+    #[serde(default)]
+    pub(super) file_size: Option<u64>,
+    #[serde(default)]
+    pub(super) file_name: Option<String>,
+    #[serde(default)]
+    pub(super) mime_type: Option<String>,
+    #[serde(default)]
+    pub(super) duration: Option<u64>,
 }
 
 /// A message, also one that is no longer accessible.
