@@ -24,8 +24,7 @@ use serde_json::{Map, Value};
 use super::{
     Console,
     page::{Tab, Trouble, page},
-    policy::verb,
-    words::{one, plain},
+    words::{one, plain, verb},
 };
 
 /// How many rules that nearly decided are shown.

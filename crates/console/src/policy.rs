@@ -26,7 +26,7 @@ use super::{
     page::{Tab, Trouble, page},
     trial,
     wanted::Wanted,
-    words::{ago, left, many, one, plain, who},
+    words::{ago, left, many, one, plain, verb, who},
 };
 
 /// What was just done.
@@ -205,15 +205,6 @@ fn line(row: &Row) -> Markup {
                 @if let Some(at) = &row.out { " " a.more href=(at) { "take out" span.unseen { ": " (plain(&row.text)) } } }
             }
         }
-    }
-}
-
-/// The class and the word of what a rule says.
-pub(super) const fn verb(action: Action) -> (&'static str, &'static str) {
-    match action {
-        Action::Allow => ("good", "allow"),
-        Action::Deny => ("bad", "deny"),
-        Action::Ask => ("ask", "ask"),
     }
 }
 

@@ -25,9 +25,8 @@ use super::{
     gates::fresh_key,
     history::{Made, Verdict},
     page::{Tab, Trouble, page_with},
-    policy::verb,
     wanted::{ACTIONS, REMOVE, Wanted, YAML},
-    words::{ago, counted, many, one, path},
+    words::{ago, counted, many, one, path, verb},
 };
 
 /// The form in which a rule is written.

@@ -1,9 +1,10 @@
-//! How the console says things: escaped text, times, people, how something ended.
+//! How the console says things: escaped text, times, people, actions of rules, how something ended.
 
 use countersign_core::{
     call::End,
     gate::{People, Resolution, Scope},
     id::PrincipalId,
+    policy::Action,
     time::Millis,
 };
 use countersign_view::{Lines, escape, time::iso};
@@ -101,6 +102,15 @@ pub(super) const fn resolved(resolution: &Resolution) -> &'static str {
         Resolution::Granted => "Allowed by a grant",
         Resolution::Expired => "Nobody answered in time",
         Resolution::Withdrawn => "No longer needed",
+    }
+}
+
+/// The class and the word of what a rule says.
+pub(super) const fn verb(action: Action) -> (&'static str, &'static str) {
+    match action {
+        Action::Allow => ("good", "allow"),
+        Action::Deny => ("bad", "deny"),
+        Action::Ask => ("ask", "ask"),
     }
 }
 

@@ -60,8 +60,6 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("workflow", "unattended"),
         ],
     ),
-    // Pages of rules link to one another and share their tables.
-    ("countersign-console", &[("explain", "policy"), ("trial", "policy")]),
     // How commands end and fail is told in `cli` and `stdio`, above them; `gates` lends its arguments.
     (
         "countersign",
