@@ -10,7 +10,10 @@ use axum::{
     response::Response,
 };
 use countersign_conversations::chats::ChatError;
-use countersign_http::web::{Body, Routes, reply};
+use countersign_http::{
+    reply,
+    web::{Body, Routes},
+};
 use serde_json::{Value, json};
 
 use super::{

@@ -10,7 +10,10 @@ use axum::{
 };
 use countersign_conversations::chats::{ChatError, sayable};
 use countersign_core::{engine::Reply, id::SessionId, session::WhenBusy};
-use countersign_http::web::{Body, Routes, reply, sse};
+use countersign_http::{
+    reply,
+    web::{Body, Routes, sse},
+};
 use serde_json::json;
 
 use super::{

@@ -14,7 +14,10 @@ use countersign_core::{
     session::{Kind, Listing},
     time::Millis,
 };
-use countersign_http::web::{Body, Caller, Routes, reply};
+use countersign_http::{
+    reply,
+    web::{Body, Caller, Routes},
+};
 use countersign_runtime::Lane;
 use parking_lot::Mutex;
 use serde_json::{Value, json};

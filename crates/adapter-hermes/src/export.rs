@@ -9,7 +9,7 @@ use axum::{
     response::Response,
 };
 use countersign_core::{engine::Scope, id::SessionId, message::Message, time::Millis};
-use countersign_http::web::{Routes, reply};
+use countersign_http::{reply, web::Routes};
 use countersign_protocol::hermes;
 use countersign_runtime::Lane;
 use countersign_view::export::{Header, export_html};

@@ -17,7 +17,7 @@ use axum::{
     response::Response,
 };
 use countersign_core::digest::Digest;
-use countersign_http::web::{Routes, reply};
+use countersign_http::{reply, web::Routes};
 use serde_json::{Value, json};
 
 use super::{

@@ -37,7 +37,7 @@ use axum::{Router, extract::Request, http::StatusCode, middleware::from_fn_with_
 use countersign_core::{id::SessionId, session::ModelRef};
 use tokio::sync::{Mutex, MutexGuard};
 
-use countersign_http::web::Problem;
+use countersign_http::reply::Problem;
 use journals::Journals;
 use traffic::Traffic;
 

@@ -19,7 +19,10 @@ use axum::{
     response::Response,
 };
 use countersign_core::{id::SessionId, session::Setting};
-use countersign_http::web::{Body, Routes, reply};
+use countersign_http::{
+    reply,
+    web::{Body, Routes},
+};
 use countersign_runtime::models::Level;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};

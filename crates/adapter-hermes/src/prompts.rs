@@ -29,7 +29,10 @@ use countersign_core::{
     gate::{self, Answer, Content, Gate},
     id::{GateId, Lsn, PrincipalId, SessionId},
 };
-use countersign_http::web::{Caller, Problem, Routes, sse};
+use countersign_http::{
+    reply::Problem,
+    web::{Caller, Routes, sse},
+};
 use countersign_protocol::hermes::Event;
 use countersign_runtime::{Handle, Lane, Refused};
 use parking_lot::Mutex;

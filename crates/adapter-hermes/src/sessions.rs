@@ -13,7 +13,10 @@ use countersign_core::{
     id::SessionId,
     session::{DenialReach, Stopped},
 };
-use countersign_http::web::{Body, Routes, reply};
+use countersign_http::{
+    reply,
+    web::{Body, Routes},
+};
 use countersign_view::Protocol;
 use serde_json::{Value, json};
 

@@ -10,7 +10,10 @@ use axum::{
     response::Response,
 };
 use countersign_conversations::sessions;
-use countersign_http::web::{Body, Routes, reply};
+use countersign_http::{
+    reply,
+    web::{Body, Routes},
+};
 use countersign_runtime::store::{Log as _, Partition};
 use serde_json::{Value, json};
 use tokio::time::Instant;

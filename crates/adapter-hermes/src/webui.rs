@@ -12,7 +12,10 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::Response,
 };
-use countersign_http::web::{Caller, Problem, Routes, reply};
+use countersign_http::{
+    reply::{self, Problem},
+    web::{Caller, Routes},
+};
 
 use super::Door;
 

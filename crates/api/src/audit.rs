@@ -11,7 +11,7 @@ use countersign_core::{
     engine::Event,
     id::{Lsn, SessionId},
 };
-use countersign_http::web::{Problem, reply};
+use countersign_http::reply::{self, Problem};
 use countersign_runtime::store::{AnyLog, Content, Head, Log as _, Partition, ReadError, Stored};
 use countersign_view::record::{Filter, Narrator, Outcome, time_of, told};
 use serde_json::{Value, json};

@@ -13,7 +13,10 @@ use countersign_core::{
     gate::{self, Answer, AnswerRefusal, Command as ToGate, Content, Gate, Grant, Resolution, Scope},
     id::GateId,
 };
-use countersign_http::web::{Body, Caller, ONCE_ONLY, Problem, access, reply};
+use countersign_http::{
+    reply::{self, Problem},
+    web::{Body, Caller, ONCE_ONLY, access},
+};
 use countersign_runtime::{Lane, Refused};
 use countersign_view::{
     Protocol,

@@ -20,7 +20,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use countersign_conversations::chats::{ChatError, Chats};
-use countersign_http::web::{Auth, Problem, Routes};
+use countersign_http::{
+    reply::Problem,
+    web::{Auth, Routes},
+};
 use countersign_policy_admin::household::Household;
 use countersign_runtime::{Clock, Handle, Refused, store::ReadError};
 use countersign_view::Protocol;

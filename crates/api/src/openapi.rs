@@ -2,10 +2,12 @@
 //! otherwise than it is.
 
 use axum::response::Response;
-use countersign_http::web::{
-    Who,
-    access::{Effect, TABLE},
+use countersign_http::{
     reply,
+    web::{
+        Who,
+        access::{Effect, TABLE},
+    },
 };
 use serde_json::{Value, json};
 

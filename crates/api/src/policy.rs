@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use countersign_config::DEFAULT_AGENT;
-use countersign_http::web::{Body, reply};
+use countersign_http::{reply, web::Body};
 use countersign_policy_admin::trial;
 use countersign_runtime::Lane;
 use serde_json::json;

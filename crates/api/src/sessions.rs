@@ -17,7 +17,10 @@ use countersign_core::{
     session::{Session, WhenBusy},
     time::Millis,
 };
-use countersign_http::web::{Body, Caller, reply};
+use countersign_http::{
+    reply,
+    web::{Body, Caller},
+};
 use countersign_runtime::Lane;
 use countersign_view::{Protocol, time::iso};
 use serde::Serialize;

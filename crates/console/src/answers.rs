@@ -13,7 +13,10 @@ use countersign_core::{
     gate::{Answer, AnswerRefusal, Content, Grant, Kind, People, Scope},
     id::GateId,
 };
-use countersign_http::web::{Body, Caller, reply};
+use countersign_http::{
+    reply,
+    web::{Body, Caller},
+};
 use countersign_runtime::{Lane, Refused};
 use countersign_view::decisions;
 

@@ -8,7 +8,7 @@ use axum::{
     response::Response,
 };
 use countersign_core::digest::Digest;
-use countersign_http::web::reply;
+use countersign_http::reply;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("app.js");

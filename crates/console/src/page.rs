@@ -4,7 +4,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use countersign_http::web::{Via, reply};
+use countersign_http::{reply, web::Via};
 use maud::{DOCTYPE, Markup, html};
 
 use super::{

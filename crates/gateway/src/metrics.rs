@@ -19,7 +19,8 @@ use countersign_config::Storage;
 use countersign_core::time::Millis;
 use countersign_http::{
     open_connections::OpenConnections,
-    web::{Auth, METRICS, Problem, Routes, reply},
+    reply::{self, Problem},
+    web::{Auth, METRICS, Routes},
 };
 use countersign_runtime::Handle;
 use countersign_telegram::Reporter;

@@ -5,6 +5,8 @@
 pub mod limits;
 pub mod listen;
 pub mod open_connections;
+pub mod origin;
 pub mod readiness;
+pub mod reply;
 pub mod tokens;
 pub mod web;

@@ -34,7 +34,7 @@ use streams::Streams;
 pub use taking::Guest;
 pub use tls::{TlsError, load as load_tls};
 
-use crate::{open_connections::OpenConnections, readiness::Readiness, web::dress};
+use crate::{open_connections::OpenConnections, readiness::Readiness, reply::dress};
 
 /// How many connections may wait to be taken.
 const BACKLOG: u32 = 4096;

@@ -1,5 +1,8 @@
 //! Whether a page came from where it asks.
 
+/// What a page of another site is told where programs read it.
+pub(crate) const CROSS_ORIGIN: &str = "Cross-origin mismatch - check reverse proxy headers";
+
 /// The authority of an origin or an address of the web, without what follows it. `None` for any other, such as `null`.
 pub fn authority(origin: &str) -> Option<&str> {
     let (scheme, rest) = origin.split_once("://")?;

@@ -23,8 +23,6 @@ const STALE: &str = "the list of edges that may close a circle only shrinks: tak
 const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     // A request is judged by rules, and rules are read for an adapter.
     ("countersign-policy-admin", &[("adapter", "rules"), ("explained", "trial"), ("trial", "rules")]),
-    // Routes are built for the port, and the port refuses in the words of routes.
-    ("countersign-http", &[("web", "listen")]),
     (
         "countersign-adapter-omp",
         &[

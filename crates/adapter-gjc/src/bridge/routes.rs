@@ -14,7 +14,8 @@ use axum::{
 use countersign_adapter_omp::session_file::find;
 use countersign_http::{
     listen::{Guest, peer},
-    web::{reply, sse},
+    reply,
+    web::sse,
 };
 use countersign_protocol::{
     Json, Wire,

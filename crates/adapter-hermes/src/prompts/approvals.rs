@@ -13,7 +13,10 @@ use countersign_core::{
     gate::{Answer, AnswerRefusal, Resolution, Scope},
     id::SessionId,
 };
-use countersign_http::web::{BadBody, Body, Caller, ONCE_ONLY, Problem, Via, access, reply};
+use countersign_http::{
+    reply::{self, Problem},
+    web::{BadBody, Body, Caller, ONCE_ONLY, Via, access},
+};
 use countersign_runtime::Refused;
 use serde_json::{Value, json};
 

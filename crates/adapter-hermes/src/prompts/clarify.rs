@@ -15,7 +15,10 @@ use countersign_core::{
     gate::{Answer, AnswerRefusal, Content},
     id::SessionId,
 };
-use countersign_http::web::{BadBody, Body, Caller, Problem, reply};
+use countersign_http::{
+    reply::{self, Problem},
+    web::{BadBody, Body, Caller},
+};
 use countersign_runtime::Refused;
 use countersign_view::{Lines, escape};
 use serde_json::{Value, json};

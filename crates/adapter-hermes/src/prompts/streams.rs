@@ -9,7 +9,10 @@ use axum::{
 };
 use bytes::Bytes;
 use countersign_core::{engine::Engine, id::SessionId};
-use countersign_http::web::{Caller, Problem, reply, sse};
+use countersign_http::{
+    reply::{self, Problem},
+    web::{Caller, sse},
+};
 use countersign_runtime::Lane;
 use futures_util::stream;
 use serde_json::json;

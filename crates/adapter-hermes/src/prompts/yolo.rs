@@ -17,7 +17,10 @@ use countersign_core::{
     gate::{self, Answer, Gate, Scope},
     id::{GateId, PrincipalId, SessionId},
 };
-use countersign_http::web::{BadBody, Body, Caller, Problem, reply};
+use countersign_http::{
+    reply::{self, Problem},
+    web::{BadBody, Body, Caller},
+};
 use countersign_runtime::{Lane, Refused};
 use serde_json::json;
 

@@ -14,7 +14,10 @@ use axum::{
 };
 
 use super::Doors;
-use crate::web::{CROSS_ORIGIN, Problem, origin};
+use crate::{
+    origin::{self, CROSS_ORIGIN},
+    reply::Problem,
+};
 
 /// What a page of somebody else's is told, but where a door has words of its own.
 pub const FOREIGN: &str = "This origin may not speak to the gateway.\n";

@@ -15,7 +15,7 @@ use futures_util::StreamExt as _;
 use tokio::sync::Semaphore;
 
 use super::taking::Guest;
-use crate::web::Problem;
+use crate::reply::Problem;
 
 /// How many connections are kept free of streams, where there are as many to spare.
 const RESERVE: usize = 64;

@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use ring::hmac;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::{access::Scope, cookie, origin, revoked::Revoked};
-use crate::limits::FailedAuth;
+use super::{access::Scope, cookie, revoked::Revoked};
+use crate::{limits::FailedAuth, origin};
 
 /// The name of the cookie.
 pub const COOKIE: &str = "hermes_session";

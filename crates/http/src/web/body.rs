@@ -10,7 +10,7 @@ use axum::{
 };
 use serde_json::{Map, Value};
 
-use super::reply::Problem;
+use crate::reply::Problem;
 
 /// How long a body may be, in bytes.
 const LARGEST: usize = 4 << 20;

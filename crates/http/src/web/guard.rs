@@ -13,10 +13,13 @@ use axum::{
 use super::{
     access::{self, Effect, Scope, Who},
     auth::{Auth, Caller, NotLoggedIn, Via},
-    reply::Problem,
     watched,
 };
-use crate::listen::{Guest, peer};
+use crate::{
+    listen::{Guest, peer},
+    origin::CROSS_ORIGIN,
+    reply::Problem,
+};
 
 /// The path at which figures of the process stand.
 pub const METRICS: &str = "/metrics";
@@ -162,9 +165,6 @@ async fn is_an_agents(parts: &Parts) -> bool {
     tokio::time::sleep(SECOND_LOOK).await;
     !guest.peer.may_decide().await
 }
-
-/// What a page of another site is told where programs read it.
-pub const CROSS_ORIGIN: &str = "Cross-origin mismatch - check reverse proxy headers";
 
 /// What says who somebody is.
 fn shown(headers: &HeaderMap) -> HeaderMap {

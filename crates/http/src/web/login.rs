@@ -16,9 +16,11 @@ use super::{
     Body, Caller, Routes,
     auth::{Auth, COOKIE, LASTS, NotLoggedIn},
     cookie,
+};
+use crate::{
+    listen::Guest,
     reply::{self, Problem},
 };
-use crate::listen::Guest;
 
 /// Where whoever came in wants to go.
 #[derive(Deserialize)]
