@@ -8,7 +8,7 @@ use countersign_core::{
     policy::{self, Constraints, Covers, Door, Grant, GrantId, Grants, Layers, Proposal, Subject, evaluate},
     time::Millis,
 };
-use countersign_policy_admin::trial;
+use countersign_policy_admin::explained::action;
 use countersign_runtime::Lane;
 use maud::{Markup, html};
 
@@ -83,7 +83,7 @@ impl Law {
     }
 
     fn action(&self, subject: &Subject, now: Millis) -> policy::Action {
-        trial::action(&self.verdict(subject, now))
+        action(&self.verdict(subject, now))
     }
 
     /// What becomes of a call, whatever people denied.

@@ -12,10 +12,7 @@ use countersign_core::{
     policy::{self, Layers, Near, Subject, Verdict, evaluate, near},
 };
 use countersign_http::web::Caller;
-use countersign_policy_admin::{
-    service_tools,
-    trial::{self, action},
-};
+use countersign_policy_admin::{explained::action, service_tools, trial};
 use countersign_runtime::{Lane, tools::Registry};
 use maud::{Markup, html};
 use serde::Deserialize;

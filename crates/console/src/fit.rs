@@ -7,7 +7,7 @@ use countersign_core::{
     policy::{self, Action, Grants, Layer, Rule, Source, Surroundings},
     time::Millis,
 };
-use countersign_policy_admin::{outranked::outranked, trial};
+use countersign_policy_admin::{explained::action, outranked::outranked};
 
 use super::{
     effect::{Law, Sums},
@@ -36,11 +36,11 @@ pub(super) fn of_rule(rule: &Rule, then: &Law, calls: &[Made], at: Millis) -> Fi
     let Some(alone) = alone(rule, then) else { return fit };
     let mut why: BTreeMap<String, u64> = BTreeMap::new();
     for subject in calls.iter().filter_map(|made| made.subject.as_ref()) {
-        if trial::action(&alone.verdict(subject, at)) != Action::Deny {
+        if action(&alone.verdict(subject, at)) != Action::Deny {
             continue;
         }
         let verdict = then.verdict(subject, at);
-        let action = trial::action(&verdict);
+        let action = action(&verdict);
         fit.then.add(action);
         if action != rule.action {
             fit.held += 1;

@@ -18,9 +18,13 @@ use countersign_core::{
 use countersign_gateway::adapter;
 use countersign_policy_admin::{
     adapter::Adapter,
+    case_result::{CaseFailure, CaseResult, word},
+    explained::{Explained, action, kept_off},
     household::Household,
-    rules::{self, Loaded, Nobody, RulesError, TooFew},
-    trial::{self, Explained, Failed, Tried, kept_off},
+    loaded_rules::LoadedRules,
+    rules,
+    rules_error::{Nobody, RulesError, TooFew},
+    trial,
 };
 use countersign_view::{Lines, Protocol, escape, pasted};
 use serde_json::{Map, Value, json};
@@ -178,7 +182,7 @@ pub(crate) fn check(files: &Files, form: Form) -> anyhow::Result<ExitCode> {
         writeln!(out, "{}  {}", paint.tone(Tone::Asking, "warning"), one(warning))?;
     }
     match &loaded {
-        Ok(Loaded { count, cases, .. }) => {
+        Ok(LoadedRules { count, cases, .. }) => {
             let file = files.rules.display();
             let told = format!("{file}: {}, {}", counted(*count, "rule"), counted(cases.len(), "case"));
             writeln!(out, "{}       {told} {}", paint.tone(Tone::Good, "ok"), files.note(paint))?;
@@ -216,7 +220,7 @@ fn problems(error: &RulesError) -> Vec<Value> {
             steps.iter().map(told).collect()
         }
         RulesError::Cases(failed) => {
-            let told = |failed: &Failed| {
+            let told = |failed: &CaseFailure| {
                 let case = &failed.0.case;
                 json!({ "file": case.file, "line": case.line, "key": "tests", "message": failed.to_string() })
             };
@@ -232,7 +236,7 @@ pub(crate) fn test(files: &Files, form: Form) -> anyhow::Result<ExitCode> {
     let failed = tried.iter().filter(|tried| !tried.is_as_expected()).count();
     let mut out = std::io::stdout().lock();
     if form == Form::Json {
-        let told = |tried: &Tried| {
+        let told = |tried: &CaseResult| {
             let case = &tried.case;
             json!({
                 "file": case.file, "line": case.line, "description": case.description, "agent": case.agent,
@@ -249,13 +253,13 @@ pub(crate) fn test(files: &Files, form: Form) -> anyhow::Result<ExitCode> {
     }
     let paint = Paint::stdout();
     for tried in tried.iter().filter(|tried| !tried.is_as_expected()) {
-        let Tried { case, got, why } = tried;
+        let CaseResult { case, got, why } = tried;
         let place = format!("{}:{}", case.file.display(), case.line);
         let said = case.description.as_deref().map(|text| format!(" ({})", one(text))).unwrap_or_default();
         let arguments = case.args.iter().map(|(name, value)| format!(" {}={}", one(name), one(&plain(value))));
         let request: String = std::iter::once(one(&case.tool)).chain(arguments).collect();
         writeln!(out, "{}  {request}{said}  {}", paint.tone(Tone::Bad, "failed"), paint.tone(Tone::Faint, place))?;
-        writeln!(out, "        should be {} and is {}: {}", trial::word(case.expect), painted(*got, paint), one(why))?;
+        writeln!(out, "        should be {} and is {}: {}", word(case.expect), painted(*got, paint), one(why))?;
     }
     let (tone, word) = if failed == 0 { (Tone::Good, "ok") } else { (Tone::Bad, "failed") };
     let passed = format!("{} of {} as expected", tried.len() - failed, counted(tried.len(), "case"));
@@ -305,7 +309,7 @@ fn shown(
 ) -> std::io::Result<()> {
     let (paint, Explained { subject, verdict, near }) = (Paint::stdout(), explained);
     let signature = paint.tone(Tone::Strong, one(&subject.signature));
-    writeln!(out, "{}  {signature}", painted(trial::action(verdict), paint))?;
+    writeln!(out, "{}  {signature}", painted(action(verdict), paint))?;
     for further in &subject.further_signatures {
         writeln!(out, "  and     {}", one(further))?;
     }
@@ -397,7 +401,7 @@ fn painted(action: Action, paint: Paint) -> String {
         Action::Deny => Tone::Bad,
         Action::Ask => Tone::Asking,
     };
-    paint.tone(tone, trial::word(action))
+    paint.tone(tone, word(action))
 }
 
 const fn verb(action: Action) -> &'static str {

@@ -16,7 +16,8 @@ use countersign_core::{call, policy::Subject};
 use countersign_policy_admin::{
     adapter::{self, Adapter, RunTools, StdioRules},
     household::Household,
-    rules::{Loaded, RulesError},
+    loaded_rules::LoadedRules,
+    rules_error::RulesError,
 };
 use countersign_view::Protocol;
 use serde_json::{Map, Value};
@@ -100,7 +101,7 @@ impl StdioRules for Stdio {
     }
 
     // Those of the working folder are among them, and what settings take away.
-    fn load(&self, named: Option<&Path>) -> Result<Loaded, RulesError> {
+    fn load(&self, named: Option<&Path>) -> Result<LoadedRules, RulesError> {
         let files = session_rules::files(&self.folder, &self.cwd, named).map_err(refused)?;
         let place = session_rules::Place {
             product: self.product,
@@ -125,7 +126,7 @@ impl StdioRules for Stdio {
             cases.append(&mut read.cases);
             count += read.source.rules.rules.len() + read.source.rules.defaults.len();
         }
-        Ok(Loaded { rules, cases, count, warnings, idle: Vec::new() })
+        Ok(LoadedRules { rules, cases, count, warnings, idle: Vec::new() })
     }
 
     // What is no tool of the adapter's own is one of the host.
@@ -160,10 +161,7 @@ mod tests {
     use super::{household, named, of_file};
     use countersign_agent_dir::Environment;
     use countersign_core::policy::Action;
-    use countersign_policy_admin::{
-        rules::read,
-        trial::{action, explain},
-    };
+    use countersign_policy_admin::{explained::action, rules::read, trial::explain};
 
     fn environment(root: &Path) -> Environment {
         [("HOME", root.display().to_string())].into_iter().collect()

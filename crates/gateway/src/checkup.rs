@@ -10,6 +10,7 @@ use countersign_http::listen;
 use countersign_policy_admin::{
     household::{self, Household},
     rules,
+    rules_error::RulesError,
 };
 use countersign_runtime::{
     models::{Api, Entry},
@@ -27,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Reads the rules of a configuration and tries their cases, and gives their warnings.
 ///
 /// # Errors
-/// [`rules::RulesError`].
-pub fn rules(config: &Config) -> Result<Vec<String>, rules::RulesError> {
+/// [`RulesError`].
+pub fn rules(config: &Config) -> Result<Vec<String>, RulesError> {
     let household = Household::of(config, &house::agents(config).tools, Arc::new(GsvTools));
     rules::load(&config.permissions, &household).map(|loaded| loaded.warnings)
 }

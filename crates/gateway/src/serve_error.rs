@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use countersign_config::BindError;
 use countersign_http::listen::TlsError;
-use countersign_policy_admin::rules::RulesError;
+use countersign_policy_admin::rules_error::RulesError;
 use countersign_runtime::{Refused, services::BadService, store};
 use countersign_telegram::BadAddress;
 

@@ -11,7 +11,7 @@ use countersign_core::{call, policy::Subject};
 use serde_json::{Map, Value};
 
 pub use super::calls::{of_host, own};
-use super::rules::{Loaded, RulesError};
+use super::{loaded_rules::LoadedRules, rules_error::RulesError};
 
 /// The tools that runs of a gateway have beside those of services and those that every run has.
 pub trait RunTools: Send + Sync {
@@ -34,7 +34,7 @@ pub trait StdioRules: Debug + Send + Sync {
     ///
     /// # Errors
     /// [`RulesError`]: with such rules nothing starts.
-    fn load(&self, named: Option<&Path>) -> Result<Loaded, RulesError>;
+    fn load(&self, named: Option<&Path>) -> Result<LoadedRules, RulesError>;
 
     /// Returns what policy is asked about a call.
     ///

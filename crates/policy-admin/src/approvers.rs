@@ -10,7 +10,7 @@ use countersign_core::{
     policy::{self, Action, Effort, Rule, Side, Source},
 };
 
-use super::unmet::unchecked;
+use super::unchecked::unchecked;
 
 /// Somebody whom a rule names and nobody knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

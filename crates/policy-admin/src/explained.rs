@@ -4,11 +4,29 @@
 
 use countersign_core::{
     gate::{OnExpiry, Step},
-    policy::{Action, Named, Near},
+    policy::{Action, Named, Near, Subject, Verdict},
 };
 use serde_json::{Value, json};
 
-use super::trial::{self, Explained};
+/// What rules make of a request, and what they nearly made of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// What policy was asked.
+    pub subject: Subject,
+    /// What it says.
+    pub verdict: Verdict,
+    /// The rules that nearly decided, the nearest first.
+    pub near: Vec<Near>,
+}
+
+/// What policy makes of something, without why.
+pub const fn action(verdict: &Verdict) -> Action {
+    match verdict {
+        Verdict::Allow(_) => Action::Allow,
+        Verdict::Deny(_) => Action::Deny,
+        Verdict::Ask(_) => Action::Ask,
+    }
+}
 
 /// Why a rule did not decide, a line each.
 pub fn kept_off(near: &Near) -> Vec<String> {
@@ -26,7 +44,7 @@ impl Explained {
 
     /// Who has to allow what is asked about: the steps of the rule, or any one person.
     pub fn steps(&self) -> Vec<Step> {
-        if trial::action(&self.verdict) != Action::Ask {
+        if action(&self.verdict) != Action::Ask {
             return Vec::new();
         }
         let steps = self.rule().map(|(rule, _)| rule.steps.clone()).unwrap_or_default();
@@ -64,7 +82,7 @@ impl Explained {
             })
         };
         json!({
-            "verdict": trial::action(verdict),
+            "verdict": action(verdict),
             "steps": self.steps().iter().map(step).collect::<Vec<_>>(),
             "why": verdict.why().to_string(),
             "rule": self.rule().map(|(rule, is_default)| named(rule, is_default)),

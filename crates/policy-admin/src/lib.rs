@@ -6,13 +6,17 @@
 pub mod adapter;
 mod approvers;
 mod calls;
-mod explained;
+pub mod case_result;
+pub mod explained;
 pub mod household;
+pub mod loaded_rules;
 pub mod outranked;
 pub mod rulebook;
 pub mod rules;
+pub mod rules_error;
 pub mod service_tools;
 #[cfg(test)]
 mod testing;
 pub mod trial;
+mod unchecked;
 mod unmet;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use countersign_core::policy::{self, Compiled, Rule};
 
-use super::unmet::unchecked;
+use super::unchecked::unchecked;
 
 /// Names, for every rule that decides nothing, the rule that goes before it. Rules of the lines `idle` match nothing themselves.
 pub(super) fn all(name: &str, compiled: &Compiled, idle: &BTreeSet<u32>) -> Vec<String> {

@@ -20,10 +20,7 @@ use countersign_files::replace::{Access, replace};
 use countersign_runtime::{Handle, Lane, Refused, tools::regular};
 use tokio::sync::Semaphore;
 
-use super::{
-    household::Household,
-    rules::{self, RulesError},
-};
+use super::{household::Household, rules, rules_error::RulesError};
 
 /// A change of the file: a rule that comes, goes, or stands in the place of another.
 #[derive(Clone, Debug, PartialEq)]

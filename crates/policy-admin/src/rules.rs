@@ -3,71 +3,39 @@
 use std::{collections::BTreeSet, path::Path};
 
 use countersign_config::{
-    self as config, Case, Errors, Permissions, Undeclared,
+    self as config, Permissions, Undeclared,
     strangers::{self, Named, Others, strangers},
 };
 use countersign_core::{
     engine::Rules,
-    policy::{self, CompileError, Layer, Posture, Source, Warning, signature},
+    policy::{self, Layer, Posture, Source, Warning, signature},
 };
 use countersign_runtime::tools::Registry;
 
-pub use super::approvers::{Nobody, TooFew};
 use super::{
     adapter::Adapter,
     approvers,
+    case_result::{CaseFailure, CaseResult},
     household::{self, Household},
+    loaded_rules::LoadedRules,
+    rules_error::RulesError,
     service_tools::Tools,
-    trial::{self, Failed},
+    trial,
     unmet::{Unmet, count, unmet},
 };
-
-/// Why rules were not taken.
-#[derive(Debug, thiserror::Error)]
-pub enum RulesError {
-    /// The file cannot be read, or is not what a file of rules is.
-    #[error(transparent)]
-    Form(#[from] Errors),
-    /// Its rules cannot be compiled.
-    #[error("{}", lines(.0))]
-    Compile(Vec<CompileError>),
-    /// Rules name people of whom nothing is known.
-    #[error("{}", lines(.0))]
-    Nobody(Vec<Nobody>),
-    /// Rules ask for more people than can answer.
-    #[error("{}", lines(.0))]
-    TooFew(Vec<TooFew>),
-    /// Something else comes of cases than their author expects.
-    #[error("{}", lines(.0))]
-    Cases(Vec<Failed>),
-}
-
-/// Rules, and what a person should know about them.
-#[derive(Debug)]
-pub struct Loaded {
-    /// The rules.
-    pub rules: Rules,
-    /// The cases that they are tested with.
-    pub cases: Vec<Case>,
-    /// How many rules and defaults there are.
-    pub count: usize,
-    /// One line each.
-    pub warnings: Vec<String>,
-    /// Those of them that say of a rule that it matches nothing, with its line.
-    pub idle: Vec<(u32, String)>,
-}
 
 /// Reads the file at `path` and tries its cases. Where there is no file, people are asked about everything.
 ///
 /// # Errors
 /// [`RulesError`]: rules that were not understood, or fail a case, are not in force.
-pub fn load(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
+pub fn load(path: &Path, household: &Household) -> Result<LoadedRules, RulesError> {
     tested(read(path, household)?, household)
 }
 
 /// Rules whose cases come out as their author expects.
-pub(super) fn tested(loaded: Loaded, household: &Household) -> Result<Loaded, RulesError> {
-    let failed: Vec<Failed> = trial::tried(&loaded, household).into_iter().filter_map(trial::Tried::failed).collect();
+pub(super) fn tested(loaded: LoadedRules, household: &Household) -> Result<LoadedRules, RulesError> {
+    let failed: Vec<CaseFailure> =
+        trial::tried(&loaded, household).into_iter().filter_map(CaseResult::failed).collect();
     if failed.is_empty() { Ok(loaded) } else { Err(RulesError::Cases(failed)) }
 }
 
@@ -80,15 +48,11 @@ fn rules_of(compiled: policy::Compiled, household: &Household) -> Rules {
     }
 }
 
-fn lines<T: ToString>(problems: &[T]) -> String {
-    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-}
-
 /// Reads the file at `path` without trying its cases.
 ///
 /// # Errors
 /// [`RulesError`], but for cases.
-pub fn read(path: &Path, household: &Household) -> Result<Loaded, RulesError> {
+pub fn read(path: &Path, household: &Household) -> Result<LoadedRules, RulesError> {
     if let Some(stdio) = household.adapter.as_ref().and_then(Adapter::stdio) {
         // Without a file something else holds there than without the one that is named.
         return stdio.load(path.exists().then_some(path));
@@ -104,7 +68,7 @@ pub(super) fn none(path: &Path) -> Permissions {
 }
 
 /// The rules of a file that was read, for this household.
-pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loaded, RulesError> {
+pub(super) fn understood(read: Permissions, household: &Household) -> Result<LoadedRules, RulesError> {
     let Permissions { source, cases } = read;
     if let Some(people) = &household.people {
         let nobodies = approvers::nobodies(&source, people);
@@ -138,7 +102,7 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
     let lines: BTreeSet<u32> = idle.iter().map(|(line, _)| *line).collect();
     told.append(&mut super::outranked::all(&name, &compiled, &lines));
     let warnings = compiled.warnings().iter().map(ToString::to_string).chain(told).collect();
-    Ok(Loaded { rules: rules_of(compiled, household), cases, count, warnings, idle })
+    Ok(LoadedRules { rules: rules_of(compiled, household), cases, count, warnings, idle })
 }
 
 /// The tools of services, for what rules say of them.

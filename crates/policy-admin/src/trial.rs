@@ -2,93 +2,32 @@
 //!
 //! It must not know what people granted or denied, and nothing happens by it.
 
-use std::fmt;
-
 use countersign_core::{
     Whereabouts,
     engine::Rules,
     id::SessionId,
-    policy::{self, Action, Constraints, Grants, Layers, Near, Subject, Verdict},
+    policy::{self, Action, Constraints, Grants, Layers, Subject, Verdict},
     time::Millis,
     tool::Effect,
 };
 use serde_json::{Map, Value};
 
-pub use super::explained::kept_off;
-use super::{adapter::Adapter, calls, household::Household, rules::Loaded, service_tools};
+use super::{
+    adapter::Adapter,
+    calls,
+    case_result::CaseResult,
+    explained::{Explained, action},
+    household::Household,
+    loaded_rules::LoadedRules,
+    service_tools,
+};
 use countersign_config::{Case, DEFAULT_AGENT};
 use countersign_view::Protocol;
 
 const AGENT_GATE: &str = Protocol::AgentGate.name();
 
-/// A case and what became of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tried {
-    /// The case.
-    pub case: Case,
-    /// What became of it.
-    pub got: Action,
-    /// Why.
-    pub why: String,
-}
-
-impl Tried {
-    /// True if that is what its author expects.
-    pub fn is_as_expected(&self) -> bool {
-        self.got == self.case.expect
-    }
-
-    /// The same, if it is not.
-    pub fn failed(self) -> Option<Failed> {
-        (!self.is_as_expected()).then(|| Failed(Box::new(self)))
-    }
-}
-
-/// A case of which something else becomes than its author expects.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Failed(pub Box<Tried>);
-
-impl fmt::Display for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tried { case, got, why } = &*self.0;
-        write!(f, "{}:{}: ", case.file.display(), case.line)?;
-        write!(f, "{} is {} and should be {}: {why}", asked(case), word(*got), word(case.expect))
-    }
-}
-
-/// A case's request as it is written on the command line, with the agent where it is not the usual one.
-fn asked(case: &Case) -> String {
-    let mut text = case.tool.clone();
-    for (name, value) in &case.args {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        text.push_str(&format!(" {name}={value}"));
-    }
-    if case.agent != DEFAULT_AGENT {
-        text.push_str(&format!(" of {}", case.agent));
-    }
-    text
-}
-
-/// What becomes of something, in the words for people.
-pub const fn word(action: Action) -> &'static str {
-    match action {
-        Action::Allow => "allowed",
-        Action::Deny => "denied",
-        Action::Ask => "asked about",
-    }
-}
-
-/// What policy makes of something, without why.
-pub const fn action(verdict: &Verdict) -> Action {
-    match verdict {
-        Verdict::Allow(_) => Action::Allow,
-        Verdict::Deny(_) => Action::Deny,
-        Verdict::Ask(_) => Action::Ask,
-    }
-}
-
 /// Tries the cases of a file of rules.
-pub fn tried(loaded: &Loaded, household: &Household) -> Vec<Tried> {
+pub fn tried(loaded: &LoadedRules, household: &Household) -> Vec<CaseResult> {
     let tried = |case: &Case| {
         let subject = subject(household, &case.agent, case.tool.clone(), case.args.clone());
         let (got, why) = match subject {
@@ -99,20 +38,9 @@ pub fn tried(loaded: &Loaded, household: &Household) -> Vec<Tried> {
                 (action(&verdict), verdict.why().to_string())
             }
         };
-        Tried { case: case.clone(), got, why }
+        CaseResult { case: case.clone(), got, why }
     };
     loaded.cases.iter().map(tried).collect()
-}
-
-/// What rules make of a request, and what they nearly made of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Explained {
-    /// What policy was asked.
-    pub subject: Subject,
-    /// What it says.
-    pub verdict: Verdict,
-    /// The rules that nearly decided, the nearest first.
-    pub near: Vec<Near>,
 }
 
 /// What decides, beside the request.
@@ -128,7 +56,7 @@ pub struct InForce<'a> {
 /// # Errors
 /// Why it is refused before policy is asked.
 pub fn explain(
-    loaded: &Loaded,
+    loaded: &LoadedRules,
     household: &Household,
     agent: &str,
     tool: &str,
@@ -216,7 +144,7 @@ pub fn of_run(household: &Household, tool: &str, arguments: &Map<String, Value>)
 }
 
 /// What rules alone make of a subject.
-fn judge(loaded: &Loaded, subject: &Subject) -> Verdict {
+fn judge(loaded: &LoadedRules, subject: &Subject) -> Verdict {
     policy::evaluate(&layers(&loaded.rules, &Constraints::default(), &Grants::default()), subject, Millis(0))
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use countersign_core::policy::{Effort, Side, Source};
 use countersign_view::Protocol;
 
-use super::household::Household;
+use super::{household::Household, unchecked::unchecked};
 
 /// Rules that are bound to something which is not there.
 pub(super) struct Unmet {
@@ -71,14 +71,6 @@ pub(super) fn unmet(source: &Source, household: &Household) -> Unmet {
 
 pub(super) fn count(source: &Source) -> usize {
     source.rules.rules.len() + source.rules.defaults.len()
-}
-
-/// A line that says that a check, for `what`, was not made for some rules, if there are any.
-pub(super) fn unchecked(file: &str, rules: usize, what: &str) -> Option<String> {
-    (rules > 0).then(|| {
-        let rules = if rules == 1 { "1 rule was".to_owned() } else { format!("{rules} rules were") };
-        format!("{file}: {rules} not checked for {what}: too many patterns may meet each other")
-    })
 }
 
 /// The first of `names`, and how many more there are.

@@ -21,8 +21,6 @@ const STALE: &str = "the list of edges that may close a circle only shrinks: tak
 ///
 /// Only an edge that cannot be cut yet may be here, and none is ever added: an entry that no circle needs any more is a finding.
 const ALLOWED: &[(&str, &[(&str, &str)])] = &[
-    // A request is judged by rules, and rules are read for an adapter.
-    ("countersign-policy-admin", &[("adapter", "rules"), ("explained", "trial"), ("trial", "rules")]),
     (
         "countersign-adapter-omp",
         &[

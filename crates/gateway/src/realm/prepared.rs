@@ -10,10 +10,7 @@ use countersign_adapter_agent_gate as agent_gate;
 use countersign_adapter_hermes as hermes;
 use countersign_config::Config;
 use countersign_http::listen;
-use countersign_policy_admin::{
-    household::Household,
-    rules::{self, Loaded},
-};
+use countersign_policy_admin::{household::Household, loaded_rules::LoadedRules, rules};
 use countersign_runtime::{
     services::Services,
     tools::{Secrets, secrets::FOLDER},
@@ -34,7 +31,7 @@ pub struct PreparedRealm {
     pub(super) secrets: Secrets,
     pub(super) agents: agent_gate::Settings,
     pub(super) household: Household,
-    pub(super) loaded: Loaded,
+    pub(super) loaded: LoadedRules,
     pub(super) tls: Option<Arc<rustls::ServerConfig>>,
     pub(super) services: Arc<Services>,
     /// Users of this machine who may open the control socket.

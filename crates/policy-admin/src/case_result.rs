@@ -1,0 +1,63 @@
+//! What became of the cases that a file of rules is tested with, as people are told of it.
+
+use std::fmt;
+
+use countersign_config::{Case, DEFAULT_AGENT};
+use countersign_core::policy::Action;
+
+/// A case and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaseResult {
+    /// The case.
+    pub case: Case,
+    /// What became of it.
+    pub got: Action,
+    /// Why.
+    pub why: String,
+}
+
+impl CaseResult {
+    /// True if that is what its author expects.
+    pub fn is_as_expected(&self) -> bool {
+        self.got == self.case.expect
+    }
+
+    /// The same, if it is not.
+    pub fn failed(self) -> Option<CaseFailure> {
+        (!self.is_as_expected()).then(|| CaseFailure(Box::new(self)))
+    }
+}
+
+/// A case of which something else becomes than its author expects.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaseFailure(pub Box<CaseResult>);
+
+impl fmt::Display for CaseFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CaseResult { case, got, why } = &*self.0;
+        write!(f, "{}:{}: ", case.file.display(), case.line)?;
+        write!(f, "{} is {} and should be {}: {why}", asked(case), word(*got), word(case.expect))
+    }
+}
+
+/// A case's request as it is written on the command line, with the agent where it is not the usual one.
+fn asked(case: &Case) -> String {
+    let mut text = case.tool.clone();
+    for (name, value) in &case.args {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        text.push_str(&format!(" {name}={value}"));
+    }
+    if case.agent != DEFAULT_AGENT {
+        text.push_str(&format!(" of {}", case.agent));
+    }
+    text
+}
+
+/// What becomes of something, in the words for people.
+pub const fn word(action: Action) -> &'static str {
+    match action {
+        Action::Allow => "allowed",
+        Action::Deny => "denied",
+        Action::Ask => "asked about",
+    }
+}
