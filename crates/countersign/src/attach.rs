@@ -26,6 +26,8 @@ use countersign_gateway::control::{FILE, Request};
 use pending::Pending;
 pub(crate) use pending::Request as Unanswered;
 
+use crate::exit::fail;
+
 /// How long the gateway has for its last frames once the host has gone.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How much is read at once.
@@ -122,7 +124,7 @@ impl Pipe {
             let _ = output.write_all(&frame).and_then(|()| output.flush());
         }
         drop(output);
-        super::stdio::fail(&problem)
+        fail(&problem)
     }
 }
 

@@ -10,7 +10,7 @@ use countersign_agent_dir::Environment;
 use countersign_tools::exec;
 use tokio::sync::mpsc;
 
-use crate::stdio;
+use crate::{exit::notice, signals::asked_to_end};
 
 /// How many frames of the door wait at most.
 const FRAMES: usize = 64;
@@ -25,7 +25,7 @@ pub(crate) fn run(flags: Flags, program: PathBuf) -> anyhow::Result<ExitCode> {
         // Somebody who does not want to know need not.
         let _ = writeln!(out, "countersign ready on {}", bridge.address()).and_then(|()| out.flush());
         drop(out);
-        bridge.run(stdio::asked_to_end()).await;
+        bridge.run(asked_to_end()).await;
         Ok(())
     })
 }
@@ -35,9 +35,8 @@ pub(crate) fn listen(flags: Flags, path: PathBuf, program: PathBuf) -> anyhow::R
     served(async {
         let socket = Socket::open(path, nix::unistd::geteuid().as_raw())?;
         let (output, frames) = mpsc::channel(FRAMES);
-        let door =
-            Box::pin(omp::open(flags, omp::Program { path: program }, gjc::extension, output, stdio::notice)).await?;
-        Box::pin(socket.run(door, frames, stdio::asked_to_end())).await?;
+        let door = Box::pin(omp::open(flags, omp::Program { path: program }, gjc::extension, output, notice)).await?;
+        Box::pin(socket.run(door, frames, asked_to_end())).await?;
         Ok(())
     })
 }

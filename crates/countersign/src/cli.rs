@@ -22,7 +22,11 @@ use countersign_agent_dir::Product;
 
 use countersign_core::gate::Scope;
 
-use crate::{agent, config, demo, doctor, gates, words};
+use crate::{
+    agent, config, demo, doctor,
+    exit::{ended, is_broken_pipe},
+    gates,
+};
 
 use asker::Asker;
 use at::{Before, Where};
@@ -459,27 +463,6 @@ impl From<Gates> for gates::Gates {
             Gates::Watch => Self::Watch,
         }
     }
-}
-
-/// Turns how a command ended into an exit code, and tells of an error once.
-#[allow(clippy::print_stderr, reason = "this is how a person is told")]
-pub(crate) fn ended(outcome: anyhow::Result<ExitCode>) -> ExitCode {
-    match outcome {
-        Ok(code) => code,
-        // Whoever read the output has seen enough.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("countersign: {}", words::without_numbers(&format!("{error:#}")));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
-        .any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! `gates` and `grants`: what waits for people, and what they have allowed for more than once.
 
+mod watch;
+
 use std::{
     io::{IsTerminal as _, Write as _},
     path::Path,
@@ -8,13 +10,9 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use countersign_core::{
-    engine::{Engine, Rules},
-    gate::{People, Scope},
-    policy::{self, Posture, Surroundings},
-};
+use countersign_core::{engine::Engine, gate::Scope};
 use countersign_gateway::control::Request;
-use countersign_store::{AnyLog, Content, Log as _, Partition};
+use countersign_store::{Content, Log as _, Partition};
 use countersign_view::{
     Lines, decisions, escape,
     gate_summary::{self, Row},
@@ -24,10 +22,10 @@ use serde_json::{Value, json};
 
 use crate::{
     audit::{self, Form, block_on},
+    inspect::inspect,
     local::Local,
     paint::{Paint, Tone},
     place::Place,
-    watch,
 };
 
 /// Where grants lie that no gateway knows.
@@ -139,21 +137,6 @@ fn recorded_denials(log: &Path) -> anyhow::Result<Value> {
         };
         let covers = ids.into_iter().zip(contents).filter_map(|(id, content)| Some((id, text(content)?))).collect();
         Ok(decisions::denials(constraints, &covers))
-    })
-}
-
-/// What a record says, by no rules.
-pub(crate) async fn inspect(log: &AnyLog) -> anyhow::Result<Engine> {
-    Ok(countersign_runtime::inspect(log, no_rules()?).await?)
-}
-
-/// Rules under which nothing is decided.
-pub(crate) fn no_rules() -> anyhow::Result<Rules> {
-    Ok(Rules {
-        compiled: policy::compile(Vec::new()).map_err(|_| anyhow::anyhow!("no rules cannot be compiled"))?,
-        posture: Posture::Gateway,
-        surroundings: Surroundings::default(),
-        people: People::default(),
     })
 }
 

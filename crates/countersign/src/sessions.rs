@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use crate::{
     audit::{self, Filter, Form, Narrator, When, block_on, entry, open, pages, told},
-    gates::no_rules,
+    inspect::no_rules,
     local::Local,
     paint::{Paint, Tone},
 };

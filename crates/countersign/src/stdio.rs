@@ -20,6 +20,8 @@ use tokio::sync::mpsc;
 use crate::{
     attach::{self, Pipe},
     bridge,
+    exit::{ended, fail, notice},
+    signals::asked_to_end,
 };
 
 /// How many lines wait for the door at most; the pipe holds the rest.
@@ -41,9 +43,7 @@ pub(crate) fn run(product: Product, arguments: Vec<String>) -> ExitCode {
     };
     if flags.help || flags.version {
         let text = if flags.help { help(product) } else { format!("countersign {}\n", env!("CARGO_PKG_VERSION")) };
-        return crate::cli::ended(
-            std::io::stdout().write_all(text.as_bytes()).map_err(Into::into).map(|()| ExitCode::SUCCESS),
-        );
+        return ended(std::io::stdout().write_all(text.as_bytes()).map_err(Into::into).map(|()| ExitCode::SUCCESS));
     }
     match flags.mode.as_deref() {
         Some("rpc" | "rpc-ui") => {}
@@ -243,20 +243,6 @@ async fn stop(has_gone: tokio::sync::oneshot::Receiver<()>, is_deaf: tokio::sync
     }
 }
 
-/// Ready when somebody asks the process to end.
-pub(crate) async fn asked_to_end() {
-    use tokio::signal::unix::{SignalKind, signal};
-
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-}
-
 /// The door takes no more lines: it has closed, or the host has gone without reading its frames.
 struct Stuck;
 
@@ -328,14 +314,4 @@ fn write(mut frames: mpsc::Receiver<Bytes>) -> std::io::Result<()> {
         output.flush()?;
     }
     Ok(())
-}
-
-#[allow(clippy::print_stderr, reason = "this is how a person is told")]
-pub(crate) fn notice(line: &str) {
-    eprintln!("countersign: {line}");
-}
-
-pub(crate) fn fail(problem: &str) -> ExitCode {
-    notice(problem);
-    ExitCode::FAILURE
 }

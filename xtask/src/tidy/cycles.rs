@@ -56,11 +56,6 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("workflow", "unattended"),
         ],
     ),
-    // How commands end and fail is told in `cli` and `stdio`, above them; `gates` lends its arguments.
-    (
-        "countersign",
-        &[("attach", "stdio"), ("stdio", "bridge"), ("stdio", "cli"), ("audit", "gates"), ("watch", "gates")],
-    ),
 ];
 
 /// Edges between modules, each with the first place that makes it.

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{Form, Narrator, block_on, open, pages};
 use crate::{
-    gates::inspect,
+    inspect::inspect,
     paint::{Paint, Tone},
 };
 

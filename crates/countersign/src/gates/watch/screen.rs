@@ -9,8 +9,10 @@ use countersign_core::gate::Scope;
 use countersign_gateway::control::Request;
 use countersign_view::{Lines, escape, gate_summary::Row, label};
 
-use crate::gates::asker;
-use crate::paint::{Paint, Tone, cells, cut, end, wrap};
+use crate::{
+    gates::asker,
+    paint::{Paint, Tone, cells, cut, end, wrap},
+};
 
 /// How long a gate that came under the choice by itself takes no answer.
 const PAUSE: Duration = Duration::from_millis(700);

@@ -1,0 +1,25 @@
+//! What a record says, read without a gateway.
+//!
+//! It must not decide anything: there are no rules.
+
+use countersign_core::{
+    engine::{Engine, Rules},
+    gate::People,
+    policy::{self, Posture, Surroundings},
+};
+use countersign_store::AnyLog;
+
+/// What a record says, by no rules.
+pub(crate) async fn inspect(log: &AnyLog) -> anyhow::Result<Engine> {
+    Ok(countersign_runtime::inspect(log, no_rules()?).await?)
+}
+
+/// Rules under which nothing is decided.
+pub(crate) fn no_rules() -> anyhow::Result<Rules> {
+    Ok(Rules {
+        compiled: policy::compile(Vec::new()).map_err(|_| anyhow::anyhow!("no rules cannot be compiled"))?,
+        posture: Posture::Gateway,
+        surroundings: Surroundings::default(),
+        people: People::default(),
+    })
+}
