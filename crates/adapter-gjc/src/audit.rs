@@ -4,6 +4,7 @@
 //! left behind is completed from it, and what stands there already is not written again. Source: docs/protocol/gjc.md, Files.
 
 mod disk;
+pub(crate) mod gate_note;
 pub(crate) mod lines;
 
 use std::{
@@ -33,7 +34,7 @@ const FOLDER: [&str; 3] = [".gjc", "audit", "unattended"];
 
 /// The gate that a line is about.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct OfGate {
+pub(crate) struct AuditGate {
     /// Its id on the wire.
     pub id: String,
     pub stage: Stage,
@@ -52,7 +53,7 @@ pub(crate) struct Note {
     /// What tells it from all others: a note with the key of one that is written is dropped.
     pub key: String,
     /// The gate that it is about.
-    pub gate: Option<OfGate>,
+    pub gate: Option<AuditGate>,
     /// Which scope was missing.
     pub(crate) scope: Option<String>,
     /// Which class of actions was missing.
@@ -170,7 +171,7 @@ impl Audit {
         }
         let Note { at, event, outcome, key, gate, scope, action, budget, answer_hash, error } = note;
         let (gate_id, stage, kind) = match gate {
-            Some(OfGate { id, stage, kind }) => (Some(id), Some(stage), Some(kind)),
+            Some(AuditGate { id, stage, kind }) => (Some(id), Some(stage), Some(kind)),
             None => (None, None, None),
         };
         let line = AuditLine {

@@ -9,7 +9,7 @@ use countersign_protocol::{
     omp::{self, Id, Response},
 };
 
-use super::{choosing, extension::state_mut, state, unattended, workflow};
+use super::{choosing, dialect_state::state_mut, state, unattended, workflow};
 
 /// Does a command. This is the one place that all commands of this dialect come through, those of omp among them.
 pub(crate) async fn handle(door: &mut Door, id: Option<Id>, command: Command) {

@@ -97,7 +97,7 @@ const fn action_of(class: Class) -> Action {
 }
 
 /// The engine's name of a scope.
-pub(super) const fn scope_of(scope: Scope) -> ContractScope {
+pub(crate) const fn scope_of(scope: Scope) -> ContractScope {
     match scope {
         Scope::Prompt => ContractScope::Prompt,
         Scope::Control => ContractScope::Control,

@@ -26,9 +26,12 @@ use countersign_protocol::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{
-    Gjc, NOBODY, Presence, RECORD_FOLDERS, Reasons, Surface, Voice, Workflow, arrange, commands, permission, stages,
-    unattended,
-    workflow::{self, Manner, Options},
+    Presence, RECORD_FOLDERS, commands,
+    dialect_state::{DialectState, GateDisplay, HostOptions, Surface, state, state_mut},
+    gate_form::Options,
+    permission, stages, unattended,
+    voice::{Reasons, Voice, arrange},
+    workflow::{self, NOBODY},
 };
 
 /// How long commands that have come are done after the end of input.
@@ -39,9 +42,9 @@ pub fn extension(flags: &Flags, environment: &Environment) -> Extension {
     match flags.product {
         Product::Omp => Extension { options: DialectOptions::default(), dialect: Dialect::new(&ContractedDialect, ()) },
         Product::Gjc => {
-            let (manner, surface) = (manner(flags, environment), surface(flags));
-            let (workflow, voice) = (Workflow::new(manner), Voice::default().with(manner.reasons));
-            let state = Gjc { workflow, voice, surface, ..Gjc::default() };
+            let (host, surface) = (host(flags, environment), surface(flags));
+            let (workflow, voice) = (GateDisplay::new(host), Voice::default().with(host.reasons));
+            let state = DialectState { workflow, voice, surface, ..DialectState::default() };
             Extension { options: options(flags, environment, surface), dialect: Dialect::new(&GjcDialect, state) }
         }
     }
@@ -80,9 +83,9 @@ fn options(flags: &Flags, environment: &Environment, surface: Surface) -> Dialec
 }
 
 /// What a host says of itself by its flags and its environment.
-fn manner(flags: &Flags, environment: &Environment) -> Manner {
+fn host(flags: &Flags, environment: &Environment) -> HostOptions {
     let leaves_out = |name: &str| environment.get(name).is_some_and(|value| value.trim() == "none");
-    Manner {
+    HostOptions {
         dialogs: flags.shows_dialogs(),
         options: if leaves_out("GJC_RPC_GATE_OPTIONS") { Options::None } else { Options::Objects },
         reasons: if leaves_out("GJC_RPC_STOP_REASONS") { Reasons::None } else { Reasons::Named },
@@ -93,16 +96,6 @@ fn manner(flags: &Flags, environment: &Environment) -> Manner {
 /// What counts as yes in a variable.
 fn is_on(value: &str) -> bool {
     ["1", "true", "yes", "on"].contains(&value.trim().to_ascii_lowercase().as_str())
-}
-
-/// The state of this dialect in a door that speaks it.
-pub(super) fn state(door: &Door) -> Option<&Gjc> {
-    door.dialect.state()
-}
-
-/// The same, to be changed.
-pub(super) fn state_mut(door: &mut Door) -> Option<&mut Gjc> {
-    door.dialect.state_mut()
 }
 
 fn is_on_bridge(door: &Door) -> bool {
@@ -123,7 +116,7 @@ impl DialectExtension for GjcDialect {
     }
 
     fn encode(&self, door: &mut Door, frame: Frame<'_>) -> Option<Bytes> {
-        let gjc: &mut Gjc = door.dialect.state_mut()?;
+        let gjc: &mut DialectState = door.dialect.state_mut()?;
         if let Some(seat) = &door.seat {
             gjc.voice.is_of(&seat.id);
         }

@@ -33,20 +33,20 @@ pub(crate) enum Options {
 }
 
 /// Returns the name of a gate on the wire; none for one that is not counted.
-pub(super) fn name(gate: &Gate) -> Option<String> {
+pub(crate) fn name(gate: &Gate) -> Option<String> {
     let session = gate.session().filter(|_| gate.number() > 0)?;
     Some(gate_id(session.as_str(), stage(gate.stage()), gate.number()))
 }
 
 /// Returns where in `session` the gate of this name is counted, if the name can be one of its.
-pub(super) fn place(session: &SessionId, name: &str) -> Option<(Stage, u32)> {
+pub(crate) fn place(session: &SessionId, name: &str) -> Option<(Stage, u32)> {
     let number: u32 = name.rsplit_once('_')?.1.parse().ok()?;
     let stages = [Stage::Interview, Stage::Plan, Stage::Execution];
     let named = |of: &Stage| gate_id(session.as_str(), stage(*of), number) == name;
     stages.into_iter().find(named).map(|stage| (stage, number))
 }
 
-pub(super) const fn stage(of: Stage) -> workflow::Stage {
+pub(crate) const fn stage(of: Stage) -> workflow::Stage {
     match of {
         Stage::Interview => workflow::Stage::DeepInterview,
         Stage::Plan => workflow::Stage::Ralplan,
@@ -55,7 +55,7 @@ pub(super) const fn stage(of: Stage) -> workflow::Stage {
 }
 
 /// The kind, which goes with the stage: programs know the form of an answer by it.
-pub(super) const fn kind(of: Stage) -> workflow::Kind {
+pub(crate) const fn kind(of: Stage) -> workflow::Kind {
     match of {
         Stage::Interview => workflow::Kind::Question,
         Stage::Plan => workflow::Kind::Approval,
@@ -166,7 +166,7 @@ fn round(given: &Value) -> Option<Round> {
 ///
 /// # Errors
 /// Everything that is wrong with it; at least one thing.
-pub(super) fn read(gate: &Gate, content: &Content, answer: Value) -> Result<Answer, Vec<Mismatch>> {
+pub(crate) fn read(gate: &Gate, content: &Content, answer: Value) -> Result<Answer, Vec<Mismatch>> {
     let opening = opening(gate, content).map_err(|error| vec![unusable(&error)])?;
     let wrong = opening.schema.check(&answer);
     if !wrong.is_empty() {
@@ -279,6 +279,6 @@ fn decided(why: &str, decision: &str, words: Option<&str>) -> Value {
 }
 
 /// The answer as a value. A text that is no JSON cannot come off the wire.
-pub(super) fn value(answer: &Json) -> Value {
+pub(crate) fn value(answer: &Json) -> Value {
     answer.read().unwrap_or(Value::Null)
 }

@@ -3,14 +3,9 @@
 //! It decides nothing: the engine says what a contract covers and when a budget is used up. This asks it before each command of
 //! the host, tells the host what came of it, and keeps the audit file. Source: docs/protocol/gjc.md, Unattended runs.
 
-pub(crate) mod audit;
 mod preamble;
-pub(crate) mod terms;
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_adapter_omp::{Door, commands::problem};
 use countersign_core::{
@@ -31,54 +26,13 @@ use countersign_runtime::{Host as _, Refused};
 use countersign_view::time;
 use serde_json::Value;
 
-use self::{
-    audit::{Audit, Note, lines},
-    terms::Of,
+use super::{
+    audit::{Audit, lines},
+    audit_writer,
+    contract_terms::{self, Of},
+    dialect_state::{Unattended, state_mut, unattended_mut},
+    workflow,
 };
-use super::{extension::state_mut, workflow};
-
-/// What a door remembers of unattended runs.
-#[derive(Default)]
-pub(crate) struct Unattended {
-    /// The audit file, where the session has a contract; or why there is none.
-    audit: Option<Result<Audit, String>>,
-    /// The command that waits for a person who is asked about its declaration.
-    asked: Option<(Option<Id>, Accepted)>,
-    /// The prompt whose run works.
-    prompted: Option<Prompt>,
-    /// The prompts that were let through and have no response yet.
-    coming: VecDeque<Prompt>,
-    /// A prompt that was told that it failed before it was told that it was taken on.
-    failed: Option<Prompt>,
-    /// The breach about which a person is asked.
-    breach: Option<(Breach, Place)>,
-}
-
-/// A command that begins a run: its id and its name.
-type Prompt = (Option<Id>, &'static str);
-
-impl Unattended {
-    /// Whether a response goes out: a prompt that failed is not told that it was taken on.
-    pub(crate) fn passes(&mut self, response: &Response) -> bool {
-        let answers = |prompt: &Prompt| response.success_of(prompt.0.as_ref(), prompt.1);
-        if self.failed.as_ref().and_then(answers) == Some(true) {
-            self.failed = None;
-            return false;
-        }
-        if let Some((at, is_taken_on)) =
-            self.coming.iter().map(answers).enumerate().find_map(|(at, it)| Some((at, it?)))
-        {
-            let answered = self.coming.remove(at);
-            // One that joins a run does not begin one.
-            self.prompted = self.prompted.take().or_else(|| answered.filter(|_| is_taken_on));
-        }
-        true
-    }
-}
-
-fn of(door: &mut Door) -> Option<&mut Unattended> {
-    state_mut(door).map(|gjc| &mut gjc.unattended)
-}
 
 const NAME: &str = "negotiate_unattended";
 
@@ -113,7 +67,7 @@ pub(super) async fn negotiate(door: &mut Door, id: Option<Id>, declaration: Opti
     };
     preamble::measure(door).await;
     let Some(seat) = door.seat() else { return };
-    let terms = Box::new(terms::terms(&declaration));
+    let terms = Box::new(contract_terms::terms(&declaration));
     let command = OfContract::Declare { session: seat.id.clone(), terms, carried: None };
     let accepted_at = time::iso(door.shelf.common.clock.now());
     let accepted = Accepted { run_id: under, declaration, accepted_at };
@@ -124,13 +78,13 @@ pub(super) async fn negotiate(door: &mut Door, id: Option<Id>, declaration: Opti
     }
     match replied.map(|reply| reply.outcome) {
         Ok(Reply::Unattended(Outcome::Asking(_))) => {
-            if let Some(unattended) = of(door) {
+            if let Some(unattended) = unattended_mut(door) {
                 unattended.asked = Some((id, accepted));
             }
         }
         Ok(_) => door.write(&Response::success(id, NAME, &accepted)),
         Err(Refused::Refusal(Refusal::Unattended(refusal))) => {
-            return door.write(&Response::typed_failure(id, NAME, &terms::refused(&refusal)));
+            return door.write(&Response::typed_failure(id, NAME, &contract_terms::refused(&refusal)));
         }
         Err(refused) => return door.write(&Response::failure(id, NAME, problem(&refused))),
     }
@@ -162,7 +116,7 @@ pub(super) async fn admit(door: &mut Door, id: Option<&Id>, command: &Command) -
     };
     let need = Need {
         command: name.to_owned(),
-        scope: terms::scope_of(command.scope()),
+        scope: contract_terms::scope_of(command.scope()),
         takes_a_call: command.takes_a_call(),
         line,
     };
@@ -176,7 +130,7 @@ pub(super) async fn admit(door: &mut Door, id: Option<&Id>, command: &Command) -
     let is_prompt = matches!(command, Command::Shared(Shared::Prompt { .. } | Shared::AbortAndPrompt { .. }));
     if is_admitted
         && is_prompt
-        && let Some(unattended) = of(door)
+        && let Some(unattended) = unattended_mut(door)
     {
         unattended.coming.push_back((id.cloned(), name));
     }
@@ -186,7 +140,8 @@ pub(super) async fn admit(door: &mut Door, id: Option<&Id>, command: &Command) -
 /// Whether a command that nobody knows may be told so: under a contract only where it covers everything else.
 pub(super) async fn admit_unknown(door: &mut Door, id: Option<&Id>, name: Option<&str>) -> bool {
     let name = name.unwrap_or("undefined").to_owned();
-    let need = Need { command: name.clone(), scope: terms::scope_of(Scope::Admin), takes_a_call: false, line: None };
+    let need =
+        Need { command: name.clone(), scope: contract_terms::scope_of(Scope::Admin), takes_a_call: false, line: None };
     match refusal(door, need).await {
         None => true,
         Some(error) => {
@@ -217,8 +172,8 @@ async fn refusal(door: &mut Door, need: Need) -> Option<Error> {
     let of_session = session.clone();
     let read = requests.read(move |engine| Some(engine.state().session(&of_session)?.unattended()?.under().clone()));
     let under = read.await?.0?;
-    check_audit(door);
-    if let Some(Some(Err(problem))) = of(door).map(|unattended| &unattended.audit) {
+    audit_writer::check(door);
+    if let Some(Some(Err(problem))) = unattended_mut(door).map(|unattended| &unattended.audit) {
         return Some(Error::Text(problem.clone()));
     }
     let whose = Of { run: under.to_string(), session: session.to_string() };
@@ -234,7 +189,7 @@ async fn refusal(door: &mut Door, need: Need) -> Option<Error> {
         Ok(Reply::Unattended(Outcome::Exceeded(breach))) => {
             Some(Error::Typed(whose.exceeded(breach, phase::preflight(&name))))
         }
-        Ok(Reply::Unattended(Outcome::Over(breach))) => Some(Error::Typed(Json::of(&terms::over(breach)))),
+        Ok(Reply::Unattended(Outcome::Over(breach))) => Some(Error::Typed(Json::of(&contract_terms::over(breach)))),
         Ok(_) => None,
         Err(refused) => Some(Error::Text(problem(&refused))),
     }
@@ -242,7 +197,7 @@ async fn refusal(door: &mut Door, need: Need) -> Option<Error> {
 
 /// Leaves a session: whoever waits for a person's word about what it declared there hears that there will be none.
 pub(crate) fn leave(door: &mut Door) {
-    let Some(left) = of(door).map(std::mem::take) else { return };
+    let Some(left) = unattended_mut(door).map(std::mem::take) else { return };
     if let Some((id, _)) = left.asked {
         let message = "the session was left before anybody agreed to the declaration".to_owned();
         let wrong = Wrong { code: RefusalCode::InvalidUnattendedDeclaration, message };
@@ -267,7 +222,7 @@ pub(crate) async fn take_up(door: &mut Door) {
 
 /// Has the budget know of tools that are others now, where there is one.
 pub(crate) async fn tools_changed(door: &mut Door) {
-    if of(door).is_some_and(|unattended| unattended.audit.is_some()) {
+    if unattended_mut(door).is_some_and(|unattended| unattended.audit.is_some()) {
         preamble::measure(door).await;
     }
 }
@@ -292,7 +247,7 @@ async fn open_audit(door: &mut Door, actor: Option<&str>) -> Result<String, Stri
     };
     let opened = opened.await;
     let problem = opened.as_ref().err().cloned();
-    if let Some(unattended) = of(door) {
+    if let Some(unattended) = unattended_mut(door) {
         unattended.audit = Some(opened);
     }
     problem.map_or(Ok(under), Err)
@@ -311,7 +266,7 @@ pub(crate) fn heard(door: &mut Door, recorded: &Recorded) {
             }
         }
         countersign_core::engine::Event::Run(countersign_core::run::Event::Ended { .. }) => {
-            if let Some(unattended) = of(door) {
+            if let Some(unattended) = unattended_mut(door) {
                 unattended.prompted = None;
             }
         }
@@ -324,48 +279,24 @@ fn write_audit(door: &mut Door, event: &Event, recorded: &Recorded) {
     if let (
         Event::Declared { terms, .. } | Event::Narrowed { terms, .. },
         Some(Unattended { audit: Some(Ok(audit)), .. }),
-    ) = (event, of(door))
+    ) = (event, unattended_mut(door))
     {
         audit.is_of(&terms.actor);
     }
     for line in lines::of(event, session, recorded.meta.lsn, recorded.meta.at) {
-        note(door, line);
+        audit_writer::note(door, line);
     }
-}
-
-/// Writes into the audit file, where there is one. After a failure no command is done any more.
-pub(crate) fn note(door: &mut Door, note: Note) {
-    let Some(Unattended { audit: Some(Ok(audit)), .. }) = of(door) else { return };
-    if let Err(error) = audit.write(note) {
-        fail_audit(door, error.to_string());
-    }
-}
-
-/// Hears of what the disk did not take of it.
-fn check_audit(door: &mut Door) {
-    let Some(Unattended { audit: Some(Ok(audit)), .. }) = of(door) else { return };
-    if let Err(error) = audit.check() {
-        fail_audit(door, error.to_string());
-    }
-}
-
-fn fail_audit(door: &mut Door, problem: String) {
-    // The log has it; nothing goes on that people's tools do not see.
-    if let Some(unattended) = of(door) {
-        unattended.audit = Some(Err(problem.clone()));
-    }
-    door.notify(problem, NotifyType::Error);
 }
 
 fn tell(door: &mut Door, event: &Event, session: Option<&SessionId>) {
     match event {
         Event::Widened { .. } => {
-            if let Some((id, accepted)) = of(door).and_then(|unattended| unattended.asked.take()) {
+            if let Some((id, accepted)) = unattended_mut(door).and_then(|unattended| unattended.asked.take()) {
                 door.write(&Response::success(id, NAME, &accepted));
             }
         }
         Event::Kept => {
-            if let Some((id, _)) = of(door).and_then(|unattended| unattended.asked.take()) {
+            if let Some((id, _)) = unattended_mut(door).and_then(|unattended| unattended.asked.take()) {
                 let message = "nobody agreed to a declaration that widens what was negotiated".to_owned();
                 let wrong = Wrong { code: RefusalCode::InvalidUnattendedDeclaration, message };
                 door.write(&Response::typed_failure(id, NAME, &wrong));
@@ -375,7 +306,7 @@ fn tell(door: &mut Door, event: &Event, session: Option<&SessionId>) {
             let told = (*breach, place.clone());
             match gate {
                 Some(_) => {
-                    if let Some(unattended) = of(door) {
+                    if let Some(unattended) = unattended_mut(door) {
                         unattended.breach = Some(told);
                     }
                 }
@@ -383,12 +314,12 @@ fn tell(door: &mut Door, event: &Event, session: Option<&SessionId>) {
             }
         }
         Event::Extended { .. } => {
-            if let Some(unattended) = of(door) {
+            if let Some(unattended) = unattended_mut(door) {
                 unattended.breach = None;
             }
         }
         Event::Ended => {
-            if let Some(told) = of(door).and_then(|unattended| unattended.breach.take()) {
+            if let Some(told) = unattended_mut(door).and_then(|unattended| unattended.breach.take()) {
                 ended(door, told, session);
             }
         }
@@ -410,7 +341,7 @@ fn ended(door: &mut Door, (breach, place): (Breach, Place), session: Option<&Ses
         Some(Err(_)) | None => String::new(),
     };
     let session = session.map(ToString::to_string).unwrap_or_default();
-    let error = Of { run, session }.exceeded(breach, terms::phase_of(&place));
+    let error = Of { run, session }.exceeded(breach, contract_terms::phase_of(&place));
     if is_running {
         gjc.voice.breached(error.clone());
     }
@@ -422,7 +353,7 @@ fn ended(door: &mut Door, (breach, place): (Breach, Place), session: Option<&Ses
     let is_early = begun.is_none();
     let Some((id, command)) = begun.or_else(|| unattended.coming.pop_front()) else { return };
     door.write(&Response::typed_failure(id.clone(), command, &error));
-    if let Some(unattended) = of(door).filter(|_| is_early) {
+    if let Some(unattended) = unattended_mut(door).filter(|_| is_early) {
         unattended.failed = Some((id, command));
     }
 }

@@ -4,21 +4,17 @@
 //! the form that the gate asks for. Source: docs/protocol/gjc.md, Workflow gates.
 
 mod file;
-mod form;
 
 use countersign_core::{
-    digest::Digest,
     engine::{Command as EngineCommand, Engine, Refusal, Scope as At},
-    gate::{self, Answer, AnswerRefusal, Content, Gate, Stage as Counted},
+    gate::{self, Answer, AnswerRefusal, Content, Gate},
     id::{GateId, PrincipalId, SessionId},
     session,
-    time::Millis,
 };
 use countersign_protocol::{
     Json,
     gjc::{
         audit::{AuditEvent, Outcome},
-        gate_id::gate_id,
         schema::{Mismatch, hash},
         workflow::{GateError, InvalidAnswer, NOT_AVAILABLE, PendingGates, Resolution},
     },
@@ -26,80 +22,23 @@ use countersign_protocol::{
 };
 use countersign_runtime::Refused;
 
-pub(crate) use self::{
-    file::{FOLDER as RECORDS, follow},
-    form::Options,
-};
+pub(crate) use self::file::{FOLDER as RECORDS, follow};
 use super::{
-    Reasons,
-    extension::{state, state_mut},
-    unattended::{
-        self,
-        audit::{Note, OfGate},
+    audit::{
+        Note,
+        gate_note::{key, of_gate},
     },
+    audit_writer,
+    dialect_state::{Showing, state, state_mut},
+    gate_form,
 };
-use countersign_adapter_omp::{Door, Frame, commands::problem, flags::Stage};
+use countersign_adapter_omp::{Door, Frame, commands::problem};
 use countersign_view::time::iso;
 
 const RESPONSE: &str = "workflow_gate_response";
 const PENDING: &str = "get_pending_workflow_gates";
 /// What a call that asks is told where its host shows no dialogs and declared no unattended mode.
 pub(crate) const NOBODY: &str = "Ask tool requires interactive mode";
-
-/// What a host said of itself when it started the door.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Manner {
-    /// Whether it shows the questions of tools as dialogs.
-    pub(crate) dialogs: bool,
-    /// Whether it is shown the choices of gates.
-    pub options: Options,
-    /// How it reads of the end of a run that used up its budget.
-    pub(crate) reasons: Reasons,
-    /// The stage that its first message starts.
-    pub stage: Option<Stage>,
-}
-
-/// How a door shows gates.
-#[derive(Debug, Default)]
-pub(crate) struct Workflow {
-    manner: Manner,
-    /// Whether its host answers gates as such: it entered unattended mode in this process.
-    is_unattended: bool,
-}
-
-/// How a gate is shown.
-enum Showing {
-    Gate,
-    Dialog,
-    /// It waits, and is listed.
-    Nowhere,
-}
-
-impl Workflow {
-    pub(crate) const fn new(manner: Manner) -> Self {
-        Self { manner, is_unattended: false }
-    }
-
-    /// The stage that the next message of the host starts.
-    pub(crate) const fn opening_stage(&self) -> Option<Stage> {
-        self.manner.stage
-    }
-
-    /// A run has begun: what the host says from here on is about it.
-    pub(crate) const fn begun(&mut self) {
-        self.manner.stage = None;
-    }
-
-    fn of(&self, gate: &Gate) -> Showing {
-        if self.is_unattended && gate.number() > 0 {
-            Showing::Gate
-        } else if gate.kind().takes_words() && !self.manner.dialogs {
-            Showing::Nowhere
-        } else {
-            Showing::Dialog
-        }
-    }
-}
 
 /// Shows a gate that waits as what it is in this dialect. False if it is to be shown as a dialog.
 pub(crate) fn show(door: &mut Door, gate: &Gate, content: &Content) -> bool {
@@ -108,7 +47,7 @@ pub(crate) fn show(door: &mut Door, gate: &Gate, content: &Content) -> bool {
         Showing::Dialog => false,
         Showing::Nowhere => true,
         Showing::Gate => {
-            match form::wire(gate, content, gjc.workflow.manner.options) {
+            match gate_form::wire(gate, content, gjc.workflow.host.options) {
                 Some(Ok(made)) => {
                     door.write(Frame::Gate(&made));
                     audit(door, Some(gate), &made.gate_id, AuditEvent::GateEmitted, Outcome::Info, None);
@@ -132,7 +71,7 @@ pub(super) async fn answer(door: &mut Door, id: Option<Id>, name: String, given:
         Some(find) => seat.answers.read(find).await.and_then(|(gate, _)| gate),
         None => None,
     };
-    let given = form::value(&given);
+    let given = gate_form::value(&given);
     let Some(gate) = found else { return unknown(door, id, name, &given) };
     let now = door.shelf.common.clock.now();
     let Some((gate, content)) =
@@ -144,9 +83,9 @@ pub(super) async fn answer(door: &mut Door, id: Option<Id>, name: String, given:
         return door.write(&Response::failure(id, RESPONSE, "what the gate asks cannot be read"));
     }
     let answer = match &content {
-        Some(content) => form::read(&gate, content, given.clone()),
+        Some(content) => gate_form::read(&gate, content, given.clone()),
         // It does not wait: whatever it was, the engine says whether it is the answer that counted.
-        None => Ok(form::unread(given.clone())),
+        None => Ok(gate_form::unread(given.clone())),
     };
     let rejected = move |name: String, errors: Vec<Mismatch>, schema_hash: String| {
         let why = InvalidAnswer { gate_id: name, schema_hash, errors };
@@ -156,7 +95,7 @@ pub(super) async fn answer(door: &mut Door, id: Option<Id>, name: String, given:
         Ok(answer) => answer,
         Err(errors) => {
             let schema_hash =
-                content.as_ref().and_then(|content| form::schema_hash(&gate, content)).unwrap_or_default();
+                content.as_ref().and_then(|content| gate_form::schema_hash(&gate, content)).unwrap_or_default();
             let resolution = rejected(name.clone(), errors, schema_hash);
             let event = AuditEvent::GateResponseRejected;
             audit(door, Some(&gate), &name, event, Outcome::Rejected, Some(resolution.answer_hash.clone()));
@@ -213,8 +152,8 @@ async fn send(
                 AnswerRefusal::KeyTaken(_) => typed(id, GateError::IdempotencyConflict(name)),
                 AnswerRefusal::Unknown(_) => typed(id, GateError::Unknown(name)),
                 AnswerRefusal::NotOffered { problem, .. } => {
-                    let schema = content.as_ref().and_then(|content| form::schema_hash(&gate, content));
-                    let error = form::not_offered(problem);
+                    let schema = content.as_ref().and_then(|content| gate_form::schema_hash(&gate, content));
+                    let error = gate_form::not_offered(problem);
                     Response::success(id, RESPONSE, &rejected(name, vec![error], schema.unwrap_or_default()))
                 }
                 AnswerRefusal::NotAmong { .. } | AnswerRefusal::Nobody { .. } | AnswerRefusal::NotAllowed { .. } => {
@@ -258,12 +197,12 @@ async fn told(
     let lsns: Vec<_> = [Some(gate.content()), gate.answer_content()].into_iter().flatten().collect();
     let mut texts = contents.get(&lsns).await.ok()?.into_iter();
     let shown: Content = serde_json::from_str(&texts.next()??).ok()?;
-    form::resolved(&gate, &shown, texts.next().flatten().as_deref()).map(|(resolution, _)| resolution)
+    gate_form::resolved(&gate, &shown, texts.next().flatten().as_deref()).map(|(resolution, _)| resolution)
 }
 
 /// Finds the gate of this name in the session.
 fn find(session: &SessionId, name: &str) -> Option<impl FnOnce(&Engine) -> Option<GateId> + Send + use<>> {
-    let (stage, number) = form::place(session, name)?;
+    let (stage, number) = gate_form::place(session, name)?;
     let session = session.clone();
     Some(move |engine: &Engine| engine.state().session(&session)?.gate(stage, number))
 }
@@ -279,8 +218,8 @@ fn at_hand(engine: &Engine, id: GateId) -> Option<(Gate, Option<Content>)> {
 pub(super) async fn pending(door: &mut Door, id: Option<Id>) {
     let (gates, _) = waiting(door).await;
     let Some(gjc) = state(door) else { return };
-    let options = gjc.workflow.manner.options;
-    let gates = gates.iter().filter_map(|(gate, content)| form::wire(gate, content, options)?.ok()).collect();
+    let options = gjc.workflow.host.options;
+    let gates = gates.iter().filter_map(|(gate, content)| gate_form::wire(gate, content, options)?.ok()).collect();
     door.write(&Response::success(id, PENDING, &PendingGates { gates }));
 }
 
@@ -334,23 +273,5 @@ fn audit(
     let at = at.unwrap_or_else(|| door.shelf.common.clock.now());
     let key = key(event, name, answer.as_deref());
     let gate = gate.map(|gate| of_gate(name.to_owned(), gate.stage()));
-    unattended::note(door, Note { gate, answer_hash: answer, ..Note::new(at, event, outcome, key) });
-}
-
-/// What tells the line about an answer to a gate from all others.
-fn key(event: AuditEvent, name: &str, answer: Option<&str>) -> String {
-    let word = serde_json::to_string(&event).unwrap_or_default();
-    format!("{}:{name}:{}", word.trim_matches('"'), answer.unwrap_or_default())
-}
-
-fn of_gate(name: String, stage: Counted) -> OfGate {
-    OfGate { id: name, stage: form::stage(stage), kind: form::kind(stage) }
-}
-
-/// The line about an answer that counted, as the log has it: the same as was written when it did.
-pub(super) fn accepted(session: &SessionId, (stage, number): (Counted, u32), answer: Digest, at: Millis) -> Note {
-    let name = gate_id(session.as_str(), form::stage(stage), number);
-    let (event, answer) = (AuditEvent::GateResponseAccepted, answer.to_string());
-    let note = Note::new(at, event, Outcome::Accepted, key(event, &name, Some(&answer)));
-    Note { gate: Some(of_gate(name, stage)), answer_hash: Some(answer), ..note }
+    audit_writer::note(door, Note { gate, answer_hash: answer, ..Note::new(at, event, outcome, key) });
 }

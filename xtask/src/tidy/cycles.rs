@@ -46,16 +46,6 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("unwritten", "shelf"),
         ],
     ),
-    (
-        "countersign-adapter-gjc",
-        &[
-            // The extension calls what is made of its own state.
-            ("extension", "commands"),
-            ("extension", "unattended"),
-            ("workflow", "extension"),
-            ("workflow", "unattended"),
-        ],
-    ),
 ];
 
 /// Edges between modules, each with the first place that makes it.

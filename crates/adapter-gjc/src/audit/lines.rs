@@ -19,11 +19,8 @@ use countersign_runtime::{
 };
 use serde_json::json;
 
-use super::Note;
-use crate::{
-    unattended::terms::{self, Missing},
-    workflow,
-};
+use super::{Note, gate_note};
+use crate::contract_terms::{self, Missing};
 
 /// How many records are read at once.
 const PAGE: usize = 512;
@@ -50,7 +47,7 @@ pub(crate) async fn recorded(handle: &Handle, session: &SessionId) -> Result<Vec
                 // Only hosts that are told of gates as such answer in a form.
                 engine::Event::Gate(gate::Event::Resolved { gate, form: Some(form), .. }) => {
                     let place = places.get(&gate);
-                    notes.extend(place.map(|place| workflow::accepted(session, *place, form, stored.at)));
+                    notes.extend(place.map(|place| gate_note::accepted(session, *place, form, stored.at)));
                 }
                 _ => {}
             }
@@ -75,7 +72,7 @@ pub(crate) fn of(event: &Event, session: &SessionId, lsn: Lsn, at: Millis) -> Ve
             vec![negotiated(Outcome::Accepted)]
         }
         Event::Kept => vec![negotiated(Outcome::Rejected)],
-        Event::Denied { lacks, .. } => vec![match terms::missing(lacks) {
+        Event::Denied { lacks, .. } => vec![match contract_terms::missing(lacks) {
             Missing::Scope(scope) => {
                 let scope = Some(scope.name().to_owned());
                 Note { scope, ..note(AuditEvent::ScopeDenied, Outcome::Denied, "scope_denied") }
@@ -86,8 +83,8 @@ pub(crate) fn of(event: &Event, session: &SessionId, lsn: Lsn, at: Millis) -> Ve
             }
         }],
         Event::Breached { breach, place, gate } => {
-            let (metric, [limit, observed]) = terms::amounts(*breach);
-            let phase = terms::phase_of(place);
+            let (metric, [limit, observed]) = contract_terms::amounts(*breach);
+            let phase = contract_terms::phase_of(place);
             let budget = json!({ "metric": metric, "limit": limit, "observed": observed, "phase": phase });
             let exceeded = note(AuditEvent::BudgetExceeded, Outcome::Exceeded, "budget_exceeded");
             let exceeded = Note { budget: Some(Json::from(budget)), ..exceeded };
@@ -107,7 +104,7 @@ pub(crate) fn of(event: &Event, session: &SessionId, lsn: Lsn, at: Millis) -> Ve
 
 /// A limit that a person raised.
 fn raised(metric: Metric, limit: u64) -> Json {
-    let (metric, [limit, _]) = terms::amounts(Breach { metric, limit, observed: limit });
+    let (metric, [limit, _]) = contract_terms::amounts(Breach { metric, limit, observed: limit });
     Json::from(json!({ "metric": metric, "limit": limit }))
 }
 

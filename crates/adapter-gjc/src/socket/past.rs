@@ -27,8 +27,8 @@ use countersign_runtime::{
 use tokio::sync::OnceCell;
 
 use crate::{
-    Voice, arrange,
-    unattended::terms::{Of, phase_of},
+    contract_terms::{Of, phase_of},
+    voice::{Voice, arrange},
 };
 
 /// How many records are read at once.

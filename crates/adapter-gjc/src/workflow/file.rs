@@ -26,7 +26,7 @@ use countersign_runtime::{Released, tools::regular};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::form::{self, Options};
+use crate::gate_form::{self, Options};
 
 /// Where below a working folder the files are.
 pub(crate) const FOLDER: &str = ".gjc/state/workflow-gates";
@@ -150,8 +150,8 @@ impl Work {
         let Ok(texts) = self.readers.contents.get(&lsns).await else { return };
         let mut texts = texts.into_iter();
         let shown = texts.next().flatten().and_then(|text| serde_json::from_str::<Content>(&text).ok());
-        let Some((name, shown)) = form::name(&gate).zip(shown) else { return };
-        let stage = form::stage(gate.stage());
+        let Some((name, shown)) = gate_form::name(&gate).zip(shown) else { return };
+        let stage = gate_form::stage(gate.stage());
         self.file.counters.reach(stage, gate.number());
         self.is_dirty = true;
         match record(&gate, &shown, texts.next().flatten().as_deref(), &name, !is_open) {
@@ -197,7 +197,7 @@ impl Work {
 
 /// The gate's part of the file; none for one that ended without an answer.
 fn record(gate: &Gate, shown: &Content, answer: Option<&str>, name: &str, advanced: bool) -> Option<GateRecord> {
-    let sent = form::wire(gate, shown, Options::Objects)?.ok()?;
+    let sent = gate_form::wire(gate, shown, Options::Objects)?.ok()?;
     if gate.is_pending() {
         return Some(GateRecord {
             gate: sent,
@@ -209,7 +209,7 @@ fn record(gate: &Gate, shown: &Content, answer: Option<&str>, name: &str, advanc
             advanced: false,
         });
     }
-    let (resolution, answer) = form::resolved(gate, shown, answer)?;
+    let (resolution, answer) = gate_form::resolved(gate, shown, answer)?;
     let gate::Phase::Resolved { key, .. } = gate.phase() else { return None };
     Some(GateRecord {
         gate: sent,

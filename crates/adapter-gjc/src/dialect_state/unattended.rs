@@ -1,0 +1,50 @@
+//! What a door remembers of unattended runs.
+
+use std::collections::VecDeque;
+
+use countersign_core::{ledger::Breach, unattended::Place};
+use countersign_protocol::{
+    gjc::unattended::Accepted,
+    omp::{Id, Response},
+};
+
+use crate::audit::Audit;
+
+/// What a door remembers of unattended runs.
+#[derive(Default)]
+pub(crate) struct Unattended {
+    /// The audit file, where the session has a contract; or why there is none.
+    pub(crate) audit: Option<Result<Audit, String>>,
+    /// The command that waits for a person who is asked about its declaration.
+    pub(crate) asked: Option<(Option<Id>, Accepted)>,
+    /// The prompt whose run works.
+    pub(crate) prompted: Option<Prompt>,
+    /// The prompts that were let through and have no response yet.
+    pub(crate) coming: VecDeque<Prompt>,
+    /// A prompt that was told that it failed before it was told that it was taken on.
+    pub(crate) failed: Option<Prompt>,
+    /// The breach about which a person is asked.
+    pub(crate) breach: Option<(Breach, Place)>,
+}
+
+/// A command that begins a run: its id and its name.
+type Prompt = (Option<Id>, &'static str);
+
+impl Unattended {
+    /// Whether a response goes out: a prompt that failed is not told that it was taken on.
+    pub(crate) fn passes(&mut self, response: &Response) -> bool {
+        let answers = |prompt: &Prompt| response.success_of(prompt.0.as_ref(), prompt.1);
+        if self.failed.as_ref().and_then(answers) == Some(true) {
+            self.failed = None;
+            return false;
+        }
+        if let Some((at, is_taken_on)) =
+            self.coming.iter().map(answers).enumerate().find_map(|(at, it)| Some((at, it?)))
+        {
+            let answered = self.coming.remove(at);
+            // One that joins a run does not begin one.
+            self.prompted = self.prompted.take().or_else(|| answered.filter(|_| is_taken_on));
+        }
+        true
+    }
+}
