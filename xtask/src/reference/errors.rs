@@ -65,14 +65,14 @@ const DOORS: &[(&str, &str, &[Source])] = &[
     (
         "hermes",
         "`{\"error\": …}` with a status.",
-        &[Source::Replies(&["adapter-hermes/src", "http/src/web", "http/src/listen", "gateway/src/websockets"])],
+        &[Source::Replies(&["adapter-hermes/src", "http/src", "gateway/src/websockets"])],
     ),
     (
         "The interface for programs",
         "A problem document (`application/problem+json`) with a status; these are its `detail`. What is wrong with a time, an id or \
          another value is said in words of its own behind the name of the parameter, with status 400.",
         &[
-            Source::Replies(&["api/src", "http/src/web", "http/src/listen", "gateway/src/websockets"]),
+            Source::Replies(&["api/src", "http/src", "gateway/src/websockets"]),
             Source::Enum("core/src/gate/command.rs", "AnswerRefusal"),
             Source::Enum("conversations/src/chats.rs", "ChatError"),
         ],

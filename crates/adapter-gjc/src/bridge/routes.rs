@@ -12,11 +12,7 @@ use axum::{
     response::Response,
 };
 use countersign_adapter_omp::session_file::find;
-use countersign_http::{
-    listen::{Guest, peer},
-    reply,
-    web::sse,
-};
+use countersign_http::{listen, reply, web::sse};
 use countersign_protocol::{
     Json, Wire,
     gjc::{
@@ -160,13 +156,13 @@ impl Visit {
         if !bearer(&self.head.headers).is_some_and(|token| self.house.knows(token)) {
             return Err(BridgeError::Unauthorized);
         }
-        let Some(guest) = self.head.extensions.get::<Guest>() else { return Ok(()) };
+        let Some(guest) = self.head.extensions.get::<listen::Guest>() else { return Ok(()) };
         // Whoever has shown the token is no stranger; nobody takes its place for one.
         if !guest.place.keep() {
             return Err(BridgeError::EventsUnavailable);
         }
         if !guest.peer.may_decide().await {
-            return Err(BridgeError::Forbidden(peer::REFUSED));
+            return Err(BridgeError::Forbidden(listen::peer::REFUSED));
         }
         Ok(())
     }
