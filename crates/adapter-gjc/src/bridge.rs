@@ -188,7 +188,7 @@ impl House {
         let (lines, input) = mpsc::channel(WAITING);
         let conversation = Conversation::new(lines, door.current());
         self.take_in(Arc::clone(&conversation));
-        let presence = Presence::of(&door, Transport::Bridge, Some(self.address.clone()));
+        let presence = Presence::of(door.listing(), Transport::Bridge, Some(self.address.clone()));
         let served = serve(door, presence, input, self.end.clone());
         self.doors.spawn(async move {
             served.await;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use countersign_adapter_omp::{
-    Dialect, DialectExtension, DialectOptions, Door, Extension, Frame, OpenDoor, SessionIdForm, flags::Flags,
-    session_file::Unanswered,
+    Dialect, DialectExtension, DialectOptions, Door, Extension, Frame, SessionIdForm, SessionListing,
+    commands::handle_own, flags::Flags, session_file::Unanswered,
 };
 use countersign_agent_dir::{Environment, Product};
 use countersign_core::{
@@ -214,9 +214,9 @@ impl DialectExtension for GjcDialect {
         }
     }
 
-    fn list_session(&self, door: &OpenDoor) -> Option<Box<dyn Send>> {
+    fn list_session(&self, listing: SessionListing) -> Option<Box<dyn Send>> {
         // Hosts look there for what runs; it runs in this process.
-        Some(Box::new(Presence::of(door, Transport::Stdio, None)))
+        Some(Box::new(Presence::of(listing, Transport::Stdio, None)))
     }
 }
 
@@ -224,6 +224,10 @@ impl DialectExtension for GjcDialect {
 struct ContractedDialect;
 
 impl DialectExtension for ContractedDialect {
+    fn on_command<'a>(&self, door: &'a mut Door, id: Option<Id>, command: Command) -> BoxFuture<'a, ()> {
+        handle_own(door, id, command).boxed()
+    }
+
     fn on_open<'a>(&self, door: &'a mut Door) -> BoxFuture<'a, ()> {
         unattended::take_up(door).boxed()
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use countersign_adapter_omp::OpenDoor;
+use countersign_adapter_omp::SessionListing;
 use countersign_protocol::gjc::registry::{SessionRecord, Transport};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -19,14 +19,15 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Lists the session of `door`, which is reached by `transport`, at `endpoint` if that has one. A session that cannot be
+    /// Lists the session of `listing`, which is reached by `transport`, at `endpoint` if that has one. A session that cannot be
     /// listed is open all the same. Must be called within a runtime.
-    pub fn of(door: &OpenDoor, transport: Transport, endpoint: Option<String>) -> Self {
-        let registry = Registry::of(door.agent_dir());
-        let listing = registry.enter(SessionRecord { transport, endpoint, ..door.record() });
+    pub fn of(listing: SessionListing, transport: Transport, endpoint: Option<String>) -> Self {
+        let SessionListing { agent_dir, record, mut current } = listing;
+        let registry = Registry::of(&agent_dir);
+        let listing = registry.enter(SessionRecord { transport, endpoint, ..record });
         let listing = listing.inspect_err(|error| tracing::warn!(%error, "the session is not listed")).ok();
         let listing = Arc::new(Mutex::new(listing));
-        let (mut current, listed) = (door.current(), Arc::clone(&listing));
+        let listed = Arc::clone(&listing);
         let following = tokio::spawn(async move {
             while current.changed().await.is_ok() {
                 let (session, listed) = (current.borrow_and_update().clone(), Arc::clone(&listed));

@@ -90,7 +90,7 @@ impl Socket {
         stop: impl Future<Output = ()>,
     ) -> Result<(), StartError> {
         let Self { listener, place } = self;
-        let listed = Presence::of(&door, Transport::Socket, Some(place.path().display().to_string()));
+        let listed = Presence::of(door.listing(), Transport::Socket, Some(place.path().display().to_string()));
         let said = Arc::new(Said {
             lines: Window::new(LINES, 0),
             events: Window::new(EVENTS, door.last_seq()),

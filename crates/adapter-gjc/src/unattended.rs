@@ -7,7 +7,7 @@ mod preamble;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use countersign_adapter_omp::{Door, commands::problem};
+use countersign_adapter_omp::{Door, refusal_text::problem};
 use countersign_core::{
     engine::{Command as EngineCommand, Recorded, Refusal, Reply},
     id::SessionId,

@@ -32,7 +32,7 @@ use super::{
     dialect_state::{Showing, state, state_mut},
     gate_form,
 };
-use countersign_adapter_omp::{Door, Frame, commands::problem};
+use countersign_adapter_omp::{Door, Frame, refusal_text::problem};
 use countersign_view::time::iso;
 
 const RESPONSE: &str = "workflow_gate_response";

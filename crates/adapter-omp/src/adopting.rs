@@ -11,7 +11,7 @@ use countersign_core::{
 };
 use countersign_runtime::Source;
 
-use super::{grants, seat::SeatError, shelf::Shelf};
+use super::{grants, seat_error::SeatError, shelf::Shelf};
 
 /// How many grants are adopted at once.
 const GRANTS: usize = 256;

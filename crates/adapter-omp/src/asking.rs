@@ -3,7 +3,7 @@
 use countersign_agent_dir as agent_dir;
 use countersign_core::session::Asking;
 
-use super::dialect::DialectOptions;
+use super::dialect_options::DialectOptions;
 
 /// How runs of a session ask people.
 pub(super) fn set(settings: &agent_dir::Settings, dialect: &DialectOptions) -> Asking {

@@ -6,7 +6,6 @@
 mod guests;
 pub mod home;
 mod lasting;
-mod line;
 
 use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -16,12 +15,8 @@ use countersign_runtime::{Clock, Handle};
 use serde::{Deserialize, Serialize};
 use tokio_util::task::TaskTracker;
 
-use crate::ExtensionFactory;
-
 pub use guests::{Guests, Stay};
 pub use lasting::Lasting;
-pub use line::Opening;
-pub use line::serve;
 
 /// How long sessions have to bring their files up to date when the gateway ends.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -70,8 +65,6 @@ pub struct Hall {
     pub around: Surroundings,
     /// The data directory, by which it is found again.
     pub folder: PathBuf,
-    /// Chooses the dialects of hosts.
-    pub extend: ExtensionFactory,
     /// The grants for good, as far as they are in the files of their agent directories.
     pub(crate) lasting: Lasting,
     /// What has to end before the record is given up: lines to hosts, and sessions whose hosts have gone.
@@ -86,26 +79,15 @@ pub struct Furniture {
     pub program: PathBuf,
     pub around: Surroundings,
     pub folder: PathBuf,
-    pub extend: ExtensionFactory,
 }
 
 impl Hall {
     /// Opens it; `None` if the record has ended already.
     pub async fn open(furniture: Furniture) -> Option<Arc<Self>> {
-        let Furniture { handle, guests, clock, program, around, folder, extend } = furniture;
+        let Furniture { handle, guests, clock, program, around, folder } = furniture;
         let lasting = Lasting::follow(&handle).await?;
         let folder = std::fs::canonicalize(&folder).unwrap_or(folder);
-        Some(Arc::new(Self {
-            handle,
-            guests,
-            clock,
-            program,
-            around,
-            folder,
-            extend,
-            lasting,
-            open: TaskTracker::new(),
-        }))
+        Some(Arc::new(Self { handle, guests, clock, program, around, folder, lasting, open: TaskTracker::new() }))
     }
 
     /// Waits until the sessions have ended, which they do when the record's owner does.

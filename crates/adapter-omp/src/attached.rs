@@ -1,5 +1,7 @@
 //! The door of a session that lives in a gateway: what its host's process hands over, and the door that is opened on it there.
 
+mod line;
+
 use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
@@ -13,14 +15,17 @@ use serde_json::Value;
 
 use super::{
     dialogs,
-    door::Output,
+    door::{Output, dialect::ExtensionFactory},
     flags::{self, Flags},
     rules,
     shelf::Abroad,
-    start::{self, Arrival, OpenDoor, Process, StartError, Surroundings},
+    start::{self, Arrival, OpenDoor, Process, Surroundings},
+    start_error::StartError,
     working,
 };
 use crate::attach::{Hall, Handover};
+
+pub use line::{Opening, serve_attached};
 
 /// Where a session is to live, as flags and settings say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,8 +100,9 @@ pub fn unanswered(id: &Value, command: &str, problem: &str) -> Option<Bytes> {
 ///
 /// # Errors
 /// [`StartError`], with nothing begun.
-pub async fn open_attached(
+async fn open_attached(
     hall: Arc<Hall>,
+    extend: ExtensionFactory,
     handover: Handover,
     output: Output,
     notice: &(impl Fn(&str) + Sync),
@@ -112,7 +118,6 @@ pub async fn open_attached(
         models: Arc::new(Providers::default()),
         process: process_of_host,
     };
-    let extend = hall.extend;
     let arrival = Arrival { abroad: Abroad { hall, process, moves }, rules };
     start::open_in(flags, surroundings, extend, Some(arrival), output, notice).await
 }

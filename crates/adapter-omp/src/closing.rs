@@ -7,10 +7,9 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::{
-    door::{Door, Lane},
+    door::{Door, Lane, Waiting},
     host,
     keeper::Unwritten,
-    waiting::Waiting,
 };
 
 /// How long answers that are due are waited for once the host has gone.

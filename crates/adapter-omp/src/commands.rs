@@ -7,92 +7,32 @@ mod pages;
 mod prompting;
 mod sessions;
 pub mod settings;
+mod todos;
 
 use std::sync::{Arc, OnceLock};
 
 use countersign_core::{
     call,
-    engine::{Command as EngineCommand, Refusal, Reply},
+    engine::{Command as EngineCommand, Reply},
     message::BashExecution,
     run,
 };
 use countersign_protocol::{
     gjc,
-    omp::{AdoptedCommand, Command, Id, Response, state::BashResult},
+    omp::{AdoptedCommand, Command, Id, Response},
 };
 use countersign_runtime::Refused;
 use serde_json::{Map, Value};
 
 use super::{
-    door::{Door, Lane, Then, Until},
-    handoff, host, todos,
-    waiting::Waiting,
+    bash_result::bash_result,
+    command_kind::is_bash,
+    door::{Door, Lane, Then, Until, Waiting},
+    handoff, host,
+    refusal_text::problem,
 };
 
-pub use sessions::Switch;
 pub(super) use sessions::switch;
-pub(super) use settings::meaning;
-
-/// Whether it runs a person's command.
-pub(super) const fn is_bash(command: &gjc::Command) -> bool {
-    matches!(command, gjc::Command::Shared(Command::Bash { .. }))
-}
-
-/// Whether a command is done while a person's command, or a compaction, still works. A plain prompt waits for a compaction: it would be refused as one
-/// that comes during a run.
-pub(super) const fn goes_beside(command: &gjc::Command, is_compacting: bool) -> bool {
-    let command = match command {
-        gjc::Command::Shared(command) => command,
-        gjc::Command::Adopted(AdoptedCommand::Handoff { .. }) => return false,
-        _ => return true,
-    };
-    match command {
-        Command::Bash { .. }
-        | Command::Compact { .. }
-        | Command::NewSession { .. }
-        | Command::SwitchSession { .. }
-        | Command::Branch { .. }
-        | Command::Fork { .. }
-        | Command::Clone => false,
-        Command::Prompt { streaming_behavior: None, .. } => !is_compacting,
-        _ => true,
-    }
-}
-
-/// Whether a command opens another session.
-pub(super) const fn leaves(command: &gjc::Command) -> bool {
-    matches!(
-        command,
-        gjc::Command::Shared(
-            Command::NewSession { .. }
-                | Command::SwitchSession { .. }
-                | Command::Branch { .. }
-                | Command::Fork { .. }
-                | Command::Clone
-        )
-    )
-}
-
-/// Whether a command puts a run in the place of the one that works.
-pub(super) const fn replaces(command: &gjc::Command) -> bool {
-    matches!(command, gjc::Command::Shared(Command::AbortAndPrompt { .. }))
-}
-
-/// Whether a command says what there is in the session that is open.
-pub(super) const fn reads_session(command: &gjc::Command) -> bool {
-    matches!(
-        command,
-        gjc::Command::Shared(
-            Command::GetState
-                | Command::GetMessages
-                | Command::GetMessagesPage { .. }
-                | Command::GetBranchMessages
-                | Command::GetForkMessages
-                | Command::GetLastAssistantText
-                | Command::GetSessionStats
-        )
-    )
-}
 
 pub async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
     let name = command.name();
@@ -144,7 +84,7 @@ pub async fn handle(door: &mut Door, id: Option<Id>, command: Command) {
 }
 
 /// Does a command of omp's own protocol, those of later versions among them.
-pub(crate) async fn handle_own(door: &mut Door, id: Option<Id>, command: gjc::Command) {
+pub async fn handle_own(door: &mut Door, id: Option<Id>, command: gjc::Command) {
     match command {
         gjc::Command::Shared(command) => handle(door, id, command).await,
         gjc::Command::Adopted(AdoptedCommand::Handoff { .. }) if door.teller.is_running() => {
@@ -174,36 +114,8 @@ pub async fn handle_adopted(door: &mut Door, id: Option<Id>, command: AdoptedCom
     }
 }
 
-/// What a host reads of a refusal.
-pub fn problem(refused: &Refused) -> String {
-    match refused {
-        Refused::Refusal(Refusal::EmptyName) => "Session name cannot be empty".to_owned(),
-        Refused::Refusal(Refusal::Prompt(countersign_core::session::PromptRefusal::Busy(_))) => BUSY.to_owned(),
-        Refused::Refusal(Refusal::Prompt(countersign_core::session::PromptRefusal::NoModel(_))) => {
-            "No model selected. Choose one with set_model.".to_owned()
-        }
-        Refused::Refusal(Refusal::Compact(refusal)) => match refusal {
-            countersign_core::session::CompactRefusal::Nothing => "Nothing to compact (session too small)".to_owned(),
-            countersign_core::session::CompactRefusal::Already => "Already compacted".to_owned(),
-            countersign_core::session::CompactRefusal::NoModel => "No model selected".to_owned(),
-            other => other.to_string(),
-        },
-        other => other.to_string(),
-    }
-}
-
 /// How many commands may wait where an abort is to wait for its turn as well.
 const MOST_WAITING: usize = 1024;
-
-/// What whoever asked for a compaction is told where it was stopped.
-pub(super) const CANCELLED: &str = "Compaction cancelled";
-
-/// What a prompt is told that was stopped before it began.
-pub(super) const ABORTED: &str = "Request was aborted";
-
-/// What a prompt is told while a run works and it says nothing of queueing.
-pub(super) const BUSY: &str =
-    "Agent is already processing. Use steer() or followUp() to queue messages, or wait for completion.";
 
 /// Answers with nothing but that it is done, or with why not.
 pub(super) fn acknowledge(door: &mut Door, id: Option<Id>, name: &'static str, replied: Result<Reply, Refused>) {
@@ -365,26 +277,4 @@ async fn bash(door: &mut Door, id: Option<Id>, command: String) {
         }
     })
     .await;
-}
-
-/// The answer to a person's command, from its message: what a cut output was is beside it, any other says it by itself.
-pub(super) fn bash_result(bash: &BashExecution) -> BashResult {
-    let cut = bash.meta.as_ref().and_then(|meta| meta.get("truncation"));
-    let count = |key: &str, whole: usize| {
-        let count = cut.and_then(|cut| cut.get(key)).and_then(Value::as_u64);
-        count.and_then(|count| usize::try_from(count).ok()).unwrap_or(whole)
-    };
-    let lines = if bash.output.is_empty() { 0 } else { bash.output.matches('\n').count() + 1 };
-    let bytes = bash.output.len();
-    BashResult {
-        exit_code: bash.exit_code,
-        cancelled: bash.cancelled,
-        output: bash.output.clone(),
-        truncated: bash.truncated,
-        total_lines: count("totalLines", lines),
-        total_bytes: count("totalBytes", bytes),
-        output_lines: count("outputLines", lines),
-        output_bytes: count("outputBytes", bytes),
-        artifact_id: cut.and_then(|cut| cut.get("artifact")).and_then(Value::as_str).map(str::to_owned),
-    }
 }

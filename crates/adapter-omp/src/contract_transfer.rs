@@ -5,7 +5,7 @@ use countersign_core::{
     unattended::{Carried, Command as OfContract},
 };
 
-use super::{commands::problem, seat::Seat};
+use super::{refusal_text::problem, seat::Seat};
 
 /// Hands the contract of `old`, if it has one, on to `new`.
 ///

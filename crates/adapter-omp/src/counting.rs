@@ -5,7 +5,7 @@
 use countersign_core::{engine::Command, id::SessionId, session::Command as SessionCommand, time::Millis};
 use countersign_runtime::Handle;
 
-use super::{door::Door, seat::SeatError};
+use super::{door::Door, seat_error::SeatError};
 
 /// How many events of earlier processes a client is sent at most. So many numbers are left free before those that a process
 /// uses.

@@ -15,7 +15,7 @@ use countersign_core::{
 use countersign_protocol::omp::session_file::Entry as FileEntry;
 use countersign_runtime::{Handle, Source};
 
-use super::{entries, seat::SeatError};
+use super::{entries, seat_error::SeatError};
 use crate::session_file::{Blobs, Opened};
 
 /// What one batch of an import holds at most, in bytes, unless a single entry is larger.

@@ -16,8 +16,8 @@ use countersign_protocol::{
 };
 
 use super::{
-    commands::{Switch, problem},
-    door::{Door, Lane, Then, Until},
+    door::{Door, Lane, Switch, Then, Until},
+    refusal_text::problem,
     seat::{Beginning, Seat, first_entries},
     shelf::Shelf,
 };

@@ -1,11 +1,7 @@
 //! What a host lends the agent: its tools, and what it has behind URIs of its own.
 
-mod desk;
-mod lent;
-
 use std::sync::Arc;
 
-use countersign_core::{engine::Command as EngineCommand, id::Lsn, session};
 use countersign_protocol::{
     gjc::{
         host_tool::{HostTool, HostToolAnswer, ToolNames},
@@ -15,10 +11,11 @@ use countersign_protocol::{
 };
 use countersign_runtime::Order;
 
-use super::{dialect::Frame, door::Door};
-
-pub(crate) use desk::{Desk, Told};
-pub(crate) use lent::Lent;
+use super::{
+    door::Door,
+    frame::Frame,
+    host_call_table::{HostCallTable, Told},
+};
 
 /// Takes over the tools of the host.
 pub(super) async fn set_tools(door: &mut Door, id: Option<Id>, tools: Vec<HostTool>) {
@@ -27,7 +24,7 @@ pub(super) async fn set_tools(door: &mut Door, id: Option<Id>, tools: Vec<HostTo
     match lent.set_tools(tools) {
         Ok(tool_names) => {
             door.dialect.hooks.on_tools_changed(door).await;
-            lends(door, Desk::lends_tools).await;
+            lends(door, HostCallTable::lends_tools).await;
             door.write(&Response::success(id, NAME, &ToolNames { tool_names }));
         }
         Err(error) => door.write(&Response::failure(id, NAME, error.to_string())),
@@ -39,12 +36,12 @@ pub(super) async fn set_uri_schemes(door: &mut Door, id: Option<Id>, schemes: Ve
     let names = SchemeNames { schemes: schemes.iter().map(|scheme| scheme.scheme.clone()).collect() };
     let lent = Arc::clone(&door.shelf.common.lent);
     lent.set_schemes(schemes);
-    lends(door, Desk::lends_uris).await;
+    lends(door, HostCallTable::lends_uris).await;
     door.write(&Response::success(id, "set_host_uri_schemes", &names));
 }
 
 /// Notes that whoever is there lends something, and gives it the calls that waited for that.
-async fn lends(door: &mut Door, note: impl FnOnce(&mut Desk)) {
+async fn lends(door: &mut Door, note: impl FnOnce(&mut HostCallTable)) {
     note(&mut door.desk);
     serve(door).await;
 }
@@ -85,16 +82,6 @@ pub(super) async fn arrived(door: &mut Door, client: u64) {
     door.dialect.hooks.on_client(door);
     door.write(Frame::Client(client));
     serve(door).await;
-}
-
-/// Notes in the log up to where a run was told that has ended, where clients may ask for what they missed of the next.
-pub(super) async fn told_up_to(door: &mut Door, ended: Lsn) {
-    let number = door.dialect.hooks.event_sequence(door);
-    let is_asked = door.shelf.common.dialect.lasting_numbers;
-    let Some(seat) = door.seat().filter(|_| is_asked) else { return };
-    let told = session::Command::Told { number, upto: Some(ended) };
-    // Nobody waits for it: without it a client is told more than it missed.
-    drop(seat.requests.send(EngineCommand::Session(seat.id.clone(), told)).await);
 }
 
 /// The client that is there was there before: what is lent is lent by it.

@@ -1,6 +1,10 @@
 //! Which session a door opens: the one that its flags name, the newest, a fork, or a new one.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use countersign_agent_dir::Choice;
 use countersign_core::{id::EntryId, session::Settings};
@@ -10,9 +14,10 @@ use serde_json::Value;
 use super::{
     flags::Flags,
     models,
-    seat::{Beginning, Seat, SeatError, first_entries, read_file},
+    seat::{Beginning, Seat, first_entries, read_file},
+    seat_error::SeatError,
     shelf::Shelf,
-    start::StartError,
+    start_error::StartError,
     unwritten,
 };
 use crate::session_file::{Opened, find};
@@ -40,7 +45,7 @@ pub(super) async fn open_seat(
                 None => return Err(no_session(wanted)),
             },
         },
-        None if flags.continues => shelf.newest().await,
+        None if flags.continues => newest(shelf).await,
         None => None,
     };
     let Some(path) = path else { return begin(shelf, settings).await };
@@ -72,6 +77,14 @@ pub(super) async fn open_seat(
             Seat::begin(shelf, beginning).await.map_err(StartError::from)
         }
     }
+}
+
+/// The newest session of the working folder, whether or not its file was written yet.
+async fn newest(shelf: &Shelf) -> Option<PathBuf> {
+    let folder = shelf.folder.as_ref()?;
+    let file = find::newest(folder).map(|found| found.path);
+    let written = file.as_ref().and_then(|path| std::fs::metadata(path).ok()?.modified().ok());
+    unwritten::newest(shelf, folder, written).await.or(file)
 }
 
 fn no_session(wanted: impl fmt::Display) -> StartError {

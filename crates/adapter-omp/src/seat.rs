@@ -1,6 +1,6 @@
 //! A session that is open: its owner, its file, its tools.
 
-mod error;
+mod moving;
 
 use std::{
     path::{Path, PathBuf},
@@ -19,16 +19,14 @@ use countersign_runtime::{
     tools::{Todos, todo},
 };
 
-pub(crate) use error::SeatError;
-
 use super::{
     adopting::adopt,
-    dialect::SessionIdForm,
+    dialect_options::SessionIdForm,
     entries,
     follower::{LogFollower, LogReaders},
     gathering::{Followed, Tree, begin_with, follow_file},
     keeper::{Keeper, Unwritten},
-    moving,
+    seat_error::SeatError,
     shelf::{Open, Shelf},
     tasks::{count_tasks, listed, todos},
     unwritten,

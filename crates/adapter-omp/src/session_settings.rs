@@ -1,10 +1,10 @@
 //! The settings that a session begins with.
 
 use countersign_agent_dir as agent_dir;
-use countersign_core::session::{Retry, Settings, Thresholds};
+use countersign_core::session::{Interrupt, Modes, Retry, Settings, Take, Thresholds};
 use countersign_runtime::models::Entry;
 
-use super::{commands, models};
+use super::models;
 
 /// Builds the settings of a new session: the user's, with the model and the level of thinking that were chosen.
 pub(super) fn build(
@@ -20,7 +20,7 @@ pub(super) fn build(
     Settings {
         model: Some(models::reference(entry)),
         thinking: models::level(entry, Some(wanted)).map(|level| level.as_str().to_owned()),
-        modes: commands::meaning(modes),
+        modes: queue_modes(modes),
         retry: Retry {
             enabled: settings.retry.enabled,
             max: settings.retry.max_retries,
@@ -42,4 +42,11 @@ pub(super) fn build(
         todo_reminders: reminders,
         ..Settings::default()
     }
+}
+
+/// What the words of modes mean. A word that nobody knows means the usual.
+pub(crate) fn queue_modes([steering, follow_up, interrupt]: &[String; 3]) -> Modes {
+    let take = |word: &str| if word == "all" { Take::All } else { Take::One };
+    let interrupt = if interrupt == "wait" { Interrupt::Wait } else { Interrupt::Immediate };
+    Modes { steering: take(steering), follow_up: take(follow_up), interrupt }
 }

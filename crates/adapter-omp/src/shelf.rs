@@ -18,8 +18,7 @@ use countersign_runtime::{
 
 use super::{
     liveness::is_alive,
-    seat::SeatError,
-    unwritten,
+    seat_error::SeatError,
     workshop::{Common, Workshop},
 };
 use crate::{
@@ -27,7 +26,7 @@ use crate::{
         Hall, Stay,
         home::{self, Home},
     },
-    session_file::{Blobs, find},
+    session_file::Blobs,
 };
 
 /// How often it is looked whether a host that died has left its session, and how far apart.
@@ -191,13 +190,5 @@ impl Shelf {
 
     pub(crate) fn blobs(&self) -> Blobs {
         Blobs::new(self.common.folder.blobs())
-    }
-
-    /// The newest session of the working folder, whether or not its file was written yet.
-    pub async fn newest(&self) -> Option<PathBuf> {
-        let folder = self.folder.as_ref()?;
-        let file = find::newest(folder).map(|found| found.path);
-        let written = file.as_ref().and_then(|path| std::fs::metadata(path).ok()?.modified().ok());
-        unwritten::newest(self, folder, written).await.or(file)
     }
 }

@@ -30,20 +30,24 @@ use tokio::sync::{mpsc, watch};
 use super::{
     asking,
     counting::{EarlierEvents, counted, told_before},
-    dialect::{DialectOptions, Extension, ExtensionFactory},
-    door::{Door, Output},
+    dialect_options::DialectOptions,
+    door::{
+        Door, Output,
+        dialect::{Extension, ExtensionFactory},
+    },
     feed::{Feed, FromClients, Input},
     flags::Flags,
     held,
-    host::Lent,
+    host_capabilities::HostCapabilities,
     opening::open_seat,
     rights, rules,
     scoping::{initial, scope},
-    seat::SeatError,
+    session_listing::SessionListing,
     session_settings,
     shelf::{Abroad, Shelf},
+    start_error::StartError,
     working,
-    workshop::Common,
+    workshop::{Common, edit_mode},
 };
 use crate::session_file::name;
 
@@ -51,36 +55,6 @@ use crate::session_file::name;
 pub struct Program {
     /// The binary.
     pub path: PathBuf,
-}
-
-/// Why the door did not open. The text is for a person.
-#[derive(Debug, thiserror::Error)]
-#[error("{problem}")]
-pub struct StartError {
-    problem: String,
-    /// The gateway that the session lives in, by its data directory.
-    home: Option<PathBuf>,
-}
-
-impl StartError {
-    pub fn new(problem: impl ToString) -> Self {
-        Self { problem: problem.to_string(), home: None }
-    }
-
-    /// The data directory of the gateway that the session lives in, where that is why it did not open.
-    pub fn home(&self) -> Option<&Path> {
-        self.home.as_deref()
-    }
-}
-
-impl From<SeatError> for StartError {
-    fn from(error: SeatError) -> Self {
-        let home = match &error {
-            SeatError::Elsewhere { gateway, .. } => Some(gateway.clone()),
-            _ => None,
-        };
-        Self { home, ..Self::new(error) }
-    }
 }
 
 /// What the door takes from the process and the machine around it. Whoever brings another time and other models drives it in process.
@@ -221,21 +195,20 @@ impl OpenDoor {
         self.past.take()
     }
 
-    /// The agent directory of its host.
-    pub fn agent_dir(&self) -> &AgentDir {
-        &self.door.shelf.common.folder
-    }
-
-    /// Describes its session for others, as one on standard input and output.
-    pub fn record(&self) -> SessionRecord {
-        SessionRecord {
-            session_id: self.door.current.borrow().clone(),
-            pid: std::process::id(),
-            transport: Transport::Stdio,
-            cwd: self.door.shelf.cwd.display().to_string(),
-            model: self.model.clone(),
-            started_at: time::iso(self.door.shelf.common.clock.now()),
-            endpoint: None,
+    /// Describes its session as other programs find it.
+    pub fn listing(&self) -> SessionListing {
+        SessionListing {
+            agent_dir: self.door.shelf.common.folder.clone(),
+            record: SessionRecord {
+                session_id: self.door.current.borrow().clone(),
+                pid: std::process::id(),
+                transport: Transport::Stdio,
+                cwd: self.door.shelf.cwd.display().to_string(),
+                model: self.model.clone(),
+                started_at: time::iso(self.door.shelf.common.clock.now()),
+                endpoint: None,
+            },
+            current: self.current(),
         }
     }
 
@@ -246,7 +219,7 @@ impl OpenDoor {
 
     /// Lists its session where other programs look for it, until what is returned is dropped.
     pub fn list_session(&self) -> Option<Box<dyn Send>> {
-        self.door.dialect.hooks.list_session(self)
+        self.door.dialect.hooks.list_session(self.listing())
     }
 
     /// Leaves without having been heard.
@@ -403,7 +376,7 @@ fn common(
     kit: Kit,
     notice: &impl Fn(&str),
 ) -> Result<Common, StartError> {
-    let mode = super::workshop::edit_mode(settings.edit_mode);
+    let mode = edit_mode(settings.edit_mode);
     let secrets = folder.secrets();
     let registry = Registry::with_edit(mode);
     let registry = if kit.dialect.workflow_tools { registry.with_workflow() } else { registry };
@@ -417,7 +390,7 @@ fn common(
         dialect: kit.dialect,
         roster: Mutex::new(roster),
         models: kit.models,
-        lent: Arc::new(Lent::new(Arc::clone(&registry)).without(flags.excluded_tools.clone())),
+        lent: Arc::new(HostCapabilities::new(Arc::clone(&registry)).without(flags.excluded_tools.clone())),
         registry,
         environment: tools::Environment::inherit_from(kit.variables, move |name| withheld.contains(name)),
         roots: Roots::whole(kit.denied),

@@ -12,7 +12,7 @@ use countersign_runtime::{
     tools::{Todos, todo},
 };
 
-use super::{entries, seat::SeatError, todos::kept};
+use super::{entries, seat_error::SeatError, todos::kept};
 use crate::session_file;
 
 /// The list of tasks that a session begins with: it may be a branch of one that has tasks.

@@ -30,8 +30,6 @@ use countersign_protocol::{
 use countersign_runtime::{Live, LiveKind};
 use serde_json::{Value, json};
 
-use super::commands::CANCELLED;
-
 pub(crate) use resumed::{Left, stands};
 
 use self::{
@@ -40,7 +38,7 @@ use self::{
     shown::{Shown, shown},
 };
 use super::entries;
-use crate::session_file::convert;
+use crate::{refusal_text::CANCELLED, session_file::convert};
 
 /// What was said of a session, as far as later frames need it.
 #[derive(Default)]

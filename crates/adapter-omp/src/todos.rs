@@ -2,16 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use countersign_core::{
-    engine::Command as EngineCommand,
-    session::{Command, Said},
-    time::Millis,
-};
+use countersign_core::{session::Said, time::Millis};
 use countersign_protocol::{
     Extra, Json,
-    gjc::state::{TodoPhase, TodoTask, TodosSet},
+    gjc::state::{TodoPhase, TodoTask},
     omp::{
-        Id, Response,
         event::TodoStatus,
         session_file::{Body, CustomEntry, Entry},
     },
@@ -20,32 +15,8 @@ use countersign_runtime::tools::todo;
 use countersign_view::time;
 use serde_json::json;
 
-use super::{commands::problem, door::Door};
-
 /// What the entry of a list that a person set is called in session files.
 const ENTRY: &str = "user_todo_edit";
-
-/// Puts other tasks in the place of those that are there. They count once they are recorded.
-pub(super) async fn set(door: &mut Door, id: Option<Id>, phases: Vec<TodoPhase>) {
-    const NAME: &str = "set_todos";
-    let phases = numbered(phases);
-    let Some(seat) = door.seat() else { return };
-    let said = content(&phases, door.shelf.common.clock.now());
-    let tasks = phases.iter().flat_map(|phase| &phase.tasks);
-    let open = u32::try_from(tasks.filter(|task| task.status.is_open()).count()).unwrap_or(u32::MAX);
-    let command = EngineCommand::Session(seat.id.clone(), Command::SetTasks { said, open });
-    door.ask(command, move |door, replied| match replied {
-        Ok(_) => {
-            let todo_phases = phases.iter().map(wire).collect();
-            if let Some(seat) = door.seat() {
-                seat.workshop.todos().set(phases);
-            }
-            door.write(&Response::success(id, NAME, &TodosSet { todo_phases }));
-        }
-        Err(refused) => door.write(&Response::failure(id, NAME, problem(&refused))),
-    })
-    .await;
-}
 
 /// A phase as a host sees it.
 pub fn wire(phase: &todo::Phase) -> TodoPhase {
@@ -64,7 +35,7 @@ pub fn wire(phase: &todo::Phase) -> TodoPhase {
 }
 
 /// The phases with an id for each of them and their tasks: the one that was given, unless it is there already.
-fn numbered(phases: Vec<TodoPhase>) -> Vec<todo::Phase> {
+pub(crate) fn numbered(phases: Vec<TodoPhase>) -> Vec<todo::Phase> {
     let given = phases.iter().flat_map(|phase| phase.tasks.iter().map(|task| &task.id).chain([&phase.id]));
     let given: BTreeSet<String> = given.flatten().cloned().collect();
     let mut taken = BTreeSet::new();
@@ -96,7 +67,7 @@ fn numbered(phases: Vec<TodoPhase>) -> Vec<todo::Phase> {
 }
 
 /// The line of a session file that keeps `phases`. Its ids are those that it gets there.
-fn content(phases: &[todo::Phase], now: Millis) -> Said {
+pub(crate) fn content(phases: &[todo::Phase], now: Millis) -> Said {
     let body = Body::Custom(CustomEntry {
         custom_type: ENTRY.to_owned(),
         data: Some(json!({ "phases": phases }).into()),

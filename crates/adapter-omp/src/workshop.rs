@@ -18,7 +18,7 @@ use futures_util::{
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::{dialect::DialectOptions, host::Lent};
+use super::{dialect_options::DialectOptions, host_capabilities::HostCapabilities};
 
 /// What all sessions of one process share.
 pub struct Common {
@@ -31,7 +31,7 @@ pub struct Common {
     pub models: Arc<dyn Model>,
     pub registry: Arc<Registry>,
     /// What the host lends beside that.
-    pub(crate) lent: Arc<Lent>,
+    pub(crate) lent: Arc<HostCapabilities>,
     pub environment: Environment,
     pub(crate) roots: Roots,
     pub launcher: tools::exec::Launcher,

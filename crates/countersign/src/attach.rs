@@ -20,7 +20,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use countersign_adapter_omp::attach::{Handover, Opening};
+use countersign_adapter_omp::{Opening, attach::Handover};
 use countersign_gateway::control::{FILE, Request};
 
 use pending::Pending;

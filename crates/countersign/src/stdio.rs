@@ -162,7 +162,7 @@ fn own(flags: omp::flags::Flags, arguments: Vec<String>, program: omp::Program) 
     };
     let listed = (product == Product::Gjc).then(|| {
         let _within = runtime.enter();
-        Presence::of(&door, Transport::Stdio, None)
+        Presence::of(door.listing(), Transport::Stdio, None)
     });
     let (lines, input) = mpsc::channel(WAITING);
     let (gone, has_gone) = tokio::sync::oneshot::channel();

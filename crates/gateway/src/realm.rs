@@ -10,7 +10,6 @@ mod routes;
 use std::{os::unix::fs::DirBuilderExt as _, sync::Arc, time::Duration};
 
 use countersign_adapter_agent_gate::Door;
-use countersign_adapter_gjc as gjc;
 use countersign_adapter_gsv::{self as gsv, GsvContext};
 use countersign_adapter_omp::attach::{Furniture, Guests, Hall};
 use countersign_config::{Config, OnShutdown, logging::Levels};
@@ -144,7 +143,6 @@ impl Realm {
             program,
             around,
             folder: config.storage.folder.clone(),
-            extend: gjc::extension,
         };
         let hall = Hall::open(furniture).await.ok_or(ServeError::Lost)?;
         let in_folder = |problem| ServeError::of_io(&config.storage.folder.display().to_string(), problem);

@@ -20,33 +20,7 @@ const STALE: &str = "the list of edges that may close a circle only shrinks: tak
 /// Edges that close a circle today, by package. Without them there is none.
 ///
 /// Only an edge that cannot be cut yet may be here, and none is ever added: an entry that no circle needs any more is a finding.
-const ALLOWED: &[(&str, &[(&str, &str)])] = &[
-    (
-        "countersign-adapter-omp",
-        &[
-            // Commands, their dialect and the session host act on one another through the host.
-            ("commands", "handoff"),
-            ("commands", "todos"),
-            ("commands", "waiting"),
-            ("contract_transfer", "commands"),
-            ("dialect", "commands"),
-            ("dialect", "door"),
-            ("dialect", "start"),
-            ("door", "commands"),
-            ("door", "waiting"),
-            ("host", "door"),
-            ("opening", "start"),
-            // A session's place holds what its parts are made of.
-            ("seat", "adopting"),
-            ("seat", "gathering"),
-            ("seat", "moving"),
-            ("seat", "shelf"),
-            ("seat", "tasks"),
-            ("teller", "commands"),
-            ("unwritten", "shelf"),
-        ],
-    ),
-];
+const ALLOWED: &[(&str, &[(&str, &str)])] = &[];
 
 /// Edges between modules, each with the first place that makes it.
 type Edges = BTreeMap<(String, String), (PathBuf, usize)>;

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{Hall, home};
-use crate::{Keeper, Workshop};
+use crate::{keeper::Keeper, workshop::Workshop};
 
 /// How long after the log took nothing it is asked again.
 const AGAIN: Duration = Duration::from_secs(30);

@@ -21,8 +21,12 @@ use countersign_runtime::{
 };
 use serde_json::{Value, json};
 
-use super::{ABORTED, acknowledge, not_sent, problem, settings::current, stop_all};
-use crate::{door::Door, image};
+use super::{acknowledge, not_sent, settings::current, stop_all};
+use crate::{
+    door::{Door, Then},
+    image,
+    refusal_text::{ABORTED, problem},
+};
 
 /// How much of a file that is mentioned is shown, in bytes.
 const MENTIONED: usize = 50 * 1024;
@@ -87,7 +91,7 @@ pub(super) async fn abort_and_prompt(door: &mut Door, id: Option<Id>, text: Stri
             door.later(async move {
                 let replied = replied.await.unwrap_or(Err(Refused::Closed));
                 let position = replied.as_ref().map_or(0, |reply| reply.position);
-                let then: crate::door::Then = Box::new(move |door| {
+                let then: Then = Box::new(move |door| {
                     door.is_replacing = false;
                     acknowledge(door, id, "abort_and_prompt", replied.map(|reply| reply.outcome));
                 });

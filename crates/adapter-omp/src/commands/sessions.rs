@@ -28,14 +28,17 @@ use countersign_protocol::{
 use countersign_runtime::tools::Roots;
 use countersign_view::{Lines, escape, export};
 
-use super::{CANCELLED, acknowledge, conversation::user_text, not_sent, problem, stop_run};
+use super::{acknowledge, conversation::user_text, not_sent, stop_run};
 use crate::{
     contract_transfer::carry,
-    door::{Door, Lane, Then},
+    door::{Door, Lane, Switch, Then},
     host,
     keeper::Keeper,
     opening,
-    seat::{Beginning, Seat, SeatError, first_entries},
+    refusal_text::{CANCELLED, problem},
+    seat::{Beginning, Seat, first_entries},
+    seat_error::SeatError,
+    teller::Teller,
 };
 
 /// How long a name may take to reach the session's file before it is acknowledged without: it is recorded.
@@ -43,32 +46,6 @@ const NAMED: Duration = Duration::from_secs(5);
 
 /// What is answered where the session is gone.
 const CLOSED: &str = "the session is closed";
-
-/// Another session, open already, that is to take the place of the one before.
-pub struct Switch {
-    id: Option<Id>,
-    command: &'static str,
-    seat: Seat,
-    /// What the command is answered once it is there.
-    data: Json,
-}
-
-impl Switch {
-    /// A session that is open, and the answer to the command that asked for it.
-    pub const fn new(id: Option<Id>, command: &'static str, seat: Seat, data: Json) -> Self {
-        Self { id, command, seat, data }
-    }
-
-    /// What it was asked for by.
-    pub const fn command(&self) -> &'static str {
-        self.command
-    }
-
-    /// Gives up: the command with its id, and the session that nobody wants.
-    pub fn into_parts(self) -> (Option<Id>, &'static str, Seat) {
-        (self.id, self.command, self.seat)
-    }
-}
 
 /// Summarises what is old. A run is stopped first, and no more is told of it.
 pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Option<String>) {
@@ -269,7 +246,7 @@ pub(crate) async fn switch(door: &mut Door) {
     {
         door.notify(unwritten.to_string(), NotifyType::Warning);
     }
-    door.teller = crate::teller::Teller::default();
+    door.teller = Teller::default();
     door.write(&Response::success(id, command, &data));
     door.ended();
     door.take_up().await;

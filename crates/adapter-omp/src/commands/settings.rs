@@ -3,7 +3,7 @@
 use countersign_agent_dir::persist::{Change, persist};
 use countersign_core::{
     engine::Command as EngineCommand,
-    session::{Command, Interrupt, Kind, Modes, Said, Setting, Take},
+    session::{Command, Kind, Said, Setting},
 };
 use countersign_protocol::{
     Json,
@@ -15,8 +15,8 @@ use countersign_protocol::{
 use countersign_runtime::models::{Entry, Level};
 use tracing::warn;
 
-use super::{acknowledge, problem};
-use crate::{door::Door, entries, models};
+use super::acknowledge;
+use crate::{door::Door, entries, models, refusal_text::problem, session_settings::queue_modes};
 
 /// One of the modes of queues.
 #[derive(Clone, Copy)]
@@ -189,15 +189,8 @@ pub(super) async fn set_mode(door: &mut Door, id: Option<Id>, name: &'static str
         Mode::Interrupt => 2,
     };
     door.modes[at] = word;
-    let modes = meaning(&door.modes);
+    let modes = queue_modes(&door.modes);
     set(door, Setting::Modes(modes), None, move |door, replied| acknowledge(door, id, name, replied)).await;
-}
-
-/// What the words of modes mean. A word that nobody knows means the usual.
-pub fn meaning([steering, follow_up, interrupt]: &[String; 3]) -> Modes {
-    let take = |word: &str| if word == "all" { Take::All } else { Take::One };
-    let interrupt = if interrupt == "wait" { Interrupt::Wait } else { Interrupt::Immediate };
-    Modes { steering: take(steering), follow_up: take(follow_up), interrupt }
 }
 
 pub(super) async fn set_auto_compaction(door: &mut Door, id: Option<Id>, enabled: bool) {

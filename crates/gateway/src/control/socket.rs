@@ -9,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-use countersign_adapter_omp::attach::{self, Hall};
+use countersign_adapter_gjc as gjc;
+use countersign_adapter_omp::{attach::Hall, serve_attached};
 use countersign_config::logging::Levels;
 use countersign_core::{engine::Event, id::PrincipalId};
 use countersign_http::listen::{self, peer::Local, seldom::Seldom};
@@ -237,7 +238,7 @@ async fn serve(
             }
             Ok(Request::Attach(handover)) => {
                 let _open = attached.held();
-                let line = Box::pin(attach::serve(Arc::clone(hall), *handover, reading, writing));
+                let line = Box::pin(serve_attached(Arc::clone(hall), gjc::extension, *handover, reading, writing));
                 // It ends with the gateway, which waits for it.
                 return hall.open.track_future(line).await;
             }

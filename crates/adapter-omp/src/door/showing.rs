@@ -15,9 +15,9 @@ use countersign_runtime::Refused;
 use countersign_view::{Lines, escape};
 use tokio::time::sleep;
 
-use super::{
+use super::{Door, Then};
+use crate::{
     dialogs::{self, Draft, Shown, Step},
-    door::{Door, Then},
     teller::{Left, stands},
 };
 
@@ -60,7 +60,7 @@ const fn is_not_recorded(refused: &Refused) -> bool {
 impl Door {
     /// Takes up what another process left: a run that waits, and the gates that it waits for. What goes on by itself starts behind
     /// that, so that the host hears all of it.
-    pub(super) async fn take_up(&mut self) {
+    pub(crate) async fn take_up(&mut self) {
         self.tell_where_it_stands().await;
         if let Some(seat) = &self.seat {
             seat.handle.start_work().await;
@@ -109,7 +109,7 @@ impl Door {
     }
 
     /// Shows a gate that was just opened.
-    pub(super) async fn show(&mut self, id: GateId) {
+    pub(crate) async fn show(&mut self, id: GateId) {
         let Some(seat) = &self.seat else { return };
         if let Some((Some(found), _)) = seat.requests.read(move |engine| waiting(engine, id)).await {
             self.dialog(found, Draft::default());
@@ -117,7 +117,7 @@ impl Door {
     }
 
     /// Reminds a host that expects it of a gate that still waits: as what it was shown, or in a notice beside its dialog.
-    pub(super) async fn remind(&mut self, id: GateId) {
+    pub(crate) async fn remind(&mut self, id: GateId) {
         let Some(seat) = self.seat.as_ref().filter(|_| self.shelf.common.dialect.reminders) else { return };
         let Some((Some((gate, content, _)), _)) = seat.requests.read(move |engine| waiting(engine, id)).await else {
             return;
@@ -153,7 +153,7 @@ impl Door {
 
     /// An answer to a dialog. One that nobody waits for is ignored; one that does not count, or could not be recorded, has the gate
     /// shown again.
-    pub(super) async fn answered(&mut self, id: &str, answer: &omp::UiAnswer) {
+    pub(crate) async fn answered(&mut self, id: &str, answer: &omp::UiAnswer) {
         let Some((Shown { gate, draft, .. }, seat)) = self.dialogs.take(id).zip(self.seat.as_ref()) else { return };
         let read = seat.requests.read(move |engine| waiting(engine, gate));
         let Some((Some(found), _)) = read.await else { return };

@@ -9,11 +9,8 @@ use countersign_core::{
 };
 use countersign_runtime::tools::Todos;
 
-use super::{
-    seat::{Seat, SeatError},
-    shelf::Shelf,
-};
-use crate::attach::home;
+use super::Seat;
+use crate::{attach::home, seat_error::SeatError, shelf::Shelf};
 
 /// Has the session of the file at `path` leave its own log for the gateway. True if it did: its file holds the whole
 /// conversation then, and what was decided stays behind.

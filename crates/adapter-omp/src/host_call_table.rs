@@ -24,8 +24,10 @@ use countersign_runtime::{
 };
 use serde_json::{Value, json};
 
-use super::lent::{Lent, tools_of, unknown, uris_of};
-use crate::image;
+use crate::{
+    host_capabilities::{HostCapabilities, tools_of, unknown, uris_of},
+    image,
+};
 
 /// How many calls that nobody waits for any more are remembered, so that what the host still says of them is recorded.
 const STOPPED: usize = 256;
@@ -56,7 +58,7 @@ struct Lends {
 
 /// What one host has in hand.
 #[derive(Default)]
-pub(crate) struct Desk {
+pub(crate) struct HostCallTable {
     /// The session whose calls come over the lines.
     session: Option<SessionId>,
     /// Whether nobody is there. Nothing is sent then: it would reach nobody, and might have.
@@ -78,7 +80,7 @@ async fn next(link: &mut Option<Link>) -> Option<Order> {
     }
 }
 
-impl Desk {
+impl HostCallTable {
     /// Has lines for whatever the host lends to `session`. Calls that wait for it begin.
     pub(crate) async fn serve(&mut self, peers: &Peers, session: &SessionId, results: &Source) {
         if self.session.as_ref() != Some(session) {
@@ -142,7 +144,7 @@ impl Desk {
     }
 
     /// Takes an order. The frame that is to be written at once, if there is one.
-    pub(crate) fn take(&mut self, order: Order, lent: &Lent) -> Option<Told> {
+    pub(crate) fn take(&mut self, order: Order, lent: &HostCapabilities) -> Option<Told> {
         match order {
             Order::Do(errand) if errand.content.class == Some(Class::HostToolInvoke) => self.call(*errand, lent),
             Order::Do(errand) => self.request(*errand, lent),
@@ -154,7 +156,7 @@ impl Desk {
         }
     }
 
-    fn call(&mut self, errand: Errand, lent: &Lent) -> Option<Told> {
+    fn call(&mut self, errand: Errand, lent: &HostCapabilities) -> Option<Told> {
         let tool = errand.content.tool.to_string();
         if !lent.has_tool(&tool) {
             errand.refuse(format!("Tool {tool} not found: the host took it back"));
@@ -176,7 +178,7 @@ impl Desk {
         Some(Told::Tool(frame))
     }
 
-    fn request(&mut self, errand: Errand, lent: &Lent) -> Option<Told> {
+    fn request(&mut self, errand: Errand, lent: &HostCapabilities) -> Option<Told> {
         let class = errand.content.class.unwrap_or(Class::HostUriWrite);
         let operation = if class == Class::HostUriRead { Operation::Read } else { Operation::Write };
         let text = |member: &str| errand.content.arguments.get(member).and_then(Value::as_str).map(str::to_owned);

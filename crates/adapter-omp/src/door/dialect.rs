@@ -1,9 +1,6 @@
-//! The place where another dialect of omp's protocol joins the door: options that hold for a process, and hooks that the door calls.
+//! The place where another dialect of omp's protocol joins the door: hooks that the door calls, and options that hold for a process.
 //!
-//! The default of both is omp's own protocol. It must not know which dialects there are.
-
-mod frame;
-mod options;
+//! It must not know which dialects there are.
 
 use std::any::Any;
 
@@ -19,26 +16,17 @@ use countersign_protocol::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-pub use self::{
-    frame::Frame,
-    options::{DialectOptions, SessionIdForm},
-};
-use super::{commands, door::Door, flags::Flags, start::OpenDoor};
+use super::Door;
+use crate::{dialect_options::DialectOptions, flags::Flags, frame::Frame, session_listing::SessionListing};
 use countersign_agent_dir::Environment;
 
 /// Chooses the dialect of a host by its flags, the product among them, and its environment.
 pub type ExtensionFactory = fn(&Flags, &Environment) -> Extension;
 
-/// A dialect as a door is opened with it. The default is omp's own.
+/// A dialect as a door is opened with it.
 pub struct Extension {
     pub options: DialectOptions,
     pub dialect: Dialect,
-}
-
-impl Default for Extension {
-    fn default() -> Self {
-        Self { options: DialectOptions::default(), dialect: Dialect::new(&OwnDialect, ()) }
-    }
 }
 
 /// Hooks of a dialect, and what they remember of one door.
@@ -64,7 +52,7 @@ impl Dialect {
     }
 }
 
-/// Hooks by which a dialect differs from omp's own protocol. Each defaults to what omp does.
+/// Hooks by which a dialect differs from omp's own protocol. All but `on_command` default to what omp does.
 ///
 /// Hooks are given the door and keep nothing themselves: their state is in [`Dialect::state`].
 pub trait DialectExtension: Sync {
@@ -110,9 +98,7 @@ pub trait DialectExtension: Sync {
     fn on_close(&self, _door: &mut Door) {}
 
     /// Does a command whose turn has come.
-    fn on_command<'a>(&self, door: &'a mut Door, id: Option<Id>, command: Command) -> BoxFuture<'a, ()> {
-        commands::handle_own(door, id, command).boxed()
-    }
+    fn on_command<'a>(&self, door: &'a mut Door, id: Option<Id>, command: Command) -> BoxFuture<'a, ()>;
 
     /// Returns whether a command of later versions may run. If not, the host already has the refusal.
     fn admit<'a>(&self, _door: &'a mut Door, _id: Option<&'a Id>, _command: &'a Command) -> BoxFuture<'a, bool> {
@@ -181,12 +167,7 @@ pub trait DialectExtension: Sync {
     fn continue_sequence(&self, _door: &mut Door, _number: u64) {}
 
     /// Lists the session of an attached host where other programs look for it, until what is returned is dropped.
-    fn list_session(&self, _door: &OpenDoor) -> Option<Box<dyn Send>> {
+    fn list_session(&self, _listing: SessionListing) -> Option<Box<dyn Send>> {
         None
     }
 }
-
-/// omp's own protocol.
-struct OwnDialect;
-
-impl DialectExtension for OwnDialect {}

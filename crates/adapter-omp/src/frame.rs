@@ -63,7 +63,7 @@ impl<'a> From<&'a UiRequest> for Frame<'a> {
 
 impl Frame<'_> {
     /// Encodes the frame as omp writes it; none for a frame that omp has not.
-    pub(super) fn line(self) -> Option<Bytes> {
+    pub(crate) fn line(self) -> Option<Bytes> {
         match self {
             Self::Ready => Some(encode(&Event::Ready)),
             Self::Response(response) => Some(encode(response)),

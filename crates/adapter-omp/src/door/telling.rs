@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use countersign_core::{
-    engine::Event as Happened,
+    engine::{Command, Event as Happened},
     gate,
     id::{CallId, Lsn},
     message::Message,
@@ -20,12 +20,12 @@ use countersign_protocol::omp::{
 use countersign_runtime::{Released, tools::todo};
 use tracing::warn;
 
-use super::{
-    commands,
-    dialect::Frame,
+use super::{Door, Lane};
+use crate::{
+    bash_result::bash_result,
     dialogs,
-    door::{Door, Lane},
-    grants, host,
+    frame::Frame,
+    grants,
     teller::{Ended, Teller},
     todos,
 };
@@ -43,7 +43,7 @@ impl Door {
         }
     }
 
-    pub(super) async fn released(&mut self, released: Released) {
+    pub(crate) async fn released(&mut self, released: Released) {
         if self.is_of_others(&released) {
             return;
         }
@@ -83,7 +83,7 @@ impl Door {
                     seat.workshop.release();
                 }
                 if let Released::Fact(recorded) = &released {
-                    host::told_up_to(self, recorded.meta.lsn).await;
+                    self.note_told(recorded.meta.lsn).await;
                 }
             }
             None => {}
@@ -109,13 +109,13 @@ impl Door {
     }
 
     /// Tells of what happens at once.
-    pub(super) fn tell(&mut self, mut events: Vec<Event>) {
+    pub(crate) fn tell(&mut self, mut events: Vec<Event>) {
         self.dialect.hooks.arrange(&mut events);
         frames(&events, |frame| self.write(frame));
     }
 
     /// Tells of nothing that was released before `position`, but does what follows of it.
-    pub(super) async fn pass_over(&mut self, position: u64) {
+    pub(crate) async fn pass_over(&mut self, position: u64) {
         loop {
             let Some(seat) = self.seat.as_mut().filter(|seat| seat.subscriber.position() < position) else { return };
             let Some(released) = seat.subscriber.next().await else { return };
@@ -169,7 +169,7 @@ impl Door {
                 | session::Event::Queued { kind: session::Kind::Bash { .. }, .. },
             ) => {
                 if let Some(Ok(Message::BashExecution(bash))) = content.map(serde_json::from_str) {
-                    self.last_command = Some(commands::bash_result(&bash));
+                    self.last_command = Some(bash_result(&bash));
                 }
             }
             _ => {}
@@ -198,8 +198,18 @@ impl Door {
     }
 
     /// Waits for the grants that are being written; each takes a bounded time.
-    pub(super) async fn grants_written(&mut self) {
+    pub(crate) async fn grants_written(&mut self) {
         while self.grant_writes.join_next().await.is_some() {}
+    }
+
+    /// Notes in the log up to where a run was told that has ended, where clients may ask for what they missed of the next.
+    async fn note_told(&mut self, ended: Lsn) {
+        let number = self.dialect.hooks.event_sequence(self);
+        let is_asked = self.shelf.common.dialect.lasting_numbers;
+        let Some(seat) = self.seat().filter(|_| is_asked) else { return };
+        let told = session::Command::Told { number, upto: Some(ended) };
+        // Nobody waits for it: without it a client is told more than it missed.
+        drop(seat.requests.send(Command::Session(seat.id.clone(), told)).await);
     }
 
     fn compacted(&mut self, outcome: Result<CompactionResult, String>) {

@@ -30,7 +30,7 @@ use host_tool::Lend;
 use countersign_agent_dir::restrictions::is_named;
 
 /// What the hosts of one process lend. It outlives sessions, as the process does.
-pub(crate) struct Lent {
+pub(crate) struct HostCapabilities {
     own: Arc<Registry>,
     /// Names and patterns of tools that no run has, those of hosts included.
     excluded: BTreeSet<String>,
@@ -60,7 +60,7 @@ pub(super) fn uris_of(session: &SessionId) -> PeerId {
     PeerId::new(format!("host-uris:{session}"))
 }
 
-impl Lent {
+impl HostCapabilities {
     /// Nothing yet, beside the tools that are the agent's own.
     pub(crate) fn new(own: Arc<Registry>) -> Self {
         Self { own, excluded: BTreeSet::new(), peers: Peers::default(), state: Mutex::default() }
@@ -154,28 +154,28 @@ mod tests {
     use countersign_runtime::tools::{Away, Registry, Route};
     use serde_json::{Value, json};
 
-    use super::{Lent, tools_of, uris_of};
+    use super::{HostCapabilities, tools_of, uris_of};
 
-    fn lent() -> Lent {
-        Lent::new(Arc::new(Registry::standard()))
+    fn lent() -> HostCapabilities {
+        HostCapabilities::new(Arc::new(Registry::standard()))
     }
 
     fn session() -> SessionId {
         SessionId::new("s")
     }
 
-    fn tools(lent: &Lent, definitions: &[Value]) -> Result<Vec<String>, String> {
+    fn tools(lent: &HostCapabilities, definitions: &[Value]) -> Result<Vec<String>, String> {
         let definitions: Vec<Json> = definitions.iter().cloned().map(Json::from).collect();
         let tools = host_tool::tools(&definitions).map_err(|error| error.to_string())?;
         lent.set_tools(tools).map_err(|error| error.to_string())
     }
 
-    fn schemes(lent: &Lent, definitions: &[Value]) {
+    fn schemes(lent: &HostCapabilities, definitions: &[Value]) {
         let definitions: Vec<Json> = definitions.iter().cloned().map(Json::from).collect();
         lent.set_schemes(host_uri::schemes(&definitions).unwrap());
     }
 
-    fn of_host(lent: &Lent) -> Vec<String> {
+    fn of_host(lent: &HostCapabilities) -> Vec<String> {
         let registry = lent.registry(&session());
         registry.specs().skip(9).map(|spec| spec.name.clone()).collect()
     }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     /// Where a call of one of the agent's own tools goes, with the path as it is decided.
-    fn goes(lent: &Lent, tool: &str, path: &str) -> Result<(Route, String), String> {
+    fn goes(lent: &HostCapabilities, tool: &str, path: &str) -> Result<(Route, String), String> {
         let registry = lent.registry(&session());
         let mut arguments = json!({ "path": path }).as_object().cloned().unwrap();
         let route = registry.get(tool).unwrap().route(&mut arguments).map_err(|failure| failure.to_string())?;

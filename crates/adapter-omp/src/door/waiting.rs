@@ -7,10 +7,8 @@ use countersign_protocol::{
     omp::{AdoptedCommand, Command as Shared, Id},
 };
 
-use super::{
-    commands,
-    door::{Door, Lane},
-};
+use super::{Door, Lane};
+use crate::command_kind;
 
 /// A command that came, and waits.
 pub struct Waiting {
@@ -31,12 +29,12 @@ pub enum Turn {
 }
 
 impl Waiting {
-    pub(super) const fn new(id: Option<Id>, command: Command) -> Self {
+    pub(crate) const fn new(id: Option<Id>, command: Command) -> Self {
         Self { id, command, turn: Turn::Own }
     }
 
     /// Whether the agent works once its turn has come.
-    pub(super) const fn begins(&self) -> bool {
+    pub(crate) const fn begins(&self) -> bool {
         matches!(self.turn, Turn::Own)
             && matches!(self.command, Command::Shared(Shared::Prompt { .. } | Shared::AbortAndPrompt { .. }))
     }
@@ -47,8 +45,8 @@ impl Waiting {
 fn give_up(waiting: &mut VecDeque<Waiting>, behind_command: bool) {
     let (mut behind_command, mut is_stuck) = (behind_command, false);
     for waiting in waiting {
-        behind_command |= commands::is_bash(&waiting.command);
-        is_stuck |= behind_command && commands::leaves(&waiting.command);
+        behind_command |= command_kind::is_bash(&waiting.command);
+        is_stuck |= behind_command && command_kind::leaves(&waiting.command);
         let is_answered = matches!(
             waiting.command,
             Command::Shared(Shared::Compact { .. }) | Command::Adopted(AdoptedCommand::Handoff { .. })
@@ -66,20 +64,20 @@ impl Door {
     }
 
     /// Gives up what was asked for and has not begun, as far as an abort need not wait for it.
-    pub(super) fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         let behind_command = matches!(self.lane, Lane::Command(..) | Lane::ToCommand);
         give_up(&mut self.waiting, behind_command);
     }
 
     /// Puts an abort behind the last that begins before it, and behind no command of the person that comes after that.
-    pub(super) fn stop_again(&mut self, id: Option<Id>) {
+    pub(crate) fn stop_again(&mut self, id: Option<Id>) {
         let is_before = |waiting: &Waiting| waiting.begins() || waiting.turn == Turn::Again;
         let at = self.waiting.iter().rposition(is_before).map_or(0, |last| last + 1);
         self.waiting.insert(at, Waiting { id, command: Command::Shared(Shared::Abort), turn: Turn::Again });
     }
 
     /// Whether something begins later, or takes the session's place, that was asked for before now.
-    pub(super) fn begins_later(&self) -> bool {
+    pub(crate) fn begins_later(&self) -> bool {
         let is_handing_over = match &self.lane {
             Lane::HandOff => true,
             Lane::Session(switch) => switch.command() == "handoff",

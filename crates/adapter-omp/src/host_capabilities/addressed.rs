@@ -110,7 +110,7 @@ impl Tool for Addressed {
 }
 
 /// What is said of a URI whose scheme the host has not.
-pub(in super::super) fn unknown(class: Class, url: &str, scheme: &str) -> String {
+pub(crate) fn unknown(class: Class, url: &str, scheme: &str) -> String {
     let done = if class == Class::HostUriWrite { "written" } else { "read" };
     format!("{url} was not {done}: the host has no URIs of the scheme {scheme}")
 }

@@ -10,8 +10,11 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::{Hall, Handover};
-use crate as omp;
+use super::open_attached;
+use crate::{
+    attach::{Hall, Handover},
+    door::dialect::ExtensionFactory,
+};
 
 /// How many lines wait for a door at most; the socket holds the rest.
 const WAITING: usize = 256;
@@ -33,8 +36,9 @@ pub enum Opening {
 }
 
 /// Opens a session on a line and serves it until its host has gone, or the record has.
-pub async fn serve(
+pub async fn serve_attached(
     hall: Arc<Hall>,
+    extend: ExtensionFactory,
     handover: Handover,
     reading: impl AsyncRead + Unpin + Send + 'static,
     mut writing: impl AsyncWrite + Unpin + Send + 'static,
@@ -42,7 +46,7 @@ pub async fn serve(
     let (output, frames) = mpsc::channel(FRAMES);
     let notices = parking_lot::Mutex::new(Vec::new());
     let notice = |text: &str| notices.lock().push(text.to_owned());
-    let opened = omp::open_attached(hall, handover, output, &notice).await;
+    let opened = open_attached(hall, extend, handover, output, &notice).await;
     for notice in notices.into_inner() {
         say(&mut writing, &Opening::Notice(notice)).await?;
     }

@@ -4,7 +4,8 @@ use countersign_core::{engine::Command, id::SessionId, session};
 use countersign_protocol::omp::{UiMethod, UiRequest, ui::NotifyType};
 use countersign_runtime::Refused;
 
-use super::{dialogs, door::Door};
+use super::Door;
+use crate::dialogs;
 
 impl Door {
     /// Tells something that needs no answer.
@@ -14,7 +15,7 @@ impl Door {
     }
 
     /// Tells once what of the session's file was left out when it was read.
-    pub(super) fn tell_damage(&mut self) {
+    pub(crate) fn tell_damage(&mut self) {
         if let Some(damage) = self.seat.as_mut().and_then(|seat| seat.damage.take()) {
             tracing::warn!("{damage}");
             self.notify(damage, NotifyType::Warning);
@@ -22,7 +23,7 @@ impl Door {
     }
 
     /// Looks whether the log takes anything. While it does not, nothing happens in a run, and nothing would say why.
-    pub(super) async fn look_at_log(&mut self) {
+    pub(crate) async fn look_at_log(&mut self) {
         // A log that works refuses this, as there is no such session; one that does not says so.
         let nothing = Command::Session(SessionId::new(""), session::Command::AbortCompaction);
         self.ask(nothing, |door, replied| {

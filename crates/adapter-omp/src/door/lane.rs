@@ -1,0 +1,60 @@
+//! The lane of commands that are done one after the other, and what it waits for.
+
+use countersign_core::id::CallId;
+use countersign_protocol::{Json, omp::Id};
+
+use crate::seat::Seat;
+
+/// A command that takes long: the ordered lane waits for it.
+pub(crate) enum Lane {
+    Free,
+    /// Until what works is stopped, so that a compaction can begin: if nobody has said meanwhile that it is not to.
+    ToCompact {
+        is_given_up: bool,
+    },
+    /// Until a person's command has begun.
+    ToCommand,
+    /// Until work is handed over, up to where the session gives way.
+    HandOff,
+    /// Until a compaction has ended; its answer is due to this id.
+    Compaction(Option<Id>),
+    /// Until a person's command has ended; its answer is due to this id.
+    Command(CallId, Option<Id>),
+    /// Until the session has given way to another one, which is open.
+    Session(Box<Switch>),
+    /// Until something short is done.
+    Short,
+}
+
+/// What somebody waits for, beside the lane; while somebody does, the lane is not free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    RunEnded,
+    CompactionEnded,
+}
+
+/// Another session, open already, that is to take the place of the one before.
+pub(crate) struct Switch {
+    pub(crate) id: Option<Id>,
+    pub(crate) command: &'static str,
+    pub(crate) seat: Seat,
+    /// What the command is answered once it is there.
+    pub(crate) data: Json,
+}
+
+impl Switch {
+    /// A session that is open, and the answer to the command that asked for it.
+    pub(crate) const fn new(id: Option<Id>, command: &'static str, seat: Seat, data: Json) -> Self {
+        Self { id, command, seat, data }
+    }
+
+    /// What it was asked for by.
+    pub(crate) const fn command(&self) -> &'static str {
+        self.command
+    }
+
+    /// Gives up: the command with its id, and the session that nobody wants.
+    pub(crate) fn into_parts(self) -> (Option<Id>, &'static str, Seat) {
+        (self.id, self.command, self.seat)
+    }
+}

@@ -1,0 +1,231 @@
+//! The door's loop: lines in, frames out, and what happens in between in its order.
+
+use std::time::Duration;
+
+use countersign_protocol::{
+    gjc::{self, Command, Incoming},
+    lines::Line,
+    omp::{Id, Response, ui::NotifyType},
+};
+use futures_util::StreamExt as _;
+use tokio::time::Instant;
+
+use super::{
+    command_kind, commands,
+    door::{Door, Lane, Turn, Waiting},
+    feed::{Feed, FromClients},
+    frame::Frame,
+    host,
+    keeper::{Keeper, Unwritten},
+};
+
+/// How many commands may wait behind one that takes long.
+const LANE: usize = 256;
+/// How long nothing must happen before it is said that all is quiet.
+const QUIET: Duration = Duration::from_millis(120);
+/// How often it is looked whether a host that does not read has gone.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Why a door did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum EndError {
+    /// The session's log could not be written any more.
+    #[error("the session's log was lost: another process wrote to it, or it cannot be read")]
+    LogEnded,
+    /// The session's file is not whole.
+    #[error(transparent)]
+    Unwritten(#[from] Unwritten),
+}
+
+/// What the one who writes the session's file has to tell next.
+async fn notice(keeper: &mut Option<Keeper>) -> String {
+    match keeper {
+        Some(keeper) => keeper.notice().await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Door {
+    /// Runs until what it hears has ended or `stop` is ready.
+    ///
+    /// # Errors
+    /// If the session's log ended before that.
+    pub async fn run(mut self, mut input: Feed, stop: impl Future<Output = ()>) -> Result<(), EndError> {
+        tokio::pin!(stop);
+        let mut outcome = Ok(());
+        self.write(Frame::Ready);
+        self.take_up().await;
+        // Until when commands that have come are done, once there is no more input.
+        let mut drains = None;
+        loop {
+            if drains.is_some_and(|until| self.is_idle() || Instant::now() >= until) {
+                break;
+            }
+            if self.outbox.push_out().is_err() {
+                break;
+            }
+            if matches!(self.lane, Lane::Session(_)) && self.is_answered() {
+                commands::switch(&mut self).await;
+                continue;
+            }
+            if let Some(waiting) = self.next_command() {
+                self.take_its_turn(waiting).await;
+                continue;
+            }
+            let Some(seat) = &mut self.seat else { break };
+            let number = seat.subscriber.position();
+            if self.early.as_ref().is_some_and(|(position, _)| *position <= number)
+                && let Some((_, then)) = self.early.take()
+            {
+                then(&mut self);
+                continue;
+            }
+            let is_silent = (self.teller.is_running() || self.teller.is_compacting() || self.is_log_stuck)
+                && self.pending.is_empty()
+                && self.early.is_none();
+            let is_settling = self.teller.is_settling() && self.pending.is_empty() && self.early.is_none();
+            // A host that does not read stops what can wait, never the end.
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                step = self.outbox.step(), if !self.outbox.is_empty() => {
+                    if step.is_err() {
+                        break;
+                    }
+                }
+                // That a call is to stop is told before its end is.
+                order = self.desk.next(), if !self.outbox.is_full() => host::tell(&mut self, order),
+                Some(reply) = self.pending.next(), if self.early.is_none() && !self.pending.is_empty() => {
+                    self.early = Some(reply);
+                }
+                Some((position, then)) = self.beside.next(), if !self.beside.is_empty() => {
+                    self.catch_up(position).await;
+                    then(&mut self);
+                }
+                Some((position, then)) = self.shown_again.next(), if !self.shown_again.is_empty() => {
+                    self.catch_up(position).await;
+                    then(&mut self);
+                }
+                released = seat.subscriber.next(), if !self.outbox.is_full() => match released {
+                    Some(released) => {
+                        self.replies_before(number);
+                        self.released(released).await;
+                    }
+                    None => {
+                        outcome = Err(EndError::LogEnded);
+                        break;
+                    }
+                },
+                notice = notice(&mut seat.keeper) => self.notify(notice, NotifyType::Warning),
+                heard = input.next(), if drains.is_none() && !self.outbox.is_overfull() => match heard {
+                    Some(FromClients::Line(line)) => self.line(&line).await,
+                    Some(FromClients::Arrived(client)) => host::arrived(&mut self, client).await,
+                    Some(FromClients::Resumed) => host::resumed(&mut self).await,
+                    Some(FromClients::Left) => host::left(&mut self).await,
+                    None => drains = Some(Instant::now() + self.shelf.common.dialect.drain),
+                },
+                () = tokio::time::sleep_until(drains.unwrap_or_else(Instant::now)), if drains.is_some() => {}
+                () = tokio::time::sleep(LOOK), if self.outbox.is_overfull() => {
+                    if input.is_closed() {
+                        break;
+                    }
+                }
+                () = tokio::time::sleep(LOOK), if is_silent => self.look_at_log().await,
+                () = tokio::time::sleep(QUIET), if is_settling => {
+                    if let Some(settled) = self.teller.settled() {
+                        self.write(&settled);
+                    }
+                }
+            }
+        }
+        let written = self.end().await;
+        outcome?;
+        Ok(written?)
+    }
+
+    /// Whether nothing that was asked is still to be answered.
+    fn is_answered(&self) -> bool {
+        self.pending.is_empty() && self.early.is_none() && self.beside.is_empty()
+    }
+
+    /// Whether everything that was asked is done.
+    fn is_idle(&self) -> bool {
+        self.is_answered() && self.waiting.is_empty() && self.waiters.is_empty() && matches!(self.lane, Lane::Free)
+    }
+
+    /// Does a command whose turn has come.
+    async fn take_its_turn(&mut self, waiting: Waiting) {
+        let Waiting { id, command, turn } = waiting;
+        if turn == Turn::Again {
+            return commands::abort_again(self, id).await;
+        }
+        // Whether it may be asked for is looked at all the same.
+        self.is_given_up = turn == Turn::GivenUp;
+        self.handle(id, command).await;
+        self.is_given_up = false;
+    }
+
+    /// Does a command of either dialect.
+    async fn handle(&mut self, id: Option<Id>, command: Command) {
+        self.dialect.hooks.on_command(self, id, command).await;
+    }
+
+    /// Whether a host that reads means another session: it has asked for one, and commands are done one by one.
+    fn is_about_to_leave(&self, command: &Command) -> bool {
+        let leaves = || self.waiting.iter().any(|waiting| command_kind::leaves(&waiting.command));
+        let is_leaving = || !matches!(self.lane, Lane::Free | Lane::Compaction(_) | Lane::Command(..));
+        !self.shelf.common.dialect.reads_at_once && command_kind::reads_session(command) && (is_leaving() || leaves())
+    }
+
+    /// Takes the next command out of the line that may be done now. Behind a command that takes long go those that do not need
+    /// the lane, and they pass nothing but commands of the person that wait for it.
+    fn next_command(&mut self) -> Option<Waiting> {
+        if !self.waiters.is_empty() || self.stops > 0 || self.outbox.is_overfull() {
+            return None;
+        }
+        let at = match self.lane {
+            Lane::Free => 0,
+            Lane::Compaction(_) | Lane::Command(..) => {
+                let is_compacting = matches!(self.lane, Lane::Compaction(_));
+                let mut all = self.waiting.iter().enumerate();
+                let (at, next) = all.find(|(_, waiting)| !command_kind::is_bash(&waiting.command))?;
+                let is_given_up = next.turn == Turn::GivenUp;
+                (is_given_up || command_kind::goes_beside(&next.command, is_compacting)).then_some(at)?
+            }
+            Lane::Session(_) | Lane::ToCompact { .. } | Lane::ToCommand | Lane::HandOff | Lane::Short => return None,
+        };
+        // What takes a run's place waits until the one before has begun, and so does what stops it.
+        let waits =
+            |next: &Waiting| self.is_replacing && (next.turn == Turn::Again || command_kind::replaces(&next.command));
+        if self.waiting.get(at).is_some_and(waits) {
+            return None;
+        }
+        self.waiting.remove(at)
+    }
+
+    async fn line(&mut self, line: &Line) {
+        match self.dialect.hooks.decode(line) {
+            Ok(Incoming::Command { id, command }) => {
+                if command.lane() == gjc::Lane::Fast && !self.is_about_to_leave(&command) {
+                    self.handle(id, command).await;
+                } else if self.waiting.len() >= LANE {
+                    let problem = format!("too many commands are waiting (limit {LANE})");
+                    self.write(&Response::failure(id, command.name(), problem));
+                } else {
+                    self.waiting.push_back(Waiting::new(id, command));
+                }
+            }
+            Ok(Incoming::UiResponse { id, answer }) => self.answered(&id, &answer).await,
+            // What was not asked of the host is passed over.
+            Ok(Incoming::HostTool { id, answer }) => {
+                host::tool_answered(self, &id, answer).await;
+            }
+            Ok(Incoming::HostUri { id, result }) => {
+                host::uri_answered(self, &id, result).await;
+            }
+            Ok(Incoming::Unknown { id, type_name }) => self.dialect.hooks.on_unknown(self, id, type_name).await,
+            Ok(Incoming::Resume { .. }) => {}
+            Err(response) => self.write(&response),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Texts that a host reads of what was refused or stopped.
+
+use countersign_core::engine::Refusal;
+use countersign_runtime::Refused;
+
+/// What whoever asked for a compaction is told where it was stopped.
+pub(crate) const CANCELLED: &str = "Compaction cancelled";
+
+/// What a prompt is told that was stopped before it began.
+pub(crate) const ABORTED: &str = "Request was aborted";
+
+/// What a prompt is told while a run works and it says nothing of queueing.
+pub(crate) const BUSY: &str =
+    "Agent is already processing. Use steer() or followUp() to queue messages, or wait for completion.";
+
+/// What a host reads of a refusal.
+pub fn problem(refused: &Refused) -> String {
+    match refused {
+        Refused::Refusal(Refusal::EmptyName) => "Session name cannot be empty".to_owned(),
+        Refused::Refusal(Refusal::Prompt(countersign_core::session::PromptRefusal::Busy(_))) => BUSY.to_owned(),
+        Refused::Refusal(Refusal::Prompt(countersign_core::session::PromptRefusal::NoModel(_))) => {
+            "No model selected. Choose one with set_model.".to_owned()
+        }
+        Refused::Refusal(Refusal::Compact(refusal)) => match refusal {
+            countersign_core::session::CompactRefusal::Nothing => "Nothing to compact (session too small)".to_owned(),
+            countersign_core::session::CompactRefusal::Already => "Already compacted".to_owned(),
+            countersign_core::session::CompactRefusal::NoModel => "No model selected".to_owned(),
+            other => other.to_string(),
+        },
+        other => other.to_string(),
+    }
+}

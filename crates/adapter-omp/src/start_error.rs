@@ -1,0 +1,35 @@
+//! Why a door did not open.
+
+use std::path::{Path, PathBuf};
+
+use crate::seat_error::SeatError;
+
+/// Why the door did not open. The text is for a person.
+#[derive(Debug, thiserror::Error)]
+#[error("{problem}")]
+pub struct StartError {
+    problem: String,
+    /// The gateway that the session lives in, by its data directory.
+    home: Option<PathBuf>,
+}
+
+impl StartError {
+    pub fn new(problem: impl ToString) -> Self {
+        Self { problem: problem.to_string(), home: None }
+    }
+
+    /// The data directory of the gateway that the session lives in, where that is why it did not open.
+    pub fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+}
+
+impl From<SeatError> for StartError {
+    fn from(error: SeatError) -> Self {
+        let home = match &error {
+            SeatError::Elsewhere { gateway, .. } => Some(gateway.clone()),
+            _ => None,
+        };
+        Self { home, ..Self::new(error) }
+    }
+}
