@@ -8,10 +8,11 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use countersign_testkit::process::binary;
 use serde_json::Value;
 
 fn countersign(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
+    let mut command = Command::new(binary());
     command.args(arguments).stdin(Stdio::null());
     command
 }

@@ -1,78 +1,42 @@
 //! Sessions of gjc hosts that live in a gateway.
 
-use std::{fs, path::PathBuf, process::Stdio};
+use std::fs;
 
+use countersign_testkit::process::{
+    AttachFixture, HostFixture, RpcHost, eventually,
+    provider::{Reply, bash, call, say},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    gateway::Gateway,
-    host::{Host, soon},
-    place::Place,
-    provider::{Reply, bash, call, say},
-    speaking::{event, events, start, turn},
-};
-
-/// A gateway, and what the command line prints about it.
-struct Gatekeeper<'a> {
-    place: &'a Place,
-    data: PathBuf,
-    _gateway: Gateway,
-}
-
-impl<'a> Gatekeeper<'a> {
-    fn new(place: &'a Place) -> Self {
-        let folder = place.home.join("gate");
-        fs::create_dir(&folder).unwrap();
-        let config = "gateway: { host: 127.0.0.1, port: 0 }\nstorage: { type: sqlite, path: data/countersign.db }\n";
-        fs::write(folder.join("config.yaml"), config).unwrap();
-        let mut serve = place.command();
-        serve.args(["serve", "--config", "gate/config.yaml"]);
-        Self { place, data: folder.join("data"), _gateway: Gateway::spawn(serve) }
-    }
-
-    fn attach(&self) -> String {
-        format!("--attach={}", self.data.display())
-    }
-
-    fn said(&self, arguments: &[&str]) -> String {
-        let mut command = self.place.command();
-        command.args(arguments).arg("--data").arg(&self.data).stdin(Stdio::null());
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn people(&self, arguments: &[&str]) -> Value {
-        serde_json::from_str(&self.said(&[arguments, &["--json"]].concat())).unwrap()
-    }
-}
+use crate::speaking::{event, events, start, turn};
 
 #[test]
 fn a_question_and_a_plan_are_answered_from_the_command_line() {
-    let place = Place::new();
-    let gate = Gatekeeper::new(&place);
+    let attached = AttachFixture::beside(HostFixture::new(), "");
+    let (place, gate) = (&attached.host, &attached.gateway);
+    let _gateway = attached.start_gateway();
     let question = json!({"id": "q", "question": "Which?", "options": [{"label": "Left"}, {"label": "Right"}]});
     let ask = call("k1", "ask", &json!({"questions": [question]}));
     let plan = |id| Reply::new(vec![call(id, "workflow_plan", &json!({"plan": "Move it."}))]);
     place.provider.script([Reply::new(vec![ask]), plan("k2"), plan("k3"), say("done")]);
-    let mut host = start(&place, &["--mode", "rpc-ui", &gate.attach()]);
+    let mut host = start(place, &["--mode", "rpc-ui", &attached.attach_flag()]);
     let from = host.prompt("go");
     let waits = |kind: &str| {
-        soon(kind, || {
-            let rows = gate.people(&["gates", "list"]);
+        eventually(kind, || {
+            let rows = gate.people(&["gates", "list", "--json"]).json();
             let row = rows.as_array()?.iter().find(|row| row["kind"] == kind)?.clone();
             Some((row["id"].as_str()?.to_owned(), row))
         })
     };
     let (id, row) = waits("question");
     assert_eq!((&row["choices"], row.get("several")), (&json!(["Left", "Right"]), None));
-    let shown = gate.said(&["gates", "show", &id]);
+    let shown = gate.people(&["gates", "show", &id]).out;
     assert!(shown.contains("2. Right") && shown.contains("gates answer"), "{shown}");
     gate.people(&["gates", "answer", &id, "Right"]);
     let (first, row) = waits("plan");
     assert_eq!(row["choices"], json!(["approve", "request-changes", "reject"]));
     gate.people(&["gates", "answer", &first, "request-changes", "smaller steps"]);
-    let (second, _) = soon("the next plan", || Some(waits("plan")).filter(|(id, _)| *id != first));
+    let (second, _) = eventually("the next plan", || Some(waits("plan")).filter(|(id, _)| *id != first));
     gate.people(&["gates", "allow", &second]);
     event(&host, from, "agent_end");
     let last = place.provider.last();
@@ -84,10 +48,11 @@ fn a_question_and_a_plan_are_answered_from_the_command_line() {
 
 #[test]
 fn an_attached_session_is_listed_and_hands_its_work_over() {
-    let place = Place::new();
-    let gate = Gatekeeper::new(&place);
+    let attached = AttachFixture::beside(HostFixture::new(), "");
+    let place = &attached.host;
+    let _gateway = attached.start_gateway();
     place.provider.script([say("hello"), say("All is done."), say("I know.")]);
-    let mut host = start(&place, &[&gate.attach()]);
+    let mut host = start(place, &[&attached.attach_flag()]);
     let listed = || {
         let mut listing = place.command();
         listing.args(["sessions", "running", "--json"]).env("GJC_CODING_AGENT_DIR", &place.agent);
@@ -102,20 +67,21 @@ fn an_attached_session_is_listed_and_hands_its_work_over() {
     assert_eq!(saved, "All is done.\n");
     let second = host.state()["sessionId"].take();
     assert_ne!(second, first);
-    soon("the record of the other session", || (listed() == [second.clone()]).then_some(()));
+    eventually("the record of the other session", || (listed() == [second.clone()]).then_some(()));
     turn(&mut host, "go on");
     assert!(place.provider.last().text().contains("All is done."));
     host.close_cleanly();
-    soon("the end of the record", || listed().is_empty().then_some(()));
+    eventually("the end of the record", || listed().is_empty().then_some(()));
 }
 
 #[test]
 fn an_attached_session_is_decided_at_the_gateway_and_taken_up_again() {
-    let place = Place::asking();
-    let gate = Gatekeeper::new(&place);
-    let people = |arguments: &[&str]| gate.people(arguments);
-    let attach = gate.attach();
-    let mut host = start(&place, &[&attach]);
+    let attached = AttachFixture::beside(HostFixture::asking(), "");
+    let (place, gate) = (&attached.host, &attached.gateway);
+    let _gateway = attached.start_gateway();
+    let people = |arguments: &[&str]| gate.people(&[arguments, &["--json"]].concat()).json();
+    let attach = attached.attach_flag();
+    let mut host = start(place, &[&attach]);
     let session = host.state()["sessionId"].take();
     place.provider.script([Reply::new(vec![bash("k", "touch ran")]), say("done")]);
     let from = host.prompt("go");
@@ -126,7 +92,7 @@ fn an_attached_session_is_decided_at_the_gateway_and_taken_up_again() {
         (&json!("gjc"), &session, 1)
     );
     host.kill();
-    let mut host = start(&place, &[&attach, "--continue"]);
+    let mut host = start(place, &[&attach, "--continue"]);
     assert_eq!(host.state()["sessionId"], session);
     host.dialog(0);
     people(&["gates", "allow", gates[0]["id"].as_str().unwrap()]);
@@ -142,10 +108,11 @@ fn an_attached_session_is_decided_at_the_gateway_and_taken_up_again() {
 
 #[test]
 fn a_host_of_omp_that_takes_over_a_session_is_bound_by_its_contract() {
-    let place = Place::new();
-    let gate = Gatekeeper::new(&place);
+    let attached = AttachFixture::beside(HostFixture::new(), "");
+    let place = &attached.host;
+    let _gateway = attached.start_gateway();
     place.provider.script([say("hello")]);
-    let mut host = start(&place, &[&gate.attach()]);
+    let mut host = start(place, &[&attached.attach_flag()]);
     let file = host.file();
     let budget =
         json!({"max_tokens": 1_000_000, "max_tool_calls": 9, "max_wall_time_ms": 3_600_000, "max_cost_usd": 9});
@@ -154,7 +121,7 @@ fn a_host_of_omp_that_takes_over_a_session_is_bound_by_its_contract() {
     host.done(json!({"type": "negotiate_unattended", "declaration": declaration}));
     turn(&mut host, "hi");
     host.close_cleanly();
-    let mut host = Host::start(&place, &[&gate.attach(), "--session", &file.display().to_string()]);
+    let mut host = RpcHost::start(place, &[&attached.attach_flag(), "--session", &file.display().to_string()]);
     let set = json!({"type": "set_todos", "phases": []});
     assert_eq!(host.command(set.clone())["error"]["code"], "scope_denied");
     // Another session in its place is under the same contract.

@@ -8,6 +8,10 @@ use std::{
     thread,
 };
 
+use countersign_testkit::process::{
+    CERTIFICATE, CERTIFICATE_KEY, HostFixture, PATIENCE, binary,
+    provider::{Reply, bash, say},
+};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -18,16 +22,9 @@ use rustls::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    host::PATIENCE,
-    place::Place,
-    provider::{Reply, bash, say},
-    speaking,
-};
+use crate::speaking;
 
 const TOKEN: &str = "a token of tests";
-const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gjc/cert.pem");
-const KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gjc/key.pem");
 
 /// A bridge that runs.
 pub(crate) struct Bridge {
@@ -36,19 +33,19 @@ pub(crate) struct Bridge {
 }
 
 /// The command of a bridge in `place`, with everything on.
-pub(crate) fn command(place: &Place, flags: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
+pub(crate) fn command(place: &HostFixture, flags: &[&str]) -> Command {
+    let mut command = Command::new(binary());
     command.args(["gjc", "--mode", "bridge", "--model", "fake/fake-1"]).args(flags).current_dir(&place.work);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("HOME", &place.home).env("GJC_CODING_AGENT_DIR", &place.agent);
     command.env("GJC_BRIDGE_TOKEN", TOKEN).env("GJC_BRIDGE_PORT", "0").env("GJC_BRIDGE_ENDPOINTS", "all");
     command.env("GJC_BRIDGE_SCOPES", "control,session,message:read,bash,host_tools,host_uri");
-    command.env("GJC_BRIDGE_TLS_CERT", CERTIFICATE).env("GJC_BRIDGE_TLS_KEY", KEY);
+    command.env("GJC_BRIDGE_TLS_CERT", CERTIFICATE).env("GJC_BRIDGE_TLS_KEY", CERTIFICATE_KEY);
     command
 }
 
 impl Bridge {
-    pub(crate) fn start(place: &Place, flags: &[&str]) -> Self {
+    pub(crate) fn start(place: &HostFixture, flags: &[&str]) -> Self {
         Self::spawn(command(place, flags))
     }
 
@@ -183,7 +180,7 @@ impl Events {
 
 #[test]
 fn a_prompt_is_told_over_https_under_one_count() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([say("Hello.")]);
     let bridge = Bridge::start(&place, &[]);
     let session = bridge.shake();
@@ -205,7 +202,7 @@ fn a_prompt_is_told_over_https_under_one_count() {
 
 #[test]
 fn a_shell_line_waits_for_who_holds_control() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let wants = Reply::new(vec![bash("call_1", "echo done > done.txt")]);
     place.provider.script([wants, say("It is done.")]);
     let bridge = Bridge::start(&place, &[]);
@@ -230,7 +227,7 @@ fn a_shell_line_waits_for_who_holds_control() {
 
 #[test]
 fn who_gives_control_back_denies_what_waits() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let wants = Reply::new(vec![bash("call_1", "echo done > done.txt")]);
     place.provider.script([wants, say("I may not.")]);
     let bridge = Bridge::start(&place, &[]);
@@ -246,7 +243,7 @@ fn who_gives_control_back_denies_what_waits() {
 
 #[test]
 fn one_process_has_several_sessions_each_with_frames_of_its_own() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([say("In the second.")]);
     let bridge = Bridge::start(&place, &[]);
     let first = bridge.shake();
@@ -267,7 +264,7 @@ fn one_process_has_several_sessions_each_with_frames_of_its_own() {
     bridge.post(second, "commands", "", &json!({"type": "prompt", "message": "Hi"}));
     events[1].event("agent_end");
     assert_eq!(events[0].all().iter().filter(|frame| frame["type"] == "event").count(), 0);
-    let mut listing = Command::new(env!("CARGO_BIN_EXE_countersign"));
+    let mut listing = Command::new(binary());
     listing.args(["sessions", "running", "--json"]).env("GJC_CODING_AGENT_DIR", &place.agent);
     let listed: Value = serde_json::from_slice(&listing.output().unwrap().stdout).unwrap();
     let listed: Vec<_> = listed.as_array().unwrap().iter().map(|one| (&one["sessionId"], &one["transport"])).collect();
@@ -278,7 +275,7 @@ fn one_process_has_several_sessions_each_with_frames_of_its_own() {
 
 #[test]
 fn commands_of_the_agent_do_not_know_the_token() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let bridge = Bridge::start(&place, &[]);
     let session = bridge.shake();
     let (_, told) = bridge.post(&session, "commands", "", &json!({"type": "bash", "command": "env"}));
@@ -288,7 +285,7 @@ fn commands_of_the_agent_do_not_know_the_token() {
 
 #[test]
 fn the_bridge_does_not_start_by_halves() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let without = |name: &str, flags: &[&str]| {
         let mut command = command(&place, flags);
         let output = command.env_remove(name).stdin(Stdio::null()).output().unwrap();
@@ -307,7 +304,7 @@ fn the_bridge_does_not_start_by_halves() {
 
 #[test]
 fn loopback_does_without_tls_where_that_is_asked_for() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut command = command(&place, &["--insecure"]);
     command.env_remove("GJC_BRIDGE_TLS_CERT").env_remove("GJC_BRIDGE_TLS_KEY");
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
@@ -325,9 +322,9 @@ fn loopback_does_without_tls_where_that_is_asked_for() {
 
 #[test]
 fn a_session_on_standard_input_is_listed_while_it_runs() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let host = speaking::start(&place, &[]);
-    let mut listing = Command::new(env!("CARGO_BIN_EXE_countersign"));
+    let mut listing = Command::new(binary());
     listing.args(["sessions", "running", "--json"]).env("GJC_CODING_AGENT_DIR", &place.agent);
     let listed: Value = serde_json::from_slice(&listing.output().unwrap().stdout).unwrap();
     assert_eq!((&listed[0]["pid"], &listed[0]["transport"]), (&json!(host.id()), &json!("stdio")));

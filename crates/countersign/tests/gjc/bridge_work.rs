@@ -1,13 +1,12 @@
 //! Gates, tools and URIs of a host that speaks to the bridge, and answers that are too much.
 
-use serde_json::{Value, json};
-
-use crate::{
-    bridge::{Bridge, Events},
-    host::soon,
-    place::Place,
+use countersign_testkit::process::{
+    HostFixture, eventually,
     provider::{Reply, call, say},
 };
+use serde_json::{Value, json};
+
+use crate::bridge::{Bridge, Events};
 
 const DISCONNECTED: &str = "RPC client disconnected before host tool execution completed";
 
@@ -65,7 +64,7 @@ fn result(bridge: &Bridge, session: &str, id: &str) -> Option<String> {
 
 #[test]
 fn a_gate_is_answered_once_by_who_holds_control_and_what_is_too_much_is_rejected() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([plan(), say("done")]);
     let bridge = Bridge::start(&place, &[]);
     let session = bridge.shake();
@@ -111,7 +110,7 @@ fn a_gate_is_answered_once_by_who_holds_control_and_what_is_too_much_is_rejected
 
 #[test]
 fn a_host_does_calls_and_reads_uris_over_the_bridge() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let reads = Reply::new(vec![call("c2", "read", &json!({"path": "db://users/1"}))]);
     place.provider.script([look_up("c1"), reads, say("done")]);
     let bridge = Bridge::start(&place, &[]);
@@ -140,7 +139,7 @@ fn a_host_does_calls_and_reads_uris_over_the_bridge() {
 
 #[test]
 fn a_host_that_goes_leaves_its_call_in_doubt_and_does_not_get_it_again() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([look_up("c1"), say("done"), look_up("c2"), say("done")]);
     let bridge = Bridge::start(&place, &[]);
     let session = bridge.shake();
@@ -150,7 +149,7 @@ fn a_host_that_goes_leaves_its_call_in_doubt_and_does_not_get_it_again() {
     let (old, _) = work(&events, "host_tool_call");
     let last = events.all().iter().filter_map(|frame| frame["seq"].as_u64()).max().unwrap();
     events.close();
-    assert_eq!(soon("the end of the call", || result(&bridge, &session, "c1")), DISCONNECTED);
+    assert_eq!(eventually("the end of the call", || result(&bridge, &session, "c1")), DISCONNECTED);
     let again = bridge.listen(&session, &format!("?last_seq={}", last.saturating_sub(50).max(1)));
     again.event("agent_end");
     assert_eq!(again.all().iter().filter(|frame| frame["type"] == "host_tool_call").count(), 0);
@@ -160,12 +159,12 @@ fn a_host_that_goes_leaves_its_call_in_doubt_and_does_not_get_it_again() {
     prompt(&bridge, &session);
     let (new, _) = work(&again, "host_tool_call");
     assert_eq!(bridge.post(&session, &format!("host-tool-results/{new}"), "", &row()).0, 200);
-    soon("the result", || result(&bridge, &session, "c2").filter(|text| text == "row"));
+    eventually("the result", || result(&bridge, &session, "c2").filter(|text| text == "row"));
 }
 
 #[test]
 fn a_body_that_is_too_long_is_refused_and_the_bridge_goes_on() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let bridge = Bridge::start(&place, &[]);
     let session = bridge.shake();
     let (status, told) =

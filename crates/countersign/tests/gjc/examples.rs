@@ -5,6 +5,8 @@ use std::{
     process::{Command, Stdio},
 };
 
+use countersign_testkit::process::binary;
+
 #[test]
 fn the_host_among_the_examples_has_its_day() {
     let is_there = Command::new("python3").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -12,9 +14,9 @@ fn the_host_among_the_examples_has_its_day() {
         return;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gjc_host.py");
-    for argument in [env!("CARGO_BIN_EXE_countersign"), "--self-test"] {
+    for argument in [binary().as_os_str(), "--self-test".as_ref()] {
         let output = Command::new("python3").arg(&script).arg(argument).stdin(Stdio::null()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{argument}: {said}\n{}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{argument:?}: {said}\n{}", String::from_utf8_lossy(&output.stderr));
     }
 }

@@ -1,17 +1,16 @@
 //! What a host reads: envelopes, state, answers.
 
+use countersign_testkit::process::{
+    HostFixture, RpcHost,
+    provider::{refuse, say},
+};
 use serde_json::json;
 
-use crate::{
-    host::Host,
-    place::Place,
-    provider::{refuse, say},
-    speaking::{command, event, events, start, turn},
-};
+use crate::speaking::{command, event, events, start, turn};
 
 #[test]
 fn a_turn_comes_in_envelopes_that_are_counted() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([say("hello")]);
     let mut host = start(&place, &[]);
     let session = host.state()["sessionId"].as_str().unwrap().to_owned();
@@ -40,7 +39,7 @@ fn a_turn_comes_in_envelopes_that_are_counted() {
 
 #[test]
 fn a_run_that_is_tried_again_pauses_and_ends_with_its_end() {
-    let place = Place::with_config("retry: { maxRetries: 1, baseDelayMs: 1, provider: { maxRetries: 0 } }\n");
+    let place = HostFixture::with_config("retry: { maxRetries: 1, baseDelayMs: 1, provider: { maxRetries: 0 } }\n");
     place.provider.script([refuse(503, "busy"), refuse(503, "busy")]);
     let mut host = start(&place, &[]);
     let from = host.prompt("hi");
@@ -67,7 +66,7 @@ fn a_run_that_is_tried_again_pauses_and_ends_with_its_end() {
 
 #[test]
 fn state_is_slim_and_gives_more_to_those_who_ask() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = start(&place, &["--no-session", "--some-flag", "--no-title"]);
     let state = host.state();
     assert_eq!(state["todoPhases"], json!([]));
@@ -82,7 +81,7 @@ fn state_is_slim_and_gives_more_to_those_who_ask() {
 
 #[test]
 fn every_line_that_came_before_the_end_of_input_is_answered() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = start(&place, &[]);
     let lines = [
         r#"{"id":"a","type":"bash","command":"sleep 0.2; echo one"}"#,
@@ -120,12 +119,12 @@ fn every_line_that_came_before_the_end_of_input_is_answered() {
 
 #[test]
 fn a_door_that_cannot_open_says_so_and_writes_no_frame() {
-    let place = Place::new();
+    let place = HostFixture::new();
     for (flags, want) in [
         (&["@notes.md"][..], "@notes.md: files cannot be given on the command line in rpc mode"),
         (&["--model", "nobody/nothing"], "Model not found: nobody/nothing"),
     ] {
-        let end = crate::host::Host::spawn(command(&place, flags)).close();
+        let end = RpcHost::spawn(command(&place, flags)).close();
         assert_eq!((end.code, end.frames.len(), end.junk.len()), (Some(1), 0, 0), "{end:?}");
         assert!(end.stderr.contains(want), "{}", end.stderr);
     }
@@ -133,7 +132,7 @@ fn a_door_that_cannot_open_says_so_and_writes_no_frame() {
 
 #[test]
 fn a_session_whose_file_cannot_be_written_says_so_at_its_end() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([say("hello")]);
     let mut host = start(&place, &["--session-dir", "kept"]);
     // Where its folder is to be made, something else lies.
@@ -150,10 +149,10 @@ fn a_session_whose_file_cannot_be_written_says_so_at_its_end() {
 #[test]
 fn a_host_that_wants_titles_is_told_what_its_session_is_called() {
     for (value, count) in [("yes", 1), ("0", 0)] {
-        let place = Place::new();
+        let place = HostFixture::new();
         let mut command = command(&place, &[]);
         command.env("GJC_RPC_EMIT_TITLE", value);
-        let mut host = Host::spawn(command);
+        let mut host = RpcHost::spawn(command);
         host.event(0, "ready");
         host.done(json!({"type": "set_session_name", "name": "The move"}));
         host.state();

@@ -1,13 +1,12 @@
 //! What runs ask: by dialogs where the host shows them, and what is left of it in the file of gates and after a crash.
 
+use countersign_testkit::process::{
+    HostFixture, RpcHost, eventually,
+    provider::{Part, Reply, bash, call, say},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    host::{Host, soon},
-    place::Place,
-    provider::{Part, Reply, bash, call, say},
-    speaking::{event, start, turn},
-};
+use crate::speaking::{event, start, turn};
 
 const UI: [&str; 2] = ["--mode", "rpc-ui"];
 
@@ -22,25 +21,25 @@ fn plan() -> Reply {
 }
 
 /// The file of the session's gates, once `fits` says so.
-fn file(place: &Place, session: &str, fits: impl Fn(&Value) -> bool) -> Value {
+fn file(place: &HostFixture, session: &str, fits: impl Fn(&Value) -> bool) -> Value {
     let path = place.work.join(".gjc/state/workflow-gates").join(format!("{session}.json"));
-    soon("the file of gates", || {
+    eventually("the file of gates", || {
         let read: Value = serde_json::from_slice(&std::fs::read(&path).ok()?).ok()?;
         fits(&read).then_some(read)
     })
 }
 
-fn id(host: &mut Host) -> String {
+fn id(host: &mut RpcHost) -> String {
     host.state()["sessionId"].as_str().unwrap().to_owned()
 }
 
-fn pending(host: &mut Host) -> Value {
+fn pending(host: &mut RpcHost) -> Value {
     host.done(json!({"type": "get_pending_workflow_gates"}))["gates"].take()
 }
 
 #[test]
 fn a_host_without_dialogs_is_not_asked_and_its_run_is_aborted() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([ask()]);
     let mut host = start(&place, &[]);
     let from = turn(&mut host, "hi");
@@ -55,7 +54,7 @@ fn a_host_without_dialogs_is_not_asked_and_its_run_is_aborted() {
 
 #[test]
 fn an_answer_of_ten_mebibytes_is_rejected_and_the_gate_waits_on() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([plan(), say("done")]);
     let mut host = start(&place, &[]);
     let budget =
@@ -77,7 +76,7 @@ fn an_answer_of_ten_mebibytes_is_rejected_and_the_gate_waits_on() {
 #[test]
 fn a_gate_that_still_waits_is_shown_again_when_people_are_reminded() {
     let config = "countersign: { gates: { approval: { remind: 0.3, timeout: 600 } } }\n";
-    let place = Place::with_config(config);
+    let place = HostFixture::with_config(config);
     place.provider.script([plan()]);
     let mut host = start(&place, &[]);
     let budget =
@@ -87,10 +86,10 @@ fn a_gate_that_still_waits_is_shown_again_when_people_are_reminded() {
     let from = host.prompt("hi");
     let gate = host.event(from, "workflow_gate");
     let is_again = |frames: &[Value]| frames.iter().filter(|frame| **frame == gate).count() == 2;
-    soon("the gate again", || is_again(&host.since(from)).then_some(()));
+    eventually("the gate again", || is_again(&host.since(from)).then_some(()));
     host.kill();
 
-    let place = Place::with_config(config);
+    let place = HostFixture::with_config(config);
     place.provider.script([plan()]);
     let mut host = start(&place, &UI);
     let from = host.prompt("hi");
@@ -102,7 +101,7 @@ fn a_gate_that_still_waits_is_shown_again_when_people_are_reminded() {
 
 #[test]
 fn a_question_and_a_plan_are_dialogs_and_their_answers_are_in_the_file() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([ask(), plan(), say("done")]);
     let mut host = start(&place, &UI);
     let session = id(&mut host);
@@ -139,7 +138,7 @@ fn a_question_and_a_plan_are_dialogs_and_their_answers_are_in_the_file() {
 
 #[test]
 fn a_run_whose_approved_call_was_cut_off_stands_and_the_host_is_told() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let command = "echo ran >> count; sh -c 'echo $$ > pid; exec sleep 300'";
     place.provider.script([Reply::new(vec![bash("k9", command)])]);
     let mut host = start(&place, &UI);
@@ -162,7 +161,7 @@ fn a_run_whose_approved_call_was_cut_off_stands_and_the_host_is_told() {
 
 #[test]
 fn a_plan_that_waits_outlives_a_kill_with_its_id_and_the_run_goes_on() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([plan(), say("done")]);
     let mut host = start(&place, &UI);
     let session = id(&mut host);
@@ -188,7 +187,7 @@ fn a_plan_that_waits_outlives_a_kill_with_its_id_and_the_run_goes_on() {
 
 #[test]
 fn an_abort_withdraws_what_waits_with_the_call_that_waits() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([plan()]);
     let mut host = start(&place, &UI);
     let from = host.prompt("hi");
@@ -200,25 +199,25 @@ fn an_abort_withdraws_what_waits_with_the_call_that_waits() {
 }
 
 /// Enters unattended mode.
-fn negotiate(host: &mut Host) {
+fn negotiate(host: &mut RpcHost) {
     let budget = json!({"max_tokens": 1e9, "max_tool_calls": 100, "max_wall_time_ms": 1e9, "max_cost_usd": 100});
     let declaration = json!({"actor": "ci", "budget": budget, "scopes": ["message:read", "session", "control"],
         "action_allowlist": ["command.message_read", "command.session", "command.control"]});
     host.done(json!({"type": "negotiate_unattended", "declaration": declaration}));
 }
 
-fn gate(host: &Host, from: usize) -> Value {
+fn gate(host: &RpcHost, from: usize) -> Value {
     host.event(from, "workflow_gate")
 }
 
-fn respond(host: &mut Host, gate: &Value, answer: Value, key: &str) -> Value {
+fn respond(host: &mut RpcHost, gate: &Value, answer: Value, key: &str) -> Value {
     let id = &gate["gate_id"];
     host.command(json!({"type": "workflow_gate_response", "gate_id": id, "answer": answer, "idempotency_key": key}))
 }
 
 #[test]
 fn an_unattended_host_answers_gates_each_once() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([ask(), plan(), say("done")]);
     let mut host = start(&place, &[]);
     negotiate(&mut host);
@@ -281,7 +280,7 @@ fn an_unattended_host_answers_gates_each_once() {
 
 #[test]
 fn an_answer_that_counted_is_audited_also_where_the_process_died_before_its_line() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([plan(), say("done")]);
     let mut host = start(&place, &[]);
     negotiate(&mut host);
@@ -314,7 +313,7 @@ fn an_answer_that_counted_is_audited_also_where_the_process_died_before_its_line
 
 #[test]
 fn a_run_that_goes_on_by_itself_after_a_kill_is_told_whole() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([plan(), Reply::new(vec![Part::Hang]), say("done")]);
     let mut host = start(&place, &[]);
     negotiate(&mut host);
@@ -350,7 +349,7 @@ enum Dies {
 #[test]
 fn a_kill_anywhere_between_a_gate_and_what_follows_loses_nothing_and_doubles_nothing() {
     for dies in [Dies::Emitted, Dies::Answered, Dies::Accepted, Dies::Advanced] {
-        let place = Place::new();
+        let place = HostFixture::new();
         place.provider.script([plan(), say("done")]);
         let mut host = start(&place, &[]);
         negotiate(&mut host);
@@ -384,7 +383,7 @@ fn a_kill_anywhere_between_a_gate_and_what_follows_loses_nothing_and_doubles_not
             event(&again, 0, "agent_end");
         } else if dies != Dies::Advanced {
             // What was told to have counted goes on by itself.
-            soon("the end of the run", || (again.state()["isStreaming"] == false).then_some(()));
+            eventually("the end of the run", || (again.state()["isStreaming"] == false).then_some(()));
         }
         assert_eq!(place.provider.last().text().matches("The plan is approved.").count(), 1, "{dies:?}");
         assert!(place.provider.last().is_paired());

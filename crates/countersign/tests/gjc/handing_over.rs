@@ -1,17 +1,16 @@
 //! Work that is handed over to a new session, and the model that new sessions begin with.
 
+use countersign_testkit::process::{
+    HostFixture, Latch, lines_with, message_text,
+    provider::{Part, Reply, refuse, say, text as part},
+};
 use serde_json::json;
 
-use crate::{
-    host::text,
-    place::{Place, lines_with},
-    provider::{Latch, Part, Reply, refuse, say, text as part},
-    speaking::{start, turn},
-};
+use crate::speaking::{start, turn};
 
 #[test]
 fn what_the_agent_writes_down_begins_a_new_session() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = start(&place, &[]);
     place.provider.script([say("hello")]);
     turn(&mut host, "hi");
@@ -25,7 +24,7 @@ fn what_the_agent_writes_down_begins_a_new_session() {
     assert_eq!(host.said(), ["All is done."]);
     place.provider.script([say("I know.")]);
     turn(&mut host, "Go on.");
-    let asked: Vec<String> = place.provider.asked(2).messages().iter().map(text).collect();
+    let asked: Vec<String> = place.provider.asked(2).messages().iter().map(message_text).collect();
     assert!(asked.iter().any(|said| said.contains("All is done.")), "{asked:?}");
     assert!(!asked.iter().any(|said| said == "hello"), "{asked:?}");
     let second = host.file();
@@ -38,7 +37,7 @@ fn what_the_agent_writes_down_begins_a_new_session() {
 
 #[test]
 fn open_tasks_do_not_hold_up_a_handoff() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = start(&place, &[]);
     place.provider.script([say("hello")]);
     turn(&mut host, "hi");
@@ -55,7 +54,7 @@ fn open_tasks_do_not_hold_up_a_handoff() {
 
 #[test]
 fn a_message_that_waits_is_no_part_of_what_is_handed_over() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = start(&place, &[]);
     place.provider.script([say("hello")]);
     turn(&mut host, "hi");
@@ -69,7 +68,7 @@ fn a_message_that_waits_is_no_part_of_what_is_handed_over() {
 
 #[test]
 fn a_handoff_that_was_too_long_waits_for_the_summary() {
-    let place = Place::with_config("compaction: { keepRecentTokens: 20, reserveTokens: 0 }\n");
+    let place = HostFixture::with_config("compaction: { keepRecentTokens: 20, reserveTokens: 0 }\n");
     let mut host = start(&place, &[]);
     for number in 0..4 {
         place.provider.script([say("hello")]);
@@ -90,7 +89,7 @@ fn a_handoff_that_was_too_long_waits_for_the_summary() {
 
 #[test]
 fn an_abort_behind_a_handoff_is_answered_behind_it() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = start(&place, &[]);
     place.provider.script([say("hello"), say("All is done.")]);
     turn(&mut host, "hi");
@@ -105,7 +104,7 @@ fn an_abort_behind_a_handoff_is_answered_behind_it() {
 
 #[test]
 fn what_an_abort_gives_up_is_judged_all_the_same() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = start(&place, &[]);
     place.provider.script([say("hello")]);
     turn(&mut host, "hi");
@@ -127,7 +126,7 @@ fn what_an_abort_gives_up_is_judged_all_the_same() {
 
 #[test]
 fn a_handoff_of_which_nothing_came_leaves_the_session_open() {
-    let place = Place::with_config("retry: { enabled: false }\n");
+    let place = HostFixture::with_config("retry: { enabled: false }\n");
     let mut host = start(&place, &[]);
     place.provider.script([say("hello"), refuse(400, "no")]);
     turn(&mut host, "hi");
@@ -139,7 +138,7 @@ fn a_handoff_of_which_nothing_came_leaves_the_session_open() {
 
 #[test]
 fn the_model_of_new_sessions_is_kept_and_this_one_takes_it() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = start(&place, &[]);
     let wanted = json!({ "provider": "fake", "modelId": "fake-2", "thinkingLevel": "max" });
     let mut command = wanted.clone();

@@ -1,13 +1,12 @@
 //! Tools of hosts that come and go on the socket: whose a call is, and that it is nobody else's.
 
+use countersign_testkit::process::{
+    HostFixture, eventually,
+    provider::{Reply, call, say},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    host::soon,
-    place::Place,
-    provider::{Reply, call, say},
-    socket::{Client, Door},
-};
+use crate::socket::{Client, Door};
 
 const DISCONNECTED: &str = "RPC client disconnected before host tool execution completed";
 
@@ -39,7 +38,7 @@ fn result(client: &mut Client, id: &str) -> Option<String> {
 
 #[test]
 fn a_client_that_goes_leaves_its_call_in_doubt_and_the_next_gets_only_what_it_lends_itself() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([wants("c1"), say("done"), wants("c2"), say("done")]);
     let door = Door::start(&place, &[]);
     let mut first = door.connect();
@@ -49,8 +48,8 @@ fn a_client_that_goes_leaves_its_call_in_doubt_and_the_next_gets_only_what_it_le
     drop(first);
     let mut second = door.connect();
     // Long before anybody would have been silent for too long.
-    assert_eq!(soon("the end of the call", || result(&mut second, "c1")), DISCONNECTED);
-    soon("the end of the run", || {
+    assert_eq!(eventually("the end of the call", || result(&mut second, "c1")), DISCONNECTED);
+    eventually("the end of the run", || {
         let (state, frames) = second.asks(json!({"type": "get_state"}));
         assert_eq!(frames.iter().filter(|frame| is_call(frame)).count(), 0, "{frames:#?}");
         (state["isStreaming"] == false).then_some(())
@@ -71,7 +70,7 @@ fn a_client_that_goes_leaves_its_call_in_doubt_and_the_next_gets_only_what_it_le
 
 #[test]
 fn whoever_takes_over_does_not_get_the_call_of_the_one_before_and_one_that_resumes_lends_on() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([wants("c1"), say("done"), wants("c2"), say("done")]);
     let door = Door::start(&place, &[]);
     let mut first = door.connect();

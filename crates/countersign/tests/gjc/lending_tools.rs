@@ -1,13 +1,12 @@
 //! Tools of the host: what it is asked, and what becomes of calls when it is slow, silent or gone.
 
+use countersign_testkit::process::{
+    HostFixture, Mark, RpcHost,
+    provider::{Part, Reply, call, say},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    host::{Host, Mark},
-    place::Place,
-    provider::{Part, Reply, call, say},
-    speaking::{event, events, start, turn},
-};
+use crate::speaking::{event, events, start, turn};
 
 const DISCONNECTED: &str = "RPC client disconnected before host tool execution completed";
 
@@ -16,7 +15,7 @@ fn tool(name: &str) -> Value {
     json!({"name": name, "description": "Looks up", "parameters": parameters})
 }
 
-fn lend(host: &mut Host, tools: &[Value]) -> Value {
+fn lend(host: &mut RpcHost, tools: &[Value]) -> Value {
     host.done(json!({"type": "set_host_tools", "tools": tools}))
 }
 
@@ -26,11 +25,11 @@ fn wants(count: usize) -> Reply {
     Reply::new(calls.collect::<Vec<Part>>())
 }
 
-fn called(host: &Host, from: Mark, tool_call_id: &str) -> Value {
+fn called(host: &RpcHost, from: Mark, tool_call_id: &str) -> Value {
     host.wait(from, "host_tool_call", |frame| frame["type"] == "host_tool_call" && frame["toolCallId"] == tool_call_id)
 }
 
-fn answer(host: &mut Host, call: &Value, kind: &str, rest: &Value) {
+fn answer(host: &mut RpcHost, call: &Value, kind: &str, rest: &Value) {
     let mut frame = json!({ "type": kind, "id": call["id"] });
     frame.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
     host.write(format!("{frame}\n"));
@@ -41,7 +40,7 @@ fn content(text: &str) -> Value {
 }
 
 /// The end of a call, as the host is told it: its text, and whether that is an error.
-fn ended(host: &Host, from: Mark, tool_call_id: &str) -> (String, bool) {
+fn ended(host: &RpcHost, from: Mark, tool_call_id: &str) -> (String, bool) {
     let frame = host.wait(from, "tool_execution_end", |frame| {
         let event = &frame["payload"]["event"];
         event["type"] == "tool_execution_end" && event["toolCallId"] == tool_call_id
@@ -57,7 +56,7 @@ fn calls(frames: &[Value]) -> usize {
 
 #[test]
 fn an_image_of_a_host_that_can_be_none_is_told_as_that() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([wants(3), say("done")]);
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
@@ -85,7 +84,7 @@ fn an_image_of_a_host_that_can_be_none_is_told_as_that() {
 
 #[test]
 fn many_calls_are_with_the_host_at_once_and_each_ends_with_its_own_answer() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([wants(3), say("done")]);
     let mut host = start(&place, &[]);
     assert_eq!(lend(&mut host, &[tool("look_up"), tool("other")]), json!({"toolNames": ["look_up", "other"]}));
@@ -113,7 +112,7 @@ fn many_calls_are_with_the_host_at_once_and_each_ends_with_its_own_answer() {
 
 #[test]
 fn arguments_that_do_not_fit_never_reach_the_host() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let wrong = Reply::new(vec![call("c1", "look_up", &json!({ "id": "x" }))]);
     place.provider.script([wrong, say("done")]);
     let mut host = start(&place, &[]);
@@ -127,7 +126,7 @@ fn arguments_that_do_not_fit_never_reach_the_host() {
 
 #[test]
 fn what_a_host_says_wrongly_is_no_answer() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([wants(1), say("done")]);
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
@@ -151,9 +150,9 @@ fn what_a_host_says_wrongly_is_no_answer() {
 
 #[test]
 fn the_model_has_the_tools_that_the_host_lends_now() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = start(&place, &["--no-tools"]);
-    let tools = |place: &Place| {
+    let tools = |place: &HostFixture| {
         let request = place.provider.last();
         let tools = request.body["tools"].as_array().cloned().unwrap_or_default();
         tools
@@ -181,7 +180,7 @@ fn the_model_has_the_tools_that_the_host_lends_now() {
 
 #[test]
 fn an_abort_is_told_at_once_and_what_comes_later_is_not_told_to_the_model() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([wants(1), say("again")]);
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
@@ -201,7 +200,7 @@ fn an_abort_is_told_at_once_and_what_comes_later_is_not_told_to_the_model() {
 
 #[test]
 fn a_host_that_never_answers_is_not_waited_for_without_end() {
-    let place = Place::with_config("countersign: { host_timeout: 0.2 }\n");
+    let place = HostFixture::with_config("countersign: { host_timeout: 0.2 }\n");
     place.provider.script([wants(1), say("done")]);
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
@@ -215,7 +214,7 @@ fn a_host_that_never_answers_is_not_waited_for_without_end() {
 
 #[test]
 fn a_host_that_goes_leaves_what_it_had_in_doubt() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([wants(1), say("done")]);
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
@@ -232,7 +231,7 @@ fn a_host_that_goes_leaves_what_it_had_in_doubt() {
 
 #[test]
 fn after_a_crash_no_host_gets_an_old_call_again() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([wants(1), say("done")]);
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);
@@ -250,7 +249,7 @@ fn after_a_crash_no_host_gets_an_old_call_again() {
 
 #[test]
 fn a_call_that_was_let_through_and_not_sent_waits_for_the_host_that_lends_its_tool() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.rules("rules:\n  - { pattern: \"look_up*\", action: ask }\n");
     place.provider.script([wants(1), say("done")]);
     let mut host = start(&place, &[]);
@@ -276,7 +275,7 @@ fn a_call_that_was_let_through_and_not_sent_waits_for_the_host_that_lends_its_to
 
 #[test]
 fn an_update_and_the_result_in_one_write_are_both_told_in_this_order() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([wants(2), say("done")]);
     let mut host = start(&place, &[]);
     lend(&mut host, &[tool("look_up")]);

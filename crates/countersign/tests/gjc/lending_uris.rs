@@ -1,15 +1,14 @@
 //! URIs of the host: read and written by the ordinary tools, never by the disk.
 
+use countersign_testkit::process::{
+    HostFixture, Mark, RpcHost,
+    provider::{Reply, call, say},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    host::{Host, Mark},
-    place::Place,
-    provider::{Reply, call, say},
-    speaking::{event, start, turn},
-};
+use crate::speaking::{event, start, turn};
 
-fn lend(host: &mut Host) {
+fn lend(host: &mut RpcHost) {
     let schemes = json!([
         {"scheme": "DB", "description": "Rows", "writable": true},
         {"scheme": "ro", "immutable": true},
@@ -22,14 +21,14 @@ fn wants(tool: &str, arguments: &Value) -> Reply {
     Reply::new(vec![call("c1", tool, arguments)])
 }
 
-fn answer(host: &mut Host, request: &Value, rest: &Value) {
+fn answer(host: &mut RpcHost, request: &Value, rest: &Value) {
     let mut frame = json!({ "type": "host_uri_result", "id": request["id"] });
     frame.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
     host.write(format!("{frame}\n"));
 }
 
 /// The result of the call.
-fn result(host: &Host, from: Mark) -> Value {
+fn result(host: &RpcHost, from: Mark) -> Value {
     event(host, from, "tool_execution_end")
 }
 
@@ -39,7 +38,7 @@ fn text(result: &Value) -> &str {
 
 #[test]
 fn a_uri_is_read_like_a_file() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([wants("read", &json!({"path": "DB://Users/1?A=B", "offset": 2, "limit": 1})), say("done")]);
     let mut host = start(&place, &[]);
     lend(&mut host);
@@ -62,7 +61,7 @@ fn a_uri_is_read_like_a_file() {
 
 #[test]
 fn a_uri_is_written_whole() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([wants("write", &json!({"path": "db://users/1", "content": "ä"})), say("done")]);
     let mut host = start(&place, &[]);
     lend(&mut host);
@@ -78,7 +77,7 @@ fn a_uri_is_written_whole() {
 
 #[test]
 fn what_is_no_hosts_never_becomes_a_file() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.rules("rules:\n  - { pattern: \"read(db://secret*)\", action: deny }\n");
     let mut host = start(&place, &[]);
     lend(&mut host);
@@ -110,7 +109,7 @@ fn what_is_no_hosts_never_becomes_a_file() {
 
 #[test]
 fn a_failure_is_what_the_host_says() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = start(&place, &[]);
     lend(&mut host);
     for (given, want) in [
@@ -130,7 +129,7 @@ fn a_failure_is_what_the_host_says() {
 
 #[test]
 fn an_abort_of_a_read_is_told_at_once() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([wants("read", &json!({"path": "ro://a"}))]);
     let mut host = start(&place, &[]);
     lend(&mut host);
@@ -145,7 +144,7 @@ fn an_abort_of_a_read_is_told_at_once() {
 
 #[test]
 fn a_host_that_goes_leaves_a_read_in_doubt() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([wants("read", &json!({"path": "ro://a"}))]);
     let mut host = start(&place, &[]);
     lend(&mut host);

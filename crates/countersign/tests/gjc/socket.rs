@@ -11,18 +11,17 @@ use std::{
     process::{Child, Stdio},
 };
 
+use countersign_testkit::process::{
+    HostFixture, Latch, PATIENCE, eventually,
+    provider::{self, Part, Reply, bash, say, text},
+};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use serde_json::{Value, json};
 
-use crate::{
-    host::{PATIENCE, soon},
-    place::Place,
-    provider::{Latch, Part, Reply, bash, say, text},
-    speaking,
-};
+use crate::speaking;
 
 /// A door on a socket.
 pub(crate) struct Door {
@@ -31,7 +30,7 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    pub(crate) fn start(place: &Place, flags: &[&str]) -> Self {
+    pub(crate) fn start(place: &HostFixture, flags: &[&str]) -> Self {
         let path = place.home.join("run/a.sock");
         let mut command = speaking::command(place, &["--listen", path.to_str().unwrap()]);
         let child = command.args(flags).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -40,7 +39,7 @@ impl Door {
 
     /// Connects and hears that it is ready.
     pub(crate) fn connect(&self) -> Client {
-        let stream = soon("the socket", || UnixStream::connect(&self.path).ok());
+        let stream = eventually("the socket", || UnixStream::connect(&self.path).ok());
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut client = Client { line: BufReader::new(stream) };
         assert_eq!(client.hears(), Some(json!({"type": "ready"})));
@@ -123,7 +122,7 @@ fn seqs(frames: &[Value]) -> Vec<u64> {
 
 #[test]
 fn a_session_goes_on_without_a_client_and_what_was_missed_is_told_to_who_asks() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let held = Latch::default();
     place.provider.script([Reply::new(vec![text("One."), Part::Until(held.clone()), text("Two.")])]);
     let door = Door::start(&place, &[]);
@@ -135,7 +134,7 @@ fn a_session_goes_on_without_a_client_and_what_was_missed_is_told_to_who_asks() 
     drop(first);
     held.open();
     // Somebody else sees its end, so it has ended.
-    soon("the end of the run", || {
+    eventually("the end of the run", || {
         let mut other = door.connect();
         other.says(&json!({"id": "2", "type": "get_state"}));
         loop {
@@ -161,7 +160,7 @@ fn a_session_goes_on_without_a_client_and_what_was_missed_is_told_to_who_asks() 
 
 #[test]
 fn a_question_that_waits_is_asked_of_whoever_comes() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     place.provider.script([Reply::new(vec![bash("call_1", "echo done > done.txt")]), say("It is done.")]);
     let door = Door::start(&place, &[]);
     let mut first = door.connect();
@@ -170,7 +169,7 @@ fn a_question_that_waits_is_asked_of_whoever_comes() {
     while !is_dialog(&first.hears().unwrap()) {}
     drop(first);
     let mut second = door.connect();
-    let dialog = soon("the dialog", || second.hears().filter(|frame| is_dialog(frame)));
+    let dialog = eventually("the dialog", || second.hears().filter(|frame| is_dialog(frame)));
     let answer = match dialog["method"].as_str() {
         Some("confirm") => json!({"type": "extension_ui_response", "id": dialog["id"], "confirmed": true}),
         _ => json!({"type": "extension_ui_response", "id": dialog["id"], "value": dialog["options"][0]}),
@@ -183,7 +182,7 @@ fn a_question_that_waits_is_asked_of_whoever_comes() {
 
 #[test]
 fn numbers_go_on_after_a_power_cut() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([say("One."), say("Two.")]);
     let door = Door::start(&place, &[]);
     let mut client = door.connect();
@@ -212,7 +211,7 @@ fn kinds(frames: &[Value]) -> Vec<&str> {
 
 #[test]
 fn what_was_missed_before_a_power_cut_is_told_from_the_log() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([say("One."), say("Two."), say("Three.")]);
     let door = Door::start(&place, &[]);
     let mut client = door.connect();
@@ -265,8 +264,8 @@ fn what_was_missed_before_a_power_cut_is_told_from_the_log() {
 
 #[test]
 fn an_answer_of_ten_mebibytes_is_rejected_and_the_gate_waits_on() {
-    let place = Place::new();
-    let plan = crate::provider::call("k1", "workflow_plan", &json!({"plan": "Move it."}));
+    let place = HostFixture::new();
+    let plan = provider::call("k1", "workflow_plan", &json!({"plan": "Move it."}));
     place.provider.script([Reply::new(vec![plan]), say("done")]);
     let door = Door::start(&place, &[]);
     let mut client = door.connect();
@@ -290,7 +289,7 @@ fn an_answer_of_ten_mebibytes_is_rejected_and_the_gate_waits_on() {
 
 #[test]
 fn a_place_that_is_taken_or_not_ours_is_refused_and_left_alone() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let door = Door::start(&place, &[]);
     let _client = door.connect();
     let open = place.home.join("open");
@@ -321,10 +320,10 @@ fn a_place_that_is_taken_or_not_ours_is_refused_and_left_alone() {
     let mut client = door.connect();
     client.says(&json!({"id": "1", "type": "get_state"}));
     assert_eq!(client.hears().unwrap()["success"], true, "who was there goes on");
-    let other = Place::new();
+    let other = HostFixture::new();
     let at_stale = speaking::command(&other, &["--listen", stale.to_str().unwrap()]);
     let mut child = { at_stale }.stdin(Stdio::null()).spawn().unwrap();
-    let stream = soon("the socket", || UnixStream::connect(&stale).ok());
+    let stream = eventually("the socket", || UnixStream::connect(&stale).ok());
     assert_ne!(BufReader::new(stream).read_line(&mut String::new()).unwrap(), 0, "it serves");
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -332,7 +331,7 @@ fn a_place_that_is_taken_or_not_ours_is_refused_and_left_alone() {
 
 #[test]
 fn commands_of_the_agent_cannot_answer_for_the_host() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let script =
         "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\nprint('heard', len(s.recv(64)))\n";
     let file = place.put("client.py", script);

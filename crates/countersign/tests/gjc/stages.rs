@@ -1,15 +1,14 @@
 //! Workflows from their start to their end: stages, plans that are refused, questions in the form of the original's skills.
 
+use countersign_testkit::process::{
+    HostFixture, Mark, RpcHost, eventually,
+    provider::{Reply, bash, call, say},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    host::{Host, Mark, soon},
-    place::Place,
-    provider::{Reply, bash, call, say},
-    speaking::{event, start, turn},
-};
+use crate::speaking::{event, start, turn};
 
-fn negotiate(host: &mut Host) {
+fn negotiate(host: &mut RpcHost) {
     let budget =
         json!({"max_tokens": 1_000_000, "max_tool_calls": 99, "max_wall_time_ms": 3_600_000, "max_cost_usd": 9});
     let actions = [
@@ -25,11 +24,11 @@ fn negotiate(host: &mut Host) {
     host.done(json!({"type": "negotiate_unattended", "declaration": declaration}));
 }
 
-fn gate(host: &Host, from: Mark) -> Value {
+fn gate(host: &RpcHost, from: Mark) -> Value {
     host.event(from, "workflow_gate")
 }
 
-fn respond(host: &mut Host, gate: &Value, answer: &Value) -> Value {
+fn respond(host: &mut RpcHost, gate: &Value, answer: &Value) -> Value {
     host.command(json!({"type": "workflow_gate_response", "gate_id": gate["gate_id"], "answer": answer}))
 }
 
@@ -46,7 +45,7 @@ const HELD: &str = "calls that change something wait until the person approves a
 #[test]
 fn a_plan_that_is_refused_holds_back_every_effect_until_the_person_speaks_or_approves_another() {
     for answer in [json!({"decision": "reject"}), json!({"decision": "request-changes", "comments": "smaller"})] {
-        let place = Place::new();
+        let place = HostFixture::new();
         let host_tool = Reply::new(vec![call("h", "deploy", &json!({}))]);
         let script = [plan("p"), write("w", "early"), Reply::new(vec![bash("b", "touch early")]), host_tool];
         let reads = Reply::new(vec![bash("r", "ls"), call("l", "ls", &json!({"path": "."}))]);
@@ -77,7 +76,7 @@ fn a_plan_that_is_refused_holds_back_every_effect_until_the_person_speaks_or_app
         host.close_cleanly();
     }
 
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([plan("p"), say("I stop."), write("w", "late"), say("done")]);
     let mut host = start(&place, &[]);
     negotiate(&mut host);
@@ -99,7 +98,7 @@ fn ask(more: &Value) -> Reply {
 
 #[test]
 fn questions_of_the_originals_skills_open_gates_of_the_stage_and_kind_that_they_name() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let round = json!({"round_id": "r1", "round": 1, "component": "api", "dimension": "goal", "ambiguity": 0.4, "references": []});
     let approval = json!({"workflowGate": {"stage": "ralplan", "kind": "approval"}});
     let script = [
@@ -148,7 +147,7 @@ fn a_host_starts_a_session_in_a_stage_by_a_command_or_an_option() {
         (&[], "/skill:team Add a login.", 0),
         (&[], "Add a login.", 0),
     ] {
-        let place = Place::new();
+        let place = HostFixture::new();
         place.provider.script([say("one"), say("two")]);
         let mut host = start(&place, flags);
         turn(&mut host, message);
@@ -161,8 +160,8 @@ fn a_host_starts_a_session_in_a_stage_by_a_command_or_an_option() {
         host.close_cleanly();
     }
     for value in ["team", ""] {
-        let place = Place::new();
-        let end = Host::spawn(crate::speaking::command(&place, &["--stage", value])).close();
+        let place = HostFixture::new();
+        let end = RpcHost::spawn(crate::speaking::command(&place, &["--stage", value])).close();
         assert_eq!((end.code, end.frames.len()), (Some(1), 0), "{end:?}");
         let problem = format!("--stage: unknown stage {value:?}: accepted are deep-interview, ralplan, ultragoal");
         assert!(end.stderr.contains(&problem), "{}", end.stderr);
@@ -172,7 +171,7 @@ fn a_host_starts_a_session_in_a_stage_by_a_command_or_an_option() {
 #[test]
 fn a_file_of_the_project_takes_the_place_of_a_stage_however_it_is_started() {
     for (flags, message) in [(&[][..], "/skill:ralplan Add a login."), (&["--stage", "ralplan"], "Add a login.")] {
-        let place = Place::new();
+        let place = HostFixture::new();
         std::fs::create_dir_all(place.work.join(".gjc/commands")).unwrap();
         place.put(".gjc/commands/skill:ralplan.md", "Plan as we do: $ARGUMENTS");
         place.provider.script([say("one")]);
@@ -186,7 +185,7 @@ fn a_file_of_the_project_takes_the_place_of_a_stage_however_it_is_started() {
 
 #[test]
 fn a_gate_that_nobody_answered_is_unknown() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([plan("p"), plan("q"), say("done")]);
     let mut host = start(&place, &[]);
     negotiate(&mut host);
@@ -204,7 +203,7 @@ fn a_gate_that_nobody_answered_is_unknown() {
     assert_eq!(told["error"]["code"], "already_resolved", "{told}");
     host.close_cleanly();
 
-    let place = Place::with_config("countersign: { gates: { approval: { timeout: 1 } } }\n");
+    let place = HostFixture::with_config("countersign: { gates: { approval: { timeout: 1 } } }\n");
     place.provider.script([plan("p"), say("done")]);
     let mut host = start(&place, &[]);
     negotiate(&mut host);
@@ -218,7 +217,7 @@ fn a_gate_that_nobody_answered_is_unknown() {
 
 #[test]
 fn time_that_runs_out_while_a_question_waits_says_so() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([ask(&json!({})), say("done")]);
     let mut host = start(&place, &[]);
     let budget = json!({"max_tokens": 1_000_000, "max_tool_calls": 99, "max_wall_time_ms": 1_500, "max_cost_usd": 9});
@@ -234,7 +233,7 @@ fn time_that_runs_out_while_a_question_waits_says_so() {
 
 #[test]
 fn the_default_model_is_that_of_the_session_too_at_the_end_of_the_run() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([plan("p"), say("done")]);
     let mut host = start(&place, &["--mode", "rpc-ui"]);
     let models = host.done(json!({"type": "get_available_models"}))["models"].take();
@@ -264,7 +263,7 @@ fn a_session_with_a_name_or_a_command_is_in_its_file_though_no_model_answered() 
         &[r#"{"type":"bash","command":"echo one"}"#],
         &[r#"{"type":"set_session_name","name":"The move"}"#],
     ] {
-        let place = Place::new();
+        let place = HostFixture::new();
         let mut host = start(&place, &[]);
         let file = host.file();
         for line in lines {
@@ -282,7 +281,7 @@ fn a_session_with_a_name_or_a_command_is_in_its_file_though_no_model_answered() 
         assert_eq!(count, usize::from(text.contains("echo one")), "{text}");
         again.close_cleanly();
     }
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = start(&place, &[]);
     let file = host.file();
     host.close_cleanly();
@@ -297,9 +296,9 @@ fn a_host_that_closes_its_end_of_standard_output_ends_the_process() {
     };
 
     for product in ["omp", "gjc"] {
-        let place = Place::new();
+        let place = HostFixture::new();
         let mut command = match product {
-            "omp" => Host::command_of(&place, &["--model", "fake/fake-1"]),
+            "omp" => RpcHost::command_of(&place, &["--model", "fake/fake-1"]),
             _ => crate::speaking::command(&place, &[]),
         };
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -308,7 +307,7 @@ fn a_host_that_closes_its_end_of_standard_output_ends_the_process() {
         drop(output);
         let mut input = child.stdin.take().unwrap();
         input.write_all(b"{\"type\":\"get_state\"}\n").unwrap();
-        let code = soon("the end of the process", || child.try_wait().unwrap()).code();
+        let code = eventually("the end of the process", || child.try_wait().unwrap()).code();
         assert_eq!(code, Some(0), "{product}");
         drop(input);
     }

@@ -1,16 +1,13 @@
 //! The list of tasks that a host sets.
 
+use countersign_testkit::process::{HostFixture, lines_with, provider::say};
 use serde_json::json;
 
-use crate::{
-    place::{Place, lines_with},
-    provider::say,
-    speaking::{start, turn},
-};
+use crate::speaking::{start, turn};
 
 #[test]
 fn tasks_that_were_set_outlive_the_process() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([say("hello")]);
     let mut host = start(&place, &[]);
     turn(&mut host, "hi");

@@ -2,14 +2,13 @@
 
 use std::fs;
 
+use countersign_testkit::process::{
+    HostFixture, Latch, Mark, RpcHost, eventually,
+    provider::{Part, Reply, bash, call, say, text},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    host::{Host, Mark, soon},
-    place::Place,
-    provider::{Latch, Part, Reply, bash, call, say, text},
-    speaking::{event, start},
-};
+use crate::speaking::{event, start};
 
 /// A declaration that covers prompts, reading and writing, with limits that no test reaches unless it says so.
 fn declaration(more: Value) -> Value {
@@ -29,19 +28,19 @@ fn limited(name: &str, limit: impl Into<Value>) -> Value {
     declaration
 }
 
-fn negotiate(host: &mut Host, declaration: &Value) -> Value {
+fn negotiate(host: &mut RpcHost, declaration: &Value) -> Value {
     host.done(json!({ "type": "negotiate_unattended", "declaration": declaration }))
 }
 
 /// Sends a command that must fail, and gives its error, an object.
-fn error(host: &mut Host, command: Value) -> Value {
+fn error(host: &mut RpcHost, command: Value) -> Value {
     let answer = host.command(command);
     assert_eq!(answer["success"], false, "{answer}");
     answer["error"].clone()
 }
 
 /// The lines of the only audit file, each as event, outcome and what it names.
-fn audit(place: &Place) -> Vec<String> {
+fn audit(place: &HostFixture) -> Vec<String> {
     let folder = place.work.join(".gjc/audit/unattended");
     let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(files.len(), 1, "{files:?}");
@@ -59,12 +58,12 @@ fn audit(place: &Place) -> Vec<String> {
 }
 
 /// The audit once its last line begins so.
-fn audited(place: &Place, last: &str) -> Vec<String> {
-    soon(last, || Some(audit(place)).filter(|lines| lines.last().is_some_and(|line| line.starts_with(last))))
+fn audited(place: &HostFixture, last: &str) -> Vec<String> {
+    eventually(last, || Some(audit(place)).filter(|lines| lines.last().is_some_and(|line| line.starts_with(last))))
 }
 
 /// Prompts, and gives the error with which that fails afterwards.
-fn fails(host: &mut Host, from: Mark) -> Value {
+fn fails(host: &mut RpcHost, from: Mark) -> Value {
     host.wait(from, "a failure of the prompt", |frame| {
         frame["type"] == "response" && frame["command"] == "prompt" && frame["success"] == false
     })["error"]
@@ -75,7 +74,7 @@ const ENDED: [&str; 2] = ["unattended_aborted aborted", "unattended_abort_settle
 
 #[test]
 fn a_run_within_its_budget_finishes() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let write = call("w", "write", &json!({ "path": "a.txt", "content": "one\n" }));
     place.provider.script([Reply::new(vec![write, bash("b", "wc -l a.txt")]), say("done")]);
     let mut host = start(&place, &[]);
@@ -99,7 +98,7 @@ fn each_budget_that_is_used_up_ends_the_run() {
         ("max_cost_usd", json!(0.001), "cost", vec![Reply::new(vec![bash("a", "touch late")]).counting(4_000)]),
         ("max_wall_time_ms", json!(1_500), "wall_time", vec![Reply::new(vec![Part::Hang])]),
     ] {
-        let place = Place::new();
+        let place = HostFixture::new();
         place.provider.script(replies);
         let mut host = start(&place, &[]);
         negotiate(&mut host, &limited(name, limit));
@@ -122,7 +121,7 @@ fn each_budget_that_is_used_up_ends_the_run() {
 
 #[test]
 fn a_breach_is_told_to_the_prompt_whose_run_it_ends() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([Reply::new(vec![bash("a", "ls"), bash("b", "ls"), bash("c", "touch late")])]);
     let mut host = start(&place, &[]);
     // Each prompt takes one, also the one that comes while the other's run works.
@@ -142,7 +141,7 @@ fn a_breach_is_told_to_the_prompt_whose_run_it_ends() {
 #[test]
 fn more_of_a_budget_is_given_by_the_answer_to_a_gate() {
     for (decision, late) in [("approve", Some("")), ("decline", None)] {
-        let place = Place::new();
+        let place = HostFixture::new();
         place.provider.script([Reply::new(vec![bash("a", "ls"), bash("b", "touch late")]), say("done")]);
         let mut host = start(&place, &[]);
         let mut declared = limited("max_tool_calls", 2);
@@ -166,7 +165,7 @@ fn more_of_a_budget_is_given_by_the_answer_to_a_gate() {
         let lines = ["gate_response_accepted accepted", ENDED[1]];
         let lines = if late.is_some() { &lines[..1] } else { &lines };
         let has = |audit: &Vec<String>| lines.iter().all(|line| audit.iter().any(|told| told == line));
-        let audit = soon("the lines of the end", || Some(audit(&place)).filter(has));
+        let audit = eventually("the lines of the end", || Some(audit(&place)).filter(has));
         assert!(audit.contains(&"gate_emitted info".to_owned()), "{audit:?}");
         assert!(audit.contains(&"budget_exceeded exceeded tool_calls".to_owned()), "{audit:?}");
         host.close_cleanly();
@@ -175,7 +174,7 @@ fn more_of_a_budget_is_given_by_the_answer_to_a_gate() {
 
 #[test]
 fn a_host_whose_time_is_up_can_still_look_and_give_more() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let latch = Latch::default();
     place.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("done")])]);
     let mut host = start(&place, &[]);
@@ -199,7 +198,7 @@ fn a_host_whose_time_is_up_can_still_look_and_give_more() {
 
 #[test]
 fn what_policy_asks_about_is_approved_like_a_plan() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     place.provider.script([Reply::new(vec![bash("a", "touch yes"), bash("b", "touch no")]), say("done")]);
     let mut host = start(&place, &[]);
     negotiate(&mut host, &declaration(json!({})));
@@ -226,7 +225,7 @@ fn what_policy_asks_about_is_approved_like_a_plan() {
 
 #[test]
 fn a_request_is_counted_with_what_the_model_is_told_first() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = start(&place, &[]);
     // The prompt alone would fit by far.
     negotiate(&mut host, &limited("max_tokens", 600));
@@ -240,7 +239,7 @@ fn a_request_is_counted_with_what_the_model_is_told_first() {
 
 #[test]
 fn a_model_that_does_not_tell_what_it_uses_cannot_be_held_to_a_budget() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let file = place.agent.join("models.yml");
     let models = fs::read_to_string(&file).unwrap();
     let quiet = models
@@ -255,7 +254,7 @@ fn a_model_that_does_not_tell_what_it_uses_cannot_be_held_to_a_budget() {
 
 #[test]
 fn no_tool_writes_into_the_audit() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let write = |id, path: &str| call(id, "write", &json!({ "path": path, "content": "a lie" }));
     let tools = vec![
         write("w", ".gjc/audit/unattended/x.jsonl"),
@@ -278,7 +277,7 @@ fn no_tool_writes_into_the_audit() {
 
 #[test]
 fn after_a_breach_nothing_begins_any_more() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([say("hello").counting(40_000)]);
     let mut host = start(&place, &[]);
     negotiate(&mut host, &limited("max_tokens", 30_000));
@@ -301,7 +300,7 @@ fn after_a_breach_nothing_begins_any_more() {
 
 #[test]
 fn what_a_declaration_does_not_cover_is_refused() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = start(&place, &[]);
     negotiate(&mut host, &declaration(json!({})));
     let session = host.state()["sessionId"].clone();
@@ -343,7 +342,7 @@ fn what_a_declaration_does_not_cover_is_refused() {
 
 #[test]
 fn the_agent_is_held_to_it_too() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.put("x", "kept");
     place.provider.script([Reply::new(vec![bash("a", "eval rm x")]), say("done")]);
     let mut host = start(&place, &[]);
@@ -360,7 +359,7 @@ fn the_agent_is_held_to_it_too() {
 
 #[test]
 fn declaring_again_only_narrows() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = start(&place, &[]);
     negotiate(&mut host, &limited("max_tokens", 500));
     negotiate(&mut host, &limited("max_tokens", 400));
@@ -374,7 +373,7 @@ fn declaring_again_only_narrows() {
 #[test]
 fn a_declaration_that_waits_for_somebody_is_answered_when_its_session_is_left() {
     for leaves in ["new_session", "end of input"] {
-        let place = Place::new();
+        let place = HostFixture::new();
         place.provider.script([say("hello")]);
         let mut host = start(&place, &[]);
         let mut declared = declaration(json!({ "renegotiable": true }));
@@ -400,7 +399,7 @@ fn a_declaration_that_waits_for_somebody_is_answered_when_its_session_is_left() 
 
 #[test]
 fn meters_and_terms_outlive_a_kill_and_the_audit_is_completed() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let latch = Latch::default();
     place.provider.script([Reply::new(vec![Part::Until(latch.clone())])]);
     let mut host = start(&place, &[]);
@@ -432,7 +431,7 @@ fn meters_and_terms_outlive_a_kill_and_the_audit_is_completed() {
 
 #[test]
 fn another_session_is_under_the_same_contract() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.provider.script([say("hello")]);
     let mut host = start(&place, &[]);
     let mut wide = limited("max_tool_calls", 1);
@@ -450,7 +449,7 @@ fn another_session_is_under_the_same_contract() {
 
 #[test]
 fn a_declaration_is_checked_before_anything_begins() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = start(&place, &[]);
     for (declaration, code, message) in [
         (Value::Null, "invalid_unattended_declaration", "declaration is required"),

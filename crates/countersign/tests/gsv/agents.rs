@@ -2,37 +2,36 @@
 
 use std::{fs, path::PathBuf};
 
+use countersign_testkit::process::{
+    GatewayFixture, Latch, eventually,
+    gsv::{GsvPeer, error, node_params},
+    provider::{Part, Reply, Request, call, say, text},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    chat::{said, send, talk},
-    gateway::soon,
-    peer::{Peer, error, node},
-    provider::{Latch, Part, Reply, Request, call, say, text},
-    scene::Scene,
-};
+use crate::chat::{said, send, talk};
 
-fn write(scene: &Scene, name: &str, text: &str) {
-    let path = scene.place.folder.join(name);
+fn write(scene: &GatewayFixture, name: &str, text: &str) {
+    let path = scene.folder.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
 }
 
 /// What the model was told first in a request.
-fn system(scene: &Scene, number: usize) -> String {
+fn system(scene: &GatewayFixture, number: usize) -> String {
     let asked = scene.provider.asked(number);
     asked.messages()[0]["content"].as_str().map_or_else(|| asked.messages()[0].to_string(), str::to_owned)
 }
 
 #[test]
 fn an_agents_files_are_told_as_they_were_when_its_run_began() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     for (name, text) in
         [("SOUL.md", "I am calm."), ("MEMORY.md", "Ana has a cat."), ("BOOTSTRAP.md", "Say hello first.")]
     {
         write(&scene, &format!("agents/main/{name}"), text);
     }
-    let (_gateway, mut peer) = scene.client();
+    let (_gateway, mut peer) = scene.start_peer();
     let change = call("c0", "gsv__WriteFile", &json!({ "_i": "w", "path": "SOUL.md", "content": "I am wild." }));
     scene.provider.script([Reply::new(vec![change]), say("one"), say("two"), say("three")]);
     talk(&mut peer, "main", "hello", "r-1");
@@ -50,7 +49,7 @@ fn an_agents_files_are_told_as_they_were_when_its_run_began() {
         }
         assert!(!told.contains("I am wild."), "{number}");
     }
-    fs::remove_file(scene.place.folder.join("agents/main/BOOTSTRAP.md")).unwrap();
+    fs::remove_file(scene.folder.join("agents/main/BOOTSTRAP.md")).unwrap();
     talk(&mut peer, "book", "hello", "r-2");
     let told = system(&scene, 2);
     assert!(told.contains("I am wild.") && !told.contains("Ana has a cat.") && !told.contains("# First run"), "{told}");
@@ -61,8 +60,8 @@ fn an_agents_files_are_told_as_they_were_when_its_run_began() {
 
 #[test]
 fn a_model_that_cannot_be_asked_says_why_and_a_key_that_is_set_counts_at_once() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let model = |provider: &str, id: &str| json!({ "model": { "provider": provider, "id": id } });
     for (run, settings, want) in [
         ("r-1", model("local", "none"), "Model not found: local/none"),
@@ -91,7 +90,7 @@ fn a_model_that_cannot_be_asked_says_why_and_a_key_that_is_set_counts_at_once() 
 
 #[test]
 fn skills_say_where_they_can_be_used_and_the_model_is_told_of_those() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     write(
         &scene,
         "skills/tea/SKILL.md",
@@ -103,8 +102,8 @@ fn skills_say_where_they_can_be_used_and_the_model_is_told_of_those() {
         "---\nmetadata: {\"gsv\":{\"requires\":{\"env\":[\"WINGS\"]}}}\n---\n# Fly\n\nFlies away.\n",
     );
     write(&scene, "agents/main/skills/plain/SKILL.md", "---\nname: simple\nalways: true\n---\nDoes it.\n");
-    let (gateway, mut peer) = scene.client();
-    let told = |peer: &mut Peer| {
+    let (gateway, mut peer) = scene.start_peer();
+    let told = |peer: &mut GsvPeer| {
         let status = peer.ok("skills.status", json!({}));
         let of = |skill: &Value| json!([skill["name"], skill["eligible"], skill["eligibleHosts"], skill["reasons"]]);
         (status["skills"].as_array().unwrap().iter().map(of).collect::<Value>(), status)
@@ -124,8 +123,8 @@ fn skills_say_where_they_can_be_used_and_the_model_is_told_of_those() {
         (&status["agentId"], &status["nodes"], &status["requiredBins"]),
         (&json!("main"), &json!([]), &json!([]))
     );
-    let mut pi = Peer::line(&gateway);
-    pi.ok("connect", node("pi", &["Bash"]));
+    let mut pi = GsvPeer::line(&gateway);
+    pi.ok("connect", node_params("pi", &["Bash"]));
     let (skills, status) = told(&mut peer);
     assert_eq!(
         skills,
@@ -156,8 +155,8 @@ fn only_file_in(folder: PathBuf, fits: impl Fn(&str) -> bool) -> PathBuf {
 
 #[test]
 fn what_is_summed_up_is_put_away_first_and_what_matters_is_remembered() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     let compaction = json!({ "reserveTokens": 95_000, "keepRecentTokens": 2_400 });
     peer.ok("config.set", json!({ "path": "compaction", "value": compaction }));
     let long = |number: usize| format!("{number}{}", " word".repeat(80));
@@ -167,26 +166,26 @@ fn what_is_summed_up_is_put_away_first_and_what_matters_is_remembered() {
     }
     scene.provider.script([say("What was said before."), say("- Ana likes tea"), say("done")]);
     assert_eq!(said(&talk(&mut peer, "main", "go on", "r-3")), "done");
-    let memory = only_file_in(scene.place.folder.join("agents/main/memory"), |_| true);
+    let memory = only_file_in(scene.folder.join("agents/main/memory"), |_| true);
     let notes = fs::read_to_string(memory).unwrap();
     assert!(notes.ends_with(" -->\n- Ana likes tea\n"), "{notes}");
     let asked = scene.provider.asked(4);
     assert!(asked.text().contains("NONE") && asked.text().contains(&long(0)), "{}", asked.text());
-    let archives = scene.place.data().join("objects/agents/main/sessions");
+    let archives = scene.data().join("objects/agents/main/sessions");
     let part = only_file_in(archives, |name| name.contains("-part") && name.ends_with(".jsonl.gz"));
     let file = flate2::read::GzDecoder::new(fs::File::open(part).unwrap());
     let lines: Vec<Value> = std::io::BufRead::lines(std::io::BufReader::new(file))
         .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
         .collect();
     assert_eq!((lines.len(), &lines[0]["content"]), (2, &json!(long(0))));
-    let look = |peer: &mut Peer| peer.ok("session.preview", json!({ "sessionKey": "main" }));
+    let look = |peer: &mut GsvPeer| peer.ok("session.preview", json!({ "sessionKey": "main" }));
     let shown = look(&mut peer);
     let first = &shown["messages"][0];
     assert_eq!((&first["role"], &shown["messageCount"]), (&json!("user"), &json!(7)), "{shown}");
     assert!(first["content"].as_str().unwrap().contains("What was said before."), "{first}");
     gateway.kill();
     let gateway = scene.start();
-    let mut peer = Peer::client(&gateway, "again");
+    let mut peer = GsvPeer::client(&gateway, "again");
     assert_eq!(look(&mut peer), shown);
     let compacted = peer.ok("session.compact", json!({ "sessionKey": "main", "keepMessages": 2 }));
     assert_eq!((&compacted["trimmedMessages"], &compacted["keptMessages"]), (&json!(5), &json!(2)));
@@ -198,8 +197,8 @@ fn what_is_summed_up_is_put_away_first_and_what_matters_is_remembered() {
 
 #[test]
 fn a_stop_while_a_summary_is_made_says_which_run_does_not_begin() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let compaction = json!({ "reserveTokens": 95_000, "keepRecentTokens": 2_400, "extractMemories": false });
     peer.ok("config.set", json!({ "path": "compaction", "value": compaction }));
     let long = |number: usize| format!("{number}{}", " word".repeat(80));
@@ -222,14 +221,14 @@ fn a_stop_while_a_summary_is_made_says_which_run_does_not_begin() {
 
 #[test]
 fn what_matters_of_a_conversation_is_remembered_when_its_session_begins_anew() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     scene.provider.script([say("noted")]);
     talk(&mut peer, "main", "I like tea", "r-1");
     scene.provider.script([say("- Ana likes tea")]);
     peer.ok("session.reset", json!({ "sessionKey": "main" }));
-    let folder = scene.place.folder.join("agents/main/memory");
-    let notes = soon("notes", || {
+    let folder = scene.folder.join("agents/main/memory");
+    let notes = eventually("notes", || {
         let file = fs::read_dir(&folder).ok()?.next()?.ok()?.path();
         fs::read_to_string(file).ok().filter(|notes| !notes.is_empty())
     });
@@ -248,8 +247,8 @@ fn what_matters_of_a_conversation_is_remembered_when_its_session_begins_anew() {
 
 #[test]
 fn what_is_to_be_remembered_is_asked_for_again_after_a_kill_and_noted_once() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     scene.provider.script([say("Nice to meet you."), Reply::new(vec![Part::Hang])]);
     talk(&mut peer, "main", "I am Ana", "r-1");
     peer.ok("session.reset", json!({ "sessionKey": "main" }));
@@ -259,20 +258,20 @@ fn what_is_to_be_remembered_is_asked_for_again_after_a_kill_and_noted_once() {
     scene.provider.script([say("- Her name is Ana.")]);
     let mut gateway = scene.start();
     let notes = || {
-        let folder = fs::read_dir(scene.place.folder.join("agents/main/memory")).ok()?;
+        let folder = fs::read_dir(scene.folder.join("agents/main/memory")).ok()?;
         Some(folder.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect::<String>())
     };
-    let noted = soon("notes", || notes().filter(|notes| notes.contains("Her name is Ana.")));
+    let noted = eventually("notes", || notes().filter(|notes| notes.contains("Her name is Ana.")));
     // Once that is recorded nobody is asked again.
-    soon("its record", || {
-        scene.place.people(&["audit", "export"]).out.contains(r#""remembered":{"renewed""#).then_some(())
+    eventually("its record", || {
+        scene.people(&["audit", "export"]).out.contains(r#""remembered":{"renewed""#).then_some(())
     });
     assert_eq!(gateway.stop().code, Some(0));
     let asked = scene.provider.count();
     let gateway = scene.start();
-    let mut peer = Peer::client(&gateway, "again");
+    let mut peer = GsvPeer::client(&gateway, "again");
     scene.provider.script([say("Hello.")]);
     talk(&mut peer, "main", "hello", "r-2");
     assert_eq!((notes(), scene.provider.count()), (Some(noted), asked + 1));
-    scene.place.verify();
+    scene.verify();
 }

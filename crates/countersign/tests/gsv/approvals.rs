@@ -1,16 +1,16 @@
 //! Approvals in a chat: the next message answers, and the run goes on under the name that it gives.
 
+use countersign_testkit::process::{
+    GatewayFixture, Latch,
+    gsv::{GsvPeer, write},
+    provider::{Part, Reply, say},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    chat::{said, send, talk},
-    peer::Peer,
-    provider::{Latch, Part, Reply, say},
-    scene::{Scene, write},
-};
+use crate::chat::{said, send, talk};
 
 /// A run that waits for an answer about these files; the event that asks.
-fn asks(scene: &Scene, peer: &mut Peer, files: &[&str]) -> Value {
+fn asks(scene: &GatewayFixture, peer: &mut GsvPeer, files: &[&str]) -> Value {
     let calls = files.iter().enumerate().map(|(number, file)| write(&format!("c{number}"), file)).collect();
     scene.provider.script([Reply::new(calls), say("went on")]);
     let asked = talk(peer, "s", "please write", "r-1");
@@ -25,11 +25,11 @@ fn token(asked: &Value) -> String {
     text[from..].split_whitespace().next().unwrap().to_owned()
 }
 
-fn file(scene: &Scene, name: &str) -> bool {
-    scene.place.folder.join("agents/main").join(name).exists()
+fn file(scene: &GatewayFixture, name: &str) -> bool {
+    scene.folder.join("agents/main").join(name).exists()
 }
 
-fn result(scene: &Scene, call: &str) -> String {
+fn result(scene: &GatewayFixture, call: &str) -> String {
     scene.provider.request(1, |asked| asked.result(call).is_some()).result(call).unwrap()
 }
 
@@ -46,8 +46,8 @@ fn what_would_run_is_shown_whole_and_the_next_message_answers() {
         ("n", false),
         ("/deny TOKEN not today", false),
     ] {
-        let scene = Scene::new();
-        let (_gateway, mut peer) = scene.client();
+        let scene = GatewayFixture::for_peers();
+        let (_gateway, mut peer) = scene.start_peer();
         let asked = asks(&scene, &mut peer, &["a.txt"]);
         let text = said(&asked);
         assert!(text.contains("a.txt") && text.contains("by the agent") && text.contains("yes"), "{text}");
@@ -60,14 +60,14 @@ fn what_would_run_is_shown_whole_and_the_next_message_answers() {
         if answer.contains("not today") {
             assert!(result(&scene, "c0").contains("not today"), "{}", result(&scene, "c0"));
         }
-        scene.place.verify();
+        scene.verify();
     }
 }
 
 #[test]
 fn any_other_message_is_told_so_and_waits_behind_the_answer() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     scene.provider.script([Reply::new(vec![write("c0", "a.txt")]), say("went on"), say("and the weather is fine")]);
     talk(&mut peer, "s", "please write", "r-1");
     let sent = send(&mut peer, "s", "yes please, and how is the weather?", "r-2");
@@ -85,9 +85,9 @@ fn any_other_message_is_told_so_and_waits_behind_the_answer() {
 
 #[test]
 fn lines_that_were_sent_before_a_card_was_shown_never_answer_it() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
-    let lines = |peer: &mut Peer, lines: &[(&str, &str)]| -> Vec<Value> {
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
+    let lines = |peer: &mut GsvPeer, lines: &[(&str, &str)]| -> Vec<Value> {
         let post = |(run, line): &(&str, &str)| {
             peer.post("chat.send", json!({ "sessionKey": "s", "message": line, "runId": run }))
         };
@@ -110,7 +110,7 @@ fn lines_that_were_sent_before_a_card_was_shown_never_answer_it() {
     latches[1].open();
     assert!(said(&peer.event("chat", &json!({ "runId": "r-4", "state": "final" }))).contains("is awaited first"));
     let second = peer.event("chat", &json!({ "runId": "r-5", "state": "final" }));
-    assert!(said(&second).contains("b.txt") && scene.place.gates().len() == 1, "{second}");
+    assert!(said(&second).contains("b.txt") && scene.gates().len() == 1, "{second}");
     assert!(!file(&scene, "b.txt"));
     send(&mut peer, "s", "no", "r-8");
     assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-8", "state": "final" }))), "went on");
@@ -119,9 +119,9 @@ fn lines_that_were_sent_before_a_card_was_shown_never_answer_it() {
 
 #[test]
 fn a_preview_ends_with_the_card_that_waits() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
-    let last = |peer: &mut Peer, limit: Value| {
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
+    let last = |peer: &mut GsvPeer, limit: Value| {
         let preview = peer.ok("session.preview", json!({ "sessionKey": "s", "limit": limit }));
         let messages = preview["messages"].as_array().unwrap().clone();
         (messages.len(), messages.last().unwrap()["content"][0]["text"].clone())
@@ -141,8 +141,8 @@ fn a_preview_ends_with_the_card_that_waits() {
 
 #[test]
 fn several_are_asked_about_one_at_a_time() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let first = asks(&scene, &mut peer, &["a.txt", "b.txt"]);
     assert!(said(&first).contains("a.txt") && !said(&first).contains("b.txt"), "{}", said(&first));
     assert!(said(&first).contains("1 more"), "{}", said(&first));
@@ -163,8 +163,8 @@ fn several_are_asked_about_one_at_a_time() {
 
 #[test]
 fn an_answer_for_the_session_is_not_asked_for_again_and_ends_with_it() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     asks(&scene, &mut peer, &["a.txt"]);
     send(&mut peer, "s", "/approve session", "r-2");
     assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-2" }))), "went on");
@@ -178,21 +178,21 @@ fn an_answer_for_the_session_is_not_asked_for_again_and_ends_with_it() {
 
 #[test]
 fn commands_work_while_something_waits_and_a_stop_withdraws_it() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     asks(&scene, &mut peer, &["a.txt"]);
     let status = peer.ok("chat.send", json!({ "sessionKey": "s", "message": "/status" }));
     assert_eq!(status["command"], "status");
     let stopped = peer.ok("chat.send", json!({ "sessionKey": "s", "message": "/stop" }));
     assert_eq!(stopped["response"], "Stopped run r-1, cancelled 1 pending tool(s).");
     assert_eq!(peer.event("chat", &json!({ "runId": "r-1" }))["error"], "Run cancelled by user");
-    assert!(scene.place.gates().is_empty() && !file(&scene, "a.txt"));
+    assert!(scene.gates().is_empty() && !file(&scene, "a.txt"));
 }
 
 #[test]
 fn a_word_that_comes_twice_allows_one_thing() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     asks(&scene, &mut peer, &["a.txt", "b.txt"]);
     let yes = json!({ "sessionKey": "s", "message": "yes", "runId": "r-2" });
     let both = [peer.post("chat.send", yes.clone()), peer.post("chat.send", yes)];
@@ -202,7 +202,7 @@ fn a_word_that_comes_twice_allows_one_thing() {
     assert!(second == first["payload"] || second["error"].is_string(), "{second}");
     let asked = peer.event("chat", &json!({ "runId": "r-2", "state": "final" }));
     assert!(said(&asked).contains("b.txt"), "{}", said(&asked));
-    assert_eq!(scene.place.gates().len(), 1, "the second still waits");
+    assert_eq!(scene.gates().len(), 1, "the second still waits");
     assert!(!file(&scene, "b.txt"));
     // Whoever has seen the card answers it, in a word and under a name of its own.
     send(&mut peer, "s", "yes", "r-3");
@@ -212,12 +212,12 @@ fn a_word_that_comes_twice_allows_one_thing() {
 
 #[test]
 fn a_word_for_a_card_that_somebody_else_decided_does_not_answer_the_next() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let first = asks(&scene, &mut peer, &["a.txt", "b.txt"]);
-    let gates = scene.place.gates();
+    let gates = scene.gates();
     let of = |name: &str| gates.iter().find(|gate| gate.to_string().contains(name)).unwrap()["id"].as_str().unwrap();
-    let denied = scene.place.people(&["gates", "deny", of("a.txt")]);
+    let denied = scene.people(&["gates", "deny", of("a.txt")]);
     assert_eq!(denied.code, Some(0), "{denied:?}");
     let next = peer.event("chat", &json!({ "state": "final" }));
     assert!(said(&next).contains("b.txt"), "{next}");
@@ -235,10 +235,10 @@ fn a_word_for_a_card_that_somebody_else_decided_does_not_answer_the_next() {
 
 #[test]
 fn what_is_decided_elsewhere_goes_on_under_a_name_that_is_announced() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let asked = asks(&scene, &mut peer, &["a.txt"]);
-    scene.place.allow(&scene.place.gate());
+    scene.allow(&scene.gate());
     let told = peer.event("chat", &json!({ "state": "partial" }));
     let run = told["runId"].as_str().unwrap().to_owned();
     assert!(run != "r-1" && told["text"].as_str().unwrap().contains("was allowed by"), "{told}");

@@ -1,13 +1,11 @@
 //! Chat networks that connect by themselves: what people say there, who of them may, and what they hear back.
 
-use serde_json::{Value, json};
-
-use crate::{
-    gateway::Gateway,
-    peer::{Heard, Peer, error},
-    provider::{Latch, Part, Reply, call, refuse, say, text},
-    scene::{Scene, mark, write},
+use countersign_testkit::process::{
+    Gateway, GatewayFixture, Latch,
+    gsv::{self, GsvPeer, Received, error, mark, write},
+    provider::{Part, Reply, call, refuse, say, text},
 };
+use serde_json::{Value, json};
 
 /// A message of somebody, with its id.
 pub(crate) fn message(from: &str, id: &str, words: &str) -> Value {
@@ -25,30 +23,30 @@ fn in_group(from: &str, id: &str, words: &str) -> Value {
     message
 }
 
-pub(crate) fn hear(wx: &mut Peer, message: Value) -> Value {
+pub(crate) fn hear(wx: &mut GsvPeer, message: Value) -> Value {
     wx.ok("channel.inbound", message)
 }
 
 /// The text of the next message to a chat.
-pub(crate) fn told(wx: &mut Peer) -> String {
+pub(crate) fn told(wx: &mut GsvPeer) -> String {
     let outbound = wx.event("channel.outbound", &json!({}));
     outbound["message"]["text"].as_str().unwrap().to_owned()
 }
 
-fn set(client: &mut Peer, path: &str, value: Value) {
+fn set(client: &mut GsvPeer, path: &str, value: Value) {
     client.ok("config.set", json!({ "path": path, "value": value }));
 }
 
 /// A gateway, a client, and an account of a network.
-fn network(scene: &Scene) -> (Gateway, Peer, Peer) {
-    let (gateway, client) = scene.client();
-    let wx = Peer::channel(&gateway, "wx", "a1");
+fn network(scene: &GatewayFixture) -> (Gateway, GsvPeer, GsvPeer) {
+    let (gateway, client) = scene.start_peer();
+    let wx = GsvPeer::channel(&gateway, "wx", "a1");
     (gateway, client, wx)
 }
 
 #[test]
 fn a_message_is_answered_in_its_chat_and_clients_hear_of_it_too() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (_gateway, mut client, mut wx) = network(&scene);
     let looks = Reply::new(vec![text("\n\nlet me look"), call("c0", "gsv__ListFiles", &json!({ "path": "." }))]);
     scene.provider.script([looks, say("here you are")]);
@@ -56,7 +54,7 @@ fn a_message_is_answered_in_its_chat_and_clients_hear_of_it_too() {
     let run = taken["runId"].as_str().unwrap().to_owned();
     assert_eq!(taken, json!({ "status": "started", "sessionKey": "agent:main:main", "runId": run }));
     let typing =
-        |wx: &mut Peer| wx.event("channel.typing", &json!({ "sessionKey": "agent:main:main" }))["typing"].clone();
+        |wx: &mut GsvPeer| wx.event("channel.typing", &json!({ "sessionKey": "agent:main:main" }))["typing"].clone();
     assert_eq!(typing(&mut wx), true);
     for words in ["let me look", "here you are"] {
         let want = json!({
@@ -72,12 +70,12 @@ fn a_message_is_answered_in_its_chat_and_clients_hear_of_it_too() {
     let listed = client.ok("channels.list", json!({}));
     assert_eq!((&listed["count"], &listed["channels"][0]["channel"]), (&json!(1), &json!("wx")));
     assert!(listed["channels"][0]["lastMessageAt"].as_u64() >= listed["channels"][0]["connectedAt"].as_u64());
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn commands_and_directives_are_answered_in_the_chat_with_marks() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (_gateway, _client, mut wx) = network(&scene);
     let taken = hear(&mut wx, message("p1", "m1", "/status"));
     assert_eq!((&taken["status"], &taken["command"]), (&json!("command"), &json!("status")));
@@ -98,7 +96,7 @@ fn commands_and_directives_are_answered_in_the_chat_with_marks() {
 
 #[test]
 fn groups_have_sessions_of_their_own_and_bindings_name_agents() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (_gateway, mut client, mut wx) = network(&scene);
     let binding = json!([{ "agentId": "club", "match": { "channel": "wx", "peer": { "kind": "group", "id": "g1" } } }]);
     set(&mut client, "agents.bindings", binding);
@@ -112,7 +110,7 @@ fn groups_have_sessions_of_their_own_and_bindings_name_agents() {
 
 #[test]
 fn whoever_is_not_on_the_list_is_blocked() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (_gateway, mut client, mut wx) = network(&scene);
     set(&mut client, "channels.wx.dmPolicy", json!("allowlist"));
     set(&mut client, "channels.wx.allowFrom", json!(["+49 170 1234567"]));
@@ -124,7 +122,7 @@ fn whoever_is_not_on_the_list_is_blocked() {
 
 #[test]
 fn whoever_knocks_is_let_in_from_any_surface_and_speaks_from_then_on() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (gateway, mut client, mut wx) = network(&scene);
     set(&mut client, "channels.wx.dmPolicy", json!("pairing"));
     for id in ["m1", "m2"] {
@@ -135,14 +133,14 @@ fn whoever_knocks_is_let_in_from_any_surface_and_speaks_from_then_on() {
     let row = client.ok("pair.list", json!({}))["pairs"]["wx:bob"].take();
     assert_eq!((&row["senderId"], &row["senderName"], &row["channel"]), (&json!("bob"), &json!("Ana"), &json!("wx")));
     assert_eq!(row["firstMessage"].as_str().unwrap().len(), 200);
-    let gates = scene.place.gates();
+    let gates = scene.gates();
     assert_eq!((gates.len(), &gates[0]["kind"], &gates[0]["door"]), (1, &json!("pairing"), &json!("gsv")), "{gates:?}");
     drop((wx, client));
     gateway.kill();
     let gateway = scene.start();
-    let mut client = Peer::client(&gateway, "again");
-    let mut wx = Peer::channel(&gateway, "wx", "a1");
-    scene.place.allow(gates[0]["id"].as_str().unwrap());
+    let mut client = GsvPeer::client(&gateway, "again");
+    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
+    scene.allow(gates[0]["id"].as_str().unwrap());
     let mut welcome = told(&mut wx);
     if welcome.contains("let you in") {
         // The first one was not proved to be there before the kill: it may come again.
@@ -153,12 +151,12 @@ fn whoever_knocks_is_let_in_from_any_surface_and_speaks_from_then_on() {
     assert_eq!(allowed["value"], json!(["bob"]));
     assert_eq!(client.ok("pair.list", json!({})), json!({ "pairs": {} }));
     assert_eq!(hear(&mut wx, message("bob", "m3", "hello"))["status"], "started");
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn whoever_knocks_has_the_name_of_the_sender_or_of_the_chat() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (_gateway, mut client, mut wx) = network(&scene);
     set(&mut client, "channels.wx.dmPolicy", json!("pairing"));
     let dm = |name: Value| json!({ "kind": "dm", "id": "7", "name": name, "handle": "@bob" });
@@ -192,7 +190,7 @@ fn whoever_knocks_has_the_name_of_the_sender_or_of_the_chat() {
 
 #[test]
 fn pairing_is_answered_over_the_wire_and_whoever_is_rejected_may_ask_again() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (_gateway, mut client, mut wx) = network(&scene);
     set(&mut client, "channels.wx.dmPolicy", json!("pairing"));
     let bob = json!({ "channel": "wx", "senderId": "+49 170 1234567" });
@@ -212,9 +210,9 @@ fn pairing_is_answered_over_the_wire_and_whoever_is_rejected_may_ask_again() {
 
 #[test]
 fn a_network_that_spells_itself_with_capitals_is_no_other_one() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (gateway, mut client, _) = network(&scene);
-    let mut loud = Peer::channel(&gateway, "WX", "a2");
+    let mut loud = GsvPeer::channel(&gateway, "WX", "a2");
     set(&mut client, "channels.wx.dmPolicy", json!("pairing"));
     let shout = |id: &str| {
         let mut said = message("bob", id, "hello");
@@ -231,7 +229,7 @@ fn a_network_that_spells_itself_with_capitals_is_no_other_one() {
 
 #[test]
 fn whoever_began_the_run_answers_what_it_asks_and_nobody_else_there() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (_gateway, _client, mut wx) = network(&scene);
     scene.provider.script([Reply::new(vec![write("c0", "a.txt"), write("c1", "b.txt")]), say("both done")]);
     hear(&mut wx, in_group("ana", "m1", "write two files"));
@@ -249,23 +247,23 @@ fn whoever_began_the_run_answers_what_it_asks_and_nobody_else_there() {
     assert!(second.contains("b.txt"), "{second}");
     // The same answer again is the first one's, and no answer to what is asked now.
     assert_eq!(hear(&mut wx, in_group("ana", "m4", "yes")), answered);
-    assert_eq!(scene.place.gates().len(), 1);
+    assert_eq!(scene.gates().len(), 1);
     hear(&mut wx, in_group("ana", "m5", "no"));
     assert_eq!(told(&mut wx), "both done");
-    let is_there = |name: &str| scene.place.folder.join("agents/main").join(name).exists();
+    let is_there = |name: &str| scene.folder.join("agents/main").join(name).exists();
     assert_eq!((is_there("a.txt"), is_there("b.txt")), (true, false));
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn a_gate_that_was_decided_elsewhere_is_told_in_the_chat() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (_gateway, _client, mut wx) = network(&scene);
     scene.provider.script([Reply::new(vec![write("c0", "a.txt")]), say("done")]);
     hear(&mut wx, message("ana", "m1", "write"));
     told(&mut wx);
-    let gate = scene.place.gate();
-    scene.place.allow(&gate);
+    let gate = scene.gate();
+    scene.allow(&gate);
     let both = [told(&mut wx), told(&mut wx)];
     assert!(both.iter().any(|text| text.contains("was allowed by local:")), "{both:?}");
     assert!(both.contains(&"done".to_owned()), "{both:?}");
@@ -273,7 +271,7 @@ fn a_gate_that_was_decided_elsewhere_is_told_in_the_chat() {
 
 #[test]
 fn what_is_owed_to_a_chat_comes_once_its_account_is_back_and_after_a_kill() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (gateway, client, mut wx) = network(&scene);
     let latch = Latch::default();
     scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("late news")])]);
@@ -286,18 +284,18 @@ fn what_is_owed_to_a_chat_comes_once_its_account_is_back_and_after_a_kill() {
     drop(client);
     gateway.kill();
     let gateway = scene.start();
-    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
     assert_eq!(told(&mut wx), "late news");
     // What it was proved to have does not come again.
     scene.provider.script([say("more")]);
     hear(&mut wx, message("ana", "m2", "more?"));
     assert_eq!(told(&mut wx), "more");
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn a_message_that_comes_again_after_a_kill_is_the_same_message() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (gateway, client, mut wx) = network(&scene);
     scene.provider.script([say("hi")]);
     let taken = hear(&mut wx, message("ana", "m1", "hello"));
@@ -305,7 +303,7 @@ fn a_message_that_comes_again_after_a_kill_is_the_same_message() {
     drop((client, wx));
     gateway.kill();
     let gateway = scene.start();
-    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
     assert_eq!(hear(&mut wx, message("ana", "m1", "hello")), taken);
     scene.provider.script([say("well")]);
     hear(&mut wx, message("ana", "m2", "and you?"));
@@ -318,16 +316,16 @@ fn a_message_that_comes_again_after_a_kill_is_the_same_message() {
 
 #[test]
 fn a_gate_is_asked_about_again_by_nobody_and_answered_after_a_kill() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (gateway, client, mut wx) = network(&scene);
-    scene.to_mark();
+    scene.create_marks();
     scene.provider.script([Reply::new(vec![mark("c0")]), say("done")]);
     hear(&mut wx, message("ana", "m1", "mark it"));
     let asked = told(&mut wx);
     drop((client, wx));
     gateway.kill();
     let gateway = scene.start();
-    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
     // It may not have been proved before the kill that the question came: whoever names it means it all the same.
     let token = asked[asked.find('#').unwrap()..].split_whitespace().next().unwrap();
     hear(&mut wx, message("ana", "m2", &format!("/approve {token}")));
@@ -337,12 +335,12 @@ fn a_gate_is_asked_about_again_by_nobody_and_answered_after_a_kill() {
     }
     assert_eq!(words, "done");
     assert_eq!(scene.marks(), "marks: once\n");
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn pictures_are_kept_and_shown_until_the_session_begins_anew() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (_gateway, mut client, mut wx) = network(&scene);
     // One that sees.
     set(&mut client, "model.id", json!("small-2"));
@@ -360,7 +358,7 @@ fn pictures_are_kept_and_shown_until_the_session_begins_anew() {
     let part = &preview["messages"][0]["content"][1];
     let name = part["r2Key"].as_str().unwrap();
     assert!(name.starts_with("media/agent:main:main/") && part.get("data").is_none(), "{part}");
-    assert!(scene.place.data().join("objects").join(name).exists());
+    assert!(scene.data().join("objects").join(name).exists());
     let document =
         json!({ "type": "document", "mimeType": "application/pdf", "filename": "a.pdf", "data": "JVBERg==" });
     hear(&mut wx, with("m2", document));
@@ -375,7 +373,7 @@ fn pictures_are_kept_and_shown_until_the_session_begins_anew() {
     assert!(refused["message"].as_str().unwrap().contains("at most 26214400 are taken"), "{refused}");
     let reset = client.ok("session.reset", json!({ "sessionKey": "main" }));
     assert_eq!(reset["mediaDeleted"], 2, "{reset}");
-    assert!(!scene.place.data().join("objects").join(name).exists());
+    assert!(!scene.data().join("objects").join(name).exists());
     // With a message that has its session begin anew the picture comes into the new one, and with a directive to the model.
     hear(&mut wx, message("ana", "m5", "before"));
     told(&mut wx);
@@ -391,7 +389,7 @@ fn pictures_are_kept_and_shown_until_the_session_begins_anew() {
 
 #[test]
 fn an_account_speaks_for_itself_only_and_what_is_missing_is_named() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (_gateway, mut client, mut wx) = network(&scene);
     let missing = error(400, "channel, accountId, peer, and message required");
     for name in ["channel", "accountId", "peer", "message"] {
@@ -413,7 +411,7 @@ fn an_account_speaks_for_itself_only_and_what_is_missing_is_named() {
 
 #[test]
 fn accounts_are_looked_after_and_what_is_left_out_says_so() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (gateway, mut client, mut wx) = network(&scene);
     let status = client.ok("channel.status", json!({ "channel": "wx" }));
     let want = json!([{ "accountId": "a1", "connected": true, "authenticated": true }]);
@@ -421,15 +419,15 @@ fn accounts_are_looked_after_and_what_is_left_out_says_so() {
     let done = json!({ "ok": true, "channel": "wx", "accountId": "a1" });
     assert_eq!(client.ok("channel.start", json!({ "channel": "wx" })), done);
     assert_eq!(client.ok("channel.stop", json!({ "channel": "wx" })), done);
-    assert_eq!(wx.read(), Heard::Closed(1000, "Stopped".to_owned()));
+    assert_eq!(wx.read(), Received::Closed(1000, "Stopped".to_owned()));
     assert_eq!(client.ok("channels.list", json!({}))["count"], 1);
     let away = client.fails("channel.start", json!({ "channel": "wx" }));
     assert_eq!(away, error(400, "wx connects by itself, and is not connected now"));
     drop(wx);
-    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
     let named = json!({ "channel": "wx", "accountId": "a1" });
     assert_eq!(client.ok("channel.logout", named), done);
-    assert_eq!(wx.read(), Heard::Closed(1000, "Logged out".to_owned()));
+    assert_eq!(wx.read(), Received::Closed(1000, "Logged out".to_owned()));
     assert_eq!(client.ok("channels.list", json!({})), json!({ "channels": [], "count": 0 }));
     for method in ["channel.start", "channel.stop", "channel.status", "channel.login", "channel.logout"] {
         assert_eq!(client.fails(method, json!({})), error(400, "channel required"), "{method}");
@@ -442,8 +440,8 @@ fn accounts_are_looked_after_and_what_is_left_out_says_so() {
             assert!(refused["code"] == 400 && words.contains("is left out of this gateway"), "{refused}");
         }
     }
-    let mut line = Peer::line(&gateway);
-    let mut params = crate::peer::params("channel", "a1");
+    let mut line = GsvPeer::line(&gateway);
+    let mut params = gsv::connect_params("channel", "a1");
     params["client"]["channel"] = "telegram".into();
     let refused = line.fails("connect", params);
     assert_eq!(refused, error(103, "Invalid client: telegram is a channel of the gateway's own"));
@@ -451,7 +449,7 @@ fn accounts_are_looked_after_and_what_is_left_out_says_so() {
 
 #[test]
 fn what_comes_with_an_answer_to_a_question_reaches_the_model() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (_gateway, _client, mut wx) = network(&scene);
     for (id, words, media, want) in [
         (
@@ -486,7 +484,7 @@ fn what_comes_with_an_answer_to_a_question_reaches_the_model() {
 
 #[test]
 fn a_long_wait_for_a_provider_is_asked_about_in_the_chat() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let (_gateway, _client, mut wx) = network(&scene);
     scene.provider.script([refuse(429, "slow down").with("retry-after", "600"), say("here I am")]);
     hear(&mut wx, message("ana", "m1", "hello"));

@@ -1,40 +1,38 @@
 //! What is said in sessions, and what clients hear of it.
 
-use serde_json::{Value, json};
-
-use crate::{
-    gateway::soon,
-    peer::{Peer, error, params},
-    provider::{Latch, Part, Reply, call, refuse, say, text},
-    scene::Scene,
+use countersign_testkit::process::{
+    GatewayFixture, Latch, eventually,
+    gsv::{GsvPeer, connect_params, error},
+    provider::{Part, Reply, call, refuse, say, text},
 };
+use serde_json::{Value, json};
 
 /// The text of the message of an event.
 pub(crate) fn said(event: &Value) -> &str {
     event["message"]["content"][0]["text"].as_str().unwrap_or_default()
 }
 
-pub(crate) fn send(peer: &mut Peer, key: &str, message: &str, run: &str) -> Value {
+pub(crate) fn send(peer: &mut GsvPeer, key: &str, message: &str, run: &str) -> Value {
     peer.ok("chat.send", json!({ "sessionKey": key, "message": message, "runId": run }))
 }
 
 /// Says something and waits for the end of its run.
-pub(crate) fn talk(peer: &mut Peer, key: &str, message: &str, run: &str) -> Value {
+pub(crate) fn talk(peer: &mut GsvPeer, key: &str, message: &str, run: &str) -> Value {
     let sent = send(peer, key, message, run);
     assert_eq!((&sent["status"], &sent["runId"]), (&json!("started"), &json!(run)), "{sent}");
     peer.event("chat", &json!({ "runId": run }))
 }
 
-fn command(peer: &mut Peer, key: &str, message: &str) -> Value {
+fn command(peer: &mut GsvPeer, key: &str, message: &str) -> Value {
     peer.ok("chat.send", json!({ "sessionKey": key, "message": message }))
 }
 
 #[test]
 fn a_message_is_answered_to_every_client_under_the_key_that_each_wrote() {
-    let scene = Scene::new();
-    let (gateway, mut cli) = scene.client();
-    let mut web = Peer::client(&gateway, "web");
-    let mut other = Peer::client(&gateway, "other");
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut cli) = scene.start_peer();
+    let mut web = GsvPeer::client(&gateway, "web");
+    let mut other = GsvPeer::client(&gateway, "other");
     web.ok("session.get", json!({ "sessionKey": "main" }));
     scene.provider.script([say("hello yourself")]);
     let last = talk(&mut cli, "agent:main:cli:dm:main", "hello", "r-1");
@@ -48,10 +46,10 @@ fn a_message_is_answered_to_every_client_under_the_key_that_each_wrote() {
 
 #[test]
 fn who_asks_for_it_hears_what_is_said_while_it_is_said() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
-    let mut listener = Peer::line(&gateway);
-    let mut connect = params("client", "listener");
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
+    let mut listener = GsvPeer::line(&gateway);
+    let mut connect = connect_params("client", "listener");
     connect["deltas"] = true.into();
     listener.ok("connect", connect);
     let latch = Latch::default();
@@ -65,9 +63,9 @@ fn who_asks_for_it_hears_what_is_said_while_it_is_said() {
 
 #[test]
 fn nodes_and_channels_hear_nothing_of_chats() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "n1", &["A"]);
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "n1", &["A"]);
     talk(&mut client, "s", "hello", "r-1");
     let asked = node.post("nope", json!({}));
     node.answer(&asked);
@@ -76,8 +74,8 @@ fn nodes_and_channels_hear_nothing_of_chats() {
 
 #[test]
 fn what_cannot_be_said_is_refused() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let missing = error(400, "sessionKey and message required");
     for params in [
         json!({}),
@@ -99,9 +97,9 @@ fn what_cannot_be_said_is_refused() {
 
 #[test]
 fn runs_have_the_gateways_tools_those_of_nodes_and_a_question_to_their_person() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
-    let _pi = Peer::node(&gateway, "pi", &["Bash", "Read"]);
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
+    let _pi = GsvPeer::node(&gateway, "pi", &["Bash", "Read"]);
     talk(&mut peer, "s", "hello", "r-1");
     let body = &scene.provider.asked(0).body;
     let mut names: Vec<&str> =
@@ -119,8 +117,8 @@ fn runs_have_the_gateways_tools_those_of_nodes_and_a_question_to_their_person() 
 
 #[test]
 fn text_beside_calls_is_told_on_the_way_with_its_message() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     scene
         .provider
         .script([Reply::new(vec![text("Let me look"), call("c1", "gsv__ListFiles", &json!({}))]), say("empty")]);
@@ -139,8 +137,8 @@ fn text_beside_calls_is_told_on_the_way_with_its_message() {
 
 #[test]
 fn messages_behind_a_run_wait_in_order_and_a_stop_lets_the_next_one_begin() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let latch = Latch::default();
     scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("slow")]), say("second"), say("third")]);
     send(&mut peer, "q", "one", "q1");
@@ -167,8 +165,8 @@ fn messages_behind_a_run_wait_in_order_and_a_stop_lets_the_next_one_begin() {
 
 #[test]
 fn a_session_begins_anew_though_whoever_asked_for_it_has_gone() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     let latch = Latch::default();
     scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("slow")]), say("second")]);
     send(&mut peer, "q", "one", "q1");
@@ -178,8 +176,8 @@ fn a_session_begins_anew_though_whoever_asked_for_it_has_gone() {
     peer.post("session.reset", json!({ "sessionKey": "q" }));
     drop(peer);
     latch.open();
-    let mut other = Peer::client(&gateway, "other");
-    let now = soon("reset", || {
+    let mut other = GsvPeer::client(&gateway, "other");
+    let now = eventually("reset", || {
         let now = other.ok("session.get", json!({ "sessionKey": "q" }));
         (now["sessionId"] != before).then_some(now)
     });
@@ -191,8 +189,8 @@ fn a_session_begins_anew_though_whoever_asked_for_it_has_gone() {
 
 #[test]
 fn no_more_messages_wait_than_there_is_room_for_and_a_reset_drops_them_all() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let latch = Latch::default();
     scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("slow")])]);
     send(&mut peer, "q", "one", "q");
@@ -211,8 +209,8 @@ fn no_more_messages_wait_than_there_is_room_for_and_a_reset_drops_them_all() {
 
 #[test]
 fn each_command_has_its_answers_and_its_errors() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     peer.ok("config.set", json!({ "path": "compaction.extractMemories", "value": false }));
     talk(&mut peer, "c", "hello", "r-1");
     let levels = "Levels: off, minimal, low, medium, high, xhigh";
@@ -252,8 +250,8 @@ fn each_command_has_its_answers_and_its_errors() {
 
 #[test]
 fn a_directive_counts_for_its_message_and_line_breaks_stay() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let alone = command(&mut peer, "d", "/t:high /m:small-2");
     assert_eq!(
         alone,
@@ -277,8 +275,8 @@ fn a_directive_counts_for_its_message_and_line_breaks_stay() {
 
 #[test]
 fn failures_of_a_provider_end_the_run_with_what_went_wrong() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     scene.provider.script([refuse(400, "no such luck"), say("")]);
     let failed = talk(&mut peer, "e", "one", "e1");
     let why = failed["error"].as_str().unwrap();
@@ -300,8 +298,8 @@ fn failures_of_a_provider_end_the_run_with_what_went_wrong() {
 
 #[test]
 fn a_run_that_is_stopped_before_a_word_came_leaves_no_empty_message() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let latch = Latch::default();
     scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("never")])]);
     send(&mut peer, "s", "go", "r-1");
@@ -315,8 +313,8 @@ fn a_run_that_is_stopped_before_a_word_came_leaves_no_empty_message() {
 
 #[test]
 fn a_message_has_the_same_time_wherever_it_is_read() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     scene.provider.script([say("hello")]);
     let last = talk(&mut peer, "book", "hi", "r-1");
     let preview = peer.ok("session.preview", json!({ "sessionKey": "book" }));

@@ -1,11 +1,10 @@
 //! Who may connect, what must be true of it, and how a connection ends.
 
-use serde_json::{Value, json};
-
-use crate::{
-    peer::{Heard, Peer, error, node, params},
-    scene::{Scene, TOKEN},
+use countersign_testkit::process::{
+    GatewayFixture, GatewayOptions,
+    gsv::{GsvPeer, Received, TOKEN, connect_params, error, node_params},
 };
+use serde_json::{Value, json};
 
 fn with(mut params: Value, path: &str, value: Value) -> Value {
     *params.pointer_mut(path).unwrap() = value;
@@ -14,13 +13,13 @@ fn with(mut params: Value, path: &str, value: Value) -> Value {
 
 #[test]
 fn what_is_wrong_with_a_connect_is_said_in_order_and_leaves_the_line_open() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
-    let mut peer = Peer::line(&gateway);
-    let client = || params("client", "c");
+    let mut peer = GsvPeer::line(&gateway);
+    let client = || connect_params("client", "c");
     let unset = |params: Value, path: &str| with(params, path, Value::Null);
-    let channel = params("channel", "a1");
-    let mut bad_runtime = node("n", &["A"]);
+    let channel = connect_params("channel", "a1");
+    let mut bad_runtime = node_params("n", &["A"]);
     bad_runtime["nodeRuntime"]["hostCapabilities"] = json!(["filesystem.read"]);
     bad_runtime["nodeRuntime"]["toolCapabilities"]["A"] = json!(["filesystem.read"]);
     for (case, params, code, want) in [
@@ -36,7 +35,7 @@ fn what_is_wrong_with_a_connect_is_said_in_order_and_leaves_the_line_open() {
         ("no mode", unset(client(), "/client/mode"), 103, "Invalid client mode"),
         ("no client", unset(client(), "/client"), 103, "Invalid client mode"),
         ("no id", unset(client(), "/client/id"), 103, "client.id required"),
-        ("no tools", with(node("n", &["A"]), "/tools", json!([])), 103, "Node mode requires tools"),
+        ("no tools", with(node_params("n", &["A"]), "/tools", json!([])), 103, "Node mode requires tools"),
         ("a host that cannot do what it is", bad_runtime, 103, "Invalid nodeRuntime: "),
         ("no channel", channel, 103, "Channel mode requires channel field"),
     ] {
@@ -57,41 +56,42 @@ fn what_is_wrong_with_a_connect_is_said_in_order_and_leaves_the_line_open() {
 
 #[test]
 fn nothing_is_answered_before_connect_but_that_it_is_missing() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
-    let mut peer = Peer::line(&gateway);
+    let mut peer = GsvPeer::line(&gateway);
     for method in ["tools.list", "chat.send", "nope.nope"] {
         assert_eq!(peer.fails(method, json!({})), error(101, "Not connected"), "{method}");
     }
     peer.send(json!({ "type": "zzz", "id": 5 }));
-    let Heard::Frame(frame) = peer.read() else { panic!("closed") };
+    let Received::Frame(frame) = peer.read() else { panic!("closed") };
     assert_eq!(frame, json!({ "type": "res", "id": 5, "ok": false, "error": error(400, "Unknown frame type: zzz") }));
-    peer.ok("connect", params("client", "c"));
+    peer.ok("connect", connect_params("client", "c"));
 }
 
 #[test]
 fn a_wrong_token_is_answered_before_the_line_is_closed() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
     for (case, token) in [("wrong", json!("wrong")), ("none", Value::Null), ("longer", json!(format!("{TOKEN}x")))] {
-        let mut peer = Peer::line(&gateway);
+        let mut peer = GsvPeer::line(&gateway);
         // The token is looked at before the mode.
-        let params = with(with(params("client", "c"), "/auth/token", token), "/client/mode", json!("boss"));
+        let params = with(with(connect_params("client", "c"), "/auth/token", token), "/client/mode", json!("boss"));
         let refused = peer.fails("connect", params);
         assert_eq!(refused, error(401, "Unauthorized: invalid or missing token"), "{case}");
-        assert_eq!(peer.read(), Heard::Closed(4001, "Unauthorized".to_owned()), "{case}");
+        assert_eq!(peer.read(), Received::Closed(4001, "Unauthorized".to_owned()), "{case}");
     }
 }
 
 #[test]
 fn an_address_that_guesses_is_not_heard_for_a_while() {
-    let gateway =
-        Scene::with(&format!("clients: {{ token: {TOKEN} }}\nrate_limit: {{ max_failed_auth_per_minute: 2 }}\n"))
-            .start();
+    let gateway = GatewayOptions::for_models()
+        .config(&format!("clients: {{ token: {TOKEN} }}\nrate_limit: {{ max_failed_auth_per_minute: 2 }}\n"))
+        .create()
+        .start();
     let refused = |token: &str| {
-        let mut peer = Peer::line(&gateway);
-        let refused = peer.fails("connect", with(params("client", "c"), "/auth/token", json!(token)));
-        assert_eq!(peer.read(), Heard::Closed(4001, "Unauthorized".to_owned()), "{token}");
+        let mut peer = GsvPeer::line(&gateway);
+        let refused = peer.fails("connect", with(connect_params("client", "c"), "/auth/token", json!(token)));
+        assert_eq!(peer.read(), Received::Closed(4001, "Unauthorized".to_owned()), "{token}");
         refused
     };
     assert_eq!(refused("one"), error(401, "Unauthorized: invalid or missing token"));
@@ -103,19 +103,19 @@ fn an_address_that_guesses_is_not_heard_for_a_while() {
 
 #[test]
 fn without_a_token_in_the_configuration_any_will_do_from_this_machine() {
-    let scene = Scene::with("");
+    let scene = GatewayOptions::for_models().config("").create();
     let gateway = scene.start();
     for token in [json!("whatever"), Value::Null] {
-        let mut peer = Peer::line(&gateway);
-        assert_eq!(peer.ok("connect", with(params("client", "c"), "/auth/token", token))["type"], "hello-ok");
+        let mut peer = GsvPeer::line(&gateway);
+        assert_eq!(peer.ok("connect", with(connect_params("client", "c"), "/auth/token", token))["type"], "hello-ok");
     }
 }
 
 #[test]
 fn a_page_of_somebody_else_is_refused() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
-    let refused = Peer::line_with(&gateway, &[("Origin", "https://evil.example")]);
+    let refused = GsvPeer::line_with(&gateway, &[("Origin", "https://evil.example")]);
     assert_eq!(refused.err(), Some(403));
 }
 
@@ -123,20 +123,20 @@ fn a_page_of_somebody_else_is_refused() {
 #[test]
 fn a_page_of_another_port_is_refused_where_no_token_is_asked_for() {
     for (more, want) in [("", Some(403)), ("clients: { token: secret-of-clients }\n", None)] {
-        let scene = Scene::with(more);
+        let scene = GatewayOptions::for_models().config(more).create();
         let gateway = scene.start();
         for origin in ["http://localhost:3000", "http://127.5.5.5:1"] {
-            assert_eq!(Peer::line_with(&gateway, &[("Origin", origin)]).err(), want, "{origin}");
+            assert_eq!(GsvPeer::line_with(&gateway, &[("Origin", origin)]).err(), want, "{origin}");
         }
         let own = format!("http://{}", gateway.address);
-        assert_eq!(Peer::line_with(&gateway, &[("Origin", &own)]).err(), None);
+        assert_eq!(GsvPeer::line_with(&gateway, &[("Origin", &own)]).err(), None);
     }
 }
 
 #[test]
 fn frames_without_an_id_are_passed_over_and_all_others_are_answered() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     for frame in [
         "{not json",
         "[]",
@@ -164,52 +164,53 @@ fn frames_without_an_id_are_passed_over_and_all_others_are_answered() {
     ] {
         peer.send(frame);
         let want = json!({ "type": "res", "id": id, "ok": false, "error": error(code, message) });
-        assert_eq!(peer.read(), Heard::Frame(want), "{frame}");
+        assert_eq!(peer.read(), Received::Frame(want), "{frame}");
     }
 }
 
 #[test]
 fn a_frame_that_is_too_large_closes_with_its_reason() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     peer.push("x".repeat((40 << 20) + 1));
-    assert_eq!(peer.read(), Heard::Closed(1009, "a frame is larger than 40 MiB".to_owned()));
+    assert_eq!(peer.read(), Received::Closed(1009, "a frame is larger than 40 MiB".to_owned()));
 }
 
 #[test]
 fn of_who_has_not_connected_no_large_frame_is_read() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
-    let mut peer = Peer::line(&gateway);
+    let mut peer = GsvPeer::line(&gateway);
     let list = "{\"a\":0},".repeat(3 << 17);
     peer.push(format!(r#"{{"type":"req","id":"1","method":"connect","params":{{"a":[{list}0]}}}}"#));
-    assert_eq!(peer.read(), Heard::Closed(1009, "a frame before connect is larger than 2 MiB".to_owned()));
+    assert_eq!(peer.read(), Received::Closed(1009, "a frame before connect is larger than 2 MiB".to_owned()));
 }
 
 #[test]
 fn a_newer_connection_of_the_same_peer_replaces_the_older() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
-    let client = || Peer::client(&gateway, "twin");
-    let node = || Peer::node(&gateway, "twin", &["A"]);
-    let channel = || Peer::channel(&gateway, "wx", "twin");
+    let client = || GsvPeer::client(&gateway, "twin");
+    let node = || GsvPeer::node(&gateway, "twin", &["A"]);
+    let channel = || GsvPeer::channel(&gateway, "wx", "twin");
     for (mode, connect) in [
-        ("client", &client as &dyn Fn() -> Peer),
-        ("node", &node as &dyn Fn() -> Peer),
-        ("channel", &channel as &dyn Fn() -> Peer),
+        ("client", &client as &dyn Fn() -> GsvPeer),
+        ("node", &node as &dyn Fn() -> GsvPeer),
+        ("channel", &channel as &dyn Fn() -> GsvPeer),
     ] {
         let mut one = connect();
         let mut other = connect();
         let why = format!("Replaced by newer {mode} connection");
-        assert_eq!(one.read(), Heard::Closed(1000, why), "{mode}");
+        assert_eq!(one.read(), Received::Closed(1000, why), "{mode}");
         // The end of the older one takes nothing from the newer: a third still replaces it.
         drop(one);
         let third = connect();
-        assert!(matches!(other.read(), Heard::Closed(1000, _)), "{mode}");
+        assert!(matches!(other.read(), Received::Closed(1000, _)), "{mode}");
         drop(third);
     }
     // Another account of the same network, or another network with the same account, is another peer.
-    let mut channels = [("wx", "a1"), ("wx", "a2"), ("tg", "a1")].map(|(name, id)| Peer::channel(&gateway, name, id));
+    let mut channels =
+        [("wx", "a1"), ("wx", "a2"), ("tg", "a1")].map(|(name, id)| GsvPeer::channel(&gateway, name, id));
     for channel in &mut channels {
         assert_eq!(channel.fails("nope", json!({})), error(404, "Unknown method: nope"));
     }
@@ -217,8 +218,8 @@ fn a_newer_connection_of_the_same_peer_replaces_the_older() {
 
 #[test]
 fn a_gateway_that_ends_tells_its_peers_to_come_back() {
-    let scene = Scene::new();
-    let (mut gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (mut gateway, mut peer) = scene.start_peer();
     assert_eq!(gateway.stop().code, Some(0));
-    assert_eq!(peer.read(), Heard::Closed(1012, "restarting".to_owned()));
+    assert_eq!(peer.read(), Received::Closed(1012, "restarting".to_owned()));
 }

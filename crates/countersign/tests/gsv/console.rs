@@ -1,12 +1,8 @@
 //! What the console shows of this door.
 
-use crate::{
-    gateway::{Gateway, soon},
-    http::Http,
-    nodes::noting,
-    peer::Peer,
-    scene::Scene,
-};
+use countersign_testkit::process::{Gateway, GatewayFixture, eventually, gsv::GsvPeer, http::Http};
+
+use crate::nodes::noting;
 
 fn page(gateway: &Gateway) -> String {
     let reply = Http::new(&gateway.address).get("/console/agents");
@@ -16,7 +12,7 @@ fn page(gateway: &Gateway) -> String {
 
 /// Waits until the page has all of this.
 fn shows(gateway: &Gateway, wanted: &[&str]) {
-    soon("the page", || {
+    eventually("the page", || {
         let page = page(gateway);
         wanted.iter().all(|wanted| page.contains(wanted)).then_some(())
     });
@@ -24,13 +20,13 @@ fn shows(gateway: &Gateway, wanted: &[&str]) {
 
 #[test]
 fn nodes_and_accounts_are_shown_while_they_are_here_and_when_they_are_away() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
     let none = page(&gateway);
     assert!(none.contains("No machine has connected as a node"), "{none}");
     let node = noting(&gateway, "attic", &["Echo", "Other"]);
-    let plain = Peer::node(&gateway, "shed", &["Echo"]);
-    let account = Peer::channel(&gateway, "pigeon", "roof");
+    let plain = GsvPeer::node(&gateway, "shed", &["Echo"]);
+    let account = GsvPeer::channel(&gateway, "pigeon", "roof");
     let here = "<span class=\"badge good\">connected</span>";
     let away = "<span class=\"badge still\">away</span>";
     let no_journal = "<p class=\"note\">Keeps no journal";

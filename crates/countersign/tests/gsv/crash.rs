@@ -1,19 +1,18 @@
 //! What a power cut leaves: sessions, what waits in them, and what is asked about.
 
+use countersign_testkit::process::{
+    Gateway, GatewayFixture, Latch,
+    gsv::{GsvPeer, mark},
+    provider::{Part, Reply, say, text},
+};
 use serde_json::json;
 
-use crate::{
-    chat::{said, send, talk},
-    gateway::Gateway,
-    peer::Peer,
-    provider::{Latch, Part, Reply, say, text},
-    scene::{Scene, mark},
-};
+use crate::chat::{said, send, talk};
 
 #[test]
 fn what_waits_in_a_session_is_answered_after_a_kill_under_the_names_that_it_had() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     let latch = Latch::default();
     let held = || Reply::new(vec![Part::Until(latch.clone()), text("first")]);
     scene.provider.script([held(), held(), say("second"), say("third")]);
@@ -23,7 +22,7 @@ fn what_waits_in_a_session_is_answered_after_a_kill_under_the_names_that_it_had(
     scene.provider.asked(0);
     gateway.kill();
     let gateway = scene.start();
-    let mut peer = Peer::client(&gateway, "again");
+    let mut peer = GsvPeer::client(&gateway, "again");
     let stats = peer.ok("session.stats", json!({ "sessionKey": "main" }));
     assert_eq!((&stats["isProcessing"], &stats["queueSize"]), (&json!(true), &json!(2)));
     latch.open();
@@ -31,35 +30,35 @@ fn what_waits_in_a_session_is_answered_after_a_kill_under_the_names_that_it_had(
         let last = peer.event("chat", &json!({ "runId": run, "state": "final" }));
         assert_eq!((said(&last), &last["sessionKey"]), (want, &json!("main")), "{run}");
     }
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn a_gate_that_waits_is_answered_after_a_kill_and_runs_once() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
-    scene.to_mark();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
+    scene.create_marks();
     scene.provider.script([Reply::new(vec![mark("c0")]), say("done")]);
     talk(&mut peer, "main", "please", "r-1");
     gateway.kill();
-    let gateway = Gateway::start(&scene.place);
-    let mut peer = Peer::client(&gateway, "again");
+    let gateway = Gateway::start(&scene);
+    let mut peer = GsvPeer::client(&gateway, "again");
     assert_eq!(send(&mut peer, "main", "yes", "r-2"), json!({ "status": "started", "runId": "r-2" }));
     assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-2", "state": "final" }))), "done");
     assert_eq!(scene.marks(), "marks: once\n");
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn a_session_is_as_it_was_after_a_kill() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     talk(&mut peer, "book", "hello", "r-1");
     peer.ok("session.reset", json!({ "sessionKey": "book" }));
     talk(&mut peer, "book", "hello again", "r-2");
     let patch = json!({ "sessionKey": "book", "label": "My book", "settings": { "thinkingLevel": "high" } });
     peer.ok("session.patch", patch);
-    let look = |peer: &mut Peer| {
+    let look = |peer: &mut GsvPeer| {
         let methods = ["session.get", "session.history", "session.preview"];
         let of = methods.map(|method| peer.ok(method, json!({ "sessionKey": "book" })));
         (of, peer.ok("sessions.list", json!({})))
@@ -67,5 +66,5 @@ fn a_session_is_as_it_was_after_a_kill() {
     let before = look(&mut peer);
     gateway.kill();
     let gateway = scene.start();
-    assert_eq!(look(&mut Peer::client(&gateway, "again")), before);
+    assert_eq!(look(&mut GsvPeer::client(&gateway, "again")), before);
 }

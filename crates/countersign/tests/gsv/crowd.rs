@@ -1,14 +1,14 @@
 //! Many peers at once, and peers that come late or never say who they are.
 
+use countersign_testkit::process::{
+    GatewayFixture,
+    gsv::{GsvPeer, Received},
+    provider::say,
+};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 
-use crate::{
-    chat::{said, talk},
-    peer::{Heard, Peer},
-    provider::say,
-    scene::Scene,
-};
+use crate::chat::{said, talk};
 
 /// How many should be there, and how many at least.
 const MANY: u64 = 10_000;
@@ -31,10 +31,11 @@ fn many() -> u64 {
 #[test]
 fn one_event_reaches_everybody_who_sits_there_and_nobody_is_in_the_way() {
     let count = many();
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
-    let mut crowd: Vec<Peer> = (0..count).map(|number| Peer::client(&gateway, &format!("idle-{number}"))).collect();
-    let mut speaker = Peer::client(&gateway, "speaker");
+    let mut crowd: Vec<GsvPeer> =
+        (0..count).map(|number| GsvPeer::client(&gateway, &format!("idle-{number}"))).collect();
+    let mut speaker = GsvPeer::client(&gateway, "speaker");
     scene.provider.script([say("hello everybody")]);
     assert_eq!(said(&talk(&mut speaker, "s", "say hello", "r-1")), "hello everybody");
     // None of them has read anything since it came.
@@ -46,7 +47,7 @@ fn one_event_reaches_everybody_who_sits_there_and_nobody_is_in_the_way() {
         );
     }
     // Whoever comes late is told of what happens from then on.
-    let mut late = Peer::client(&gateway, "late");
+    let mut late = GsvPeer::client(&gateway, "late");
     scene.provider.script([say("and again")]);
     talk(&mut speaker, "s", "say it again", "r-2");
     assert_eq!(said(&late.event("chat", &json!({}))), "and again");
@@ -56,8 +57,8 @@ fn one_event_reaches_everybody_who_sits_there_and_nobody_is_in_the_way() {
 
 #[test]
 fn whoever_never_connects_is_sent_away() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
-    let mut silent = Peer::line(&gateway);
-    assert_eq!(silent.read(), Heard::Closed(1008, "no connect in time".to_owned()));
+    let mut silent = GsvPeer::line(&gateway);
+    assert_eq!(silent.read(), Received::Closed(1008, "no connect in time".to_owned()));
 }

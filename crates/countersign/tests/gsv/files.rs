@@ -3,16 +3,17 @@
 use std::fs;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use countersign_testkit::process::{
+    GatewayFixture, GatewayOptions, eventually,
+    gsv::{GsvPeer, error},
+    provider::{Reply, call, say},
+    server::FakeServer,
+};
 use serde_json::{Value, json};
 
 use crate::{
     channels::{hear, message},
     chat::talk,
-    gateway::soon,
-    outside::Outside,
-    peer::{Peer, error},
-    provider::{Reply, call, say},
-    scene::Scene,
     webhook,
 };
 
@@ -22,18 +23,18 @@ const TOO_LARGE: usize = 26 << 20;
 const BEGIN: &[u8] = b"\x89PNG\xff\0";
 
 /// A gateway whose agents may do everything.
-fn open() -> Scene {
-    Scene::ruled("defaults: [ { pattern: '*', action: allow } ]\n")
+fn open() -> GatewayFixture {
+    GatewayOptions::for_peers().rules("defaults: [ { pattern: '*', action: allow } ]\n").create()
 }
 
-fn put(scene: &Scene, name: &str, bytes: &[u8]) {
-    let path = scene.place.folder.join("agents/main").join(name);
+fn put(scene: &GatewayFixture, name: &str, bytes: &[u8]) {
+    let path = scene.folder.join("agents/main").join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, bytes).unwrap();
 }
 
 /// Has the agent send a file; what it is told of that.
-fn send(scene: &Scene, client: &mut Peer, run: &str, arguments: &Value) -> Value {
+fn send(scene: &GatewayFixture, client: &mut GsvPeer, run: &str, arguments: &Value) -> Value {
     scene.provider.script([Reply::new(vec![call(run, "gsv__SendFile", arguments)]), say("done")]);
     let before = scene.provider.count();
     talk(client, "s", "send it", run);
@@ -42,8 +43,8 @@ fn send(scene: &Scene, client: &mut Peer, run: &str, arguments: &Value) -> Value
 }
 
 /// The files in the store that wait with their letters.
-fn waiting(scene: &Scene) -> usize {
-    fs::read_dir(scene.place.data().join("objects/letters")).map_or(0, Iterator::count)
+fn waiting(scene: &GatewayFixture) -> usize {
+    fs::read_dir(scene.data().join("objects/letters")).map_or(0, Iterator::count)
 }
 
 /// Media that are too large, and what is said of them.
@@ -55,38 +56,38 @@ fn too_large() -> (Value, Value) {
 
 #[test]
 fn media_that_are_too_large_are_refused_with_their_size_as_a_frame() {
-    let scene = Scene::new();
-    let (gateway, _client) = scene.client();
-    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    let scene = GatewayFixture::for_peers();
+    let (gateway, _client) = scene.start_peer();
+    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
     let (media, refused) = too_large();
     let mut said = message("ana", "m1", "look");
     said["message"]["media"] = media;
     assert_eq!(wx.fails("channel.inbound", said), refused);
     // Nothing of it is kept, and whoever sent it may go on.
-    assert!(!scene.place.data().join("objects/media").exists());
+    assert!(!scene.data().join("objects/media").exists());
     assert_eq!(hear(&mut wx, message("ana", "m1", "a word"))["status"], "started");
     assert_eq!(scene.provider.asked(0).messages().len(), 2);
 }
 
 #[test]
 fn media_that_are_too_large_are_refused_with_their_size_as_a_post() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
     webhook::set_up(&mut client, None);
     let (media, refused) = too_large();
     let mut said = webhook::hello("look");
     said["message"]["media"] = media;
     let posted = webhook::post(&gateway.address, "/channels/webhook", "m1", 0, &said, |it| it);
     assert_eq!((posted.status, posted.json()), (400, refused));
-    assert!(!scene.place.data().join("objects/media").exists());
+    assert!(!scene.data().join("objects/media").exists());
     assert_eq!(scene.provider.count(), 0);
 }
 
 #[test]
 fn a_file_that_an_agent_sends_is_owed_to_its_chat_as_it_was_through_a_kill() {
     let scene = open();
-    let (gateway, mut client) = scene.client();
-    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    let (gateway, mut client) = scene.start_peer();
+    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
     hear(&mut wx, message("ana", "m1", "hello"));
     wx.event("channel.outbound", &json!({}));
     drop(wx);
@@ -97,7 +98,7 @@ fn a_file_that_an_agent_sends_is_owed_to_its_chat_as_it_was_through_a_kill() {
     put(&scene, "charts/week.png", b"another one");
     gateway.kill();
     let gateway = scene.start();
-    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
     let url = format!("data:image/png;name=week.png;base64,{}", STANDARD.encode(BEGIN));
     // What was said before may come again: its line went before it answered for it.
     let outbound = wx.event("channel.outbound", &json!({ "sessionKey": "s" }));
@@ -106,15 +107,15 @@ fn a_file_that_an_agent_sends_is_owed_to_its_chat_as_it_was_through_a_kill() {
     // The line answers for what came: it is not kept any longer than that.
     wx.ok("channel.inbound", message("ana", "m2", "thanks"));
     wx.event("channel.outbound", &json!({}));
-    soon("the end of the letter", || (waiting(&scene) == 0).then_some(()));
-    scene.place.verify();
+    eventually("the end of the letter", || (waiting(&scene) == 0).then_some(()));
+    scene.verify();
 }
 
 #[test]
 fn a_file_goes_to_a_chat_without_words_and_as_a_signed_post() {
     let scene = open();
-    let (_gateway, mut client) = scene.client();
-    let other = Outside::start(|_| (204, String::new()));
+    let (_gateway, mut client) = scene.start_peer();
+    let other = FakeServer::start(|_| (204, String::new()));
     webhook::set_up(&mut client, Some(&other.url));
     client.ok("channel.start", json!({ "channel": "webhook" }));
     put(&scene, "a.csv", b"1,2\n");
@@ -127,11 +128,11 @@ fn a_file_goes_to_a_chat_without_words_and_as_a_signed_post() {
 #[test]
 fn what_an_agent_cannot_send_it_is_told_and_nothing_of_it_stays() {
     let scene = open();
-    let (_gateway, mut client) = scene.client();
+    let (_gateway, mut client) = scene.start_peer();
     put(&scene, "a.csv", b"1,2\n");
     put(&scene, "empty", b"");
     put(&scene, "huge", &vec![0; TOO_LARGE]);
-    std::os::unix::fs::symlink("/etc/hostname", scene.place.folder.join("agents/main/leak")).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", scene.folder.join("agents/main/leak")).unwrap();
     for (number, (arguments, want)) in [
         (json!({ "path": "nope" }), "File not found: nope"),
         (json!({ "path": "empty" }), "empty is empty"),
@@ -153,11 +154,11 @@ fn what_an_agent_cannot_send_it_is_told_and_nothing_of_it_stays() {
 
 #[test]
 fn a_rule_about_words_lets_no_file_go() {
-    let scene = Scene::ruled(
+    let scene = GatewayOptions::for_peers().rules(
         "defaults:\n  - { pattern: 'gsv__Message(*', action: allow }\n  - { pattern: 'gsv__SendFile(*, secret*', action: deny }\n",
-    );
-    let (gateway, mut client) = scene.client();
-    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    ).create();
+    let (gateway, mut client) = scene.start_peer();
+    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
     hear(&mut wx, message("ana", "m1", "hello"));
     wx.event("channel.outbound", &json!({}));
     put(&scene, "secret.txt", b"s");
@@ -167,8 +168,8 @@ fn a_rule_about_words_lets_no_file_go() {
     let call = call("c2", "gsv__SendFile", &json!({ "path": "a.txt", "text": "here" }));
     scene.provider.script([Reply::new(vec![call]), say("done")]);
     talk(&mut client, "s", "send it", "r-2");
-    let gate = scene.place.gate();
-    scene.place.allow(&gate);
+    let gate = scene.gate();
+    scene.allow(&gate);
     let url = wx.event("channel.outbound", &json!({ "sessionKey": "s" }))["message"]["mediaUrl"].take();
     assert_eq!(url, "data:text/plain;name=a.txt;base64,YQ==");
 }

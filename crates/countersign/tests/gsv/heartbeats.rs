@@ -2,40 +2,41 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use countersign_testkit::process::{
+    GatewayFixture, Latch, eventually,
+    gsv::GsvPeer,
+    provider::{Part, Reply, refuse, say, text},
+    server::FakeServer,
+};
 use serde_json::{Value, json};
 
 use crate::{
     chat::{said, send},
-    gateway::soon,
-    outside::Outside,
-    peer::Peer,
-    provider::{Latch, Part, Reply, refuse, say, text},
-    scene::Scene,
     webhook,
 };
 
-fn state(peer: &mut Peer) -> Value {
+fn state(peer: &mut GsvPeer) -> Value {
     peer.ok("heartbeat.status", json!({}))["agents"]["main"].take()
 }
 
 /// The state once heartbeats are planned.
-fn planned(peer: &mut Peer) -> Value {
-    soon("a plan", || Some(state(peer)).filter(|state| state["nextHeartbeatAt"].is_u64()))
+fn planned(peer: &mut GsvPeer) -> Value {
+    eventually("a plan", || Some(state(peer)).filter(|state| state["nextHeartbeatAt"].is_u64()))
 }
 
-fn trigger(peer: &mut Peer) -> Value {
+fn trigger(peer: &mut GsvPeer) -> Value {
     peer.ok("heartbeat.trigger", json!({}))
 }
 
 #[test]
 fn whoever_connects_first_starts_the_heartbeats_and_a_kill_does_not_move_them() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     let first = planned(&mut peer);
     assert_eq!((&first["agentId"], &first["lastHeartbeatAt"]), (&json!("main"), &Value::Null));
     gateway.kill();
     let gateway = scene.start();
-    let mut peer = Peer::client(&gateway, "again");
+    let mut peer = GsvPeer::client(&gateway, "again");
     assert_eq!(planned(&mut peer)["nextHeartbeatAt"], first["nextHeartbeatAt"]);
     let started = peer.ok("heartbeat.start", json!({}));
     assert_eq!(started["message"], "Heartbeat scheduler started");
@@ -45,9 +46,9 @@ fn whoever_connects_first_starts_the_heartbeats_and_a_kill_does_not_move_them() 
 
 #[test]
 fn a_heartbeat_reads_the_list_anew_each_time_and_people_are_told_what_is_news() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
-    let list = scene.place.folder.join("agents/main/HEARTBEAT.md");
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
+    let list = scene.folder.join("agents/main/HEARTBEAT.md");
     std::fs::create_dir_all(list.parent().unwrap()).unwrap();
     for (tasks, reply) in [("look at the oven", "The oven is on!"), ("look at the door", "HEARTBEAT_OK")] {
         std::fs::write(&list, tasks).unwrap();
@@ -60,30 +61,30 @@ fn a_heartbeat_reads_the_list_anew_each_time_and_people_are_told_what_is_news() 
         let asked = scene.provider.last();
         let message = asked.messages().last().unwrap()["content"].to_string();
         assert!(message.contains(tasks) && message.contains("HEARTBEAT_OK"), "{message}");
-        soon("its end", || state(&mut peer)["lastHeartbeatAt"].as_u64());
+        eventually("its end", || state(&mut peer)["lastHeartbeatAt"].as_u64());
     }
 }
 
 #[test]
 fn what_a_heartbeat_cannot_do_is_said() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let unknown = peer.ok("heartbeat.trigger", json!({ "agentId": "nobody" }));
     let want = json!({ "ok": false, "message": "Heartbeat failed for agent nobody: there is no such agent" });
     assert_eq!(unknown, want);
     scene.provider.script([refuse(400, "no")]);
     assert_eq!(trigger(&mut peer)["ok"], true);
-    soon("its end", || state(&mut peer)["lastHeartbeatAt"].as_u64());
+    eventually("its end", || state(&mut peer)["lastHeartbeatAt"].as_u64());
     assert_eq!(state(&mut peer)["lastHeartbeatSentAt"], Value::Null);
 }
 
 #[test]
 fn whoever_wants_a_heartbeat_of_an_agent_that_is_removed_is_told_so() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     for _ in 0..20 {
         set(&mut peer, "agents.list", json!([{ "id": "main" }, { "id": "x" }]));
-        let mut other = Peer::client(&gateway, "other");
+        let mut other = GsvPeer::client(&gateway, "other");
         let asked = other.post("heartbeat.trigger", json!({ "agentId": "x" }));
         set(&mut peer, "agents.list", json!([{ "id": "main" }]));
         let told = other.answer(&asked)["payload"]["message"].take();
@@ -91,23 +92,23 @@ fn whoever_wants_a_heartbeat_of_an_agent_that_is_removed_is_told_so() {
     }
 }
 
-fn set(peer: &mut Peer, path: &str, value: impl Into<Value>) {
+fn set(peer: &mut GsvPeer, path: &str, value: impl Into<Value>) {
     peer.ok("config.set", json!({ "path": path, "value": value.into() }));
 }
 
 /// Waits until heartbeats were due twice.
-fn passes(peer: &mut Peer) {
+fn passes(peer: &mut GsvPeer) {
     for _ in 0..2 {
         let before = planned(peer)["nextHeartbeatAt"].clone();
-        soon("the next", || (planned(peer)["nextHeartbeatAt"] != before).then_some(()));
+        eventually("the next", || (planned(peer)["nextHeartbeatAt"] != before).then_some(()));
     }
 }
 
 #[test]
 fn there_is_no_heartbeat_without_a_list_at_night_or_while_somebody_talks() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
-    let list = scene.place.folder.join("agents/main/HEARTBEAT.md");
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
+    let list = scene.folder.join("agents/main/HEARTBEAT.md");
     std::fs::create_dir_all(list.parent().unwrap()).unwrap();
     set(&mut peer, "agents.defaultHeartbeat.every", "1s");
     passes(&mut peer);
@@ -136,11 +137,11 @@ fn there_is_no_heartbeat_without_a_list_at_night_or_while_somebody_talks() {
 
 #[test]
 fn an_alert_reaches_the_chat_however_short_and_the_same_one_does_so_once() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
-    let other = Outside::start(|_| (204, String::new()));
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
+    let other = FakeServer::start(|_| (204, String::new()));
     webhook::set_up(&mut peer, Some(&other.url));
-    let list = scene.place.folder.join("agents/main/HEARTBEAT.md");
+    let list = scene.folder.join("agents/main/HEARTBEAT.md");
     std::fs::create_dir_all(list.parent().unwrap()).unwrap();
     std::fs::write(&list, "look at the oven").unwrap();
     scene.provider.script([say("hello")]);
@@ -161,7 +162,7 @@ fn an_alert_reaches_the_chat_however_short_and_the_same_one_does_so_once() {
         scene.provider.script([reply]);
         let before = state(&mut peer)["lastHeartbeatAt"].clone();
         assert_eq!(trigger(&mut peer)["ok"], true);
-        soon("its end", || (state(&mut peer)["lastHeartbeatAt"] != before).then_some(()));
+        eventually("its end", || (state(&mut peer)["lastHeartbeatAt"] != before).then_some(()));
         if let Some(want) = want {
             number += 1;
             let told = told(number);
@@ -174,9 +175,9 @@ fn an_alert_reaches_the_chat_however_short_and_the_same_one_does_so_once() {
 
 #[test]
 fn the_runs_of_a_heartbeat_that_comes_back_are_not_those_of_before() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
-    let list = scene.place.folder.join("agents/night/HEARTBEAT.md");
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
+    let list = scene.folder.join("agents/night/HEARTBEAT.md");
     std::fs::create_dir_all(list.parent().unwrap()).unwrap();
     std::fs::write(&list, "look at the door").unwrap();
     let mut runs = Vec::new();
@@ -188,10 +189,10 @@ fn the_runs_of_a_heartbeat_that_comes_back_are_not_those_of_before() {
         let key = "agent:night:heartbeat:system:internal";
         let last = peer.event("chat", &json!({ "sessionKey": key, "state": "final" }));
         runs.push(last["runId"].as_str().unwrap().to_owned());
-        let night = |peer: &mut Peer| peer.ok("heartbeat.status", json!({}))["agents"]["night"].take();
-        soon("its end", || night(&mut peer)["lastHeartbeatAt"].as_u64());
+        let night = |peer: &mut GsvPeer| peer.ok("heartbeat.status", json!({}))["agents"]["night"].take();
+        eventually("its end", || night(&mut peer)["lastHeartbeatAt"].as_u64());
         set(&mut peer, "agents.list", json!([]));
-        soon("nobody", || night(&mut peer).is_null().then_some(()));
+        eventually("nobody", || night(&mut peer).is_null().then_some(()));
     }
     assert!(runs.iter().all(|run| run.starts_with("heartbeat:night-")), "{runs:?}");
     assert_ne!(runs[0], runs[1]);

@@ -5,15 +5,16 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use countersign_testkit::process::{
+    Gateway, GatewayFixture, GatewayOptions, Latch, eventually,
+    gsv::{GsvPeer, TOKEN, error, mark},
+    provider::{Part, Reply, call, refuse, say, text},
+    server::FakeServer,
+};
 use serde_json::{Value, json};
 
 use crate::{
     chat::{said, send, talk},
-    gateway::{Gateway, soon},
-    outside::Outside,
-    peer::{Peer, error},
-    provider::{Latch, Part, Reply, call, refuse, say, text},
-    scene::{Scene, TOKEN, mark},
     webhook,
 };
 
@@ -21,7 +22,7 @@ use crate::{
 const LATER: u64 = 4_000_000_000_000;
 
 /// Plans a job, and gives it.
-fn add(peer: &mut Peer, job: Value) -> Value {
+fn add(peer: &mut GsvPeer, job: Value) -> Value {
     peer.ok("cron.add", job)["job"].take()
 }
 
@@ -35,13 +36,13 @@ fn task(name: &str, message: &str) -> Value {
     json!({ "name": name, "schedule": schedule, "spec": { "mode": "task", "message": message } })
 }
 
-fn force(peer: &mut Peer, job: &Value) -> Value {
+fn force(peer: &mut GsvPeer, job: &Value) -> Value {
     peer.ok("cron.run", json!({ "id": job["id"], "mode": "force" }))
 }
 
 /// The job as it is once nothing of it is on its way.
-fn rested(peer: &mut Peer, job: &Value) -> Value {
-    soon("the end of the job", || {
+fn rested(peer: &mut GsvPeer, job: &Value) -> Value {
+    eventually("the end of the job", || {
         let jobs = peer.ok("cron.list", json!({}));
         let found = jobs["jobs"].as_array().unwrap().iter().find(|found| found["id"] == job["id"])?.clone();
         let state = &found["state"];
@@ -51,8 +52,8 @@ fn rested(peer: &mut Peer, job: &Value) -> Value {
 
 #[test]
 fn a_task_runs_in_a_session_of_its_own_with_its_model_and_is_waited_for() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let mut job = task("report", "Count the boxes.");
     job["spec"]["model"] = json!("local/small-2");
     let job = add(&mut peer, job);
@@ -82,8 +83,8 @@ fn a_task_runs_in_a_session_of_its_own_with_its_model_and_is_waited_for() {
 
 #[test]
 fn a_job_whose_time_has_come_runs_by_itself_and_only_once() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     scene.provider.script([say("one"), say("two")]);
     let at = |delete: bool| {
         json!({
@@ -95,7 +96,7 @@ fn a_job_whose_time_has_come_runs_by_itself_and_only_once() {
     let found = rested(&mut peer, &stays);
     assert_eq!((&found["enabled"], &found["state"]["nextRunAtMs"]), (&json!(false), &Value::Null));
     let goes = add(&mut peer, at(true));
-    let runs = soon("the run of the other", || {
+    let runs = eventually("the run of the other", || {
         let runs = peer.ok("cron.runs", json!({ "jobId": goes["id"] }));
         (runs["count"] == 1).then_some(runs)
     });
@@ -104,20 +105,20 @@ fn a_job_whose_time_has_come_runs_by_itself_and_only_once() {
     assert_eq!((&jobs["count"], &jobs["jobs"][0]["id"]), (&json!(1), &stays["id"]));
     gateway.kill();
     let gateway = scene.start();
-    let mut peer = Peer::client(&gateway, "again");
+    let mut peer = GsvPeer::client(&gateway, "again");
     let all = peer.ok("cron.runs", json!({}));
     assert_eq!(
         (&all["count"], &all["runs"][0]["jobId"], &all["runs"][1]["jobId"]),
         (&json!(2), &goes["id"], &stays["id"])
     );
     assert_eq!(scene.provider.count(), 2);
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn a_run_that_a_kill_cut_off_goes_on_and_is_the_same_firing() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     let latch = Latch::default();
     scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("never")]), say("at last")]);
     let schedule = json!({ "kind": "at", "atMs": 1 });
@@ -126,18 +127,18 @@ fn a_run_that_a_kill_cut_off_goes_on_and_is_the_same_firing() {
     gateway.kill();
     latch.open();
     let gateway = scene.start();
-    let mut peer = Peer::client(&gateway, "again");
+    let mut peer = GsvPeer::client(&gateway, "again");
     let found = rested(&mut peer, &job);
     assert_eq!(found["state"]["lastStatus"], "ok");
     let runs = peer.ok("cron.runs", json!({}));
     assert_eq!((&runs["count"], &runs["runs"][0]["summary"]), (&json!(1), &json!("at last")));
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn what_was_missed_while_nobody_was_there_runs_once() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     let schedule = json!({ "kind": "every", "everyMs": 1000 });
     let job =
         json!({ "name": "n", "schedule": schedule, "enabled": false, "spec": { "mode": "task", "message": "go" } });
@@ -150,7 +151,7 @@ fn what_was_missed_while_nobody_was_there_runs_once() {
     // Steps pass while its run is under way, with the gateway and without it.
     gateway.kill();
     let gateway = scene.start();
-    let mut peer = Peer::client(&gateway, "again");
+    let mut peer = GsvPeer::client(&gateway, "again");
     scene.provider.asked(1);
     peer.ok("cron.update", json!({ "id": job["id"], "patch": { "enabled": false } }));
     latch.open();
@@ -160,8 +161,8 @@ fn what_was_missed_while_nobody_was_there_runs_once() {
 
 #[test]
 fn a_system_event_is_said_in_the_main_session() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     talk(&mut peer, "main", "hello", "r-1");
     let schedule = json!({ "kind": "at", "atMs": LATER });
     let spec = json!({ "mode": "systemEvent", "text": "The door bell rang." });
@@ -179,9 +180,9 @@ fn a_system_event_is_said_in_the_main_session() {
 
 #[test]
 fn what_a_system_event_is_answered_goes_to_the_chat_that_spoke_last() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
-    let other = Outside::start(|_| (204, String::new()));
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
+    let other = FakeServer::start(|_| (204, String::new()));
     webhook::set_up(&mut peer, Some(&other.url));
     scene.provider.script([say("hello")]);
     webhook::post(&gateway.address, "/channels/webhook", "m1", 0, &webhook::hello("hi"), |it| it);
@@ -201,13 +202,13 @@ fn what_a_system_event_is_answered_goes_to_the_chat_that_spoke_last() {
         assert_eq!((&told["sessionKey"], &told["peer"]), (&json!("agent:main:main"), &to));
     }
     assert!(scene.provider.last().text().contains("delivered by itself"), "the model need not send it");
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn a_job_that_is_due_already_and_is_forced_runs_once_and_is_waited_for() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let latch = Latch::default();
     scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("done")]), say("twice")]);
     let schedule = json!({ "kind": "at", "atMs": 1 });
@@ -227,8 +228,8 @@ fn a_job_that_is_due_already_and_is_forced_runs_once_and_is_waited_for() {
 
 #[test]
 fn a_run_that_takes_too_long_or_fails_says_so() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let latch = Latch::default();
     let mut slow = task("slow", "go");
     slow["spec"]["timeoutSeconds"] = json!(1);
@@ -251,9 +252,9 @@ fn a_run_that_takes_too_long_or_fails_says_so() {
 
 #[test]
 fn what_a_job_asks_goes_to_a_person_and_without_one_is_refused() {
-    let scene = Scene::new();
-    scene.to_mark();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    scene.create_marks();
+    let (_gateway, mut peer) = scene.start_peer();
     let job = add(&mut peer, task("marks", "go"));
     let key = format!("agent:main:cron:{}", id(&job));
     scene.provider.script([Reply::new(vec![mark("c0")]), say("done")]);
@@ -265,9 +266,10 @@ fn what_a_job_asks_goes_to_a_person_and_without_one_is_refused() {
     assert_eq!(ran["payload"]["results"][0]["summary"], "done");
     assert_eq!(scene.marks(), "marks: once\n");
 
-    let scene = Scene::with(&format!("clients: {{ token: {TOKEN} }}\napproval_timeout: 1\n"));
-    scene.to_mark();
-    let (_gateway, mut peer) = scene.client();
+    let scene =
+        GatewayOptions::for_models().config(&format!("clients: {{ token: {TOKEN} }}\napproval_timeout: 1\n")).create();
+    scene.create_marks();
+    let (_gateway, mut peer) = scene.start_peer();
     let job = add(&mut peer, task("marks", "go"));
     scene.provider.script([Reply::new(vec![mark("c0")]), say("nobody was there")]);
     let ran = force(&mut peer, &job);
@@ -278,8 +280,8 @@ fn what_a_job_asks_goes_to_a_person_and_without_one_is_refused() {
 
 #[test]
 fn jobs_are_listed_by_their_time_in_pages_and_counted() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let plan = |name: &str, at: u64, agent: &str, enabled: bool| {
         let schedule = json!({ "kind": "at", "atMs": at });
         let spec = json!({ "mode": "systemEvent", "text": "t" });
@@ -315,8 +317,8 @@ fn jobs_are_listed_by_their_time_in_pages_and_counted() {
 
 #[test]
 fn a_patch_changes_what_it_names() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     let job = add(&mut peer, task("before", "one"));
     let patch = json!({
         "name": "after", "description": "what for", "enabled": false,
@@ -340,18 +342,18 @@ fn a_patch_changes_what_it_names() {
     let changed = peer.ok("cron.update", json!({ "id": job["id"], "patch": { "enabled": true } }));
     assert!(changed["job"]["state"]["nextRunAtMs"].is_u64());
     gateway.kill();
-    let gateway = Gateway::start(&scene.place);
-    let mut peer = Peer::client(&gateway, "again");
+    let gateway = Gateway::start(&scene);
+    let mut peer = GsvPeer::client(&gateway, "again");
     assert_eq!(peer.ok("cron.list", json!({}))["jobs"][0], changed["job"]);
-    let removed = |peer: &mut Peer| peer.ok("cron.remove", json!({ "id": job["id"] }));
+    let removed = |peer: &mut GsvPeer| peer.ok("cron.remove", json!({ "id": job["id"] }));
     assert_eq!(removed(&mut peer), json!({ "ok": true, "removed": true }));
     assert_eq!(removed(&mut peer), json!({ "ok": true, "removed": false }));
 }
 
 #[test]
 fn a_job_that_is_not_due_does_not_run() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     let job = add(&mut peer, task("later", "go"));
     let none = json!({ "ok": true, "ran": 0, "results": [] });
     assert_eq!(peer.ok("cron.run", json!({ "id": job["id"] })), none);
@@ -360,7 +362,7 @@ fn a_job_that_is_not_due_does_not_run() {
     scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("done")])]);
     let asked = peer.post("cron.run", json!({ "id": job["id"], "mode": "force" }));
     scene.provider.asked(0);
-    let mut other = Peer::client(&gateway, "other");
+    let mut other = GsvPeer::client(&gateway, "other");
     let again = other.ok("cron.run", json!({ "id": job["id"], "mode": "force" }));
     assert_eq!((&again["ran"], &again["results"][0]["status"]), (&json!(0), &json!("skipped")));
     assert_eq!(other.ok("cron.status", json!({}))["runningCount"], 1);
@@ -370,14 +372,14 @@ fn a_job_that_is_not_due_does_not_run() {
 
 #[test]
 fn a_job_that_is_removed_while_it_runs_runs_to_its_end() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     let job = add(&mut peer, task("goes", "go"));
     let latch = Latch::default();
     scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("done")])]);
     let asked = peer.post("cron.run", json!({ "id": job["id"], "mode": "force" }));
     scene.provider.asked(0);
-    let mut other = Peer::client(&gateway, "other");
+    let mut other = GsvPeer::client(&gateway, "other");
     assert_eq!(other.ok("cron.remove", json!({ "id": job["id"] }))["removed"], true);
     latch.open();
     let ran = peer.answer(&asked)["payload"].take();
@@ -386,8 +388,8 @@ fn a_job_that_is_removed_while_it_runs_runs_to_its_end() {
 
 #[test]
 fn what_cannot_be_planned_is_refused_with_its_reason() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let with =
         |schedule: Value| json!({ "name": "n", "schedule": schedule, "spec": { "mode": "systemEvent", "text": "t" } });
     let cron = |expr: &str| with(json!({ "kind": "cron", "expr": expr }));
@@ -440,8 +442,8 @@ fn what_cannot_be_planned_is_refused_with_its_reason() {
 
 #[test]
 fn an_agent_plans_in_the_words_of_people() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let plan = json!({
         "action": "add",
         "job": { "name": "tea", "schedule": "in 2 hours", "spec": { "mode": "systemEvent", "text": "Tea!" } },
@@ -462,12 +464,12 @@ fn an_agent_plans_in_the_words_of_people() {
 
 #[test]
 fn limits_are_those_of_the_settings_as_they_are_now() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     for (path, value) in [("cron.enabled", json!(false)), ("cron.maxJobs", json!(1))] {
         peer.ok("config.set", json!({ "path": path, "value": value }));
     }
-    let status = soon("the settings", || {
+    let status = eventually("the settings", || {
         let status = peer.ok("cron.status", json!({}));
         (status["enabled"] == false && status["maxJobs"] == 1).then_some(status)
     });
@@ -483,9 +485,9 @@ fn limits_are_those_of_the_settings_as_they_are_now() {
 
 #[test]
 fn what_a_job_came_to_goes_to_its_chat_and_so_does_that_it_failed() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
-    let other = Outside::start(|_| (204, String::new()));
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
+    let other = FakeServer::start(|_| (204, String::new()));
     webhook::set_up(&mut peer, Some(&other.url));
     let mut report = task("report", "Count the boxes.");
     report["spec"]["deliver"] = json!(true);
@@ -529,18 +531,18 @@ fn what_a_job_came_to_goes_to_its_chat_and_so_does_that_it_failed() {
     assert_eq!(force(&mut peer, &odd)["results"][0]["status"], "error");
     assert!(text(5).starts_with("The job \"odd\" failed: "), "{}", text(5));
     // What each run of a job said is kept.
-    let kept = std::fs::read_dir(scene.place.data().join("objects/agents/main/sessions")).unwrap();
+    let kept = std::fs::read_dir(scene.data().join("objects/agents/main/sessions")).unwrap();
     assert!(kept.count() > 2, "archives and their notes");
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn a_delivery_that_a_kill_cut_off_is_made_and_is_the_same_letter() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     let is_well = Arc::new(AtomicBool::new(false));
     let well = Arc::clone(&is_well);
-    let other = Outside::start(move |_| (if well.load(Ordering::SeqCst) { 204 } else { 503 }, String::new()));
+    let other = FakeServer::start(move |_| (if well.load(Ordering::SeqCst) { 204 } else { 503 }, String::new()));
     webhook::set_up(&mut peer, Some(&other.url));
     let mut report = task("report", "Count the boxes.");
     report["spec"]["channel"] = json!("webhook");
@@ -561,8 +563,8 @@ fn a_delivery_that_a_kill_cut_off_is_made_and_is_the_same_letter() {
 
 #[test]
 fn of_what_jobs_said_as_many_archives_are_kept_as_runs_are_remembered() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     peer.ok("config.set", json!({ "path": "cron.maxRunsPerJobHistory", "value": 1 }));
     talk(&mut peer, "main", "hello", "r-1");
     peer.ok("session.reset", json!({ "sessionKey": "main" }));
@@ -571,14 +573,14 @@ fn of_what_jobs_said_as_many_archives_are_kept_as_runs_are_remembered() {
         force(&mut peer, &job);
     }
     // What people said stays, and of the job the last one and what came since the folder was read.
-    let folder = scene.place.data().join("objects/agents/main/sessions");
+    let folder = scene.data().join("objects/agents/main/sessions");
     let archives = || {
         std::fs::read_dir(&folder)
             .unwrap()
             .filter(|it| it.as_ref().unwrap().path().extension().is_some_and(|ending| ending == "gz"))
     };
-    soon("the end of what is too old", || (archives().count() <= 3).then_some(()));
+    eventually("the end of what is too old", || (archives().count() <= 3).then_some(()));
     let of_main = peer.ok("session.history", json!({ "sessionKey": "main" }))["previousSessionIds"][0].take();
     assert!(folder.join(format!("{}.jsonl.gz", of_main.as_str().unwrap())).exists());
-    scene.place.verify();
+    scene.verify();
 }

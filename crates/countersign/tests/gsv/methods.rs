@@ -1,11 +1,10 @@
 //! The table of methods: who may call what.
 
-use serde_json::{Value, json};
-
-use crate::{
-    peer::{Peer, error},
-    scene::Scene,
+use countersign_testkit::process::{
+    GatewayFixture,
+    gsv::{GsvPeer, error},
 };
+use serde_json::{Value, json};
 
 /// Every method with the modes that may call it.
 const TABLE: &str = "
@@ -58,12 +57,12 @@ workspace.delete client
 
 #[test]
 fn each_method_is_for_its_modes_only() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
     let mut peers = [
-        ("client", Peer::client(&gateway, "c")),
-        ("node", Peer::node(&gateway, "n", &["A"])),
-        ("channel", Peer::channel(&gateway, "wx", "a")),
+        ("client", GsvPeer::client(&gateway, "c")),
+        ("node", GsvPeer::node(&gateway, "n", &["A"])),
+        ("channel", GsvPeer::channel(&gateway, "wx", "a")),
     ];
     let rows: Vec<Vec<&str>> =
         TABLE.lines().map(|row| row.split(' ').collect()).filter(|row: &Vec<_>| row.len() > 1).collect();
@@ -81,8 +80,8 @@ fn each_method_is_for_its_modes_only() {
 
 #[test]
 fn every_method_answers_whatever_it_is_given_in_whole_numbers_and_words() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let odd = json!({ "sessionKey": 5, "message": [], "path": {}, "channel": 3, "id": [], "schedule": "x", "tool": 4, "callId": {} });
     for params in [json!("text"), json!([]), json!(7), Value::Null, odd] {
         for method in TABLE.lines().filter_map(|row| row.split(' ').next()).filter(|method| !method.is_empty()) {
@@ -96,8 +95,8 @@ fn every_method_answers_whatever_it_is_given_in_whole_numbers_and_words() {
 /// What JavaScript writes of a text that was cut within a character.
 #[test]
 fn half_a_character_is_read_as_its_replacement() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let params = r#"{"path":"notes.md","content":"cut \ud83d"}"#;
     peer.send(format!(r#"{{"type":"req","id":"w","method":"workspace.write","params":{params}}}"#));
     assert_eq!(peer.answer("w")["ok"], true);
@@ -107,8 +106,8 @@ fn half_a_character_is_read_as_its_replacement() {
 /// Read, each of them takes many times the room of its text.
 #[test]
 fn more_values_than_a_gateway_has_room_for_are_refused_before_they_are_read() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let lists = "[],".repeat(1 << 20);
     peer.send(format!(r#"{{"type":"req","id":"m","method":"tools.list","params":{{"a":[{lists}0]}}}}"#));
     let refused = peer.answer("m");

@@ -1,16 +1,14 @@
 //! What nodes offer, what clients have them do, and what becomes of it when they go.
 
+use countersign_testkit::process::{
+    Gateway, GatewayFixture, GatewayOptions, eventually,
+    gsv::{GsvPeer, Received, error, node_params as params},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    gateway::{Gateway, soon},
-    peer::{Heard, Peer, error, node as params},
-    scene::Scene,
-};
-
 /// A node that keeps a journal.
-pub(crate) fn noting(gateway: &Gateway, id: &str, tools: &[&str]) -> Peer {
-    let mut peer = Peer::line(gateway);
+pub(crate) fn noting(gateway: &Gateway, id: &str, tools: &[&str]) -> GsvPeer {
+    let mut peer = GsvPeer::line(gateway);
     let mut params = params(id, tools);
     params["journal"] = true.into();
     let hello = peer.ok("connect", params);
@@ -20,15 +18,15 @@ pub(crate) fn noting(gateway: &Gateway, id: &str, tools: &[&str]) -> Peer {
 }
 
 /// The next call that a node is given.
-pub(crate) fn given(node: &mut Peer, tool: &str) -> Value {
+pub(crate) fn given(node: &mut GsvPeer, tool: &str) -> Value {
     node.event("tool.invoke", &json!({ "tool": tool }))
 }
 
-fn gives(node: &mut Peer, call: &Value, result: Value) -> Value {
+fn gives(node: &mut GsvPeer, call: &Value, result: Value) -> Value {
     node.ok("tool.result", json!({ "callId": call["callId"], "result": result }))
 }
 
-fn names(peer: &mut Peer) -> Vec<String> {
+fn names(peer: &mut GsvPeer) -> Vec<String> {
     let listed = peer.ok("tools.list", json!({}));
     let tools = listed["tools"].as_array().unwrap();
     tools
@@ -39,21 +37,21 @@ fn names(peer: &mut Peer) -> Vec<String> {
 }
 
 /// The whole record.
-fn audit(scene: &Scene) -> String {
-    let log = scene.place.log();
-    scene.place.run(&["audit", "export", "--log", log.to_str().unwrap()]).out
+fn audit(scene: &GatewayFixture) -> String {
+    let log = scene.log();
+    scene.run(&["audit", "export", "--log", log.to_str().unwrap()]).out
 }
 
 /// The error that a request is answered.
-fn fails(peer: &mut Peer, id: &str) -> Value {
+fn fails(peer: &mut GsvPeer, id: &str) -> Value {
     peer.answer(id)["error"].take()
 }
 
 #[test]
 fn a_client_has_a_node_do_something_under_either_name() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Echo", "Other"]);
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Echo", "Other"]);
     assert_eq!(names(&mut client), ["box__Echo", "box__Other"]);
     assert_eq!(names(&mut node), ["box__Echo", "box__Other"]);
     for (name, args) in [("box__Echo", json!({ "x": [1, null, "é"] })), ("box:Echo", json!({}))] {
@@ -68,14 +66,14 @@ fn a_client_has_a_node_do_something_under_either_name() {
     node.ok("tool.result", json!({ "callId": call["callId"], "error": "disk on fire" }));
     assert_eq!(fails(&mut client, &asked), error(500, "disk on fire"));
     drop(node);
-    soon("its tools are gone", || names(&mut client).is_empty().then_some(()));
+    eventually("its tools are gone", || names(&mut client).is_empty().then_some(()));
 }
 
 #[test]
 fn what_cannot_be_called_is_refused() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
-    let node = Peer::node(&gateway, "box", &["Echo"]);
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
+    let node = GsvPeer::node(&gateway, "box", &["Echo"]);
     for (method, params, want) in [
         ("tool.invoke", json!({}), error(400, "tool required")),
         ("tool.invoke", json!({ "tool": "box__Nope" }), error(404, "No node provides tool: box__Nope")),
@@ -98,20 +96,20 @@ fn what_cannot_be_called_is_refused() {
     drop(node);
     // What a node offered is known when it is away, also after a restart.
     let away = error(503, "Node not connected");
-    soon("it is away", || (client.fails("tool.invoke", json!({ "tool": "box__Echo" })) == away).then_some(()));
+    eventually("it is away", || (client.fails("tool.invoke", json!({ "tool": "box__Echo" })) == away).then_some(()));
     gateway.kill();
     let gateway = scene.start();
-    let mut client = Peer::client(&gateway, "again");
+    let mut client = GsvPeer::client(&gateway, "again");
     assert_eq!(client.fails("tool.invoke", json!({ "tool": "box:Echo" })), away);
 }
 
 #[test]
 fn a_rule_that_denies_stops_what_a_client_has_a_node_do() {
-    let scene = Scene::ruled(
+    let scene = GatewayOptions::for_peers().rules(
         "rules:\n  - { pattern: 'box__Forbidden(*', action: deny }\n  - { pattern: 'box__Bash(rm *)', action: deny }\ndefaults:\n  - { pattern: '*', action: ask }\n",
-    );
-    let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Forbidden", "Asked", "Bash"]);
+    ).create();
+    let (gateway, mut client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Forbidden", "Asked", "Bash"]);
     for command in [json!("rm x"), json!(["rm", "x"]), json!(["sh", "-c", "rm x"]), json!(["ls", "rm x"])] {
         let denied = client.fails("tool.invoke", json!({ "tool": "box__Bash", "args": { "command": command } }));
         assert_eq!(denied["code"], 403, "{command}: {denied}");
@@ -131,9 +129,9 @@ fn a_rule_that_denies_stops_what_a_client_has_a_node_do() {
 
 #[test]
 fn a_result_that_cannot_be_read_ends_its_call() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
     let wrong_error = "error must be a string";
     let too_deep = "params cannot be read: recursion limit exceeded at line 1 column 128";
@@ -150,10 +148,10 @@ fn a_result_that_cannot_be_read_ends_its_call() {
 
 #[test]
 fn only_the_node_that_was_asked_answers_and_what_comes_late_is_dropped() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Mute"]);
-    let mut other = Peer::node(&gateway, "other", &["Mute"]);
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
+    let mut other = GsvPeer::node(&gateway, "other", &["Mute"]);
     let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
     let call = given(&mut node, "Mute");
     let forged = json!({ "callId": call["callId"], "result": "forged" });
@@ -164,31 +162,31 @@ fn only_the_node_that_was_asked_answers_and_what_comes_late_is_dropped() {
     assert_eq!(node.fails("tool.result", json!({ "callId": "zzz", "result": 1 })), error(404, "Unknown callId"));
     assert_eq!(node.fails("tool.result", json!({})), error(400, "callId required"));
 
-    let mut gone = Peer::client(&gateway, "gone");
+    let mut gone = GsvPeer::client(&gateway, "gone");
     gone.post("tool.invoke", json!({ "tool": "box__Mute" }));
     let call = given(&mut node, "Mute");
     drop(gone);
     // The gateway has noticed: a second client of that id would be told otherwise.
-    drop(Peer::client(&gateway, "gone"));
+    drop(GsvPeer::client(&gateway, "gone"));
     assert_eq!(gives(&mut node, &call, json!("for nobody")), json!({ "ok": true, "dropped": true }));
 }
 
 #[test]
 fn what_a_lost_node_had_is_answered_at_once_and_never_sent_again() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
     let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
     let lost = given(&mut node, "Mute");
     drop(node);
     assert_eq!(fails(&mut client, &asked), error(503, "Node disconnected: box"));
-    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
     let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
     let replaced = given(&mut node, "Mute");
     assert_ne!(replaced["callId"], lost["callId"]);
-    let mut newer = Peer::node(&gateway, "box", &["Mute"]);
+    let mut newer = GsvPeer::node(&gateway, "box", &["Mute"]);
     assert_eq!(fails(&mut client, &asked), error(503, "Node disconnected: box"));
-    assert_eq!(node.read(), Heard::Closed(1000, "Replaced by newer node connection".to_owned()));
+    assert_eq!(node.read(), Received::Closed(1000, "Replaced by newer node connection".to_owned()));
     for call in [&lost, &replaced] {
         assert_eq!(gives(&mut newer, call, json!("late")), json!({ "ok": true, "dropped": true }));
     }
@@ -200,36 +198,36 @@ fn what_a_lost_node_had_is_answered_at_once_and_never_sent_again() {
     assert_eq!(newer.heard(), Vec::<Value>::new());
     let audit = audit(&scene);
     assert_eq!(audit.matches("result_dropped").count(), 2, "{audit}");
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn what_comes_after_a_restart_of_the_gateway_is_kept_beside_its_call_once() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
     client.post("tool.invoke", json!({ "tool": "box__Mute" }));
     let call = given(&mut node, "Mute");
     gateway.kill();
     let gateway = scene.start();
-    let mut other = Peer::node(&gateway, "other", &["Mute"]);
+    let mut other = GsvPeer::node(&gateway, "other", &["Mute"]);
     let late = json!({ "callId": call["callId"], "result": "late" });
     assert_eq!(other.fails("tool.result", late), error(403, "Node not authorized for this call"));
-    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
     assert_eq!(gives(&mut node, &call, json!("late")), json!({ "ok": true, "dropped": true }));
     let again = json!({ "callId": call["callId"], "result": "late" });
     assert_eq!(node.fails("tool.result", again), error(404, "Unknown callId"));
     assert_eq!(node.heard(), Vec::<Value>::new());
     let audit = audit(&scene);
     assert_eq!(audit.matches("result_dropped").count(), 1, "{audit}");
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn a_request_is_sent_under_the_clients_id_and_nobody_waits() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
     let wanted = json!({ "callId": "r1", "tool": "box__Mute", "args": { "z": 1 }, "sessionKey": "main" });
     assert_eq!(client.ok("tool.request", wanted.clone()), json!({ "status": "sent" }));
     assert_eq!(given(&mut node, "Mute"), json!({ "callId": "r1", "tool": "Mute", "args": { "z": 1 } }));
@@ -240,10 +238,10 @@ fn a_request_is_sent_under_the_clients_id_and_nobody_waits() {
 
 #[test]
 fn an_id_goes_to_one_of_those_who_ask_for_it_at_once() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
-    let mut other = Peer::client(&gateway, "other");
-    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
+    let mut other = GsvPeer::client(&gateway, "other");
+    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
     for round in 0..8 {
         let wanted = json!({ "callId": format!("same{round}"), "tool": "box__Mute", "args": {}, "sessionKey": "main" });
         let asked = [client.post("tool.request", wanted.clone()), other.post("tool.request", wanted)];
@@ -257,11 +255,11 @@ fn an_id_goes_to_one_of_those_who_ask_for_it_at_once() {
 
 #[test]
 fn what_was_asked_for_is_done_whether_or_not_its_asker_stays() {
-    let scene = Scene::new();
-    let (gateway, _client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let scene = GatewayFixture::for_peers();
+    let (gateway, _client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
     for round in 0..20 {
-        let mut asker = Peer::client(&gateway, "asker");
+        let mut asker = GsvPeer::client(&gateway, "asker");
         asker.post("tool.invoke", json!({ "tool": "box__Mute", "args": { "round": round } }));
         drop(asker);
         assert_eq!(given(&mut node, "Mute")["args"], json!({ "round": round }));
@@ -270,8 +268,8 @@ fn what_was_asked_for_is_done_whether_or_not_its_asker_stays() {
 
 #[test]
 fn a_node_that_keeps_a_journal_is_asked_what_became_of_a_clients_call() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
     let mut node = noting(&gateway, "box", &["Once"]);
     let asked = client.post("tool.invoke", json!({ "tool": "box__Once" }));
     let call = given(&mut node, "Once");
@@ -285,25 +283,25 @@ fn a_node_that_keeps_a_journal_is_asked_what_became_of_a_clients_call() {
     let audit = audit(&scene);
     assert!(audit.contains("done once") && audit.contains("asked_again"), "{audit}");
     assert_eq!(node.heard(), Vec::<Value>::new());
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn nodes_are_asked_which_programs_they_have_that_skills_need() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
-    let folder = scene.place.folder.join("agents/main/skills/make");
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
+    let folder = scene.folder.join("agents/main/skills/make");
     std::fs::create_dir_all(&folder).unwrap();
     let skill = "---\nname: make\ndescription: Makes things\nmetadata: {\"gsv\":{\"requires\":{\"bins\":[\"git\"]}}}\n---\nMake it.\n";
     std::fs::write(folder.join("SKILL.md"), skill).unwrap();
-    let mut node = Peer::node(&gateway, "box", &["Echo"]);
+    let mut node = GsvPeer::node(&gateway, "box", &["Echo"]);
     // A node that comes is asked by itself.
     let first = node.event("node.probe", &json!({ "kind": "bins", "bins": ["git"] }));
     node.ok("node.probe.result", json!({ "probeId": first["probeId"], "ok": true, "bins": {} }));
     let asked = client.post("skills.update", json!({ "force": true }));
     let probe = node.event("node.probe", &json!({ "kind": "bins", "bins": ["git"] }));
     let told = json!({ "probeId": probe["probeId"], "ok": true, "bins": { "git": true } });
-    let mut other = Peer::node(&gateway, "other", &["Echo"]);
+    let mut other = GsvPeer::node(&gateway, "other", &["Echo"]);
     assert_eq!(other.fails("node.probe.result", told.clone())["code"], 500);
     assert_eq!(node.ok("node.probe.result", told.clone()), json!({ "ok": true }));
     assert_eq!(node.ok("node.probe.result", told), json!({ "ok": true, "dropped": true }));
@@ -320,10 +318,10 @@ fn nodes_are_asked_which_programs_they_have_that_skills_need() {
 
 #[test]
 fn a_node_that_connects_is_asked_by_itself_for_the_programs_of_every_agents_skills() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
     for (agent, program) in [("main", "git"), ("other", "kettle")] {
-        let folder = scene.place.folder.join(format!("agents/{agent}/skills/make"));
+        let folder = scene.folder.join(format!("agents/{agent}/skills/make"));
         std::fs::create_dir_all(&folder).unwrap();
         let skill = format!(
             "---\nname: make\ndescription: Makes\nmetadata: {{\"gsv\":{{\"requires\":{{\"bins\":[\"{program}\"]}}}}}}\n---\n"
@@ -332,18 +330,18 @@ fn a_node_that_connects_is_asked_by_itself_for_the_programs_of_every_agents_skil
     }
     // Twice: what a node said goes with it, and it is asked again when it comes back.
     for _ in 0..2 {
-        let mut node = Peer::node(&gateway, "box", &["Echo"]);
+        let mut node = GsvPeer::node(&gateway, "box", &["Echo"]);
         let probe = node.event("node.probe", &json!({ "kind": "bins", "bins": ["git", "kettle"] }));
         let has = json!({ "probeId": probe["probeId"], "ok": true, "bins": { "git": true, "kettle": true } });
         assert_eq!(node.ok("node.probe.result", has), json!({ "ok": true }));
         for agent in ["main", "other"] {
-            soon("the skill can be used", || {
+            eventually("the skill can be used", || {
                 let status = client.ok("skills.status", json!({ "agentId": agent }));
                 (status["skills"][0]["eligibleHosts"] == json!(["box"])).then_some(())
             });
         }
         drop(node);
-        soon("it is away", || {
+        eventually("it is away", || {
             let status = client.ok("skills.status", json!({}));
             (status["nodes"] == json!([])).then_some(())
         });
@@ -352,11 +350,11 @@ fn a_node_that_connects_is_asked_by_itself_for_the_programs_of_every_agents_skil
 
 #[test]
 fn what_command_lines_have_nodes_do_stands_in_one_session_whatever_they_are_called() {
-    let scene = Scene::new();
-    let (gateway, _client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Echo"]);
+    let scene = GatewayFixture::for_peers();
+    let (gateway, _client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Echo"]);
     for number in 0..3 {
-        let mut client = Peer::client(&gateway, &format!("client-{number}"));
+        let mut client = GsvPeer::client(&gateway, &format!("client-{number}"));
         let asked = client.post("tool.invoke", json!({ "tool": "box__Echo" }));
         let call = given(&mut node, "Echo");
         gives(&mut node, &call, json!(number));
@@ -369,10 +367,10 @@ fn what_command_lines_have_nodes_do_stands_in_one_session_whatever_they_are_call
 
 #[test]
 fn a_call_has_its_time_and_what_comes_later_is_dropped() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
     client.ok("config.set", json!({ "path": "timeouts.toolMs", "value": 1000 }));
-    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
     let asked = client.post("tool.invoke", json!({ "tool": "box__Mute" }));
     let call = given(&mut node, "Mute");
     assert_eq!(fails(&mut client, &asked), error(503, "Tool execution timed out"));
@@ -381,9 +379,9 @@ fn a_call_has_its_time_and_what_comes_later_is_dropped() {
 
 #[test]
 fn a_call_that_never_began_or_is_in_doubt_is_no_success() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
     for (told, want) in [
         (json!({ "fate": "not_begun" }), "the node never began this call"),
         (json!({ "fate": "not_begun", "error": "it never came" }), "it never came"),
@@ -400,10 +398,10 @@ fn a_call_that_never_began_or_is_in_doubt_is_no_success() {
 
 #[test]
 fn logs_are_given_by_the_node_that_is_meant() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
     assert_eq!(client.fails("logs.get", json!({})), error(503, "No nodes connected"));
-    let mut node = Peer::node(&gateway, "box", &["A"]);
+    let mut node = GsvPeer::node(&gateway, "box", &["A"]);
     for (params, lines) in [(json!({}), 100), (json!({ "lines": 7.9 }), 7), (json!({ "lines": 999_999 }), 5000)] {
         let asked = client.post("logs.get", params);
         let wanted = node.event("logs.get", &json!({}));
@@ -415,7 +413,7 @@ fn logs_are_given_by_the_node_that_is_meant() {
     }
     let asked = client.post("logs.get", json!({ "nodeId": "box" }));
     let wanted = node.event("logs.get", &json!({}));
-    let mut other = Peer::node(&gateway, "other", &["A"]);
+    let mut other = GsvPeer::node(&gateway, "other", &["A"]);
     let told = json!({ "callId": wanted["callId"], "error": "no log" });
     assert_eq!(other.fails("logs.result", told.clone()), error(403, "Node not authorized for this call"));
     assert_eq!(node.ok("logs.result", told.clone()), json!({ "ok": true }));
@@ -443,6 +441,6 @@ fn logs_are_given_by_the_node_that_is_meant() {
     assert_eq!(fails(&mut client, &lost), error(503, "Node disconnected: other"));
     let replaced = client.post("logs.get", json!({ "nodeId": "box" }));
     node.event("logs.get", &json!({}));
-    let _newer = Peer::node(&gateway, "box", &["A"]);
+    let _newer = GsvPeer::node(&gateway, "box", &["A"]);
     assert_eq!(fails(&mut client, &replaced), error(503, "Node replaced during log request: box"));
 }

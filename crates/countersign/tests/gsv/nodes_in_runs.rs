@@ -1,14 +1,15 @@
 //! Tools of nodes in runs: calls side by side, approvals, nodes that go, and what goes on behind a result.
 
+use countersign_testkit::process::{
+    Gateway, GatewayFixture, GatewayOptions, Latch, eventually,
+    gsv::GsvPeer,
+    provider::{Part, Reply, call, say, text},
+};
 use serde_json::{Value, json};
 
 use crate::{
     chat::{said, send, talk},
-    gateway::Gateway,
     nodes::{given, noting},
-    peer::Peer,
-    provider::{Latch, Part, Reply, call, say, text},
-    scene::Scene,
 };
 
 /// Rules under which everything is allowed but what is dangerous.
@@ -19,28 +20,28 @@ defaults:
   - { pattern: '*', action: allow }
 ";
 
-fn open() -> Scene {
-    Scene::ruled(RULES)
+fn open() -> GatewayFixture {
+    GatewayOptions::for_peers().rules(RULES).create()
 }
 
 /// The result of a call, as the model reads it in its request of this number.
-fn result(scene: &Scene, number: usize, call: &str) -> String {
+fn result(scene: &GatewayFixture, number: usize, call: &str) -> String {
     scene.provider.request(number, |asked| asked.result(call).is_some()).result(call).unwrap()
 }
 
-fn gives(node: &mut Peer, call: &Value, result: Value) -> Value {
+fn gives(node: &mut GsvPeer, call: &Value, result: Value) -> Value {
     node.ok("tool.result", json!({ "callId": call["callId"], "result": result }))
 }
 
-fn ends(peer: &mut Peer, run: &str) -> Value {
+fn ends(peer: &mut GsvPeer, run: &str) -> Value {
     peer.event("chat", &json!({ "runId": run, "state": "final" }))
 }
 
 #[test]
 fn calls_of_a_message_are_with_their_nodes_side_by_side_and_read_in_order() {
     let scene = open();
-    let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Meet", "Fail"]);
+    let (gateway, mut client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Meet", "Fail"]);
     let calls = vec![
         call("c0", "box__Meet", &json!({ "n": 1 })),
         call("c1", "box__Fail", &json!({})),
@@ -69,19 +70,19 @@ fn calls_of_a_message_are_with_their_nodes_side_by_side_and_read_in_order() {
 #[test]
 fn a_run_has_the_tools_of_the_nodes_that_are_there() {
     let scene = open();
-    let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Echo"]);
+    let (gateway, mut client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Echo"]);
     talk(&mut client, "s", "one", "r-1");
     let offers = |number: usize| scene.provider.asked(number).body["tools"].to_string().contains("box__Echo");
     assert!(offers(0));
     drop(node);
-    crate::gateway::soon("its tools are gone", || {
+    eventually("its tools are gone", || {
         let listed = client.ok("tools.list", json!({})).to_string();
         (!listed.contains("box__Echo")).then_some(())
     });
     talk(&mut client, "s", "two", "r-2");
     assert!(!offers(1));
-    node = Peer::node(&gateway, "box", &["Echo"]);
+    node = GsvPeer::node(&gateway, "box", &["Echo"]);
     talk(&mut client, "s", "three", "r-3");
     assert!(offers(2));
     drop(node);
@@ -90,8 +91,8 @@ fn a_run_has_the_tools_of_the_nodes_that_are_there() {
 #[test]
 fn a_node_that_is_lost_in_a_run_leaves_an_error_and_the_run_goes_on() {
     let scene = open();
-    let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Once"]);
+    let (gateway, mut client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Once"]);
     scene.provider.script([Reply::new(vec![call("c0", "box__Once", &json!({}))]), say("went on")]);
     send(&mut client, "s", "go", "r-1");
     let lost = given(&mut node, "Once");
@@ -99,13 +100,13 @@ fn a_node_that_is_lost_in_a_run_leaves_an_error_and_the_run_goes_on() {
     assert_eq!(said(&ends(&mut client, "r-1")), "went on");
     let told = result(&scene, 1, "c0");
     assert!(told.starts_with("Error: Node disconnected: box."), "{told}");
-    let mut node = Peer::node(&gateway, "box", &["Once"]);
+    let mut node = GsvPeer::node(&gateway, "box", &["Once"]);
     assert_eq!(gives(&mut node, &lost, json!("late")), json!({ "ok": true, "dropped": true }));
 }
 
 /// A run whose call is with a node that keeps a journal.
-fn with_its_node(scene: &Scene) -> (Gateway, Peer, Peer, Value) {
-    let (gateway, mut client) = scene.client();
+fn with_its_node(scene: &GatewayFixture) -> (Gateway, GsvPeer, GsvPeer, Value) {
+    let (gateway, mut client) = scene.start_peer();
     let mut node = noting(&gateway, "box", &["Once"]);
     scene.provider.script([Reply::new(vec![call("c0", "box__Once", &json!({}))]), say("went on")]);
     send(&mut client, "s", "go", "r-1");
@@ -132,7 +133,7 @@ fn a_run_waits_for_the_journal_of_its_node() {
         assert_eq!(said(&ends(&mut client, "r-1")), "went on", "{told}");
         assert_eq!(result(&scene, 1, "c0"), want);
         assert_eq!(node.heard(), Vec::<Value>::new(), "nothing is sent twice");
-        scene.place.verify();
+        scene.verify();
     }
 }
 
@@ -143,7 +144,7 @@ fn gateway_and_node_die_with_a_call_in_hand_and_it_is_done_once() {
     gateway.kill();
     drop(node);
     let gateway = scene.start();
-    let mut client = Peer::client(&gateway, "again");
+    let mut client = GsvPeer::client(&gateway, "again");
     client.ok("session.get", json!({ "sessionKey": "s" }));
     let mut node = noting(&gateway, "box", &["Once"]);
     assert_eq!(node.event("tool.resume", &json!({})), json!({ "callId": wanted["callId"] }));
@@ -151,14 +152,14 @@ fn gateway_and_node_die_with_a_call_in_hand_and_it_is_done_once() {
     assert_eq!(said(&ends(&mut client, "r-1")), "went on");
     assert_eq!(result(&scene, 1, "c0"), "was done");
     assert_eq!(node.heard(), Vec::<Value>::new());
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn a_call_that_a_person_allowed_goes_to_its_node_and_no_other_does() {
     let scene = open();
-    let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Danger"]);
+    let (gateway, mut client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Danger"]);
     let calls = vec![call("c0", "box__Danger", &json!({ "path": "/etc/passwd" }))];
     scene.provider.script([Reply::new(calls), say("did it")]);
     let asked = talk(&mut client, "s", "please", "r-1");
@@ -176,9 +177,10 @@ fn a_call_that_a_person_allowed_goes_to_its_node_and_no_other_does() {
 
 #[test]
 fn a_line_for_a_nodes_shell_is_allowed_command_by_command() {
-    let scene = Scene::ruled("rules:\n  - { pattern: 'box__Bash(ls*)', action: allow }\n");
-    let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Bash"]);
+    let scene =
+        GatewayOptions::for_peers().rules("rules:\n  - { pattern: 'box__Bash(ls*)', action: allow }\n").create();
+    let (gateway, mut client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Bash"]);
     let calls = |command: &str| vec![call("c0", "box__Bash", &json!({ "command": command }))];
     scene.provider.script([Reply::new(calls("ls -l; ls")), say("looked")]);
     send(&mut client, "s", "look", "r-1");
@@ -199,9 +201,9 @@ fn a_line_for_a_nodes_shell_is_allowed_command_by_command() {
 #[test]
 fn a_node_that_says_nothing_is_not_waited_for() {
     let scene = open();
-    let (gateway, mut client) = scene.client();
+    let (gateway, mut client) = scene.start_peer();
     client.ok("config.set", json!({ "path": "timeouts.toolMs", "value": 1000 }));
-    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
     scene.provider.script([Reply::new(vec![call("c0", "box__Mute", &json!({}))]), say("went on")]);
     send(&mut client, "s", "go", "r-1");
     let wanted = given(&mut node, "Mute");
@@ -213,8 +215,8 @@ fn a_node_that_says_nothing_is_not_waited_for() {
 #[test]
 fn a_run_that_is_stopped_does_not_wait_for_its_node() {
     let scene = open();
-    let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Mute"]);
+    let (gateway, mut client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Mute"]);
     scene.provider.script([Reply::new(vec![call("c0", "box__Mute", &json!({}))])]);
     send(&mut client, "s", "go", "r-1");
     let wanted = given(&mut node, "Mute");
@@ -226,7 +228,7 @@ fn a_run_that_is_stopped_does_not_wait_for_its_node() {
 }
 
 /// A run that left something working at its node; the id of the call that began it.
-fn leaves_behind(scene: &Scene, client: &mut Peer, node: &mut Peer) -> Value {
+fn leaves_behind(scene: &GatewayFixture, client: &mut GsvPeer, node: &mut GsvPeer) -> Value {
     scene.provider.script([Reply::new(vec![call("c0", "box__Bash", &json!({ "command": "make" }))]), say("it builds")]);
     send(client, "s", "build", "r-1");
     let wanted = given(node, "Bash");
@@ -243,8 +245,8 @@ fn finished(id: &str) -> Value {
 #[test]
 fn the_end_of_what_a_run_left_working_begins_a_run_once() {
     let scene = open();
-    let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Bash"]);
+    let (gateway, mut client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Bash"]);
     let began = leaves_behind(&scene, &mut client, &mut node);
     // A node repeats what is not answered ok, and holds back what is behind it.
     for odd in [json!({ "event": "melted" }), json!({ "event": 7 }), json!({}), json!({ "sessionId": "x-1" })] {
@@ -267,15 +269,15 @@ fn the_end_of_what_a_run_left_working_begins_a_run_once() {
     );
     // Another node may call something so too, and the same event is told once, also over a restart.
     let count = scene.provider.count();
-    let mut other = Peer::node(&gateway, "other", &["Bash"]);
+    let mut other = GsvPeer::node(&gateway, "other", &["Bash"]);
     let unknown = other.post("node.exec.event", finished("e-1"));
     assert_eq!(node.ok("node.exec.event", finished("e-1")), json!({ "ok": true }));
     gateway.kill();
     drop(unknown);
     let gateway = scene.start();
-    let mut node = Peer::node(&gateway, "box", &["Bash"]);
+    let mut node = GsvPeer::node(&gateway, "box", &["Bash"]);
     assert_eq!(node.ok("node.exec.event", finished("e-1")), json!({ "ok": true }));
-    let mut client = Peer::client(&gateway, "again");
+    let mut client = GsvPeer::client(&gateway, "again");
     let stats = client.ok("session.stats", json!({ "sessionKey": "s" }));
     assert_eq!((&stats["isProcessing"], &stats["queueSize"]), (&json!(false), &json!(0)));
     assert_eq!(scene.provider.count(), count);
@@ -286,8 +288,8 @@ fn the_end_of_what_a_run_left_working_begins_a_run_once() {
 #[test]
 fn what_happened_is_told_before_what_people_said_meanwhile() {
     let scene = open();
-    let (gateway, mut client) = scene.client();
-    let mut node = Peer::node(&gateway, "box", &["Bash"]);
+    let (gateway, mut client) = scene.start_peer();
+    let mut node = GsvPeer::node(&gateway, "box", &["Bash"]);
     leaves_behind(&scene, &mut client, &mut node);
     let latch = Latch::default();
     let held = Reply::new(vec![Part::Until(latch.clone()), text("first")]);

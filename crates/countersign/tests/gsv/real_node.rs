@@ -6,15 +6,14 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use countersign_testkit::process::{
+    Gateway, GatewayFixture, GatewayOptions, binary, eventually,
+    gsv::{GsvPeer, TOKEN},
+    provider::{Reply, call, say},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    chat::{said, send, talk},
-    gateway::{Gateway, soon},
-    peer::Peer,
-    provider::{Reply, call, say},
-    scene::{Scene, TOKEN},
-};
+use crate::chat::{said, send, talk};
 
 const RULES: &str = "
 rules:
@@ -33,10 +32,10 @@ impl Drop for Machine {
 }
 
 impl Machine {
-    fn start(scene: &Scene, gateway: &Gateway) -> Self {
-        let folder = &scene.place.folder;
+    fn start(scene: &GatewayFixture, gateway: &Gateway) -> Self {
+        let folder = &scene.folder;
         fs::create_dir_all(folder.join("desk")).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
+        let mut command = Command::new(binary());
         command
             .current_dir(folder)
             .env("HOME", folder)
@@ -57,18 +56,18 @@ impl Machine {
     }
 }
 
-fn has_tools(client: &mut Peer) -> bool {
+fn has_tools(client: &mut GsvPeer) -> bool {
     client.ok("tools.list", json!({})).to_string().contains("desk__Bash")
 }
 
-fn comes(client: &mut Peer) {
-    soon("the node is there", || has_tools(client).then_some(()));
+fn comes(client: &mut GsvPeer) {
+    eventually("the node is there", || has_tools(client).then_some(()));
 }
 
 #[test]
 fn a_call_that_was_allowed_is_done_once_although_its_node_was_killed_meanwhile() {
-    let scene = Scene::ruled(RULES);
-    let (gateway, mut client) = scene.client();
+    let scene = GatewayOptions::for_peers().rules(RULES).create();
+    let (gateway, mut client) = scene.start_peer();
     let mut machine = Machine::start(&scene, &gateway);
     comes(&mut client);
     let append = call("c0", "desk__Bash", &json!({ "command": "echo once >> marks" }));
@@ -76,29 +75,29 @@ fn a_call_that_was_allowed_is_done_once_although_its_node_was_killed_meanwhile()
     let asked = talk(&mut client, "s", "please", "r-1");
     assert!(said(&asked).contains("echo once >> marks"), "{asked}");
     machine.kill();
-    soon("the node is gone", || (!has_tools(&mut client)).then_some(()));
+    eventually("the node is gone", || (!has_tools(&mut client)).then_some(()));
     let _machine = Machine::start(&scene, &gateway);
     comes(&mut client);
     send(&mut client, "s", "yes", "r-2");
     assert_eq!(said(&client.event("chat", &json!({ "runId": "r-2", "state": "final" }))), "did it");
-    assert_eq!(fs::read_to_string(scene.place.folder.join("desk/marks")).unwrap(), "once\n");
-    scene.place.verify();
+    assert_eq!(fs::read_to_string(scene.folder.join("desk/marks")).unwrap(), "once\n");
+    scene.verify();
 }
 
 /// The gate of something that is asked about once the node is there.
-fn asked(scene: &Scene, client: &mut Peer) -> String {
+fn asked(scene: &GatewayFixture, client: &mut GsvPeer) -> String {
     comes(client);
     let waits = call("c0", "desk__Bash", &json!({ "command": "echo once >> marks" }));
     scene.provider.script([Reply::new(vec![waits])]);
     talk(client, "s", "please", "r-1");
-    scene.place.people(&["gates", "list", "--json"]).json()[0]["id"].as_str().unwrap().to_owned()
+    scene.people(&["gates", "list", "--json"]).json()[0]["id"].as_str().unwrap().to_owned()
 }
 
 /// What a node on the gateway's own machine runs is a command of an agent too: it answers nobody's gate, over the port or the socket.
 #[test]
 fn a_command_of_a_node_on_this_machine_decides_nothing() {
-    let scene = Scene::ruled(RULES);
-    let (gateway, mut client) = scene.client();
+    let scene = GatewayOptions::for_peers().rules(RULES).create();
+    let (gateway, mut client) = scene.start_peer();
     let _machine = Machine::start(&scene, &gateway);
     let gate = asked(&scene, &mut client);
     let (address, port) = (&gateway.address, gateway.address.rsplit_once(':').unwrap().1);
@@ -106,11 +105,7 @@ fn a_command_of_a_node_on_this_machine_decides_nothing() {
         "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'POST /api/v1/gates/{gate}/allow HTTP/1.1\\r\\nhost: {address}\\r\\n\
          content-type: application/json\\r\\ncontent-length: 2\\r\\nconnection: close\\r\\n\\r\\n{{}}' >&3; cat <&3"
     );
-    let over_socket = format!(
-        "{} gates allow {gate} --data {} 2>&1",
-        env!("CARGO_BIN_EXE_countersign"),
-        scene.place.data().display()
-    );
+    let over_socket = format!("{} gates allow {gate} --data {} 2>&1", binary().display(), scene.data().display());
     for (number, command) in [format!("bash -c \"{over_port}\""), over_socket].into_iter().enumerate() {
         let tries = call("c1", "desk__Bash", &json!({ "command": command }));
         scene.provider.script([Reply::new(vec![tries]), say("tried")]);
@@ -119,13 +114,13 @@ fn a_command_of_a_node_on_this_machine_decides_nothing() {
         let told = scene.provider.last().result("c1").unwrap();
         assert!(told.contains("which may not decide"), "{told}");
     }
-    assert_eq!(scene.place.people(&["gates", "list", "--json"]).json()[0]["id"], gate.as_str());
+    assert_eq!(scene.people(&["gates", "list", "--json"]).json()[0]["id"], gate.as_str());
 }
 
 #[test]
 fn a_command_that_has_killed_its_node_decides_nothing_either() {
-    let scene = Scene::ruled(RULES);
-    let (gateway, mut client) = scene.client();
+    let scene = GatewayOptions::for_peers().rules(RULES).create();
+    let (gateway, mut client) = scene.start_peer();
     let _machine = Machine::start(&scene, &gateway);
     let gate = asked(&scene, &mut client);
     let (address, port) = (&gateway.address, gateway.address.rsplit_once(':').unwrap().1);
@@ -139,20 +134,20 @@ printf 'POST /api/v1/gates/{gate}/allow HTTP/1.1\r\nhost: {address}\r\ncontent-l
 cat <&3 > told.new; mv told.new told
 "
     );
-    fs::write(scene.place.folder.join("desk/away.sh"), script).unwrap();
+    fs::write(scene.folder.join("desk/away.sh"), script).unwrap();
     let tries = call("c1", "desk__Bash", &json!({ "command": "setsid bash away.sh $PPID & wait" }));
     scene.provider.script([Reply::new(vec![tries])]);
     send(&mut client, "t", "try", "r-2");
-    let told = soon("it was told", || fs::read_to_string(scene.place.folder.join("desk/told")).ok());
+    let told = eventually("it was told", || fs::read_to_string(scene.folder.join("desk/told")).ok());
     assert!(told.starts_with("HTTP/1.1 403 ") && told.contains("which may not decide"), "{told}");
-    assert_eq!(scene.place.people(&["gates", "list", "--json"]).json()[0]["id"], gate.as_str());
+    assert_eq!(scene.people(&["gates", "list", "--json"]).json()[0]["id"], gate.as_str());
 }
 
 #[test]
 fn what_was_done_while_the_gateway_was_away_is_in_its_nodes_journal() {
-    let scene = Scene::ruled(RULES);
-    let (gateway, mut client) = scene.client();
-    let folder = scene.place.folder.clone();
+    let scene = GatewayOptions::for_peers().rules(RULES).create();
+    let (gateway, mut client) = scene.start_peer();
+    let folder = scene.folder.clone();
     let mut machine = Machine::start(&scene, &gateway);
     comes(&mut client);
     // The command waits until somebody writes into its pipe.
@@ -160,59 +155,59 @@ fn what_was_done_while_the_gateway_was_away_is_in_its_nodes_journal() {
     let waits = json!({ "command": "echo x >> marks; read line < pipe; echo got $line" });
     scene.provider.script([Reply::new(vec![call("c0", "desk__Bash", &waits)]), say("did it")]);
     send(&mut client, "s", "please", "r-1");
-    soon("it works", || folder.join("desk/marks").exists().then_some(()));
+    eventually("it works", || folder.join("desk/marks").exists().then_some(()));
     gateway.kill();
     fs::write(folder.join("desk/pipe"), "word\n").unwrap();
     let gateway = scene.start();
     // The port is another one: the machine is told so by being started anew, over the same journal.
     machine.kill();
     let _machine = Machine::start(&scene, &gateway);
-    let mut client = Peer::client(&gateway, "again");
+    let mut client = GsvPeer::client(&gateway, "again");
     assert_eq!(said(&client.event("chat", &json!({ "runId": "r-1", "state": "final" }))), "did it");
     let told = scene.provider.request(1, |asked| asked.result("c0").is_some()).result("c0").unwrap();
     assert!(told.contains("got word") || told.starts_with("Error: "), "{told}");
     assert_eq!(fs::read_to_string(folder.join("desk/marks")).unwrap(), "x\n");
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn a_call_in_whose_middle_the_node_is_killed_is_begun_once_and_said_to_be_unknown() {
-    let scene = Scene::ruled(RULES);
-    let (gateway, mut client) = scene.client();
+    let scene = GatewayOptions::for_peers().rules(RULES).create();
+    let (gateway, mut client) = scene.start_peer();
     let mut machine = Machine::start(&scene, &gateway);
     comes(&mut client);
-    let marks = || fs::read_to_string(scene.place.folder.join("desk/marks")).ok();
+    let marks = || fs::read_to_string(scene.folder.join("desk/marks")).ok();
     let waits = json!({ "command": "echo once >> marks; while [ ! -e go ]; do sleep 0.02; done" });
     scene.provider.script([Reply::new(vec![call("c0", "desk__Bash", &waits)]), say("it is unknown")]);
     talk(&mut client, "s", "please", "r-1");
     send(&mut client, "s", "yes", "r-2");
-    soon("it works", marks);
+    eventually("it works", marks);
     machine.kill();
     let _machine = Machine::start(&scene, &gateway);
     assert_eq!(said(&client.event("chat", &json!({ "runId": "r-2", "state": "final" }))), "it is unknown");
     let told = scene.provider.request(1, |asked| asked.result("c0").is_some()).result("c0").unwrap();
     assert!(told.contains("does not know what came of it"), "{told}");
     assert_eq!(marks().as_deref(), Some("once\n"));
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn a_node_goes_on_while_the_gateway_is_killed_and_gives_the_next_one_what_came_of_it() {
-    let scene = Scene::ruled(RULES);
+    let scene = GatewayOptions::for_peers().rules(RULES).create();
     // A port that the next gateway has too, so that the node finds it by itself.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-    let gateway = Gateway::start_with(&scene.place, &["--port", &port]);
-    let mut client = Peer::client(&gateway, "tester");
+    let gateway = Gateway::start_with(&scene, &["--port", &port]);
+    let mut client = GsvPeer::client(&gateway, "tester");
     let _machine = Machine::start(&scene, &gateway);
     comes(&mut client);
-    let folder = scene.place.folder.join("desk");
+    let folder = scene.folder.join("desk");
     let waits = json!({ "command": "echo x >> marks; while [ ! -e go ]; do sleep 0.02; done; echo ended" });
     scene.provider.script([Reply::new(vec![call("c0", "desk__Bash", &waits)]), say("did it")]);
     send(&mut client, "s", "please", "r-1");
-    soon("it works", || folder.join("marks").exists().then_some(()));
+    eventually("it works", || folder.join("marks").exists().then_some(()));
     gateway.kill();
-    let gateway = Gateway::start_with(&scene.place, &["--port", &port]);
-    let mut client = Peer::client(&gateway, "again");
+    let gateway = Gateway::start_with(&scene, &["--port", &port]);
+    let mut client = GsvPeer::client(&gateway, "again");
     comes(&mut client);
     fs::write(folder.join("go"), "").unwrap();
     assert_eq!(said(&client.event("chat", &json!({ "runId": "r-1", "state": "final" }))), "did it");
@@ -220,28 +215,28 @@ fn a_node_goes_on_while_the_gateway_is_killed_and_gives_the_next_one_what_came_o
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((&told["status"], &told["output"]), (&json!("completed"), &json!("ended\n")));
     assert_eq!(fs::read_to_string(folder.join("marks")).unwrap(), "x\n");
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn a_command_in_the_background_of_a_node_tells_its_session_when_it_is_over() {
-    let scene = Scene::ruled(RULES);
-    let (gateway, mut client) = scene.client();
+    let scene = GatewayOptions::for_peers().rules(RULES).create();
+    let (gateway, mut client) = scene.start_peer();
     let _machine = Machine::start(&scene, &gateway);
     comes(&mut client);
     let waits = json!({ "command": "while [ ! -e go ]; do sleep 0.02; done; echo it is over", "background": true });
     let begun = Reply::new(vec![call("c0", "desk__Bash", &waits)]);
     scene.provider.script([begun, say("it runs"), say("I see")]);
     assert_eq!(said(&talk(&mut client, "s", "please", "r-1")), "it runs");
-    fs::write(scene.place.folder.join("desk/go"), "").unwrap();
+    fs::write(scene.folder.join("desk/go"), "").unwrap();
     let asked = scene.provider.asked(2).text();
     assert!(asked.contains("async_exec_completion") && asked.contains("it is over"), "{asked}");
 }
 
 #[test]
 fn a_client_uses_the_tools_of_a_node_and_reads_its_log() {
-    let scene = Scene::ruled(RULES);
-    let (gateway, mut client) = scene.client();
+    let scene = GatewayOptions::for_peers().rules(RULES).create();
+    let (gateway, mut client) = scene.start_peer();
     let _machine = Machine::start(&scene, &gateway);
     comes(&mut client);
     let mut invoke = |tool: &str, args: Value| client.ask("tool.invoke", json!({ "tool": tool, "args": args }));

@@ -2,27 +2,26 @@
 
 use std::{fs::File, io::BufRead as _};
 
+use countersign_testkit::process::{
+    GatewayFixture, Latch,
+    gsv::{GsvPeer, error},
+    provider::{Part, Reply, say, text},
+};
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
-use crate::{
-    chat::{said, send, talk},
-    peer::{Peer, error},
-    place::Place,
-    provider::{Latch, Part, Reply, say, text},
-    scene::Scene,
-};
+use crate::chat::{said, send, talk};
 
 fn of(key: &str) -> Value {
     json!({ "sessionKey": key })
 }
 
-fn session(peer: &mut Peer, key: &str) -> Value {
+fn session(peer: &mut GsvPeer, key: &str) -> Value {
     peer.ok("session.get", of(key))
 }
 
 /// The messages in an archive.
-fn archive(place: &Place, name: &str) -> Vec<Value> {
+fn archive(place: &GatewayFixture, name: &str) -> Vec<Value> {
     let file = File::open(place.data().join("objects").join(name)).unwrap();
     let lines = std::io::BufReader::new(GzDecoder::new(file)).lines();
     lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect()
@@ -30,8 +29,8 @@ fn archive(place: &Place, name: &str) -> Vec<Value> {
 
 #[test]
 fn every_method_about_a_session_wants_its_key() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     for method in ["get", "stats", "reset", "patch", "compact", "history", "preview"] {
         let method = format!("session.{method}");
         for params in [json!({}), of("")] {
@@ -44,8 +43,8 @@ fn every_method_about_a_session_wants_its_key() {
 
 #[test]
 fn a_session_that_nobody_spoke_in_is_told_as_it_would_be_and_is_not_listed() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let told = session(&mut peer, "never");
     assert_eq!(
         (&told["sessionKey"], &told["messageCount"], &told["tokens"], &told["resetPolicy"]),
@@ -62,8 +61,8 @@ fn a_session_that_nobody_spoke_in_is_told_as_it_would_be_and_is_not_listed() {
 
 #[test]
 fn a_patch_is_merged_by_member_and_reaches_the_model() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let mut patch = |patch: Value| {
         let mut params = of("book");
         params.as_object_mut().unwrap().extend(patch.as_object().unwrap().clone());
@@ -95,8 +94,8 @@ fn a_patch_is_merged_by_member_and_reaches_the_model() {
 
 #[test]
 fn the_last_active_session_is_listed_first_under_its_label() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     for (run, key) in [("1", "one"), ("2", "two"), ("3", "agent:Main:Discord:Group:Room 9!"), ("4", "one")] {
         talk(&mut peer, key, "hi", run);
     }
@@ -113,8 +112,8 @@ fn the_last_active_session_is_listed_first_under_its_label() {
 
 #[test]
 fn what_is_put_away_lies_in_the_store_and_a_session_begins_anew_under_its_key() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     peer.ok("config.set", json!({ "path": "compaction.extractMemories", "value": false }));
     for number in 0..3 {
         talk(&mut peer, "book", &format!("page {number} ü"), &format!("r{number}"));
@@ -124,7 +123,7 @@ fn what_is_put_away_lies_in_the_store_and_a_session_begins_anew_under_its_key() 
     assert_eq!((&compacted["trimmedMessages"], &compacted["keptMessages"]), (&json!(4), &json!(2)));
     let part = compacted["archivedTo"].as_str().unwrap();
     assert!(part.starts_with(&format!("agents/main/sessions/{old}-part")) && part.ends_with(".jsonl.gz"), "{part}");
-    let head = archive(&scene.place, part);
+    let head = archive(&scene, part);
     assert_eq!((head.len(), &head[0]["content"]), (4, &json!("page 0 ü")));
     let nothing = peer.ok("session.compact", of("book"));
     assert_eq!(nothing, json!({ "ok": true, "trimmedMessages": 0, "keptMessages": 2 }));
@@ -141,7 +140,7 @@ fn what_is_put_away_lies_in_the_store_and_a_session_begins_anew_under_its_key() 
             "tokensCleared": { "input": 300, "output": 150, "total": 450 }, "mediaDeleted": 0,
         })
     );
-    let tail = archive(&scene.place, &format!("agents/main/sessions/{old}.jsonl.gz"));
+    let tail = archive(&scene, &format!("agents/main/sessions/{old}.jsonl.gz"));
     assert_eq!((tail.len(), &tail[0]["content"]), (2, &json!("page 2 ü")));
     let told = session(&mut peer, "book");
     assert_eq!((&told["sessionId"], &told["messageCount"]), (&json!(new), &json!(0)));
@@ -156,8 +155,8 @@ fn what_is_put_away_lies_in_the_store_and_a_session_begins_anew_under_its_key() 
 
 #[test]
 fn a_reset_ends_what_works_and_what_waits() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     peer.ok("config.set", json!({ "path": "compaction.extractMemories", "value": false }));
     let latch = Latch::default();
     scene.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("from the grave")]), say("fresh")]);
@@ -176,8 +175,8 @@ fn a_reset_ends_what_works_and_what_waits() {
 
 #[test]
 fn a_session_that_is_due_begins_anew_with_the_message_that_comes() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     peer.ok("session.patch", json!({ "sessionKey": "nap", "resetPolicy": { "mode": "idle", "idleMinutes": 90 } }));
     talk(&mut peer, "nap", "before", "n1");
     talk(&mut peer, "nap", "still here", "n2");
@@ -188,7 +187,7 @@ fn a_session_that_is_due_begins_anew_with_the_message_that_comes() {
     let told = session(&mut peer, "nap");
     assert_eq!((&told["messageCount"], &told["previousSessionIds"]), (&json!(2), &json!([before["sessionId"]])));
     let old = before["sessionId"].as_str().unwrap();
-    assert_eq!(archive(&scene.place, &format!("agents/main/sessions/{old}.jsonl.gz")).len(), 4);
+    assert_eq!(archive(&scene, &format!("agents/main/sessions/{old}.jsonl.gz")).len(), 4);
     peer.ok("session.patch", json!({ "sessionKey": "nap", "resetPolicy": { "mode": "manual" } }));
     talk(&mut peer, "nap", "calm", "n4");
     assert_eq!(session(&mut peer, "nap")["messageCount"], 4);

@@ -2,33 +2,32 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
+use countersign_testkit::process::{
+    Gateway, GatewayFixture, GatewayOptions,
+    gsv::{GsvPeer, Received, TOKEN, connect_params, error},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    peer::{Heard, Peer, error, params},
-    scene::{Scene, TOKEN},
-};
-
-fn set(peer: &mut Peer, path: &str, value: Value) {
+fn set(peer: &mut GsvPeer, path: &str, value: Value) {
     assert_eq!(peer.ok("config.set", json!({ "path": path, "value": value })), json!({ "ok": true, "path": path }));
 }
 
-fn get(peer: &mut Peer, path: &str) -> Value {
+fn get(peer: &mut GsvPeer, path: &str) -> Value {
     peer.ok("config.get", json!({ "path": path }))["value"].take()
 }
 
 /// A client that shows this token: whether it is let in.
-fn is_let_in(gateway: &crate::gateway::Gateway, token: &str) -> bool {
-    let mut peer = Peer::line(gateway);
-    let mut params = params("client", "who");
+fn is_let_in(gateway: &Gateway, token: &str) -> bool {
+    let mut peer = GsvPeer::line(gateway);
+    let mut params = connect_params("client", "who");
     params["auth"]["token"] = token.into();
     peer.ask("connect", params)["ok"] == true
 }
 
 /// Every file of the data directory in which a text stands.
-fn files_with(scene: &Scene, text: &str) -> Vec<String> {
+fn files_with(scene: &GatewayFixture, text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let mut folders = vec![scene.place.data()];
+    let mut folders = vec![scene.data()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let entry = entry.unwrap();
@@ -46,8 +45,8 @@ fn files_with(scene: &Scene, text: &str) -> Vec<String> {
 
 #[test]
 fn what_is_set_counts_at_once_and_after_a_kill_and_what_is_taken_out_has_its_default() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     assert_eq!(get(&mut peer, "timeouts.toolMs"), json!(60_000));
     assert_eq!(get(&mut peer, "model"), json!({ "provider": "local", "id": "small-1" }));
     assert_eq!(peer.ok("config.get", json!({ "path": "wings" })), json!({ "path": "wings" }));
@@ -60,17 +59,17 @@ fn what_is_set_counts_at_once_and_after_a_kill_and_what_is_taken_out_has_its_def
     assert_eq!(all["config"]["channels"]["telegram"]["allowFrom"], json!(["1"]));
     gateway.kill();
     let gateway = scene.start();
-    let mut peer = Peer::client(&gateway, "again");
+    let mut peer = GsvPeer::client(&gateway, "again");
     assert_eq!(peer.ok("config.get", json!({})), all);
     set(&mut peer, "timeouts.toolMs", Value::Null);
     assert_eq!(get(&mut peer, "timeouts.toolMs"), json!(60_000));
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn what_a_setting_cannot_be_is_refused_with_its_path() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let before = peer.ok("config.get", json!({}));
     for (path, value, want) in [
         (
@@ -114,8 +113,8 @@ fn what_a_setting_cannot_be_is_refused_with_its_path() {
 #[test]
 fn a_secret_lies_in_its_own_file_and_nowhere_else() {
     const SECRET: &str = "sk-very-secret-0815";
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     set(&mut peer, "apiKeys.anthropic", json!(SECRET));
     set(&mut peer, "auth", json!({ "token": format!("{SECRET}-token") }));
     for (path, want) in [
@@ -131,7 +130,7 @@ fn a_secret_lies_in_its_own_file_and_nowhere_else() {
         (&json!({ "anthropic": "***" }), &json!({ "token": "***" }))
     );
     assert_eq!(files_with(&scene, SECRET), ["secrets.yaml"]);
-    let file = scene.place.data().join("secrets.yaml");
+    let file = scene.data().join("secrets.yaml");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     gateway.kill();
     let gateway = scene.start();
@@ -140,8 +139,8 @@ fn a_secret_lies_in_its_own_file_and_nowhere_else() {
 
 #[test]
 fn a_changed_token_counts_at_once_and_one_that_is_lost_lets_nobody_in() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     set(&mut peer, "auth.token", json!("first"));
     assert!(is_let_in(&gateway, "first") && !is_let_in(&gateway, TOKEN));
     set(&mut peer, "auth.token", json!("second"));
@@ -151,27 +150,27 @@ fn a_changed_token_counts_at_once_and_one_that_is_lost_lets_nobody_in() {
     assert!(is_let_in(&gateway, TOKEN) && !is_let_in(&gateway, "second"));
     set(&mut peer, "auth.token", json!("third"));
     gateway.kill();
-    fs::remove_file(scene.place.data().join("secrets.yaml")).unwrap();
+    fs::remove_file(scene.data().join("secrets.yaml")).unwrap();
     let gateway = scene.start();
-    let mut peer = Peer::line(&gateway);
+    let mut peer = GsvPeer::line(&gateway);
     for token in ["third", TOKEN, "", "***"] {
         assert!(!is_let_in(&gateway, token), "{token}");
     }
-    peer.post("connect", params("client", "who"));
-    assert!(matches!(peer.read(), Heard::Frame(_)));
+    peer.post("connect", connect_params("client", "who"));
+    assert!(matches!(peer.read(), Received::Frame(_)));
 }
 
 /// Whoever showed the token of before has to show the new one; whoever set it has not.
 #[test]
 fn a_changed_token_ends_the_connections_that_showed_another() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
-    let mut other = Peer::client(&gateway, "other");
-    let mut node = Peer::node(&gateway, "kitchen", &["Read"]);
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
+    let mut other = GsvPeer::client(&gateway, "other");
+    let mut node = GsvPeer::node(&gateway, "kitchen", &["Read"]);
     set(&mut peer, "auth.token", json!("second"));
     for gone in [&mut other, &mut node] {
-        let end = std::iter::repeat_with(|| gone.read()).find(|heard| !matches!(heard, Heard::Frame(_)));
-        assert!(matches!(&end, Some(Heard::Closed(4001, _))), "{end:?}");
+        let end = std::iter::repeat_with(|| gone.read()).find(|heard| !matches!(heard, Received::Frame(_)));
+        assert!(matches!(&end, Some(Received::Closed(4001, _))), "{end:?}");
     }
     assert_eq!(get(&mut peer, "timeouts.toolMs"), json!(60_000));
 }
@@ -179,11 +178,11 @@ fn a_changed_token_ends_the_connections_that_showed_another() {
 /// As a crash between writing the file and recording the change leaves it.
 #[test]
 fn a_secret_that_is_not_in_the_record_does_not_count() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
     set(&mut peer, "auth.token", json!("recorded"));
     gateway.kill();
-    let file = scene.place.data().join("secrets.yaml");
+    let file = scene.data().join("secrets.yaml");
     let mut text = fs::read_to_string(&file).unwrap();
     text.push_str("- path: [\"auth\",\"token\"]\n  salt: \"00\"\n  value: \"unrecorded\"\n");
     fs::write(&file, text).unwrap();
@@ -194,9 +193,9 @@ fn a_secret_that_is_not_in_the_record_does_not_count() {
 
 #[test]
 fn changes_from_several_at_once_all_count() {
-    let scene = Scene::new();
-    let (gateway, mut peer) = scene.client();
-    let mut other = Peer::client(&gateway, "other");
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
+    let mut other = GsvPeer::client(&gateway, "other");
     let ids: Vec<String> = (0..20)
         .map(|number| {
             let change = json!({ "path": format!("session.identityLinks.p{number}"), "value": ["1"] });
@@ -212,14 +211,14 @@ fn changes_from_several_at_once_all_count() {
 
 #[test]
 fn a_gateway_for_other_machines_keeps_its_token() {
-    let scene = Scene::with("");
-    let (mut gateway, mut peer) = scene.client();
+    let scene = GatewayOptions::for_models().config("").create();
+    let (mut gateway, mut peer) = scene.start_peer();
     set(&mut peer, "auth.token", json!(TOKEN));
     set(&mut peer, "auth.token", Value::Null);
     set(&mut peer, "auth.token", json!(TOKEN));
     gateway.stop();
-    let gateway = crate::gateway::Gateway::start_with(&scene.place, &["--host", "0.0.0.0", "--insecure"]);
-    let mut peer = Peer::client(&gateway, "again");
+    let gateway = Gateway::start_with(&scene, &["--host", "0.0.0.0", "--insecure"]);
+    let mut peer = GsvPeer::client(&gateway, "again");
     let want = "without a token nobody may connect from another machine, and this gateway serves them";
     for path in ["auth.token", "auth"] {
         let refused = peer.fails("config.set", json!({ "path": path, "value": null }));

@@ -1,23 +1,25 @@
 //! Tools with which an agent speaks in chats and in other sessions.
 
+use countersign_testkit::process::{
+    GatewayFixture,
+    gsv::{GsvPeer, write},
+    provider::{Reply, call, say},
+};
 use serde_json::{Value, json};
 
 use crate::{
     channels::{hear, message, told},
     chat::talk,
-    peer::Peer,
-    provider::{Reply, call, say},
-    scene::{Scene, write},
 };
 
 /// A gateway whose agents may do everything.
-fn open() -> Scene {
-    let scene = Scene::new();
-    scene.place.write("permissions.yaml", "defaults: [ { pattern: '*', action: allow } ]\n");
+fn open() -> GatewayFixture {
+    let scene = GatewayFixture::for_peers();
+    scene.write("permissions.yaml", "defaults: [ { pattern: '*', action: allow } ]\n");
     scene
 }
 
-fn result(scene: &Scene, request: usize, id: &str) -> Value {
+fn result(scene: &GatewayFixture, request: usize, id: &str) -> Value {
     let text = scene.provider.request(request, |asked| asked.result(id).is_some()).result(id).unwrap();
     serde_json::from_str(&text).unwrap_or(Value::String(text))
 }
@@ -25,13 +27,13 @@ fn result(scene: &Scene, request: usize, id: &str) -> Value {
 #[test]
 fn a_message_goes_to_whoever_last_spoke_or_to_a_chat_that_is_named() {
     let scene = open();
-    let (gateway, mut client) = scene.client();
+    let (gateway, mut client) = scene.start_peer();
     let message_to = |id: &str, arguments: Value| Reply::new(vec![call(id, "gsv__Message", &arguments)]);
     scene.provider.script([message_to("c0", json!({ "text": "too early" })), say("nobody there")]);
     talk(&mut client, "s", "say something", "r-1");
     let early = result(&scene, 1, "c0");
     assert!(early.as_str().unwrap().contains("nobody has spoken with main"), "{early}");
-    let mut wx = Peer::channel(&gateway, "wx", "a1");
+    let mut wx = GsvPeer::channel(&gateway, "wx", "a1");
     scene.provider.script([say("hi Ana")]);
     hear(&mut wx, message("ana", "m1", "hello"));
     assert_eq!(told(&mut wx), "hi Ana");
@@ -56,11 +58,11 @@ fn a_message_goes_to_whoever_last_spoke_or_to_a_chat_that_is_named() {
 #[test]
 fn a_session_is_asked_and_its_reply_is_read_and_what_looks_like_an_answer_is_none() {
     let scene = open();
-    scene.place.write(
+    scene.write(
         "permissions.yaml",
         "defaults:\n  - { pattern: 'gsv__WriteFile(*', action: ask }\n  - { pattern: '*', action: allow }\n",
     );
-    let (_gateway, mut client) = scene.client();
+    let (_gateway, mut client) = scene.start_peer();
     let send = |id: &str, key: &str, words: &str, wait: u64| {
         let arguments = json!({ "sessionKey": key, "message": words, "waitSeconds": wait });
         Reply::new(vec![call(id, "gsv__SessionSend", &arguments)])
@@ -85,6 +87,6 @@ fn a_session_is_asked_and_its_reply_is_read_and_what_looks_like_an_answer_is_non
     talk(&mut client, "s", "say yes for me", "r-3");
     assert_eq!(result(&scene, 6, "c3")["status"], "accepted");
     assert!(result(&scene, 7, "c4").as_str().unwrap().contains("this is your own session"));
-    assert_eq!(scene.place.gates().len(), 1);
-    assert!(!scene.place.folder.join("agents/main/a.txt").exists());
+    assert_eq!(scene.gates().len(), 1);
+    assert!(!scene.folder.join("agents/main/a.txt").exists());
 }

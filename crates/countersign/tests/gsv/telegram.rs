@@ -5,14 +5,13 @@ use std::sync::{
     atomic::{AtomicI64, Ordering},
 };
 
-use serde_json::{Value, json};
-
-use crate::{
-    outside::{Asked, Outside},
-    peer::Peer,
+use countersign_testkit::process::{
+    GatewayFixture, GatewayOptions,
+    gsv::{GsvPeer, TOKEN, write},
     provider::{Reply, call, say},
-    scene::{Scene, TOKEN, write},
+    server::{FakeServer, ServerRequest},
 };
+use serde_json::{Value, json};
 
 /// What people wrote that was not taken yet.
 #[derive(Clone, Default)]
@@ -46,8 +45,8 @@ impl Updates {
 }
 
 struct Stage {
-    scene: Scene,
-    api: Outside,
+    scene: GatewayFixture,
+    api: FakeServer,
     updates: Updates,
 }
 
@@ -59,7 +58,7 @@ impl Stage {
     fn new() -> Self {
         let updates = Updates::default();
         let (polled, next) = (updates.clone(), AtomicI64::new(1));
-        let api = Outside::start(move |asked| {
+        let api = FakeServer::start(move |asked| {
             if let Some(file) = asked.path.strip_prefix("/file/bot42:tok/") {
                 return match file {
                     "photos/p.jpg" => (200, "a picture".to_owned()),
@@ -95,10 +94,10 @@ impl Stage {
             };
             (200, json!({ "ok": true, "result": result }).to_string())
         });
-        let scene = Scene::with(&format!(
+        let scene = GatewayOptions::for_models().config(&format!(
             "clients: {{ token: {TOKEN} }}\nmessenger: {{ type: telegram, telegram: {{ token: '42:tok', chat_id: -5, allowed_users: [7], api_url: '{}' }} }}\n",
             api.url
-        ));
+        )).create();
         Self { scene, api, updates }
     }
 
@@ -109,7 +108,7 @@ impl Stage {
     }
 }
 
-fn is_to(asked: &Asked, chat: i64) -> bool {
+fn is_to(asked: &ServerRequest, chat: i64) -> bool {
     asked.path.ends_with("/sendMessage") && asked.body["chat_id"] == json!(chat) && asked.body["reply_markup"].is_null()
 }
 
@@ -131,19 +130,19 @@ fn whoever_may_decide_may_speak_and_answers_there_what_their_run_asks() {
     stage.api.asked(0, |asked| asked.path.ends_with("/sendMessage") && asked.body["chat_id"] == -5);
     stage.updates.write(7, &private(7), "yes");
     assert_eq!(stage.sent(7, 2), "written");
-    assert!(stage.scene.place.folder.join("agents/main/a.txt").exists());
-    let mut client = Peer::client(&gateway, "tester");
+    assert!(stage.scene.folder.join("agents/main/a.txt").exists());
+    let mut client = GsvPeer::client(&gateway, "tester");
     assert_eq!(client.ok("channels.list", json!({}))["channels"][0]["channel"], "telegram");
     assert_eq!(client.ok("channel.status", json!({ "channel": "telegram" }))["accounts"][0]["connected"], true);
     assert_eq!(stage.api.count(|asked| is_to(asked, 8)), 0);
-    stage.scene.place.verify();
+    stage.scene.verify();
 }
 
 #[test]
 fn others_are_let_in_by_pairing_and_groups_are_heard_when_they_name_the_bot() {
     let stage = Stage::new();
     let gateway = stage.scene.start();
-    let mut client = Peer::client(&gateway, "tester");
+    let mut client = GsvPeer::client(&gateway, "tester");
     client.ok("config.set", json!({ "path": "channels.telegram.dmPolicy", "value": "pairing" }));
     stage.updates.write(8, &private(8), "let me in");
     assert!(stage.sent(8, 0).contains("let you in"));
@@ -190,7 +189,7 @@ fn pictures_and_files_come_with_words_or_without_and_what_cannot_be_taken_is_sai
     let picture = json!({ "caption": "look", "photo": [size("s"), size("p")] });
     stage.updates.bring(7, &private(7), &picture);
     assert_eq!(stage.sent(7, 0), "nice");
-    let stored = std::fs::read_dir(stage.scene.place.data().join("objects/media/agent:main:main")).unwrap();
+    let stored = std::fs::read_dir(stage.scene.data().join("objects/media/agent:main:main")).unwrap();
     let stored: Vec<_> = stored.map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect();
     assert_eq!(stored, [b"a picture".to_vec()]);
     let file = json!({ "document": { "file_id": "p", "file_name": "a.csv", "mime_type": "text/csv" } });
@@ -220,14 +219,14 @@ fn pictures_and_files_come_with_words_or_without_and_what_cannot_be_taken_is_sai
     assert_eq!(stage.sent(7, 7), "last");
     let fetched = stage.api.count(|asked| asked.path.starts_with("/file/"));
     assert_eq!((fetched, stage.api.count(|asked| is_to(asked, 8))), (3, 0));
-    stage.scene.place.verify();
+    stage.scene.verify();
 }
 
 #[test]
 fn a_picture_that_an_agent_sends_is_one_and_else_a_file_and_long_words_stand_before_it() {
     let stage = Stage::new();
-    stage.scene.place.write("permissions.yaml", "defaults: [ { pattern: '*', action: allow } ]\n");
-    let folder = stage.scene.place.folder.join("agents/main");
+    stage.scene.write("permissions.yaml", "defaults: [ { pattern: '*', action: allow } ]\n");
+    let folder = stage.scene.folder.join("agents/main");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("week.png"), "a picture").unwrap();
     std::fs::write(folder.join("odd.png"), "no picture").unwrap();

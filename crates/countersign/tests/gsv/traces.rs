@@ -8,23 +8,22 @@ use std::{
     },
 };
 
+use countersign_testkit::process::{
+    Gateway, GatewayFixture, eventually,
+    gsv::{GsvPeer, write},
+    provider::{Reply, say},
+    run_command,
+    server::{self, FakeServer},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    chat::talk,
-    gateway::{Gateway, soon},
-    outside::Outside,
-    peer::Peer,
-    place::said,
-    provider::{Reply, say},
-    scene::{Scene, write},
-};
+use crate::chat::talk;
 
 const KEY: &str = "collector-key-77ab02";
 
 /// A gateway that tells `collector`, as soon as there is something.
-fn start(scene: &Scene, collector: &str, more: &[(&str, &str)]) -> Gateway {
-    let mut command = scene.place.command();
+fn start(scene: &GatewayFixture, collector: &str, more: &[(&str, &str)]) -> Gateway {
+    let mut command = scene.command();
     command.args(["serve", "--config", "config.yaml"]).env("COUNTERSIGN_LOG", "info");
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector).env("OTEL_BSP_SCHEDULE_DELAY", "20");
     command.env("OTEL_EXPORTER_OTLP_HEADERS", format!("x-key={KEY}")).envs(more.iter().copied());
@@ -32,10 +31,10 @@ fn start(scene: &Scene, collector: &str, more: &[(&str, &str)]) -> Gateway {
 }
 
 /// Everything that it was told.
-fn told(collector: &Outside) -> Vec<Value> {
+fn told(collector: &FakeServer) -> Vec<Value> {
     let count = collector.count(|_| true);
     let requests = (0..count).map(|number| collector.asked(number, |_| true));
-    let spans = |asked: crate::outside::Asked| {
+    let spans = |asked: server::ServerRequest| {
         assert_eq!((asked.path.as_str(), asked.header("content-type")), ("/v1/traces", "application/json"));
         assert_eq!(asked.header("x-key"), KEY);
         asked.body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone()
@@ -62,14 +61,14 @@ fn named<'a>(spans: &'a [Value], name: &str) -> Vec<&'a Value> {
 
 #[test]
 fn a_run_with_a_call_that_waits_for_a_person_is_one_trace_without_a_word_of_it() {
-    let scene = Scene::new();
-    let collector = Outside::start(|_| (200, "{}".to_owned()));
+    let scene = GatewayFixture::for_peers();
+    let collector = FakeServer::start(|_| (200, "{}".to_owned()));
     let gateway = start(&scene, &collector.url, &[("OTEL_SERVICE_NAME", "front")]);
-    let mut peer = Peer::client(&gateway, "tester");
+    let mut peer = GsvPeer::client(&gateway, "tester");
     scene.provider.script([Reply::new(vec![write("c0", "canary-name.txt")]), say("canary-answer")]);
     talk(&mut peer, "s", "canary-question", "r-1");
-    scene.place.allow(&scene.place.gate());
-    let spans = soon("the run is told", || {
+    scene.allow(&scene.gate());
+    let spans = eventually("the run is told", || {
         let spans = told(&collector);
         (!named(&spans, "invoke_agent").is_empty()).then_some(spans)
     });
@@ -116,19 +115,19 @@ fn a_run_with_a_call_that_waits_for_a_person_is_one_trace_without_a_word_of_it()
     }
     assert!(!gateway.said().contains(KEY));
     drop(gateway);
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn a_collector_that_is_slow_to_come_changes_nothing_for_anybody_and_gets_what_waited() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let asked = Arc::new(AtomicUsize::new(0));
-    let collector = Outside::start(move |_| match asked.fetch_add(1, SeqCst) {
+    let collector = FakeServer::start(move |_| match asked.fetch_add(1, SeqCst) {
         0 => (503, String::new()),
         _ => (200, r#"{"partialSuccess":{"rejectedSpans":"1","errorMessage":"too\u001bold"}}"#.to_owned()),
     });
     let gateway = start(&scene, &collector.url, &[]);
-    let mut peer = Peer::client(&gateway, "tester");
+    let mut peer = GsvPeer::client(&gateway, "tester");
     scene.provider.script([say("on")]);
     assert_eq!(talk(&mut peer, "s", "go", "r-1")["state"], "final");
     gateway.says("the collector of traces does not take them: it answers 503");
@@ -140,10 +139,10 @@ fn a_collector_that_is_slow_to_come_changes_nothing_for_anybody_and_gets_what_wa
 
 #[test]
 fn what_is_left_is_told_at_the_end() {
-    let scene = Scene::new();
-    let collector = Outside::start(|_| (200, String::new()));
+    let scene = GatewayFixture::for_peers();
+    let collector = FakeServer::start(|_| (200, String::new()));
     let mut gateway = start(&scene, &collector.url, &[("OTEL_BSP_SCHEDULE_DELAY", "600000")]);
-    let mut peer = Peer::client(&gateway, "tester");
+    let mut peer = GsvPeer::client(&gateway, "tester");
     scene.provider.script([say("on")]);
     talk(&mut peer, "s", "go", "r-1");
     assert_eq!(collector.count(|_| true), 0);
@@ -158,12 +157,12 @@ fn a_variable_without_meaning_is_named_before_anything_begins() {
         ("OTEL_TRACES_SAMPLER", "sometimes", "OTEL_TRACES_SAMPLER: it is always_on"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:hunter2@localhost", "credentials belong in"),
     ] {
-        let scene = Scene::new();
-        let mut command = scene.place.command();
+        let scene = GatewayFixture::for_peers();
+        let mut command = scene.command();
         command.args(["serve", "--config", "config.yaml"]).env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1");
         command.env(name, value);
-        let ended = said(command);
+        let ended = run_command(command);
         assert!(ended.code != Some(0) && ended.err.contains(want) && !ended.err.contains("hunter2"), "{ended:?}");
-        assert!(!scene.place.log().exists(), "nothing was begun");
+        assert!(!scene.log().exists(), "nothing was begun");
     }
 }

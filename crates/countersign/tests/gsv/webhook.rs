@@ -6,17 +6,16 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use countersign_testkit::process::{
+    GatewayFixture,
+    gsv::GsvPeer,
+    http::{Http, Reply},
+    provider::say,
+    server::FakeServer,
+};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
-
-use crate::{
-    http::{Http, Reply},
-    outside::Outside,
-    peer::Peer,
-    provider::say,
-    scene::Scene,
-};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -50,8 +49,8 @@ pub(crate) fn hello(words: &str) -> Value {
     json!({ "peer": { "kind": "dm", "id": "ana" }, "message": { "text": words } })
 }
 
-pub(crate) fn set_up(client: &mut Peer, url: Option<&str>) {
-    let set = |client: &mut Peer, path: &str, value: &str| {
+pub(crate) fn set_up(client: &mut GsvPeer, url: Option<&str>) {
+    let set = |client: &mut GsvPeer, path: &str, value: &str| {
         client.ok("config.set", json!({ "path": path, "value": value }));
     };
     set(client, "channels.webhook.secret", SECRET);
@@ -62,11 +61,11 @@ pub(crate) fn set_up(client: &mut Peer, url: Option<&str>) {
 
 #[test]
 fn what_is_signed_is_taken_once_and_what_is_said_is_posted_signed_until_it_is_taken() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
     let count = AtomicUsize::new(0);
     // The first time the other side is not well.
-    let other = Outside::start(move |_| {
+    let other = FakeServer::start(move |_| {
         let status = if count.fetch_add(1, Ordering::SeqCst) == 0 { 503 } else { 204 };
         (status, String::new())
     });
@@ -92,16 +91,16 @@ fn what_is_signed_is_taken_once_and_what_is_said_is_posted_signed_until_it_is_ta
     let gateway = scene.start();
     let again = post(&gateway.address, "/channels/webhook", "m1", 0, &hello("is the door locked?"), |it| it);
     assert_eq!((again.json(), scene.provider.count()), (taken.json(), 1));
-    let mut client = Peer::client(&gateway, "again");
+    let mut client = GsvPeer::client(&gateway, "again");
     let status = client.ok("channel.status", json!({ "channel": "webhook" }));
     assert_eq!(status["accounts"][0]["connected"], true, "{status}");
-    scene.place.verify();
+    scene.verify();
 }
 
 #[test]
 fn what_is_not_signed_lately_by_whoever_has_the_secret_is_refused() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
     let refused = |path: &str, age: u64, sign: &dyn Fn(String) -> String| {
         let reply = post(&gateway.address, path, "m1", age, &hello("hi"), sign);
         let want = json!({ "code": 401, "message": "Unauthorized: missing, wrong or old signature" });
@@ -125,9 +124,9 @@ fn what_is_not_signed_lately_by_whoever_has_the_secret_is_refused() {
 
 #[test]
 fn a_redirect_is_not_followed_and_the_letter_is_not_tried_again() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
-    let other = Outside::start(|asked| match asked.path.as_str() {
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
+    let other = FakeServer::start(|asked| match asked.path.as_str() {
         "/moved" => (302, String::new()),
         _ => (204, String::new()),
     });
@@ -144,8 +143,8 @@ fn a_redirect_is_not_followed_and_the_letter_is_not_tried_again() {
 
 #[test]
 fn a_body_that_says_nothing_of_its_length_or_is_too_long_is_refused_and_small_ones_go_on() {
-    let scene = Scene::new();
-    let (gateway, mut client) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut client) = scene.start_peer();
     set_up(&mut client, None);
     let long = hello(&"x".repeat((1 << 20) + 10));
     let taken = post(&gateway.address, "/channels/webhook", "m1", 0, &long, |it| it);

@@ -2,14 +2,14 @@
 
 use std::{fs, os::unix::fs::symlink};
 
+use countersign_testkit::process::{
+    GatewayFixture,
+    gsv::{GsvPeer, error},
+    provider::{Reply, call, say},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    chat::{said, talk},
-    peer::{Peer, error},
-    provider::{Reply, call, say},
-    scene::Scene,
-};
+use crate::chat::{said, talk};
 
 fn at(path: &str) -> Value {
     json!({ "path": path })
@@ -17,8 +17,8 @@ fn at(path: &str) -> Value {
 
 #[test]
 fn a_file_is_written_read_listed_and_deleted() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     assert_eq!(peer.ok("workspace.list", json!({})), json!({ "path": "/", "files": [], "directories": [] }));
     let write = |path: &str, content: &str| json!({ "path": path, "content": content });
     let written = peer.ok("workspace.write", write("/memory/2026-01-31.md", "grün"));
@@ -31,23 +31,23 @@ fn a_file_is_written_read_listed_and_deleted() {
     let read = peer.ok("workspace.read", at("memory/2026-01-31.md"));
     assert_eq!((&read["content"], &read["size"]), (&json!("grün"), &json!(5)));
     assert!(read["lastModified"].as_str().unwrap().ends_with('Z'));
-    assert!(scene.place.folder.join("agents/main/memory/2026-01-31.md").is_file());
+    assert!(scene.folder.join("agents/main/memory/2026-01-31.md").is_file());
     let deleted = peer.ok("workspace.delete", at("SOUL.md"));
     assert_eq!(deleted, json!({ "path": "SOUL.md", "deleted": true }));
     let of_other = json!({ "path": "a", "content": "x", "agentId": "Other One" });
     peer.ok("workspace.write", of_other);
-    assert!(scene.place.folder.join("agents/other-one/a").is_file());
+    assert!(scene.folder.join("agents/other-one/a").is_file());
 }
 
 #[test]
 fn what_leads_out_of_the_folder_is_refused() {
-    let scene = Scene::new();
-    let agent = scene.place.folder.join("agents/main");
+    let scene = GatewayFixture::for_peers();
+    let agent = scene.folder.join("agents/main");
     fs::create_dir_all(&agent).unwrap();
-    fs::write(scene.place.folder.join("agents/secret"), "s").unwrap();
+    fs::write(scene.folder.join("agents/secret"), "s").unwrap();
     symlink("../secret", agent.join("leak")).unwrap();
     symlink("..", agent.join("up")).unwrap();
-    let (_gateway, mut peer) = scene.client();
+    let (_gateway, mut peer) = scene.start_peer();
     for path in ["../secret", "a/../../secret", "a\\..\\b", "leak", "up/secret", "C:/x"] {
         for method in ["read", "write", "delete"] {
             let refused = peer.fails(&format!("workspace.{method}"), json!({ "path": path, "content": "x" }));
@@ -65,13 +65,13 @@ fn what_leads_out_of_the_folder_is_refused() {
     assert_eq!(peer.fails("workspace.write", large)["code"], 400);
     fs::write(agent.join("image"), [0xff, 0xfe]).unwrap();
     assert_eq!(peer.fails("workspace.read", at("image")), error(500, "image is not UTF-8 text"));
-    assert_eq!(fs::read_to_string(scene.place.folder.join("agents/secret")).unwrap(), "s");
+    assert_eq!(fs::read_to_string(scene.folder.join("agents/secret")).unwrap(), "s");
 }
 
 #[test]
 fn a_run_works_with_its_own_files_by_the_gateways_tools() {
-    let scene = Scene::new();
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
     let calls = [
         call("c5", "gsv__ReadFile", &json!({ "_i": "r", "path": "../../countersign.yaml" })),
         call("c0", "gsv__WriteFile", &json!({ "_i": "w", "path": "/notes/a.md", "content": "one two" })),
@@ -115,12 +115,12 @@ fn a_run_works_with_its_own_files_by_the_gateways_tools() {
 
 #[test]
 fn what_a_run_changes_passes_policy_and_its_gate() {
-    let scene = Scene::new();
-    scene.place.write("permissions.yaml", "defaults:\n  - { pattern: 'gsv__WriteFile(*', action: ask }\n  - { pattern: '*', action: allow }\nrules:\n  - { pattern: 'gsv__DeleteFile(*', action: deny }\n");
-    let (_gateway, mut peer) = scene.client();
+    let scene = GatewayFixture::for_peers();
+    scene.write("permissions.yaml", "defaults:\n  - { pattern: 'gsv__WriteFile(*', action: ask }\n  - { pattern: '*', action: allow }\nrules:\n  - { pattern: 'gsv__DeleteFile(*', action: deny }\n");
+    let (_gateway, mut peer) = scene.start_peer();
     let write = call("c0", "gsv__WriteFile", &json!({ "_i": "w", "path": "/a.md", "content": "x" }));
     let delete = call("c1", "gsv__DeleteFile", &json!({ "_i": "d", "path": "b.md" }));
-    let file = |name: &str| scene.place.folder.join("agents/main").join(name);
+    let file = |name: &str| scene.folder.join("agents/main").join(name);
     fs::create_dir_all(file("")).unwrap();
     fs::write(file("b.md"), "stays").unwrap();
     scene.provider.script([Reply::new(vec![write, delete]), say("done")]);
@@ -128,7 +128,7 @@ fn what_a_run_changes_passes_policy_and_its_gate() {
     assert!(said(&asked).contains("gsv__WriteFile:\npath: a.md\ncontent: x"), "{asked}");
     assert!(!file("a.md").exists());
     let answer =
-        |peer: &mut Peer| peer.ok("chat.send", json!({ "sessionKey": "main", "message": "yes", "runId": "r-2" }));
+        |peer: &mut GsvPeer| peer.ok("chat.send", json!({ "sessionKey": "main", "message": "yes", "runId": "r-2" }));
     answer(&mut peer);
     assert_eq!(said(&peer.event("chat", &json!({ "runId": "r-2", "state": "final" }))), "done");
     assert_eq!(fs::read_to_string(file("a.md")).unwrap(), "x");

@@ -1,18 +1,17 @@
 //! Ends that somebody asks for.
 
-use serde_json::json;
-
-use crate::{
-    host::{only, shape, text as text_of, wait_dead},
-    place::Place,
+use countersign_testkit::process::{
+    HostFixture, message_text as text_of, of_type,
     provider::{Part, Reply, bash, call, say, text},
+    shape, wait_dead,
 };
+use serde_json::json;
 
 const STARTED: &str = "prompt agent_start turn_start +user -user +assistant";
 
 #[test]
 fn an_abort_while_text_streams_keeps_the_text_and_is_answered_last() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![text("so far"), Part::Hang])]);
     let from = host.prompt("go");
@@ -29,7 +28,7 @@ fn an_abort_while_text_streams_keeps_the_text_and_is_answered_last() {
 
 #[test]
 fn an_abort_gives_each_call_of_the_message_a_result() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let runs = "sh -c 'echo $$ > pid; exec sleep 300'";
     place.provider.script([Reply::new(vec![
@@ -42,14 +41,14 @@ fn an_abort_gives_each_call_of_the_message_a_result() {
     host.done(json!({ "type": "abort" }));
     wait_dead(&pid);
     let frames = host.settled(from);
-    let ends = only(&frames, "tool_execution_end");
+    let ends = of_type(&frames, "tool_execution_end");
     assert_eq!(ends.len(), 3);
     assert!(ends.iter().filter(|end| end["toolCallId"] != "k3").all(|end| end["isError"] == true), "{ends:?}");
     let aborted = "turn_end turn_start +assistant -assistant turn_end agent_end abort";
     assert!(shape(&frames).ends_with(aborted), "{}", shape(&frames));
-    let message = only(&frames, "turn_end").pop().unwrap()["message"].take();
+    let message = of_type(&frames, "turn_end").pop().unwrap()["message"].take();
     assert_eq!((&message["stopReason"], &message["content"]), (&json!("aborted"), &json!([])));
-    assert_eq!(only(&frames, "agent_end")[0]["messages"].as_array().unwrap().last(), Some(&message));
+    assert_eq!(of_type(&frames, "agent_end")[0]["messages"].as_array().unwrap().last(), Some(&message));
     assert_eq!((place.provider.count(), place.get("never")), (1, None));
     host.turn("next");
     assert!(place.provider.last().is_paired());
@@ -57,7 +56,7 @@ fn an_abort_gives_each_call_of_the_message_a_result() {
 
 #[test]
 fn a_call_that_streamed_only_in_part_is_never_run() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let half = Part::Raw("data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"k\",\"type\":\"function\",\"function\":{\"name\":\"bash\",\"arguments\":\"{\\\"command\\\": \\\"touch never\"}}]}}]}\n\n".into());
     place.provider.script([Reply::new(vec![half, Part::Hang])]);
@@ -71,7 +70,7 @@ fn a_call_that_streamed_only_in_part_is_never_run() {
 
 #[test]
 fn abort_and_prompt_is_answered_between_the_two_runs() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![text("old"), Part::Hang]), say("new")]);
     let from = host.prompt("go");
@@ -88,7 +87,7 @@ fn abort_and_prompt_is_answered_between_the_two_runs() {
 #[test]
 fn of_two_that_take_a_runs_place_the_second_takes_that_of_the_first() {
     for is_running in [false, true] {
-        let place = Place::new();
+        let place = HostFixture::new();
         let mut host = place.start(&[]);
         if is_running {
             place.provider.script([Reply::new(vec![text("old"), Part::Hang])]);
@@ -110,7 +109,7 @@ fn of_two_that_take_a_runs_place_the_second_takes_that_of_the_first() {
 
 #[test]
 fn a_prompt_behind_an_abort_finds_no_run() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![text("old"), Part::Hang])]);
     let from = host.prompt("go");
@@ -141,7 +140,7 @@ fn an_abort_leaves_nothing_behind_that_was_asked_for_before_it() {
         "abort new_session compact abort",
     ] {
         for is_running in [false, true] {
-            let place = Place::with_config("compaction: { keepRecentTokens: 30 }\n");
+            let place = HostFixture::with_config("compaction: { keepRecentTokens: 30 }\n");
             let mut host = place.start(&[]);
             for number in 0..4 {
                 host.turn(&format!("{number} {}", "more ".repeat(50)));
@@ -178,7 +177,7 @@ fn an_abort_leaves_nothing_behind_that_was_asked_for_before_it() {
 
 #[test]
 fn an_abort_waits_for_no_command_of_the_person() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let bash = host.ask(json!({ "type": "bash", "command": "sleep 600" }));
     let new = host.ask(json!({ "type": "new_session" }));
@@ -200,7 +199,7 @@ fn an_abort_waits_for_no_command_that_comes_behind_what_it_stops() {
         "abort prompt bash new_session abort abort",
         "compact prompt bash switch_session abort",
     ] {
-        let place = Place::with_config("compaction: { keepRecentTokens: 30 }\n");
+        let place = HostFixture::with_config("compaction: { keepRecentTokens: 30 }\n");
         let mut host = place.start(&[]);
         for number in 0..4 {
             host.turn(&format!("{number} {}", "more ".repeat(50)));
@@ -236,7 +235,7 @@ fn an_abort_waits_for_no_command_that_comes_behind_what_it_stops() {
 
 #[test]
 fn no_line_is_too_full_for_an_abort() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script((0..300).map(|_| Reply::new(vec![text("on"), Part::Hang])));
     let from = host.mark();
@@ -250,7 +249,7 @@ fn no_line_is_too_full_for_an_abort() {
 
 #[test]
 fn an_abort_keeps_what_is_queued() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![text("old"), Part::Hang])]);
     let from = host.prompt("go");

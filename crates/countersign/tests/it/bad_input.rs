@@ -2,15 +2,13 @@
 
 use std::io::Write as _;
 
-use serde_json::{Value, json};
-
-use crate::{
-    host::{Host, soon},
-    place::Place,
+use countersign_testkit::process::{
+    HostFixture, RpcHost, eventually, of_type,
     provider::{Part, Reply},
 };
+use serde_json::{Value, json};
 
-fn first_answer(host: &mut Host, line: impl AsRef<[u8]>) -> Value {
+fn first_answer(host: &mut RpcHost, line: impl AsRef<[u8]>) -> Value {
     let from = host.mark();
     host.write(line);
     host.event(from, "response")
@@ -18,7 +16,7 @@ fn first_answer(host: &mut Host, line: impl AsRef<[u8]>) -> Value {
 
 #[test]
 fn a_line_that_is_no_command_is_answered_and_the_next_one_works() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let deep = format!("{}\n", "[".repeat(100_000));
     for line in [&b"{bad\n"[..], b"null\n", b"[1]\n", b"\"text\"\n", b"\xff\xfe{\n", b"{\"a\":\n", deep.as_bytes()] {
@@ -39,7 +37,7 @@ fn a_line_that_is_no_command_is_answered_and_the_next_one_works() {
 
 #[test]
 fn a_wrong_field_is_named_under_the_id_of_its_command() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     for (command, field) in [
         (json!({ "type": "prompt" }), "message"),
@@ -60,7 +58,7 @@ fn a_wrong_field_is_named_under_the_id_of_its_command() {
 
 #[test]
 fn an_unknown_field_and_null_where_absent_is_meant_change_nothing() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let from = host.mark();
     host.done(
@@ -72,7 +70,7 @@ fn an_unknown_field_and_null_where_absent_is_meant_change_nothing() {
 
 #[test]
 fn an_unknown_command_is_named_without_an_id() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     for (line, want) in [
         (
@@ -87,7 +85,7 @@ fn an_unknown_command_is_named_without_an_id() {
 
 #[test]
 fn each_of_a_thousand_commands_in_one_write_is_answered_once_and_in_order() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![Part::Hang])]);
     for command in [
@@ -108,7 +106,7 @@ fn each_of_a_thousand_commands_in_one_write_is_answered_once_and_in_order() {
         let from = host.mark();
         host.write(lines);
         host.wait(from, "the last answer", |frame| frame["id"] == ids[999].as_str());
-        let answers: Vec<Value> = crate::host::only(&host.since(from), "response");
+        let answers: Vec<Value> = of_type(&host.since(from), "response");
         let answered: Vec<&str> = answers.iter().map(|answer| answer["id"].as_str().unwrap()).collect();
         assert_eq!(answered, ids, "{kind}");
     }
@@ -117,7 +115,7 @@ fn each_of_a_thousand_commands_in_one_write_is_answered_once_and_in_order() {
 
 #[test]
 fn a_line_of_sixty_four_mebibytes_is_answered_and_the_session_goes_on() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let line = format!("{{\"type\":\"steer\",\"id\":\"big\",\"message\":\"{}\"}}\n", "x".repeat(64 << 20));
     let answer = first_answer(&mut host, line);
@@ -129,7 +127,7 @@ fn a_line_of_sixty_four_mebibytes_is_answered_and_the_session_goes_on() {
 
 #[test]
 fn an_end_in_the_middle_of_a_line_ends_the_process_with_0() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let mut input = host.take_input();
     input.write_all(b"{\"type\":\"get_state\",\"id\":\"whole\"}\n{\"type\":\"get_state\",\"id\":\"last\"}").unwrap();
@@ -144,10 +142,10 @@ fn an_end_in_the_middle_of_a_line_ends_the_process_with_0() {
 
 #[test]
 fn an_answer_to_a_dialog_that_is_not_there_is_ignored() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let from = host.mark();
     host.write("{\"type\":\"extension_ui_response\",\"id\":\"nobody\",\"value\":\"x\"}\n");
     host.state();
-    soon("one answer", || (host.mark() == from + 1).then_some(()));
+    eventually("one answer", || (host.mark() == from + 1).then_some(()));
 }

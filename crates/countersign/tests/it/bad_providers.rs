@@ -1,19 +1,17 @@
 //! Providers that do not do what they should.
 
-use serde_json::json;
-
-use crate::{
-    host::{Host, only},
-    place::Place,
+use countersign_testkit::process::{
+    HostFixture, RpcHost, of_type,
     provider::{Part, Reply, say, text},
 };
+use serde_json::json;
 
 const ONCE: &str = "retry: { baseDelayMs: 20, maxRetries: 1, provider: { maxRetries: 0 } }\n";
 
 /// Prompts, and gives the error that the run ended with.
-fn error_of(host: &mut Host) -> String {
+fn error_of(host: &mut RpcHost) -> String {
     let frames = host.turn("go");
-    let message = only(&frames, "turn_end").pop().unwrap()["message"].clone();
+    let message = of_type(&frames, "turn_end").pop().unwrap()["message"].clone();
     assert_eq!(message["stopReason"], "error", "{message}");
     message["errorMessage"].as_str().unwrap().to_owned()
 }
@@ -23,7 +21,7 @@ fn each_names_the_problem_and_leaves_the_session_usable() {
     let page = |status| Reply { status, body: Some("<html><body>Bad Gateway</body></html>".into()), ..say("") };
     let raw = |raw: &str| Reply::new(vec![Part::Raw(raw.into()), Part::Cut]);
     let nameless = "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n";
-    let place = Place::with_config(ONCE);
+    let place = HostFixture::with_config(ONCE);
     let mut host = place.start(&[]);
     type Make<'a> = Box<dyn Fn() -> Reply + 'a>;
     let cases: [(&str, Make<'_>, &str); 6] = [
@@ -46,7 +44,7 @@ fn each_names_the_problem_and_leaves_the_session_usable() {
 
 #[test]
 fn one_that_is_not_there_is_an_error() {
-    let place = Place::with_config(ONCE);
+    let place = HostFixture::with_config(ONCE);
     let models = std::fs::read_to_string(place.agent.join("models.yml")).unwrap();
     std::fs::write(place.agent.join("models.yml"), models.replace(&place.provider.url, "http://127.0.0.1:1")).unwrap();
     assert!(error_of(&mut place.start(&[])).contains("onnect"));
@@ -55,7 +53,7 @@ fn one_that_is_not_there_is_an_error() {
 #[test]
 fn one_that_hangs_can_be_left() {
     for parts in [vec![Part::Hang], vec![Part::Raw("data: {\"cho".into()), Part::Hang]] {
-        let place = Place::new();
+        let place = HostFixture::new();
         let mut host = place.start(&[]);
         place.provider.script([Reply::new(parts)]);
         host.prompt("go");
@@ -69,7 +67,7 @@ fn one_that_hangs_can_be_left() {
 
 #[test]
 fn a_redirect_is_not_followed() {
-    let place = Place::with_config(ONCE);
+    let place = HostFixture::with_config(ONCE);
     let mut host = place.start(&[]);
     let url = format!("{}/v1/chat/completions", place.provider.url);
     let redirect = Reply { status: 307, body: Some("{}".into()), ..say("") };

@@ -1,20 +1,19 @@
 //! Commands of the person.
 
+use countersign_testkit::process::{
+    HostFixture, Latch, RpcHost,
+    provider::{Part, Reply, text},
+    roles, wait_dead,
+};
 use serde_json::{Value, json};
 
-use crate::{
-    host::{Host, roles, wait_dead},
-    place::Place,
-    provider::{Latch, Part, Reply, text},
-};
-
-fn run(host: &mut Host, command: &str) -> Value {
+fn run(host: &mut RpcHost, command: &str) -> Value {
     host.done(json!({ "type": "bash", "command": command }))
 }
 
 #[test]
 fn the_shell_is_the_same_for_all_commands_of_a_session() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     std::fs::create_dir(place.work.join("sub")).unwrap();
     run(&mut host, "cd sub; X=5; f() { echo called; }");
@@ -25,7 +24,7 @@ fn the_shell_is_the_same_for_all_commands_of_a_session() {
 
 #[test]
 fn a_result_counts_lines_and_bytes_and_keeps_the_last_fifty_kibibytes() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let want = json!({ "exitCode": 0, "cancelled": false, "output": "done\n", "truncated": false,
         "totalLines": 2, "totalBytes": 5, "outputLines": 2, "outputBytes": 5 });
@@ -41,7 +40,7 @@ fn a_result_counts_lines_and_bytes_and_keeps_the_last_fifty_kibibytes() {
 
 #[test]
 fn whatever_a_command_does_it_is_answered() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     for (command, output) in [
         ("", ""),
@@ -63,7 +62,7 @@ fn whatever_a_command_does_it_is_answered() {
 
 #[test]
 fn state_is_answered_and_abort_bash_works_while_a_command_runs() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let due = host.ask(json!({ "type": "bash", "command": "echo early; sh -c 'echo $$ > pid; exec sleep 300'" }));
     let pid = place.wait_for("pid");
@@ -80,7 +79,7 @@ fn state_is_answered_and_abort_bash_works_while_a_command_runs() {
 
 #[test]
 fn a_command_during_a_run_joins_the_conversation_with_the_next_prompt() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let latch = Latch::default();
     place.provider.script([Reply::new(vec![text("one"), Part::Until(latch.clone())])]);
@@ -97,17 +96,17 @@ fn a_command_during_a_run_joins_the_conversation_with_the_next_prompt() {
 
 #[test]
 fn no_pager_no_editor_and_no_key_reaches_a_command() {
-    let place = Place::new();
-    let mut command = Host::command_of(&place, &["--model", "fake/fake-1"]);
+    let place = HostFixture::new();
+    let mut command = RpcHost::command_of(&place, &["--model", "fake/fake-1"]);
     command.env("ANTHROPIC_API_KEY", "sk-hidden").env("PAGER", "less").env("OWN", "kept");
-    let mut host = Host::spawn(command);
+    let mut host = RpcHost::spawn(command);
     let output = run(&mut host, "echo $PAGER $EDITOR $CI $OWN; env")["output"].as_str().unwrap().to_owned();
     assert!(output.starts_with("cat true 1 kept\n") && !output.contains("sk-hidden"), "{output}");
 }
 
 #[test]
 fn a_cut_output_names_the_file_that_has_it_whole_to_the_host_and_to_the_model() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let long = run(&mut host, "seq 1 20000");
     let whole: String = (1..=20_000).map(|line| format!("{line}\n")).collect();

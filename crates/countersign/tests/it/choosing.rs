@@ -1,15 +1,14 @@
 //! Questions that take several choices or words of one's own, in a host that has nothing but the dialogs of the protocol.
 
+use countersign_testkit::process::{
+    HostFixture, RpcHost, of_type,
+    provider::{Reply, call, say},
+    roles,
+};
 use serde_json::{Value, json};
 
-use crate::{
-    host::{Host, only, roles},
-    place::Place,
-    provider::{Reply, call, say},
-};
-
 /// Begins a session, then has the model ask which of a, b and c are wanted. Gives the first dialog.
-fn asked(host: &mut Host, place: &Place) -> Value {
+fn asked(host: &mut RpcHost, place: &HostFixture) -> Value {
     host.turn("one");
     let labels = json!([{ "label": "a" }, { "label": "b" }, { "label": "c" }]);
     let question = json!({ "id": "q", "question": "Which?", "options": labels, "multi": true, "recommended": 1 });
@@ -19,23 +18,23 @@ fn asked(host: &mut Host, place: &Place) -> Value {
 }
 
 /// Answers a dialog and gives the next one.
-fn next(host: &mut Host, dialog: &Value, value: &str) -> Value {
+fn next(host: &mut RpcHost, dialog: &Value, value: &str) -> Value {
     let from = host.mark();
     host.reply(dialog, json!({ "value": value }));
     host.dialog(from)
 }
 
 /// Answers the last dialog and gives what was said, once the run has ended.
-fn said(host: &mut Host, dialog: &Value, answer: Value) -> Value {
+fn said(host: &mut RpcHost, dialog: &Value, answer: Value) -> Value {
     let from = host.mark();
     host.reply(dialog, answer);
     let frames = host.settled(from);
-    only(&frames, "tool_execution_end").remove(0)["result"]["details"]["results"][0].clone()
+    of_type(&frames, "tool_execution_end").remove(0)["result"]["details"]["results"][0].clone()
 }
 
 #[test]
 fn several_are_chosen_one_dialog_after_the_other() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let first = asked(&mut host, &place);
     assert_eq!(first["options"], json!(["☐ a", "☐ b (Recommended)", "☐ c", "Other (type your own)"]));
@@ -55,7 +54,7 @@ fn several_are_chosen_one_dialog_after_the_other() {
 
 #[test]
 fn words_of_ones_own_come_beside_what_was_chosen() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let first = asked(&mut host, &place);
     let second = next(&mut host, &first, "☐ a");
@@ -68,7 +67,7 @@ fn words_of_ones_own_come_beside_what_was_chosen() {
 
 #[test]
 fn cancelling_a_later_dialog_declines_the_question() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let first = asked(&mut host, &place);
     let second = next(&mut host, &first, "☐ a");
@@ -78,7 +77,7 @@ fn cancelling_a_later_dialog_declines_the_question() {
 
 #[test]
 fn an_editor_that_nobody_needs_any_more_is_taken_away() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let first = asked(&mut host, &place);
     let editor = next(&mut host, &first, "Other (type your own)");
@@ -91,7 +90,7 @@ fn an_editor_that_nobody_needs_any_more_is_taken_away() {
 
 #[test]
 fn a_question_begins_anew_in_the_next_process() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let first = asked(&mut host, &place);
     next(&mut host, &first, "☐ a");

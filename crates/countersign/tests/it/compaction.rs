@@ -1,17 +1,16 @@
 //! Compaction, by hand and by itself.
 
-use serde_json::json;
-
-use crate::{
-    host::{Host, only, shape, text as text_of},
-    place::{Place, check_chain, lines_with},
+use countersign_testkit::process::{
+    HostFixture, RpcHost, check_chain, lines_with, message_text as text_of, of_type,
     provider::{Part, Reply, bash, refuse, say, text},
+    shape,
 };
+use serde_json::json;
 
 const KEEP: &str = "compaction: { keepRecentTokens: 30 }\n";
 const TIGHT: &str = "compaction: { keepRecentTokens: 30, thresholdTokens: 1000 }\n";
 
-fn talk(host: &mut Host, turns: usize) {
+fn talk(host: &mut RpcHost, turns: usize) {
     for turn in 0..turns {
         host.turn(&format!("message {turn} ").repeat(20));
     }
@@ -19,7 +18,7 @@ fn talk(host: &mut Host, turns: usize) {
 
 #[test]
 fn a_compaction_by_hand_replaces_what_is_old() {
-    let place = Place::with_config(KEEP);
+    let place = HostFixture::with_config(KEEP);
     let mut host = place.start(&[]);
     assert_eq!(
         host.refused(json!({ "type": "compact" })),
@@ -53,7 +52,7 @@ fn a_compaction_by_hand_replaces_what_is_old() {
 
 #[test]
 fn what_an_earlier_compaction_keeps_is_in_the_result_of_the_next_one_and_in_the_file() {
-    let place = Place::with_config(KEEP);
+    let place = HostFixture::with_config(KEEP);
     let mut host = place.start(&[]);
     talk(&mut host, 4);
     assert_eq!(host.done(json!({ "type": "compact" })).get("preserveData"), None);
@@ -76,7 +75,7 @@ fn what_an_earlier_compaction_keeps_is_in_the_result_of_the_next_one_and_in_the_
 
 #[test]
 fn a_compaction_that_fails_leaves_the_conversation() {
-    let place = Place::with_config(KEEP);
+    let place = HostFixture::with_config(KEEP);
     let mut host = place.start(&[]);
     talk(&mut host, 4);
     let before = host.messages();
@@ -87,7 +86,7 @@ fn a_compaction_that_fails_leaves_the_conversation() {
 
 #[test]
 fn a_compaction_is_seen_answered_around_and_aborted() {
-    let place = Place::with_config(KEEP);
+    let place = HostFixture::with_config(KEEP);
     let mut host = place.start(&[]);
     talk(&mut host, 4);
     place.provider.script([Reply::new(vec![Part::Hang])]);
@@ -105,7 +104,7 @@ fn a_compaction_is_seen_answered_around_and_aborted() {
 #[test]
 fn a_compaction_that_is_aborted_before_it_begins_never_begins() {
     for is_running in [false, true] {
-        let place = Place::with_config(KEEP);
+        let place = HostFixture::with_config(KEEP);
         let mut host = place.start(&[]);
         talk(&mut host, 4);
         if is_running {
@@ -127,21 +126,21 @@ fn a_compaction_that_is_aborted_before_it_begins_never_begins() {
 
 #[test]
 fn a_compaction_stops_the_run_and_tells_nothing_more_of_it() {
-    let place = Place::with_config(KEEP);
+    let place = HostFixture::with_config(KEEP);
     let mut host = place.start(&[]);
     talk(&mut host, 4);
     place.provider.script([Reply::new(vec![text("cut short"), Part::Hang])]);
     let from = host.prompt("long");
     host.event(from, "message_update");
     host.done(json!({ "type": "compact" }));
-    assert_eq!(only(&host.since(from), "agent_end").len(), 0);
+    assert_eq!(of_type(&host.since(from), "agent_end").len(), 0);
     host.turn("on");
     assert!(place.provider.last().is_paired());
 }
 
 #[test]
 fn past_the_threshold_the_session_compacts_itself_and_goes_on() {
-    let place = Place::with_config(TIGHT);
+    let place = HostFixture::with_config(TIGHT);
     let mut host = place.start(&[]);
     talk(&mut host, 3);
     place.provider.script([say("big").counting(2000)]);
@@ -150,26 +149,26 @@ fn past_the_threshold_the_session_compacts_itself_and_goes_on() {
     let text = "+assistant text_start text_delta text_end -assistant turn_end agent_end";
     let rest = format!("auto_compaction_start auto_compaction_end agent_start turn_start +developer -developer {text}");
     assert_eq!(told, format!("prompt agent_start turn_start +user -user {text} {rest}"));
-    let start = only(&frames, "auto_compaction_start").remove(0);
+    let start = of_type(&frames, "auto_compaction_start").remove(0);
     assert_eq!((&start["reason"], &start["action"]), (&json!("threshold"), &json!("context-full")));
-    let end = only(&frames, "auto_compaction_end").remove(0);
+    let end = of_type(&frames, "auto_compaction_end").remove(0);
     assert_eq!((&end["aborted"], &end["willRetry"]), (&json!(false), &json!(false)));
     assert!(end["result"]["summary"].is_string());
-    let developer = &only(&frames, "agent_end")[1]["messages"][0];
+    let developer = &of_type(&frames, "agent_end")[1]["messages"][0];
     assert_eq!(text_of(developer), "Continue if you have next steps.");
 }
 
 #[test]
 fn what_is_too_long_for_the_provider_is_compacted_and_asked_again() {
     for refusal in ["prompt is too long: 300000 tokens", "This model's maximum context length is 128000 tokens."] {
-        let place = Place::with_config(KEEP);
+        let place = HostFixture::with_config(KEEP);
         let mut host = place.start(&[]);
         talk(&mut host, 3);
         place.provider.script([refuse(400, refusal)]);
         let frames = host.turn(&"more ".repeat(50));
-        assert_eq!(only(&frames, "auto_retry_start").len(), 0);
-        assert_eq!(only(&frames, "auto_compaction_start")[0]["reason"], "overflow");
-        assert_eq!(only(&frames, "auto_compaction_end")[0]["willRetry"], true);
+        assert_eq!(of_type(&frames, "auto_retry_start").len(), 0);
+        assert_eq!(of_type(&frames, "auto_compaction_start")[0]["reason"], "overflow");
+        assert_eq!(of_type(&frames, "auto_compaction_end")[0]["willRetry"], true);
         let told = shape(&frames);
         let again = "agent_end auto_compaction_start auto_compaction_end agent_start turn_start +assistant";
         assert!(told.contains(again), "{told}");
@@ -179,21 +178,21 @@ fn what_is_too_long_for_the_provider_is_compacted_and_asked_again() {
 
 #[test]
 fn a_run_that_got_on_behind_a_summary_may_grow_too_long_again() {
-    let place = Place::with_config(KEEP);
+    let place = HostFixture::with_config(KEEP);
     let mut host = place.start(&[]);
     talk(&mut host, 3);
     let long = || refuse(400, "prompt is too long: 300000 tokens");
     let count = Reply::new(vec![bash("k", "seq 1 60")]);
     place.provider.script([long(), say("one"), count, long(), say("two"), say("done")]);
     let frames = host.turn(&"more ".repeat(50));
-    assert_eq!(only(&frames, "auto_compaction_start").len(), 2);
+    assert_eq!(of_type(&frames, "auto_compaction_start").len(), 2);
     assert_eq!(host.said().last().unwrap(), "done");
     assert!(place.provider.last().is_paired());
 }
 
 #[test]
 fn what_was_said_with_an_image_is_in_the_summary() {
-    let place = Place::with_config(KEEP);
+    let place = HostFixture::with_config(KEEP);
     let mut host = place.start(&[]);
     let from = host.mark();
     // As base64 it is longer than the window.
@@ -210,7 +209,7 @@ fn what_was_said_with_an_image_is_in_the_summary() {
 
 #[test]
 fn a_turn_whose_beginning_is_too_long_is_summed_up_in_parts() {
-    let place = Place::with_config(KEEP);
+    let place = HostFixture::with_config(KEEP);
     let mut host = place.start(&[]);
     let count = |at: usize| Reply::new(vec![bash(&format!("k{at}"), "seq 1 60")]);
     place.provider.script([count(1), count(2), count(3), say("counted")]);
@@ -230,19 +229,19 @@ fn a_turn_whose_beginning_is_too_long_is_summed_up_in_parts() {
 
 #[test]
 fn an_overflow_that_compaction_does_not_cure_ends() {
-    let place = Place::with_config(KEEP);
+    let place = HostFixture::with_config(KEEP);
     let mut host = place.start(&[]);
     talk(&mut host, 3);
     host.done(json!({ "type": "set_auto_compaction", "enabled": false }));
     place.provider.script([refuse(400, "prompt is too long")]);
     let frames = host.turn("more");
-    assert_eq!(only(&frames, "auto_compaction_start").len(), 0);
-    assert_eq!(only(&frames, "turn_end")[0]["message"]["stopReason"], "error");
+    assert_eq!(of_type(&frames, "auto_compaction_start").len(), 0);
+    assert_eq!(of_type(&frames, "turn_end")[0]["message"]["stopReason"], "error");
 }
 
 #[test]
 fn an_abort_ends_an_automatic_compaction() {
-    let place = Place::with_config(TIGHT);
+    let place = HostFixture::with_config(TIGHT);
     let mut host = place.start(&[]);
     talk(&mut host, 3);
     place.provider.script([say("big").counting(2000), Reply::new(vec![Part::Hang])]);
@@ -258,7 +257,7 @@ fn an_abort_ends_an_automatic_compaction() {
 
 #[test]
 fn calls_and_results_stay_together_across_a_compaction() {
-    let place = Place::with_config(KEEP);
+    let place = HostFixture::with_config(KEEP);
     let mut host = place.start(&[]);
     for _ in 0..3 {
         place.provider.script([Reply::new(vec![bash("k", "seq 1 60")]), say("counted")]);

@@ -2,9 +2,11 @@
 
 use std::process::Command;
 
+use countersign_testkit::process::binary;
+
 #[test]
 fn bash_completes_with_the_script() {
-    let binary = env!("CARGO_BIN_EXE_countersign");
+    let binary = binary().display();
     let line = format!(
         "source <({binary} completions bash); COMP_WORDS=(countersign omp --perm); COMP_CWORD=2; \
          _countersign countersign --perm omp; echo \"${{COMPREPLY[@]}}\""

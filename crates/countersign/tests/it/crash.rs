@@ -1,15 +1,14 @@
 //! kill -9 while something runs, and the same session again.
 
+use countersign_testkit::process::{
+    HostFixture, RpcHost, check_chain, lines_with, message_text as text_of,
+    provider::{Part, Reply, bash, refuse, say, text},
+    wait_dead,
+};
 use serde_json::json;
 
-use crate::{
-    host::{Host, text as text_of, wait_dead},
-    place::{Place, check_chain, lines_with},
-    provider::{Part, Reply, bash, refuse, say, text},
-};
-
 /// A host whose session has a file.
-fn begun(place: &Place) -> Host {
+fn begun(place: &HostFixture) -> RpcHost {
     let mut host = place.start(&[]);
     host.turn("one");
     lines_with(&host.file(), "\"ok\"");
@@ -17,7 +16,7 @@ fn begun(place: &Place) -> Host {
 }
 
 /// Goes on after a crash; what the provider was asked then must be acceptable, and the file whole.
-fn go_on(host: &mut Host, place: &Place) {
+fn go_on(host: &mut RpcHost, place: &HostFixture) {
     host.turn("go on");
     assert!(place.provider.last().is_paired());
     check_chain(&lines_with(&host.file(), "go on"));
@@ -29,7 +28,7 @@ fn sleeping() -> String {
 
 #[test]
 fn while_the_model_streams_the_prompt_is_kept_and_nothing_goes_on_by_itself() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = begun(&place);
     place.provider.script([Reply::new(vec![text("half"), Part::Hang])]);
     let from = host.prompt("two");
@@ -45,7 +44,7 @@ fn while_the_model_streams_the_prompt_is_kept_and_nothing_goes_on_by_itself() {
 
 #[test]
 fn while_a_command_runs_it_dies_and_its_outcome_is_unknown() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = begun(&place);
     place.provider.script([Reply::new(vec![bash("k1", &sleeping()), bash("k2", "touch never")])]);
     host.prompt("two");
@@ -62,7 +61,7 @@ fn while_a_command_runs_it_dies_and_its_outcome_is_unknown() {
 
 #[test]
 fn while_a_command_that_left_its_group_runs_it_dies_too() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = begun(&place);
     place.provider.script([Reply::new(vec![bash("k1", "setsid sh -c 'echo $$ > pid; exec sleep 300'")])]);
     host.prompt("two");
@@ -73,7 +72,7 @@ fn while_a_command_that_left_its_group_runs_it_dies_too() {
 
 #[test]
 fn while_a_command_of_the_person_runs_it_dies_and_is_told_of() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = begun(&place);
     host.ask(json!({ "type": "bash", "command": sleeping() }));
     let pid = place.wait_for("pid");
@@ -89,7 +88,7 @@ fn while_a_command_of_the_person_runs_it_dies_and_is_told_of() {
 
 #[test]
 fn between_a_result_and_the_next_request_the_result_is_kept() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = begun(&place);
     place.provider.script([Reply::new(vec![bash("k1", "echo ran | tee -a count")]), Reply::new(vec![Part::Hang])]);
     host.prompt("two");
@@ -102,7 +101,7 @@ fn between_a_result_and_the_next_request_the_result_is_kept() {
 
 #[test]
 fn right_after_its_acknowledgement_everything_is_kept() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = begun(&place);
     for round in 0..4 {
         place.provider.script([Reply::new(vec![Part::Hang])]);
@@ -136,7 +135,7 @@ fn right_after_its_acknowledgement_everything_is_kept() {
 
 #[test]
 fn during_a_compaction_the_conversation_is_as_it_was() {
-    let place = Place::with_config("compaction: { keepRecentTokens: 30 }\n");
+    let place = HostFixture::with_config("compaction: { keepRecentTokens: 30 }\n");
     let mut host = begun(&place);
     for turn in 0..3 {
         host.turn(&format!("message {turn} ").repeat(20));
@@ -155,7 +154,7 @@ fn during_a_compaction_the_conversation_is_as_it_was() {
 
 #[test]
 fn while_another_attempt_is_waited_for_the_prompt_is_kept() {
-    let place = Place::with_config("retry: { baseDelayMs: 600000, provider: { maxRetries: 0 } }\n");
+    let place = HostFixture::with_config("retry: { baseDelayMs: 600000, provider: { maxRetries: 0 } }\n");
     let mut host = begun(&place);
     place.provider.script([refuse(503, "overloaded")]);
     let from = host.prompt("two");
@@ -168,7 +167,7 @@ fn while_another_attempt_is_waited_for_the_prompt_is_kept() {
 
 #[test]
 fn at_any_moment_no_call_runs_twice_and_the_file_holds_the_conversation() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = begun(&place);
     for round in 0..10_u64 {
         let calls =

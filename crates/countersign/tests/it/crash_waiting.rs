@@ -1,15 +1,13 @@
 //! kill -9 and EOF while a person is waited for.
 
+use countersign_testkit::process::{
+    HostFixture, RpcHost, check_chain, lines_with, of_type,
+    provider::{Reply, bash, call, say},
+};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::{
-    host::{Host, only},
-    place::{Place, check_chain, lines_with},
-    provider::{Reply, bash, call, say},
-};
-
-fn begun(place: &Place) -> Host {
+fn begun(place: &HostFixture) -> RpcHost {
     let mut host = place.start(&[]);
     host.turn("one");
     lines_with(&host.file(), "\"ok\"");
@@ -17,7 +15,7 @@ fn begun(place: &Place) -> Host {
 }
 
 /// A session in which a call waits to be allowed.
-fn waiting(place: &Place) -> (Host, Value) {
+fn waiting(place: &HostFixture) -> (RpcHost, Value) {
     let mut host = begun(place);
     place.provider.script([Reply::new(vec![bash("k1", "echo ran >> count")]), say("after it")]);
     let from = host.prompt("two");
@@ -27,7 +25,7 @@ fn waiting(place: &Place) -> (Host, Value) {
 
 #[test]
 fn a_gate_that_waits_is_shown_again_and_the_run_goes_on() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let (host, dialog) = waiting(&place);
     host.kill();
     let mut again = place.resume();
@@ -47,14 +45,14 @@ fn a_gate_that_waits_is_shown_again_and_the_run_goes_on() {
     let mut third = place.resume();
     third.turn("three");
     assert_eq!(
-        (only(&third.since(0), "extension_ui_request").len(), place.get("count").unwrap().as_str()),
+        (of_type(&third.since(0), "extension_ui_request").len(), place.get("count").unwrap().as_str()),
         (0, "ran\n")
     );
 }
 
 #[test]
 fn a_gate_that_waits_outlives_every_way_to_end() {
-    type Way = fn(Host);
+    type Way = fn(RpcHost);
     for (case, end) in [
         ("kill", (|host| host.kill()) as Way),
         ("eof", |host| host.close_cleanly()),
@@ -63,7 +61,7 @@ fn a_gate_that_waits_outlives_every_way_to_end() {
             assert_eq!(host.wait_end().code, Some(0));
         }),
     ] {
-        let place = Place::asking();
+        let place = HostFixture::asking();
         let (host, dialog) = waiting(&place);
         end(host);
         assert_eq!(place.resume().dialog(0)["title"], dialog["title"], "{case}");
@@ -73,7 +71,7 @@ fn a_gate_that_waits_outlives_every_way_to_end() {
 #[test]
 fn a_gate_that_was_shown_again_can_be_denied_and_aborted() {
     for command in [None, Some(json!({ "type": "abort" }))] {
-        let place = Place::asking();
+        let place = HostFixture::asking();
         let (host, _) = waiting(&place);
         host.kill();
         let mut again = place.resume();
@@ -91,7 +89,7 @@ fn a_gate_that_was_shown_again_can_be_denied_and_aborted() {
 
 #[test]
 fn of_several_questions_those_that_were_answered_are_not_asked_again() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = begun(&place);
     let questions = json!({ "questions": [
         { "id": "q1", "question": "Which?", "options": [{ "label": "A" }, { "label": "B" }] },
@@ -114,7 +112,7 @@ fn of_several_questions_those_that_were_answered_are_not_asked_again() {
 
 #[test]
 fn an_answer_that_was_given_is_not_asked_for_again() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let mut host = begun(&place);
     place.provider.script([Reply::new(vec![bash("k1", "echo ran >> count; sh -c 'echo $$ > pid; exec sleep 300'")])]);
     let from = host.prompt("two");
@@ -124,7 +122,7 @@ fn an_answer_that_was_given_is_not_asked_for_again() {
     host.kill();
     let mut again = place.resume();
     again.turn("three");
-    assert_eq!(only(&again.since(0), "extension_ui_request").len(), 0);
+    assert_eq!(of_type(&again.since(0), "extension_ui_request").len(), 0);
     assert!(place.provider.last().result("k1").unwrap().contains("Outcome unknown"));
     assert_eq!(place.get("count").unwrap(), "ran\n");
 }

@@ -7,20 +7,18 @@ use std::{
     process::Stdio,
 };
 
-use serde_json::{Value, json};
-
-use crate::{
-    host::{Host, only, soon},
-    place::{Place, lines_with},
+use countersign_testkit::process::{
+    HostFixture, RpcHost, eventually, lines_with, of_type,
     provider::{Reply, call, say},
 };
+use serde_json::{Value, json};
 
 /// How many calls the model wants. Every piece of them is told with all that came before, so that there is far more to
 /// tell than any queue holds.
 const CALLS: usize = 200;
 
-fn session_file(place: &Place) -> PathBuf {
-    soon("a session file", || {
+fn session_file(place: &HostFixture) -> PathBuf {
+    eventually("a session file", || {
         let folder = fs::read_dir(place.agent.join("sessions")).ok()?.next()?.ok()?.path();
         // Beside it there may be one that is still being written, under another name.
         let mut files = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
@@ -38,7 +36,7 @@ fn most_memory(pid: u32) -> usize {
 /// Waits until a process has nothing to do any more.
 fn rest(pid: u32) {
     let (mut last, mut looks) = (String::new(), 0);
-    soon("the rest of the process", || {
+    eventually("the rest of the process", || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         let spent = stat.rsplit(')').next()?.split_whitespace().skip(11).take(2).collect::<Vec<_>>().join(" ");
         looks = if spent == last { looks + 1 } else { 0 };
@@ -49,10 +47,10 @@ fn rest(pid: u32) {
 
 #[test]
 fn a_host_that_does_not_read_stops_nothing_loses_nothing_and_costs_little() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let calls = (0..CALLS).map(|at| call(&format!("k{at}"), "nobody_has_this", &json!({})));
     place.provider.script([say("one"), Reply::new(calls.collect()), say("all done")]);
-    let mut command = Host::command_of(&place, &["--model", "fake/fake-1"]);
+    let mut command = RpcHost::command_of(&place, &["--model", "fake/fake-1"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -76,14 +74,14 @@ fn a_host_that_does_not_read_stops_nothing_loses_nothing_and_costs_little() {
     }
     assert!(held < told / 4 * 3, "{held} bytes were held for {told}");
     let ids = |kind: &str| -> Vec<String> {
-        only(&frames, kind).iter().map(|frame| frame["toolCallId"].as_str().unwrap().to_owned()).collect()
+        of_type(&frames, kind).iter().map(|frame| frame["toolCallId"].as_str().unwrap().to_owned()).collect()
     };
     let want: Vec<String> = (0..CALLS).map(|at| format!("k{at}")).collect();
     assert_eq!((ids("tool_execution_start"), ids("tool_execution_end")), (want.clone(), want));
-    let wished = only(&frames, "message_update");
+    let wished = of_type(&frames, "message_update");
     let wished = wished.iter().filter(|frame| frame["assistantMessageEvent"]["type"] == "toolcall_end").count();
     assert_eq!(wished, CALLS);
-    assert_eq!(only(&frames, "agent_end")[0]["messages"].as_array().unwrap().len(), CALLS + 3);
+    assert_eq!(of_type(&frames, "agent_end")[0]["messages"].as_array().unwrap().len(), CALLS + 3);
     drop(input);
     assert!(child.wait().unwrap().success());
 }

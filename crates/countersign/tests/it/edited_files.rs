@@ -2,13 +2,12 @@
 
 use std::{fs, path::Path};
 
-use serde_json::{Value, json};
-
-use crate::{
-    host::{Host, Mark, only, soon, text},
-    place::{Place, check_chain, lines_when, lines_with, texts},
+use countersign_testkit::process::{
+    HostFixture, Mark, RpcHost, check_chain, eventually, lines_when, lines_with, message_text, of_type,
     provider::{Reply, bash, say},
+    texts,
 };
+use serde_json::{Value, json};
 
 /// The lines of a session file.
 fn lines(path: &Path) -> Vec<Value> {
@@ -24,7 +23,8 @@ fn put(path: &Path, lines: &[Value]) {
 /// Changes what a message of a session file says.
 fn edit(path: &Path, from: &str, to: &str) {
     let mut lines = lines(path);
-    let found = lines.iter_mut().find(|line| line["type"] == "message" && text(&line["message"]) == from).unwrap();
+    let found =
+        lines.iter_mut().find(|line| line["type"] == "message" && message_text(&line["message"]) == from).unwrap();
     found["message"]["content"] = json!([{ "type": "text", "text": to }]);
     put(path, &lines);
 }
@@ -35,7 +35,7 @@ fn message(id: &str, parent: &Value, text: &str) -> Value {
 }
 
 /// A session whose last call waits to be allowed, after one turn.
-fn waiting(place: &Place) -> (Host, std::path::PathBuf, Value) {
+fn waiting(place: &HostFixture) -> (RpcHost, std::path::PathBuf, Value) {
     let mut host = place.start(&[]);
     host.turn("one");
     place.provider.script([Reply::new(vec![bash("k1", "echo ran >> count")]), say("after it")]);
@@ -47,20 +47,20 @@ fn waiting(place: &Place) -> (Host, std::path::PathBuf, Value) {
 }
 
 /// The only log of the place.
-fn log(place: &Place) -> std::path::PathBuf {
+fn log(place: &HostFixture) -> std::path::PathBuf {
     let files = fs::read_dir(place.agent.join("countersign")).unwrap().map(|entry| entry.unwrap().path());
     let mut logs: Vec<_> = files.filter(|path| path.extension().is_some_and(|extension| extension == "db")).collect();
     assert_eq!(logs.len(), 1, "{logs:?}");
     logs.remove(0)
 }
 
-fn dialogs(host: &Host, from: Mark) -> usize {
-    only(&host.since(from), "extension_ui_request").len()
+fn dialogs(host: &RpcHost, from: Mark) -> usize {
+    of_type(&host.since(from), "extension_ui_request").len()
 }
 
 #[test]
 fn a_message_that_was_edited_is_what_it_says_now_and_its_id_stays() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     host.turn("two");
@@ -89,7 +89,7 @@ fn a_message_that_was_edited_is_what_it_says_now_and_its_id_stays() {
 
 #[test]
 fn lines_that_were_put_in_and_taken_out_are_so_in_the_conversation() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     for turn in ["one", "two", "three"] {
         host.turn(turn);
@@ -99,7 +99,7 @@ fn lines_that_were_put_in_and_taken_out_are_so_in_the_conversation() {
     host.close_cleanly();
     // The turn in the middle goes, and a line comes in its place.
     let mut edited = lines(&path);
-    let two = edited.iter().position(|line| text(&line["message"]) == "two").unwrap();
+    let two = edited.iter().position(|line| message_text(&line["message"]) == "two").unwrap();
     let before = edited[two - 1]["id"].clone();
     edited.splice(two..two + 2, [message("put in", &before, "between")]);
     edited[two + 1]["parentId"] = "put in".into();
@@ -121,14 +121,14 @@ fn lines_that_were_put_in_and_taken_out_are_so_in_the_conversation() {
 
 #[test]
 fn a_line_that_was_taken_out_stays_out_and_what_followed_it_follows_what_stood_before() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     host.turn("two");
     let path = host.file();
     let mut edited = lines_when(&path, "both turns", |lines| texts(lines).len() == 4);
     host.close_cleanly();
-    edited.retain(|line| text(&line["message"]) != "two");
+    edited.retain(|line| message_text(&line["message"]) != "two");
     put(&path, &edited);
     for _ in 0..2 {
         let mut again = place.resume();
@@ -141,7 +141,7 @@ fn a_line_that_was_taken_out_stays_out_and_what_followed_it_follows_what_stood_b
 
 #[test]
 fn a_line_that_could_not_be_written_is_not_one_that_was_taken_out() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     let blobs = place.agent.join("blobs");
@@ -162,7 +162,7 @@ fn a_line_that_could_not_be_written_is_not_one_that_was_taken_out() {
 
 #[test]
 fn a_gate_whose_message_is_still_there_is_shown_again_after_an_edit() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let (host, path, dialog) = waiting(&place);
     host.kill();
     edit(&path, "one", "uno");
@@ -182,7 +182,7 @@ fn a_gate_whose_message_is_still_there_is_shown_again_after_an_edit() {
 #[test]
 fn a_gate_whose_message_is_gone_is_withdrawn_and_its_run_is_over() {
     for put_behind in [true, false] {
-        let place = Place::asking();
+        let place = HostFixture::asking();
         let (host, path, _) = waiting(&place);
         host.kill();
         let mut edited = lines(&path);
@@ -215,7 +215,7 @@ fn a_gate_whose_message_is_gone_is_withdrawn_and_its_run_is_over() {
 
 #[test]
 fn a_line_behind_a_message_that_waits_leaves_its_gate_in_force() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let (host, path, dialog) = waiting(&place);
     host.kill();
     let mut edited = lines(&path);
@@ -235,7 +235,7 @@ fn a_line_behind_a_message_that_waits_leaves_its_gate_in_force() {
 
 #[test]
 fn an_end_that_is_missing_is_written_again_and_its_gate_still_waits() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let (host, path, dialog) = waiting(&place);
     host.kill();
     let whole = lines(&path);
@@ -247,7 +247,7 @@ fn an_end_that_is_missing_is_written_again_and_its_gate_still_waits() {
 
 #[test]
 fn what_a_person_denied_and_granted_stays_in_force_after_an_edit() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let mut host = place.start(&[]);
     for (command, answer) in [("touch denied", "Deny"), ("echo ran >> granted", "Allow for this session")] {
         place.provider.script([Reply::new(vec![bash("k", command)]), say("done")]);
@@ -272,7 +272,7 @@ fn what_a_person_denied_and_granted_stays_in_force_after_an_edit() {
 
 #[test]
 fn a_file_of_ones_own_making_takes_the_ids_that_the_log_has() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     let path = host.file();
@@ -298,7 +298,7 @@ fn a_file_of_ones_own_making_takes_the_ids_that_the_log_has() {
 
 #[test]
 fn a_process_that_dies_while_a_large_edit_is_imported_leaves_the_old_tree_or_the_new_one() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let (host, path, dialog) = waiting(&place);
     host.kill();
     let mut edited = lines(&path);
@@ -316,9 +316,9 @@ fn a_process_that_dies_while_a_large_edit_is_imported_leaves_the_old_tree_or_the
     let size = || [&log, &journal].map(|path| fs::metadata(path).map_or(0, |found| found.len())).iter().sum::<u64>();
     for round in 1..3 {
         let from = size();
-        let host = Host::spawn(Host::command_of(&place, &["--continue"]));
+        let host = RpcHost::spawn(RpcHost::command_of(&place, &["--continue"]));
         // Each time it gets further before it dies.
-        soon("some of the import", || (size() > from + (round << 19)).then_some(()));
+        eventually("some of the import", || (size() > from + (round << 19)).then_some(()));
         host.kill();
         assert!(size() < from + (3 << 20) - (1 << 18), "it did not die in the middle");
     }

@@ -6,14 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use countersign_testkit::process::{
+    HostFixture, RpcHost, eventually, lines_with,
+    provider::{Reply, bash},
+    wait_dead,
+};
 use nix::sys::signal::Signal;
 use serde_json::json;
-
-use crate::{
-    host::{Host, soon, wait_dead},
-    place::{Place, lines_with},
-    provider::{Reply, bash},
-};
 
 /// Longer than an end takes, and far shorter than what is ended would have.
 const MOST: Duration = Duration::from_secs(100);
@@ -21,7 +20,7 @@ const MOST: Duration = Duration::from_secs(100);
 #[test]
 fn a_signal_ends_the_run_its_commands_and_the_process_with_0() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let place = Place::new();
+        let place = HostFixture::new();
         let mut host = place.start(&[]);
         host.turn("one");
         let file = host.file();
@@ -42,7 +41,7 @@ fn a_signal_ends_the_run_its_commands_and_the_process_with_0() {
 
 #[test]
 fn an_end_of_input_ends_a_command_with_its_children_and_the_process_with_0() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.ask(json!({ "type": "bash", "command": "(sh -c 'echo $$ > pid; exec sleep 300') & wait" }));
     let pid = place.wait_for("pid");
@@ -55,7 +54,7 @@ fn an_end_of_input_ends_a_command_with_its_children_and_the_process_with_0() {
 
 #[test]
 fn what_a_command_left_behind_ends_with_the_process() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![bash(
         "k",
@@ -69,7 +68,7 @@ fn what_a_command_left_behind_ends_with_the_process() {
 
 #[test]
 fn what_was_said_before_the_end_of_input_is_answered() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     let due: Vec<&str> = vec!["get_state", "get_messages", "get_session_stats", "get_branch_messages"];
@@ -83,14 +82,14 @@ fn what_was_said_before_the_end_of_input_is_answered() {
 
 #[test]
 fn a_host_that_closes_its_end_of_the_output_ends_the_process() {
-    let place = Place::new();
-    let mut command = Host::command_of(&place, &["--model", "fake/fake-1"]);
+    let place = HostFixture::new();
+    let mut command = RpcHost::command_of(&place, &["--model", "fake/fake-1"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut output = child.stdout.take().unwrap();
     output.read_exact(&mut [0; 5]).unwrap();
     drop(output);
     let mut input = child.stdin.take().unwrap();
-    let code = soon("the end of the process", || {
+    let code = eventually("the end of the process", || {
         // The pipe is closed as soon as the process is gone.
         let _ = std::io::Write::write_all(&mut input, b"{\"type\":\"get_state\"}\n");
         child.try_wait().unwrap()

@@ -7,13 +7,8 @@ use std::{
     thread,
 };
 
+use countersign_testkit::process::{AttachFixture, PATIENCE, http::Http, session_id};
 use serde_json::{Value, json};
-
-use crate::{
-    attach::{House, session},
-    host::PATIENCE,
-    http::Http,
-};
 
 /// Methods that were called, with what they were told.
 type Told = (Mutex<Vec<(String, Value)>>, Condvar);
@@ -105,16 +100,16 @@ impl Messenger {
 #[test]
 fn one_approval_is_on_every_surface_and_answered_once() {
     let messenger = Messenger::start();
-    let house = House::with(&messenger.config());
-    let gateway = house.gateway();
-    let mut host = house.host(&[]);
-    let id = session(&mut host);
+    let attached = AttachFixture::with(&messenger.config());
+    let gateway = attached.start_gateway();
+    let mut host = attached.start_host(&[]);
+    let id = session_id(&mut host);
     let phone = Http::new(&gateway.address);
     let stream = phone.stream(&format!("/api/approval/stream?session_id={id}"));
     stream.named("initial");
-    let (from, dialog) = house.asked(&mut host, "touch ran");
+    let (from, dialog) = attached.ask_about(&mut host, "touch ran");
 
-    let gates = house.gates();
+    let gates = attached.gateway.gates();
     let gate = gates[0]["id"].as_str().unwrap().to_owned();
     assert_eq!(gates.len(), 1, "{gates:?}");
     let card = stream.named("approval").data;
@@ -130,10 +125,10 @@ fn one_approval_is_on_every_surface_and_answered_once() {
     let frames = host.settled(from);
     let taken_away = frames.iter().find(|frame| frame["method"] == "cancel").expect("the dialog is taken away");
     assert_eq!(taken_away["targetId"], dialog["id"]);
-    assert!(house.place.get("ran").is_some());
+    assert!(attached.host.get("ran").is_some());
     stream.event("the end of the card", |event| event.name == "approval" && event.data["pending_count"] == 0);
     messenger.message("editMessageText", "Approved by web:open");
-    assert_eq!(house.gates(), Vec::<Value>::new());
+    assert_eq!(attached.gateway.gates(), Vec::<Value>::new());
     assert!(!phone.get("/console/").body.contains(&gate), "nothing waits any more");
     let late = json!({ "session_id": id, "approval_id": gate, "choice": "deny" });
     assert_eq!(phone.post("/api/approval/respond", &late).json()["stale_cleared"], true);

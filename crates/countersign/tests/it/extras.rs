@@ -1,60 +1,59 @@
 //! Tasks, mentions, pages, models, flags.
 
-use serde_json::json;
-
-use crate::{
-    host::{Host, only, roles, shape},
-    place::Place,
+use countersign_testkit::process::{
+    HostFixture, RpcHost, of_type,
     provider::{Reply, call, say},
+    roles, shape,
 };
+use serde_json::json;
 
 fn todo(ops: &serde_json::Value) -> Reply {
     Reply::new(vec![call("k", "todo_write", &json!({ "ops": ops }))])
 }
 
 /// Has the model list one task, and gives its id.
-fn listed(place: &Place, host: &mut Host) -> serde_json::Value {
+fn listed(place: &HostFixture, host: &mut RpcHost) -> serde_json::Value {
     let phases = json!([{ "name": "one", "tasks": [{ "content": "first" }] }]);
     place.provider.script([todo(&json!([{ "op": "replace", "phases": phases }]))]);
-    only(&host.turn("go"), "todo_reminder")[0]["todos"][0]["id"].clone()
+    of_type(&host.turn("go"), "todo_reminder")[0]["todos"][0]["id"].clone()
 }
 
 #[test]
 fn open_tasks_are_reminded_of_and_finished_ones_go_with_the_next_prompt() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let phases = json!([{ "name": "one", "tasks": [{ "content": "first" }] }]);
     place.provider.script([todo(&json!([{ "op": "replace", "phases": phases }]))]);
     let frames = host.turn("go");
-    let reminders = only(&frames, "todo_reminder");
+    let reminders = of_type(&frames, "todo_reminder");
     let attempts: Vec<_> = reminders.iter().map(|reminder| reminder["attempt"].clone()).collect();
     assert_eq!((attempts, &reminders[0]["maxAttempts"]), (vec![json!(1), json!(2), json!(3)], &json!(3)));
     assert_eq!(
         (&reminders[0]["todos"][0]["content"], &reminders[0]["todos"][0]["status"]),
         (&json!("first"), &json!("in_progress"))
     );
-    assert_eq!(roles(only(&frames, "agent_end")[1]["messages"].as_array().unwrap())[0], "developer");
+    assert_eq!(roles(of_type(&frames, "agent_end")[1]["messages"].as_array().unwrap())[0], "developer");
     let id = reminders[0]["todos"][0]["id"].clone();
     place.provider.script([todo(&json!([{ "op": "update", "id": id, "status": "completed" }]))]);
     let frames = host.turn("finish");
-    assert_eq!((only(&frames, "todo_reminder").len(), only(&frames, "todo_auto_clear").len()), (0, 0));
+    assert_eq!((of_type(&frames, "todo_reminder").len(), of_type(&frames, "todo_auto_clear").len()), (0, 0));
     assert!(shape(&host.turn("next")).starts_with("prompt todo_auto_clear agent_start"));
-    assert_eq!(only(&host.turn("next"), "todo_auto_clear").len(), 0);
+    assert_eq!(of_type(&host.turn("next"), "todo_auto_clear").len(), 0);
 }
 
 #[test]
 fn a_branch_has_the_tasks_that_were_open_where_it_begins() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let id = listed(&place, &mut host);
     host.turn("more");
     let users = host.done(json!({ "type": "get_branch_messages" }))["messages"].clone();
     let more = users.as_array().unwrap().iter().find(|message| message["text"] == "more").unwrap();
     host.done(json!({ "type": "branch", "entryId": more["entryId"] }));
-    assert_eq!(only(&host.turn("anything"), "todo_reminder").len(), 3, "nothing was said of tasks yet");
+    assert_eq!(of_type(&host.turn("anything"), "todo_reminder").len(), 3, "nothing was said of tasks yet");
     place.provider.script([todo(&json!([{ "op": "update", "id": id, "status": "in_progress" }]))]);
     let frames = host.turn("other");
-    let task = &only(&frames, "todo_reminder")[0]["todos"][0];
+    let task = &of_type(&frames, "todo_reminder")[0]["todos"][0];
     assert_eq!((&task["id"], &task["status"]), (&id, &json!("in_progress")));
     place.provider.script([todo(&json!([{ "op": "update", "id": id, "status": "completed" }]))]);
     host.turn("finish");
@@ -63,7 +62,7 @@ fn a_branch_has_the_tasks_that_were_open_where_it_begins() {
 
 #[test]
 fn the_tasks_of_a_session_from_elsewhere_are_reminded_of() {
-    let (place, elsewhere) = (Place::new(), Place::new());
+    let (place, elsewhere) = (HostFixture::new(), HostFixture::new());
     let mut host = elsewhere.start(&[]);
     let phases = json!([{ "name": "one", "tasks": [{ "content": "first" }, { "content": "second" }] }]);
     elsewhere.provider.script([todo(&json!([{ "op": "replace", "phases": phases }]))]);
@@ -73,20 +72,20 @@ fn the_tasks_of_a_session_from_elsewhere_are_reminded_of() {
     let mut host = place.start(&[]);
     host.done(json!({ "type": "switch_session", "sessionPath": brought }));
     let frames = host.turn("where were we?");
-    let reminders = only(&frames, "todo_reminder");
+    let reminders = of_type(&frames, "todo_reminder");
     assert_eq!(reminders.len(), 3);
     assert_eq!(reminders[0]["todos"].as_array().unwrap().len(), 2);
     assert!(place.provider.last().text().contains("2 of your tasks are still open"));
-    let (bare, _) = (Place::new(), drop(host));
+    let (bare, _) = (HostFixture::new(), drop(host));
     let brought = bare.put("brought.jsonl", &file);
     let mut host = bare.start(&["--tools", "read"]);
     host.done(json!({ "type": "switch_session", "sessionPath": brought }));
-    assert_eq!(only(&host.turn("where were we?"), "todo_reminder").len(), 0, "it could not tick one off");
+    assert_eq!(of_type(&host.turn("where were we?"), "todo_reminder").len(), 0, "it could not tick one off");
 }
 
 #[test]
 fn tasks_of_a_branch_that_was_left_are_not_reminded_of() {
-    let (place, elsewhere) = (Place::new(), Place::new());
+    let (place, elsewhere) = (HostFixture::new(), HostFixture::new());
     let mut host = elsewhere.start(&[]);
     let phases = json!([{ "name": "one", "tasks": [{ "content": "first" }] }]);
     elsewhere.provider.script([todo(&json!([{ "op": "replace", "phases": phases }]))]);
@@ -99,12 +98,12 @@ fn tasks_of_a_branch_that_was_left_are_not_reminded_of() {
     let brought = place.put("brought.jsonl", format!("{file}{other}\n"));
     let mut host = place.start(&[]);
     host.done(json!({ "type": "switch_session", "sessionPath": brought }));
-    assert_eq!(only(&host.turn("well?"), "todo_reminder").len(), 0);
+    assert_eq!(of_type(&host.turn("well?"), "todo_reminder").len(), 0);
 }
 
 #[test]
 fn tasks_that_were_done_elsewhere_are_not_reminded_of() {
-    let (place, elsewhere) = (Place::new(), Place::new());
+    let (place, elsewhere) = (HostFixture::new(), HostFixture::new());
     let mut host = place.start(&[]);
     let id = listed(&place, &mut host);
     let file = host.file();
@@ -114,17 +113,17 @@ fn tasks_that_were_done_elsewhere_are_not_reminded_of() {
     let mut host = elsewhere.start(&[]);
     host.done(json!({ "type": "switch_session", "sessionPath": carried }));
     elsewhere.provider.script([todo(&json!([{ "op": "update", "id": id, "status": "completed" }]))]);
-    assert_eq!(only(&host.turn("finish"), "todo_reminder").len(), 0);
+    assert_eq!(of_type(&host.turn("finish"), "todo_reminder").len(), 0);
     std::fs::copy(host.file(), &file).unwrap();
 
     let mut host = place.start(&[]);
     host.done(json!({ "type": "switch_session", "sessionPath": file }));
-    assert_eq!(only(&host.turn("where were we?"), "todo_reminder").len(), 0);
+    assert_eq!(of_type(&host.turn("where were we?"), "todo_reminder").len(), 0);
 }
 
 #[test]
 fn tasks_that_the_file_lost_come_from_the_log() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let id = listed(&place, &mut host);
     let file = host.file();
@@ -136,13 +135,13 @@ fn tasks_that_the_file_lost_come_from_the_log() {
     let mut host = place.start(&[]);
     host.done(json!({ "type": "switch_session", "sessionPath": file }));
     place.provider.script([todo(&json!([{ "op": "update", "id": id, "status": "in_progress" }]))]);
-    let task = only(&host.turn("go on"), "todo_reminder")[0]["todos"][0].clone();
+    let task = of_type(&host.turn("go on"), "todo_reminder")[0]["todos"][0].clone();
     assert_eq!((&task["id"], &task["status"]), (&id, &json!("in_progress")));
 }
 
 #[test]
 fn a_file_that_is_mentioned_comes_right_behind_the_message() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.put("notes.txt", "what it says\n");
     place.put("picture.bin", [0xff, 0, 0xfe]);
@@ -157,7 +156,7 @@ fn a_file_that_is_mentioned_comes_right_behind_the_message() {
 
 #[test]
 fn a_page_shows_the_conversation_runs_nothing_of_it_and_loads_nothing() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script([say("<script>alert(1)</script> and ![x](http://example.org/x.png)")]);
     host.turn("</script><img src=http://example.org/y onerror=alert(2)>");
@@ -176,8 +175,8 @@ fn a_page_shows_the_conversation_runs_nothing_of_it_and_loads_nothing() {
 
 #[test]
 fn models_and_levels_go_round() {
-    let place = Place::new();
-    let mut host = Host::start(&place, &["--models", "fake/fake-1,claude/claude-1", "--thinking", "low"]);
+    let place = HostFixture::new();
+    let mut host = RpcHost::start(&place, &["--models", "fake/fake-1,claude/claude-1", "--thinking", "low"]);
     let state = host.state();
     assert_eq!((&state["model"]["id"], &state["thinkingLevel"]), (&json!("fake-1"), &json!("low")));
     let next = host.done(json!({ "type": "cycle_model" }));
@@ -196,7 +195,7 @@ fn models_and_levels_go_round() {
 
 #[test]
 fn flags_of_other_programs_are_taken_and_those_for_the_prompt_reach_it() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.put("AGENTS.md", "always be brief\n");
     let mut host = place.start(&[
         "--no-title",
@@ -225,7 +224,7 @@ fn flags_of_other_programs_are_taken_and_those_for_the_prompt_reach_it() {
 
 #[test]
 fn what_begins_with_a_slash_goes_to_the_model_as_it_is() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("/unknown thing");
     assert!(place.provider.last().text().contains("/unknown thing"));

@@ -2,17 +2,13 @@
 
 use std::fs;
 
+use countersign_testkit::process::{HostFixture, RpcHost, eventually, lines_with};
 use serde_json::json;
-
-use crate::{
-    host::{Host, soon},
-    place::{Place, lines_with},
-};
 
 #[test]
 fn a_session_file_that_somebody_else_changed_or_removed_is_told_of_once() {
     for is_removed in [false, true] {
-        let place = Place::new();
+        let place = HostFixture::new();
         let mut host = place.start(&[]);
         host.turn("one");
         let file = host.file();
@@ -40,7 +36,7 @@ fn a_session_file_that_somebody_else_changed_or_removed_is_told_of_once() {
 #[test]
 fn a_session_file_with_a_damaged_line_keeps_what_came_before_it() {
     for has_mark in [false, true] {
-        let place = Place::new();
+        let place = HostFixture::new();
         let mut host = place.start(&[]);
         for text in ["one", "two", "three"] {
             host.turn(text);
@@ -65,20 +61,20 @@ fn a_session_file_with_a_damaged_line_keeps_what_came_before_it() {
 
 #[test]
 fn a_damaged_log_is_named_with_the_session_file_that_is_whole() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     let file = host.file();
     lines_with(&file, "\"ok\"");
     host.close_cleanly();
     let logs = || fs::read_dir(place.agent.join("countersign")).unwrap().map(|entry| entry.unwrap().path());
-    let log = soon("the log", || logs().find(|path| path.extension().is_some_and(|end| end == "db")));
+    let log = eventually("the log", || logs().find(|path| path.extension().is_some_and(|end| end == "db")));
     for path in logs() {
         fs::remove_file(path).unwrap();
     }
     fs::write(&log, "this is no database, and long enough to be looked at as one, whatever is in it".repeat(99))
         .unwrap();
-    let end = Host::spawn(Host::command_of(&place, &["--continue"])).wait_end();
+    let end = RpcHost::spawn(RpcHost::command_of(&place, &["--continue"])).wait_end();
     assert_eq!(end.code, Some(1));
     for part in [log.to_str().unwrap(), file.to_str().unwrap(), "is whole", "opens again"] {
         assert!(end.stderr.contains(part), "{part}: {}", end.stderr);

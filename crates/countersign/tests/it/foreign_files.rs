@@ -2,12 +2,8 @@
 
 use std::io::Write as _;
 
+use countersign_testkit::process::{HostFixture, RpcHost, check_chain, lines_when, lines_with, texts};
 use serde_json::{Value, json};
-
-use crate::{
-    host::Host,
-    place::{Place, check_chain, lines_when, lines_with, texts},
-};
 
 const AT: &str = "2026-01-01T00:00:00.000Z";
 
@@ -34,19 +30,19 @@ fn message(id: &str, parent: Option<&str>, message: Value) -> Value {
     json!({ "type": "message", "id": id, "parentId": parent, "timestamp": AT, "message": message })
 }
 
-fn write(place: &Place, lines: &[Value], tail: &str) -> String {
+fn write(place: &HostFixture, lines: &[Value], tail: &str) -> String {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     place.put("other.jsonl", text + tail).display().to_string()
 }
 
-fn open(place: &Place, lines: &[Value], tail: &str) -> (Host, String) {
+fn open(place: &HostFixture, lines: &[Value], tail: &str) -> (RpcHost, String) {
     let path = write(place, lines, tail);
     (place.start(&["--session", &path]), path)
 }
 
 #[test]
 fn the_first_form_gets_ids_and_keeps_its_compaction() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut first = header(1);
     first.as_object_mut().unwrap().remove("version");
     let line = |message: Value| json!({ "type": "message", "timestamp": AT, "message": message });
@@ -75,7 +71,7 @@ fn the_first_form_gets_ids_and_keeps_its_compaction() {
 
 #[test]
 fn the_second_form_is_brought_up_to_date_and_unknown_lines_stay() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let hook =
         json!({ "role": "hookMessage", "customType": "h", "content": "from a hook", "display": true, "timestamp": 4 });
     let alien = json!({ "type": "alien", "id": "a4", "parentId": "a3", "timestamp": AT, "deep": { "x": [1, 2] } });
@@ -107,7 +103,7 @@ fn the_second_form_is_brought_up_to_date_and_unknown_lines_stay() {
 
 #[test]
 fn every_kind_of_message_is_taken_and_a_torn_line_is_cut() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let call = json!([{ "type": "toolCall", "id": "k1", "name": "bash", "arguments": { "command": "touch never" } }]);
     let result = json!({ "role": "toolResult", "toolCallId": "k1", "toolName": "bash", "content": [{ "type": "text", "text": "out" }], "isError": false, "timestamp": 3 });
     let command = |command: &str, output: &str, excluded: bool| {
@@ -146,7 +142,7 @@ fn every_kind_of_message_is_taken_and_a_torn_line_is_cut() {
 
 #[test]
 fn calls_without_a_result_are_never_run_and_are_paired_in_the_request() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let call =
         |id: &str| json!({ "type": "toolCall", "id": id, "name": "bash", "arguments": { "command": "touch never" } });
     let lines = [
@@ -163,7 +159,7 @@ fn calls_without_a_result_are_never_run_and_are_paired_in_the_request() {
 
 #[test]
 fn the_last_line_is_the_branch_that_goes_on_and_all_branches_are_listed() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let lines = [
         header(3),
         message("d1", None, user("root")),
@@ -183,7 +179,7 @@ fn the_last_line_is_the_branch_that_goes_on_and_all_branches_are_listed() {
 
 #[test]
 fn lines_that_somebody_added_since_are_part_of_the_conversation() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     let path = host.file();
@@ -204,7 +200,7 @@ fn lines_that_somebody_added_since_are_part_of_the_conversation() {
 
 #[test]
 fn an_end_that_was_lost_is_written_again() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     host.turn("two");
@@ -224,7 +220,7 @@ fn an_end_that_was_lost_is_written_again() {
 
 #[test]
 fn a_name_and_a_model_that_related_programs_write_in_their_own_way_are_read() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let model = json!({ "type": "model_change", "id": "00000003", "parentId": "00000002", "timestamp": AT,
         "provider": "fake", "modelId": "fake-2" });
     let info = |id: &str, parent: &str, name: &str| json!({ "type": "session_info", "id": id, "parentId": parent, "timestamp": AT, "name": name });
@@ -237,13 +233,13 @@ fn a_name_and_a_model_that_related_programs_write_in_their_own_way_are_read() {
         info("00000005", "00000004", "their name"),
     ];
     let path = write(&place, &lines, "");
-    let mut host = Host::start(&place, &["--session", &path]);
+    let mut host = RpcHost::start(&place, &["--session", &path]);
     let state = host.state();
     assert_eq!((&state["sessionName"], &state["model"]["id"]), (&json!("their name"), &json!("fake-2")));
     host.turn("two");
     host.done(json!({ "type": "set_session_name", "name": "ours" }));
     assert_eq!(host.close().code, Some(0));
-    let mut again = Host::start(&place, &["--session", &path]);
+    let mut again = RpcHost::start(&place, &["--session", &path]);
     let state = again.state();
     assert_eq!((&state["sessionName"], &state["model"]["id"]), (&json!("ours"), &json!("fake-2")));
     assert_eq!(again.said(), ["one", "r1", "two", "ok"]);

@@ -5,21 +5,20 @@ use std::{
     process::{Command, Stdio},
 };
 
+use countersign_testkit::process::{
+    HostFixture, RpcHost,
+    provider::{Reply, bash},
+    wait_dead,
+};
 use serde_json::json;
 
-use crate::{
-    host::{Host, wait_dead},
-    place::Place,
-    provider::{Reply, bash},
-};
-
 /// A host whose agent directory is on a small disk of its own. `None` where the system lets nobody make one.
-fn start(place: &Place) -> Option<Host> {
+fn start(place: &HostFixture) -> Option<RpcHost> {
     let may = Command::new("unshare").args(["-rm", "true"]).stderr(Stdio::null()).status();
     if !may.is_ok_and(|status| status.success()) {
         return None;
     }
-    let plain = Host::command_of(place, &["--model", "fake/fake-1"]);
+    let plain = RpcHost::command_of(place, &["--model", "fake/fake-1"]);
     let disk = disk(place);
     std::fs::create_dir(&disk).unwrap();
     let mut command = Command::new("unshare");
@@ -28,17 +27,17 @@ fn start(place: &Place) -> Option<Host> {
     command.args([&disk, &place.agent]).arg(plain.get_program()).args(plain.get_args());
     command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.env("PI_CODING_AGENT_DIR", disk);
-    let host = Host::spawn(command);
+    let host = RpcHost::spawn(command);
     host.event(0, "ready");
     Some(host)
 }
 
-fn disk(place: &Place) -> PathBuf {
+fn disk(place: &HostFixture) -> PathBuf {
     place.home.join("disk")
 }
 
 /// Runs something where the disk of the host is.
-fn there(host: &Host, script: &str, place: &Place) {
+fn there(host: &RpcHost, script: &str, place: &HostFixture) {
     let mut command = Command::new("nsenter");
     command.args(["-U", "-m", "--preserve-credentials", "-t", &host.id().to_string(), "sh", "-c", script]);
     command.arg(disk(place)).stderr(Stdio::null());
@@ -48,7 +47,7 @@ fn there(host: &Host, script: &str, place: &Place) {
 #[test]
 fn a_run_that_cannot_be_recorded_is_told_of_and_stopped_all_the_same() {
     for command in ["abort", "abort_and_prompt"] {
-        let place = Place::new();
+        let place = HostFixture::new();
         let Some(mut host) = start(&place) else { return };
         host.turn("one");
         place.provider.script([Reply::new(vec![bash("k", "sh -c 'echo $$ > pid; exec sleep 300'")])]);

@@ -1,15 +1,14 @@
 //! Calls that somebody has to allow.
 
+use countersign_testkit::process::{
+    HostFixture, RpcHost, lines_with, message_text as text_of, of_type,
+    provider::{Reply, bash, call, say},
+    shape,
+};
 use serde_json::{Value, json};
 
-use crate::{
-    host::{Host, only, shape, text as text_of},
-    place::{Place, lines_with},
-    provider::{Reply, bash, call, say},
-};
-
 /// Has the model want `command`, and gives what was said up to a dialog or the end.
-fn want(host: &mut Host, place: &Place, command: &str) -> (usize, Option<Value>) {
+fn want(host: &mut RpcHost, place: &HostFixture, command: &str) -> (usize, Option<Value>) {
     place.provider.script([Reply::new(vec![bash("k", command)]), say("done")]);
     let from = host.prompt("go");
     let next = host.wait(from, "a dialog or the end", |frame| {
@@ -19,7 +18,7 @@ fn want(host: &mut Host, place: &Place, command: &str) -> (usize, Option<Value>)
 }
 
 /// Has the model want `command` and answers the dialog with `answer`. Gives the dialog and what was said.
-fn answered(host: &mut Host, place: &Place, command: &str, answer: Value) -> (Value, Vec<Value>) {
+fn answered(host: &mut RpcHost, place: &HostFixture, command: &str, answer: Value) -> (Value, Vec<Value>) {
     let (from, dialog) = want(host, place, command);
     let dialog = dialog.unwrap();
     host.reply(&dialog, answer);
@@ -28,7 +27,7 @@ fn answered(host: &mut Host, place: &Place, command: &str, answer: Value) -> (Va
 
 #[test]
 fn a_dialog_shows_what_would_run_and_stands_before_its_start() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let mut host = place.start(&[]);
     let (dialog, frames) = answered(&mut host, &place, "touch ran", json!({ "value": "Allow once" }));
     assert_eq!(dialog["method"], "select");
@@ -48,10 +47,10 @@ fn whatever_is_not_clearly_allowed_does_not_run() {
         json!({ "confirmed": true }),
         json!({ "cancelled": true }),
     ] {
-        let place = Place::asking();
+        let place = HostFixture::asking();
         let mut host = place.start(&[]);
         let (_, frames) = answered(&mut host, &place, "touch ran", answer.clone());
-        let end = only(&frames, "tool_execution_end").remove(0);
+        let end = of_type(&frames, "tool_execution_end").remove(0);
         assert!(end["isError"] == true && text_of(&end["result"]).contains("Denied"), "{end}");
         assert_eq!((place.get("ran"), text_of(host.messages().last().unwrap()).as_str()), (None, "done"), "{answer}");
     }
@@ -59,7 +58,7 @@ fn whatever_is_not_clearly_allowed_does_not_run() {
 
 #[test]
 fn an_answer_that_is_not_recorded_is_asked_for_again() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let mut host = place.start(&[]);
     let (from, dialog) = want(&mut host, &place, "touch ran");
     let log = std::fs::read_dir(place.agent.join("countersign")).unwrap().map(|entry| entry.unwrap().path());
@@ -86,14 +85,14 @@ fn an_answer_that_is_not_recorded_is_asked_for_again() {
         host.reply(&next, answer.clone());
     }
     let frames = host.settled(from);
-    assert_eq!(only(&frames, "tool_execution_end").len(), 1);
+    assert_eq!(of_type(&frames, "tool_execution_end").len(), 1);
     assert!(place.get("ran").is_some());
     assert_eq!(host.close().code, Some(0));
 }
 
 #[test]
 fn the_first_answer_counts_and_later_ones_are_ignored() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let mut host = place.start(&[]);
     let (from, dialog) = want(&mut host, &place, "touch ran");
     let dialog = dialog.unwrap();
@@ -102,12 +101,12 @@ fn the_first_answer_counts_and_later_ones_are_ignored() {
     host.settled(from);
     host.reply(&dialog, json!({ "value": "Always allow exactly this" }));
     host.state();
-    assert_eq!((place.get("ran"), only(&host.since(from), "response").len()), (None, 2));
+    assert_eq!((place.get("ran"), of_type(&host.since(from), "response").len()), (None, 2));
 }
 
 #[test]
 fn an_answer_for_the_session_holds_in_it_after_a_kill_too_and_not_elsewhere() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let mut host = place.start(&[]);
     answered(&mut host, &place, "echo ran >> count", json!({ "value": "Allow for this session" }));
     assert_eq!(want(&mut host, &place, "echo ran >> count").1, None);
@@ -123,7 +122,7 @@ fn an_answer_for_the_session_holds_in_it_after_a_kill_too_and_not_elsewhere() {
 
 #[test]
 fn a_session_is_the_same_by_every_name_of_its_file() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let mut host = place.start(&[]);
     answered(&mut host, &place, "echo ran >> count", json!({ "value": "Allow for this session" }));
     let (file, id) = (host.file(), host.state()["sessionId"].clone());
@@ -147,7 +146,7 @@ fn a_session_is_the_same_by_every_name_of_its_file() {
 
 #[test]
 fn an_answer_for_always_holds_in_other_processes() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let mut host = place.start(&[]);
     answered(&mut host, &place, "echo ran >> count", json!({ "value": "Always allow exactly this" }));
     host.close_cleanly();
@@ -158,19 +157,19 @@ fn an_answer_for_always_holds_in_other_processes() {
 
 #[test]
 fn without_an_answer_in_time_the_call_is_denied() {
-    let place = Place::with_config("countersign: { approval_timeout: 1 }\n");
+    let place = HostFixture::with_config("countersign: { approval_timeout: 1 }\n");
     place.rules("rules:\n  - { pattern: \"bash(*)\", action: ask }\n");
     let mut host = place.start(&[]);
     let (from, dialog) = want(&mut host, &place, "touch ran");
     assert!(dialog.unwrap()["timeout"].as_u64() <= Some(1000));
     let frames = host.settled(from);
-    assert_eq!(only(&frames, "tool_execution_end")[0]["isError"], true);
+    assert_eq!(of_type(&frames, "tool_execution_end")[0]["isError"], true);
     assert_eq!(place.get("ran"), None);
 }
 
 #[test]
 fn what_destroys_beyond_the_folder_is_asked_for_without_any_rule() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     for command in ["rm -rf /", "rm -rf ~", "rm -rf ..", "bash -c 'rm -rf /'", "x=/; rm -rf $x", "mkfs.ext4 /dev/sdb1"]
     {
@@ -185,7 +184,7 @@ fn what_destroys_beyond_the_folder_is_asked_for_without_any_rule() {
 
 #[test]
 fn an_abort_withdraws_the_gate() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let mut host = place.start(&[]);
     let (from, dialog) = want(&mut host, &place, "touch ran");
     host.done(json!({ "type": "abort" }));
@@ -198,7 +197,7 @@ fn an_abort_withdraws_the_gate() {
 
 #[test]
 fn several_calls_wait_at_once_and_are_answered_in_any_order() {
-    let place = Place::new();
+    let place = HostFixture::new();
     place.rules("rules:\n  - { pattern: \"read(*)\", action: ask }\n");
     place.put("x", "of x\n");
     place.put("y", "of y\n");
@@ -224,9 +223,9 @@ fn several_calls_wait_at_once_and_are_answered_in_any_order() {
 #[test]
 fn rules_that_are_not_understood_let_nothing_start() {
     for rules in ["rules: [{", "rules:\n  - { pattern: \"bash(*)\", action: perhaps }\n"] {
-        let place = Place::new();
+        let place = HostFixture::new();
         place.rules(rules);
-        let end = Host::spawn(Host::command_of(&place, &["--model", "fake/fake-1"])).wait_end();
+        let end = RpcHost::spawn(RpcHost::command_of(&place, &["--model", "fake/fake-1"])).wait_end();
         assert_eq!((end.code, end.frames.len()), (Some(1), 0), "{end:?}");
         assert!(end.stderr.contains("permissions.yaml"), "{end:?}");
     }

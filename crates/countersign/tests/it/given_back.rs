@@ -1,11 +1,10 @@
 //! What a provider gives with an answer and wants back: through the session file, a resume, a branch and a compaction, and to nobody else.
 
-use serde_json::{Value, json};
-
-use crate::{
-    place::{Place, lines_with},
+use countersign_testkit::process::{
+    HostFixture, lines_with,
     provider::{Part, Reply, Request, say},
 };
+use serde_json::{Value, json};
 
 const SEAL: &str = "U0lH";
 
@@ -54,7 +53,7 @@ fn assert_kept_from(request: &Request, who: &str) {
 
 #[test]
 fn what_came_with_a_call_goes_back_through_resume_and_branch_and_to_no_other_model() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script([sealed("k1"), say("done")]);
     host.turn("go");
@@ -92,7 +91,7 @@ fn what_came_with_a_call_goes_back_through_resume_and_branch_and_to_no_other_mod
 /// A file of a host that this binary did not write: its log is made from the file.
 #[test]
 fn what_a_session_file_holds_goes_back_where_the_log_is_gone() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script([sealed("k1"), say("done")]);
     host.turn("go");

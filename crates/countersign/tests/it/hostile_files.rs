@@ -7,12 +7,8 @@ use std::{
     process::Command,
 };
 
+use countersign_testkit::process::{HostFixture, RpcHost, check_chain, eventually, lines_when, lines_with, texts};
 use serde_json::{Value, json};
-
-use crate::{
-    host::Host,
-    place::{Place, check_chain, lines_when, lines_with, texts},
-};
 
 const AT: &str = "2026-01-01T00:00:00.000Z";
 
@@ -25,12 +21,12 @@ fn user(id: &str, parent: Option<&str>, text: &str) -> Value {
     json!({ "type": "message", "id": id, "parentId": parent, "timestamp": AT, "message": message })
 }
 
-fn write(place: &Place, lines: &[Value]) -> PathBuf {
+fn write(place: &HostFixture, lines: &[Value]) -> PathBuf {
     place.put("other.jsonl", lines.iter().map(|line| format!("{line}\n")).collect::<String>())
 }
 
 /// All files below the root of a place.
-fn files(place: &Place) -> BTreeSet<PathBuf> {
+fn files(place: &HostFixture) -> BTreeSet<PathBuf> {
     fn below(folder: &Path, found: &mut BTreeSet<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
             match entry.file_type().unwrap().is_dir() {
@@ -48,7 +44,7 @@ fn files(place: &Place) -> BTreeSet<PathBuf> {
 fn an_id_that_is_a_path_makes_nothing_outside_the_agent_directory() {
     let outside = std::env::temp_dir().join("countersign-hostile-id");
     for id in ["../../x", "..", "", "a/b", outside.to_str().unwrap(), "nul\u{0}", &"x".repeat(200), &"x".repeat(1024)] {
-        let place = Place::new();
+        let place = HostFixture::new();
         let path = write(&place, &[header(id), user("a", None, "one")]);
         let before = files(&place);
         let mut host = place.start(&["--session", path.to_str().unwrap()]);
@@ -67,11 +63,11 @@ fn an_id_that_is_a_path_makes_nothing_outside_the_agent_directory() {
 
 #[test]
 fn an_id_of_ten_megabytes_is_refused_with_a_message_and_nothing_is_made() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let path = write(&place, &[header(&"x".repeat(10 << 20)), user("a", None, "one")]);
     let before = files(&place);
-    let command = Host::command_of(&place, &["--model", "fake/fake-1", "--session", path.to_str().unwrap()]);
-    let end = Host::spawn(command).wait_end();
+    let command = RpcHost::command_of(&place, &["--model", "fake/fake-1", "--session", path.to_str().unwrap()]);
+    let end = RpcHost::spawn(command).wait_end();
     assert_eq!(end.code, Some(1));
     assert!(end.stderr.contains("other.jsonl: an id in it is longer than 1024 bytes"), "{}", end.stderr);
     assert_eq!(files(&place), before);
@@ -83,11 +79,11 @@ fn an_id_of_ten_megabytes_is_refused_with_a_message_and_nothing_is_made() {
 #[test]
 fn an_entry_with_an_id_that_is_too_long_is_refused_with_a_message_and_the_file_stays() {
     let long = "x".repeat(100_000);
-    let place = Place::new();
+    let place = HostFixture::new();
     let path = write(&place, &[header("s"), user(&long, None, "one")]);
     let before = (fs::read(&path).unwrap(), files(&place));
-    let command = Host::command_of(&place, &["--model", "fake/fake-1", "--session", path.to_str().unwrap()]);
-    let end = Host::spawn(command).wait_end();
+    let command = RpcHost::command_of(&place, &["--model", "fake/fake-1", "--session", path.to_str().unwrap()]);
+    let end = RpcHost::spawn(command).wait_end();
     assert_eq!((end.code, end.stderr.lines().count()), (Some(1), 1), "{}", end.stderr);
     assert!(end.stderr.contains("an id in it is longer than 1024 bytes"), "{}", end.stderr);
     assert_eq!((fs::read(&path).unwrap(), files(&place)), before);
@@ -98,7 +94,7 @@ fn an_entry_with_an_id_that_is_too_long_is_refused_with_a_message_and_the_file_s
 
 #[test]
 fn two_files_with_the_same_id_are_two_sessions() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let path = write(&place, &[header(""), user("a", None, "one")]);
     let mut first = place.start(&["--session", path.to_str().unwrap()]);
     first.turn("two");
@@ -112,7 +108,7 @@ fn two_files_with_the_same_id_are_two_sessions() {
 
 #[test]
 fn of_entries_with_the_same_id_none_is_lost_and_each_keeps_its_children() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let unknown = |parent: &str| json!({ "type": "alien", "id": "a", "parentId": parent, "timestamp": AT, "x": 1 });
     let path = write(
         &place,
@@ -142,7 +138,7 @@ fn of_entries_with_the_same_id_none_is_lost_and_each_keeps_its_children() {
 
 #[test]
 fn a_pipe_in_the_place_of_the_grants_holds_nothing_up() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     assert!(Command::new("mkfifo").arg(place.agent.join("grants.jsonl")).status().unwrap().success());
     let mut host = place.start(&[]);
     host.turn("one");
@@ -151,7 +147,7 @@ fn a_pipe_in_the_place_of_the_grants_holds_nothing_up() {
 
 #[test]
 fn a_branch_or_fork_that_died_half_made_is_never_continued() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     let path = host.file();
@@ -165,8 +161,8 @@ fn a_branch_or_fork_that_died_half_made_is_never_continued() {
     fs::write(&path, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
     let logs = place.agent.join("countersign");
     let known: BTreeSet<PathBuf> = fs::read_dir(&logs).unwrap().map(|entry| entry.unwrap().path()).collect();
-    let fork = Host::spawn(Host::command_of(&place, &["--fork", path.to_str().unwrap()]));
-    crate::host::soon("some of the fork", || {
+    let fork = RpcHost::spawn(RpcHost::command_of(&place, &["--fork", path.to_str().unwrap()]));
+    eventually("some of the fork", || {
         let made = fs::read_dir(&logs).unwrap().map(|entry| entry.unwrap().path());
         let size = made.filter(|path| !known.contains(path)).map(|path| fs::metadata(path).map_or(0, |it| it.len()));
         (size.sum::<u64>() > 600_000).then_some(())

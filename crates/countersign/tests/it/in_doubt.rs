@@ -1,25 +1,23 @@
 //! Commands of which nobody saw the end.
 
-use serde_json::json;
-
-use crate::{
-    host::only,
-    place::Place,
+use countersign_testkit::process::{
+    HostFixture, of_type,
     provider::{Reply, bash, say},
 };
+use serde_json::json;
 
 /// Takes effect, and takes away who would tell of its end.
 const BREAKS_OFF: &str = "echo ran >> count; kill -9 $PPID";
 
 #[test]
 fn a_command_that_breaks_off_is_not_called_a_failure_and_not_run_again() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![bash("k", BREAKS_OFF)]), say("done")]);
     let frames = host.turn("go");
     let told = place.provider.last().result("k").unwrap();
     assert!(told.contains("Outcome unknown"), "{told}");
-    assert_eq!(only(&frames, "tool_execution_end")[0]["isError"], true);
+    assert_eq!(of_type(&frames, "tool_execution_end")[0]["isError"], true);
     assert_eq!(place.get("count").unwrap(), "ran\n");
     host.close();
     let mut again = place.resume();
@@ -29,7 +27,7 @@ fn a_command_that_breaks_off_is_not_called_a_failure_and_not_run_again() {
 
 #[test]
 fn a_persons_command_that_breaks_off_says_so() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let result = host.done(json!({ "type": "bash", "command": BREAKS_OFF }));
     assert!(result["output"].as_str().unwrap().contains("Outcome unknown"), "{result}");

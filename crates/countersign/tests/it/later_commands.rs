@@ -1,12 +1,10 @@
 //! Every command that a released client of omp or of pi sends is answered once, under its id.
 
-use serde_json::{Value, json};
-
-use crate::{
-    host::{Host, Mark, only},
-    place::Place,
+use countersign_testkit::process::{
+    HostFixture, Mark, RpcHost, of_type,
     provider::{Reply, bash, call, say},
 };
+use serde_json::{Value, json};
 
 /// Commands of the types of omp 18.2.3 and 13.19, of pi 0.73 and later, and of pi-acp 0.0.34, in an order in which each makes sense.
 fn commands() -> Vec<(Value, bool)> {
@@ -67,7 +65,7 @@ fn commands() -> Vec<(Value, bool)> {
 
 #[test]
 fn every_command_of_every_client_is_answered_once_under_its_id() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("hello");
     let from = host.mark();
@@ -101,7 +99,7 @@ fn every_command_of_every_client_is_answered_once_under_its_id() {
     host.write("{\"id\":\"u\",\"type\":\"dance\"}\n");
     host.wait(from, "the answer without an id", |frame| frame["command"] == "dance" && frame.get("id").is_none());
     host.state();
-    let answers = only(&host.since(from), "response");
+    let answers = of_type(&host.since(from), "response");
     for id in &ids {
         assert_eq!(answers.iter().filter(|answer| answer["id"] == id.as_str()).count(), 1, "{id}");
     }
@@ -110,7 +108,7 @@ fn every_command_of_every_client_is_answered_once_under_its_id() {
 
 #[test]
 fn the_state_has_what_later_clients_read() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let phases = json!([{ "id": "p", "name": "All", "tasks": [{ "id": "t", "content": "one", "status": "pending" }] }]);
     assert_eq!(host.done(json!({ "type": "set_todos", "phases": phases }))["todoPhases"], phases);
@@ -126,7 +124,7 @@ fn the_state_has_what_later_clients_read() {
 
 #[test]
 fn pages_of_messages_are_the_messages_and_end_where_those_change() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     for text in ["one", "two", "three"] {
         host.turn(text);
@@ -158,7 +156,7 @@ fn pages_of_messages_are_the_messages_and_end_where_those_change() {
 
 #[test]
 fn a_fork_is_a_branch_and_a_clone_has_the_whole_conversation() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     host.turn("two");
@@ -177,7 +175,7 @@ fn a_fork_is_a_branch_and_a_clone_has_the_whole_conversation() {
 
 #[test]
 fn slash_commands_are_listed_as_each_client_reads_them() {
-    let place = Place::new();
+    let place = HostFixture::new();
     std::fs::create_dir(place.agent.join("commands")).unwrap();
     let path = place.agent.join("commands/look.md");
     std::fs::write(&path, "---\ndescription: Looks\n---\nLook at $1").unwrap();
@@ -191,19 +189,19 @@ fn slash_commands_are_listed_as_each_client_reads_them() {
     host.close_cleanly();
 }
 
-fn lend(host: &mut Host, name: &str, is_hidden: bool) -> Value {
+fn lend(host: &mut RpcHost, name: &str, is_hidden: bool) -> Value {
     let tool =
         json!({ "name": name, "description": "Looks up", "parameters": { "type": "object" }, "hidden": is_hidden });
     host.command(json!({ "type": "set_host_tools", "tools": [tool] }))
 }
 
-fn wanted(host: &Host, from: Mark) -> Value {
+fn wanted(host: &RpcHost, from: Mark) -> Value {
     host.wait(from, "host_tool_call", |frame| frame["type"] == "host_tool_call")
 }
 
 #[test]
 fn a_host_does_the_calls_of_its_tools() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     assert_eq!(lend(&mut host, "look_up", false)["data"], json!({ "toolNames": ["look_up"] }));
     let conflict = lend(&mut host, "read", false);
@@ -235,7 +233,7 @@ fn a_host_does_the_calls_of_its_tools() {
 
 #[test]
 fn an_approval_mode_asks_about_tools_of_the_host() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&["--no-tools", "--approval-mode", "write"]);
     lend(&mut host, "look_up", false);
     place.provider.script([Reply::new(vec![call("k", "look_up", &json!({}))]), say("done")]);
@@ -243,13 +241,13 @@ fn an_approval_mode_asks_about_tools_of_the_host() {
     let dialog = host.dialog(from);
     host.reply(&dialog, json!({ "confirmed": false }));
     host.settled(from);
-    assert!(only(&host.since(from), "host_tool_call").is_empty());
+    assert!(of_type(&host.since(from), "host_tool_call").is_empty());
     host.close_cleanly();
 }
 
 #[test]
 fn a_host_answers_for_what_lies_behind_its_uris() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let schemes = json!([{ "scheme": "db", "writable": true }, { "scheme": "ro" }]);
     let set = host.done(json!({ "type": "set_host_uri_schemes", "schemes": schemes }));

@@ -1,18 +1,16 @@
 //! How much one message may hold.
 
-use serde_json::json;
-
-use crate::{
-    host::only,
-    place::Place,
-    provider::{Latch, Part, Reply, text},
+use countersign_testkit::process::{
+    HostFixture, Latch, of_type,
+    provider::{Part, Reply, text},
 };
+use serde_json::json;
 
 const TEXT: usize = 16 << 20;
 
 #[test]
 fn a_text_beyond_the_limit_is_refused_with_both_numbers_and_stops_nothing() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let latch = Latch::default();
     place.provider.script([Reply::new(vec![Part::Until(latch.clone()), text("one")])]);
@@ -26,7 +24,7 @@ fn a_text_beyond_the_limit_is_refused_with_both_numbers_and_stops_nothing() {
     assert_eq!(host.state()["queuedMessageCount"], 0);
     latch.open();
     let frames = host.settled(from);
-    assert_eq!(only(&frames, "message_end").last().unwrap()["message"]["stopReason"], "stop");
+    assert_eq!(of_type(&frames, "message_end").last().unwrap()["message"]["stopReason"], "stop");
     assert_eq!(place.provider.count(), 1);
     host.close_cleanly();
 }

@@ -1,20 +1,16 @@
 //! A second process on the same session, and disks that take nothing.
 
+use countersign_testkit::process::{HostFixture, RpcHost, lines_with};
 use serde_json::json;
-
-use crate::{
-    host::Host,
-    place::{Place, lines_with},
-};
 
 #[test]
 fn a_second_process_on_a_session_is_refused_with_the_first_ones_id() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     let file = host.file();
     lines_with(&file, "\"ok\"");
-    let end = Host::spawn(Host::command_of(&place, &["--continue"])).wait_end();
+    let end = RpcHost::spawn(RpcHost::command_of(&place, &["--continue"])).wait_end();
     assert_eq!((end.code, end.frames.len()), (Some(1), 0));
     assert!(end.stderr.contains(&host.id().to_string()), "{end:?}");
     let mut other = place.start(&[]);
@@ -30,7 +26,7 @@ fn a_second_process_on_a_session_is_refused_with_the_first_ones_id() {
 
 #[test]
 fn a_folder_that_cannot_be_written_refuses_the_prompt_and_the_process_lives() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     // A file stands where the folder of the logs would be.
     std::fs::write(place.agent.join("countersign"), "").unwrap();

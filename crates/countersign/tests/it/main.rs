@@ -21,21 +21,12 @@ mod file_notices;
 mod foreign_files;
 mod full_disk;
 mod gates;
-#[allow(dead_code, reason = "the tests of the gateway itself need more of it")]
-#[path = "../serve/gateway.rs"]
-mod gateway;
 mod given_back;
-mod host;
 mod hostile_files;
-#[allow(dead_code, reason = "the tests of the gateway itself need more of it")]
-#[path = "../serve/http.rs"]
-mod http;
 mod in_doubt;
 mod later_commands;
 mod limits;
 mod locks;
-mod place;
-mod provider;
 mod questions;
 mod queues;
 mod regressions;
@@ -49,4 +40,3 @@ mod switching;
 mod taken_up;
 mod terminal;
 mod volume;
-mod wire;

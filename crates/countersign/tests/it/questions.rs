@@ -1,21 +1,19 @@
 //! Questions of the model to the person.
 
-use serde_json::{Value, json};
-
-use crate::{
-    host::{Host, only},
-    place::Place,
+use countersign_testkit::process::{
+    HostFixture, RpcHost, of_type,
     provider::{Reply, call, say},
 };
+use serde_json::{Value, json};
 
-fn asks(host: &mut Host, place: &Place, questions: Value) -> usize {
+fn asks(host: &mut RpcHost, place: &HostFixture, questions: Value) -> usize {
     place.provider.script([Reply::new(vec![call("k", "ask", &json!({ "questions": questions }))]), say("thanks")]);
     host.prompt("go")
 }
 
 #[test]
 fn each_question_is_a_dialog_and_the_answers_are_one_result() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let from = asks(
         &mut host,
@@ -34,7 +32,7 @@ fn each_question_is_a_dialog_and_the_answers_are_one_result() {
         host.reply(&dialog, json!({ "value": answer }));
     }
     let frames = host.settled(from);
-    let end = only(&frames, "tool_execution_end").remove(0);
+    let end = of_type(&frames, "tool_execution_end").remove(0);
     let results = end["result"]["details"]["results"].clone();
     assert_eq!([&results[0]["selectedOptions"], &results[1]["customInput"]], [&json!(["B"]), &json!("because")]);
     let told = place.provider.last().result("k").unwrap();
@@ -44,7 +42,7 @@ fn each_question_is_a_dialog_and_the_answers_are_one_result() {
 
 #[test]
 fn a_question_that_is_cancelled_says_so_and_the_run_goes_on() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let from = asks(&mut host, &place, json!([{ "id": "q1", "question": "Which?", "options": [{ "label": "A" }] }]));
     let dialog = host.dialog(from);
@@ -56,7 +54,7 @@ fn a_question_that_is_cancelled_says_so_and_the_run_goes_on() {
 
 #[test]
 fn an_abort_ends_all_questions_of_a_call() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let option = json!([{ "label": "A" }]);
     let from = asks(
@@ -70,7 +68,7 @@ fn an_abort_ends_all_questions_of_a_call() {
     host.dialog(from);
     host.done(json!({ "type": "abort" }));
     let frames = host.settled(from);
-    assert_eq!(only(&frames, "tool_execution_end").len(), 1);
+    assert_eq!(of_type(&frames, "tool_execution_end").len(), 1);
     host.turn("next");
     assert!(place.provider.last().is_paired());
 }

@@ -1,19 +1,18 @@
 //! Steering and follow-ups.
 
-use serde_json::json;
-
-use crate::{
-    host::{only, roles, shape},
-    place::Place,
-    provider::{Latch, Part, Reply, bash, say, text},
+use countersign_testkit::process::{
+    HostFixture, Latch, message_text, of_type,
+    provider::{Part, Reply, bash, say, text},
+    roles, shape,
 };
+use serde_json::json;
 
 const BUSY: &str = "Agent is already processing. Use steer() or followUp() to queue messages, or wait for completion.";
 const WAITS: &str = "touch on; until test -e off; do sleep 0.01; done; echo first";
 
 #[test]
 fn a_steer_skips_the_calls_that_have_not_begun() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script([
         Reply::new(vec![bash("k1", WAITS), bash("k2", "touch never")]),
@@ -28,20 +27,20 @@ fn a_steer_skips_the_calls_that_have_not_begun() {
     assert_eq!(host.state()["queuedMessageCount"], 2);
     place.put("off", "");
     let frames = host.settled(from);
-    let skipped = &only(&frames, "tool_execution_end")[1];
+    let skipped = &of_type(&frames, "tool_execution_end")[1];
     assert_eq!(
-        (&skipped["isError"], crate::host::text(&skipped["result"]).as_str()),
+        (&skipped["isError"], message_text(&skipped["result"]).as_str()),
         (&json!(true), "Skipped due to queued user message.")
     );
     assert_eq!(host.said()[4..], ["turn", "turned", "then", "followed"]);
-    assert_eq!((only(&frames, "agent_end").len(), place.get("never")), (1, None));
+    assert_eq!((of_type(&frames, "agent_end").len(), place.get("never")), (1, None));
     assert_eq!(host.state()["queuedMessageCount"], 0);
     assert!(place.provider.last().is_paired());
 }
 
 #[test]
 fn in_mode_wait_every_call_runs_before_the_steer() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.done(json!({ "type": "set_interrupt_mode", "mode": "wait" }));
     place.provider.script([Reply::new(vec![bash("k1", WAITS), bash("k2", "echo second")]), say("turned")]);
@@ -55,7 +54,7 @@ fn in_mode_wait_every_call_runs_before_the_steer() {
 
 #[test]
 fn a_steer_while_idle_waits_for_the_next_prompt() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.done(json!({ "type": "steer", "message": "early" }));
     assert_eq!((&host.state()["queuedMessageCount"], place.provider.count()), (&json!(1), 0));
@@ -70,7 +69,7 @@ fn follow_ups_come_one_a_turn_or_all_at_once() {
         ("one-at-a-time", vec!["user", "assistant", "user", "assistant", "user", "assistant"]),
         ("all", vec!["user", "assistant", "user", "user", "assistant"]),
     ] {
-        let place = Place::new();
+        let place = HostFixture::new();
         let mut host = place.start(&[]);
         host.done(json!({ "type": "set_follow_up_mode", "mode": mode }));
         let latch = Latch::default();
@@ -81,7 +80,7 @@ fn follow_ups_come_one_a_turn_or_all_at_once() {
         host.done(json!({ "type": "follow_up", "message": "f2" }));
         latch.open();
         let frames = host.settled(from);
-        let end = only(&frames, "agent_end").remove(0);
+        let end = of_type(&frames, "agent_end").remove(0);
         assert_eq!(roles(end["messages"].as_array().unwrap()), want, "{mode}");
     }
 }

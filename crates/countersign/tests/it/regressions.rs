@@ -1,17 +1,15 @@
 //! What a host must still see at the edges: after a crash, in another session of the process, in files of others.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::json;
-
-use crate::{
-    host::{Host, only},
-    place::{Place, lines_when, lines_with},
-    provider::{Latch, Part, Reply, bash, say, text},
+use countersign_testkit::process::{
+    HostFixture, Latch, RpcHost, lines_when, lines_with, of_type,
+    provider::{self, Part, Reply, bash, say, text},
 };
+use serde_json::json;
 
 #[test]
 fn an_image_beside_a_file_of_others_is_put_back() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let data = STANDARD.encode([7_u8; 3000]);
     let image = json!({ "type": "image", "data": data, "mimeType": "image/png" });
@@ -30,7 +28,7 @@ fn an_image_beside_a_file_of_others_is_put_back() {
 
 #[test]
 fn an_image_is_still_there_in_a_fork() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let data = STANDARD.encode([7_u8; 3000]);
     let image = json!({ "type": "image", "data": data, "mimeType": "image/png" });
@@ -48,7 +46,7 @@ fn an_image_is_still_there_in_a_fork() {
 #[test]
 fn what_was_acknowledged_before_the_first_answer_is_found_again() {
     for flags in [vec!["--continue"], vec!["--resume"], vec!["--session"]] {
-        let place = Place::new();
+        let place = HostFixture::new();
         let mut host = place.start(&[]);
         let (id, file) = (host.state()["sessionId"].as_str().unwrap().to_owned(), host.file());
         place.provider.script([Reply::new(vec![text("half"), Part::Hang])]);
@@ -60,7 +58,7 @@ fn what_was_acknowledged_before_the_first_answer_is_found_again() {
             "--session" => vec![file.to_str().unwrap()],
             _ => vec![],
         };
-        let mut again = Host::start(&place, &[&flags[..], &named[..]].concat());
+        let mut again = RpcHost::start(&place, &[&flags[..], &named[..]].concat());
         assert_eq!(again.state()["sessionId"], id.as_str(), "{flags:?}");
         assert_eq!(again.said(), ["the very first"], "{flags:?}");
     }
@@ -68,7 +66,7 @@ fn what_was_acknowledged_before_the_first_answer_is_found_again() {
 
 #[test]
 fn an_end_that_was_told_is_found_again_at_once() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let from = host.prompt("one");
     host.event(from, "agent_end");
@@ -78,7 +76,7 @@ fn an_end_that_was_told_is_found_again_at_once() {
 
 #[test]
 fn a_gate_before_the_first_file_is_pending_again() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let mut host = place.start(&[]);
     let latch = Latch::default();
     latch.open();
@@ -91,7 +89,7 @@ fn a_gate_before_the_first_file_is_pending_again() {
 
 #[test]
 fn a_name_that_was_acknowledged_is_in_the_file_after_a_crash() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     let file = host.file();
@@ -105,7 +103,7 @@ fn a_name_that_was_acknowledged_is_in_the_file_after_a_crash() {
 
 #[test]
 fn a_name_that_somebody_else_wrote_is_taken() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     host.done(json!({ "type": "set_session_name", "name": "ours" }));
@@ -119,7 +117,7 @@ fn a_name_that_somebody_else_wrote_is_taken() {
 
 #[test]
 fn an_answer_for_always_holds_in_a_new_session_of_the_same_process() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let mut host = place.start(&[]);
     for session in ["first", "second"] {
         place.provider.script([Reply::new(vec![bash("k", "echo ran >> count")]), say("done")]);
@@ -138,19 +136,19 @@ fn an_answer_for_always_holds_in_a_new_session_of_the_same_process() {
 
 #[test]
 fn a_level_of_the_command_line_is_stronger_than_that_of_the_session_and_a_model_leaves_it() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     host.done(json!({ "type": "set_thinking_level", "level": "low" }));
     lines_with(&host.file(), "\"low\"");
     host.close_cleanly();
     assert_eq!(place.start(&["--continue"]).state()["thinkingLevel"], "low");
-    assert_eq!(Host::start(&place, &["--continue", "--thinking", "medium"]).state()["thinkingLevel"], "medium");
+    assert_eq!(RpcHost::start(&place, &["--continue", "--thinking", "medium"]).state()["thinkingLevel"], "medium");
 }
 
 #[test]
 fn switching_to_the_session_that_is_open_is_no_failure() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     let file = host.file();
@@ -161,7 +159,7 @@ fn switching_to_the_session_that_is_open_is_no_failure() {
 
 #[test]
 fn work_behind_a_run_counts_as_streaming() {
-    let place = Place::with_config("compaction: { keepRecentTokens: 30, thresholdTokens: 1000 }\n");
+    let place = HostFixture::with_config("compaction: { keepRecentTokens: 30, thresholdTokens: 1000 }\n");
     let mut host = place.start(&[]);
     for turn in 0..3 {
         host.turn(&format!("message {turn} ").repeat(20));
@@ -175,15 +173,15 @@ fn work_behind_a_run_counts_as_streaming() {
 
 #[test]
 fn questions_that_are_none_are_an_error() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
-    place.provider.script([Reply::new(vec![crate::provider::call("k", "ask", &json!({ "questions": [] }))])]);
-    assert_eq!(only(&host.turn("go"), "tool_execution_end")[0]["isError"], true);
+    place.provider.script([Reply::new(vec![provider::call("k", "ask", &json!({ "questions": [] }))])]);
+    assert_eq!(of_type(&host.turn("go"), "tool_execution_end")[0]["isError"], true);
 }
 
 #[test]
 fn a_burst_of_thinking_and_text_costs_at_most_fifteen_times_them() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let words: Vec<String> = (0..5000).map(|at| format!("word {at} ")).collect();
     let size = 2 * words.concat().len();

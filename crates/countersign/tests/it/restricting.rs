@@ -3,13 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
-
-use crate::{
-    host::Host,
-    place::Place,
+use countersign_testkit::process::{
+    HostFixture, RpcHost,
     provider::{Part, Reply, bash, call, say},
 };
+use serde_json::{Value, json};
 
 const BOOK: &str = include_str!("../../../../docs/protocol/omp.md");
 
@@ -148,13 +146,13 @@ fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], Want)> {
     ]
 }
 
-fn host(place: &Place, flags: &[&str]) -> Host {
+fn host(place: &HostFixture, flags: &[&str]) -> RpcHost {
     let usual = ["--model", "fake/fake-1"];
-    Host::spawn(Host::command_of(place, &[&usual[..], flags].concat()))
+    RpcHost::spawn(RpcHost::command_of(place, &[&usual[..], flags].concat()))
 }
 
 fn check(field: &str, config: &str, flags: &[&str], want: Want) {
-    let place = Place::with_config(config);
+    let place = HostFixture::with_config(config);
     place.put("../more.yml", "tools: { approvalMode: always-ask }\n");
     place.put("AGENTS.md", "Answer in Latin");
     std::fs::create_dir(place.agent.join("prompts")).unwrap();
@@ -243,7 +241,7 @@ fn the_book_has_every_field_that_restricts_and_says_what_becomes_of_it() {
 
 #[test]
 fn an_approval_mode_asks_again_after_an_answer_and_leaves_the_commands_of_the_host_alone() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&["--approval-mode", "write"]);
     for _ in 0..2 {
         place.provider.script([Reply::new(vec![touch()]), say("done")]);
@@ -264,7 +262,7 @@ fn an_approval_mode_asks_again_after_an_answer_and_leaves_the_commands_of_the_ho
 
 #[test]
 fn help_names_what_hosts_probe_for() {
-    let place = Place::new();
+    let place = HostFixture::new();
     for flag in ["--help", "-h"] {
         let told = place.command().args(["omp", flag]).output().unwrap();
         let told = String::from_utf8(told.stdout).unwrap();

@@ -1,12 +1,11 @@
 //! Providers that fail, and what is tried again.
 
-use serde_json::json;
-
-use crate::{
-    host::{only, shape, text as text_of},
-    place::Place,
+use countersign_testkit::process::{
+    HostFixture, lines_with, message_text as text_of, of_type,
     provider::{Part, Reply, bash, refuse, say, text},
+    shape,
 };
+use serde_json::json;
 
 /// Without silent attempts: what the host is told of the others.
 const QUICK: &str = "retry: { baseDelayMs: 20, provider: { maxRetries: 0 } }\n";
@@ -16,18 +15,21 @@ const AGAIN: &str = "auto_retry_start agent_start turn_start";
 
 #[test]
 fn a_failure_is_tried_again_and_the_success_told_before_the_turn_ends() {
-    let place = Place::with_config(QUICK);
+    let place = HostFixture::with_config(QUICK);
     let mut host = place.start(&[]);
     place.provider.script([refuse(503, "overloaded"), say("fine")]);
     let frames = host.turn("go");
     let fine = "+assistant text_start text_delta text_end -assistant auto_retry_end turn_end agent_end";
     assert_eq!(shape(&frames), format!("prompt agent_start turn_start +user -user {FAILED} {AGAIN} {fine}"));
-    let start = only(&frames, "auto_retry_start").remove(0);
+    let start = of_type(&frames, "auto_retry_start").remove(0);
     assert_eq!((&start["attempt"], &start["maxAttempts"], &start["delayMs"]), (&json!(1), &json!(3), &json!(20)));
-    assert_eq!(only(&frames, "auto_retry_end"), [json!({ "type": "auto_retry_end", "success": true, "attempt": 1 })]);
+    assert_eq!(
+        of_type(&frames, "auto_retry_end"),
+        [json!({ "type": "auto_retry_end", "success": true, "attempt": 1 })]
+    );
     assert_eq!(host.said(), ["go", "fine"]);
     let file = host.file();
-    let lines = crate::place::lines_with(&file, "fine");
+    let lines = lines_with(&file, "fine");
     assert_eq!(lines.iter().filter(|line| line["message"]["role"] == "assistant").count(), 2);
 }
 
@@ -38,7 +40,7 @@ fn a_failure_before_the_answer_is_tried_again_in_silence() {
         ("500", refuse(500, "internal error")),
         ("503", refuse(503, "overloaded")),
     ] {
-        let place = Place::new();
+        let place = HostFixture::new();
         let mut host = place.start(&[]);
         // What hosts set of their own retries does not reach the client of the provider.
         host.done(json!({ "type": "set_auto_retry", "enabled": false }));
@@ -53,7 +55,7 @@ fn a_failure_before_the_answer_is_tried_again_in_silence() {
 
 #[test]
 fn an_abort_ends_a_silent_wait() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script([refuse(429, "slow down").with("retry-after", "15")]);
     let from = host.prompt("go");
@@ -62,8 +64,8 @@ fn an_abort_ends_a_silent_wait() {
     assert_eq!(host.state()["isStreaming"], true, "it is no wait that the host was told of");
     host.done(json!({ "type": "abort" }));
     let frames = host.settled(from);
-    assert_eq!(only(&frames, "auto_retry_start").len(), 0);
-    assert_eq!(only(&frames, "turn_end")[0]["message"]["stopReason"], "aborted");
+    assert_eq!(of_type(&frames, "auto_retry_start").len(), 0);
+    assert_eq!(of_type(&frames, "turn_end")[0]["message"]["stopReason"], "aborted");
     host.turn("again");
     assert_eq!(host.said().last().unwrap(), "ok");
 }
@@ -72,7 +74,7 @@ fn an_abort_ends_a_silent_wait() {
 fn the_end_of_a_long_wait_is_told_with_its_zone() {
     let quota = r#"{"error":{"type":"usage_limit_reached","message":"The usage limit has been reached","resets_in_seconds":7200}}"#;
     for (config, is_waited) in [("retry: { maxDelayMs: 0 }\n", true), ("retry: { maxDelayMs: 60000 }\n", false)] {
-        let place = Place::with_config(config);
+        let place = HostFixture::with_config(config);
         let mut host = place.start(&[]);
         place.provider.script([Reply { body: Some(quota.to_owned()), ..refuse(429, "") }]);
         let from = host.prompt("go");
@@ -83,21 +85,21 @@ fn the_end_of_a_long_wait_is_told_with_its_zone() {
             let start = host.event(from, "auto_retry_start");
             assert_eq!((&start["delayMs"], start["errorMessage"].as_str()), (&json!(7_200_000), Some(&*failed)));
         } else {
-            assert_eq!(only(&host.settled(from), "auto_retry_start").len(), 0);
+            assert_eq!(of_type(&host.settled(from), "auto_retry_start").len(), 0);
         }
     }
 }
 
 #[test]
 fn three_attempts_later_it_gives_up_and_the_session_goes_on() {
-    let place = Place::with_config(QUICK);
+    let place = HostFixture::with_config(QUICK);
     let mut host = place.start(&[]);
     place.provider.script((0..4).map(|_| refuse(500, "internal error")));
     let frames = host.turn("go");
-    let delays: Vec<_> = only(&frames, "auto_retry_start").iter().map(|start| start["delayMs"].clone()).collect();
+    let delays: Vec<_> = of_type(&frames, "auto_retry_start").iter().map(|start| start["delayMs"].clone()).collect();
     assert_eq!(delays, [20, 40, 80]);
     assert!(shape(&frames).ends_with(&format!("{AGAIN} {FAILED} auto_retry_end")), "{}", shape(&frames));
-    let end = only(&frames, "auto_retry_end").remove(0);
+    let end = of_type(&frames, "auto_retry_end").remove(0);
     assert_eq!((&end["success"], &end["attempt"]), (&json!(false), &json!(3)));
     assert!(end["finalError"].as_str().unwrap().contains("internal error"));
     host.turn("again");
@@ -107,12 +109,12 @@ fn three_attempts_later_it_gives_up_and_the_session_goes_on() {
 #[test]
 fn what_cannot_get_better_is_not_tried_again() {
     for (status, message) in [(400, "bad request"), (401, "invalid key"), (402, "no credit"), (404, "no such model")] {
-        let place = Place::with_config(QUICK);
+        let place = HostFixture::with_config(QUICK);
         let mut host = place.start(&[]);
         place.provider.script([refuse(status, message)]);
         let frames = host.turn("go");
-        assert_eq!((only(&frames, "auto_retry_start").len(), place.provider.count()), (0, 1), "{status}");
-        let failed = only(&frames, "turn_end").remove(0)["message"].clone();
+        assert_eq!((of_type(&frames, "auto_retry_start").len(), place.provider.count()), (0, 1), "{status}");
+        let failed = of_type(&frames, "turn_end").remove(0)["message"].clone();
         assert_eq!(failed["stopReason"], "error");
         assert!(failed["errorMessage"].as_str().unwrap().contains(message));
     }
@@ -125,7 +127,7 @@ fn a_hint_of_the_server_raises_the_delay() {
         (refuse(429, "rate limit").with("retry-after-ms", "900000"), 900_000),
         (refuse(429, "Please retry after 700000ms"), 700_000),
     ] {
-        let place = Place::with_config(SLOW);
+        let place = HostFixture::with_config(SLOW);
         let mut host = place.start(&[]);
         place.provider.script([reply]);
         let from = host.prompt("go");
@@ -135,7 +137,7 @@ fn a_hint_of_the_server_raises_the_delay() {
 
 #[test]
 fn abort_retry_ends_the_wait_without_another_agent_end() {
-    let place = Place::with_config(SLOW);
+    let place = HostFixture::with_config(SLOW);
     let mut host = place.start(&[]);
     place.provider.script([refuse(503, "overloaded")]);
     let from = host.prompt("go");
@@ -145,7 +147,7 @@ fn abort_retry_ends_the_wait_without_another_agent_end() {
     host.done(json!({ "type": "abort_retry" }));
     let frames = host.settled(from);
     assert_eq!(shape(&frames), "abort_retry auto_retry_end");
-    assert_eq!(only(&frames, "auto_retry_end")[0]["finalError"], "Retry cancelled");
+    assert_eq!(of_type(&frames, "auto_retry_end")[0]["finalError"], "Retry cancelled");
     assert_eq!(host.state()["isStreaming"], false);
     host.turn("again");
     assert_eq!(host.said(), ["go", "again", "ok"]);
@@ -153,7 +155,7 @@ fn abort_retry_ends_the_wait_without_another_agent_end() {
 
 #[test]
 fn an_abort_ends_the_wait_too() {
-    let place = Place::with_config(SLOW);
+    let place = HostFixture::with_config(SLOW);
     let mut host = place.start(&[]);
     place.provider.script([refuse(503, "overloaded")]);
     let from = host.prompt("go");
@@ -168,7 +170,7 @@ fn an_abort_ends_the_wait_too() {
 
 #[test]
 fn nothing_is_tried_again_where_that_is_off() {
-    let place = Place::with_config(QUICK);
+    let place = HostFixture::with_config(QUICK);
     let mut host = place.start(&[]);
     host.done(json!({ "type": "set_auto_retry", "enabled": false }));
     place.provider.script([refuse(503, "overloaded")]);
@@ -179,7 +181,7 @@ fn nothing_is_tried_again_where_that_is_off() {
 fn a_stream_that_breaks_off_is_tried_again_and_its_calls_are_not_run() {
     for end in [Part::Cut, Part::Fault("Overloaded".into()), Part::Raw("data: {\"id\":\"c1\",\"obj".into())] {
         for model in ["fake/fake-1", "claude/claude-1"] {
-            let place = Place::with_config(QUICK);
+            let place = HostFixture::with_config(QUICK);
             let mut host = place.start(&["--model", model]);
             let end = match &end {
                 Part::Fault(message) => Part::Fault(message.clone()),
@@ -190,7 +192,7 @@ fn a_stream_that_breaks_off_is_tried_again_and_its_calls_are_not_run() {
             let parts = [text("half"), bash("k", "touch never"), end].into_iter().chain(tail).collect();
             place.provider.script([Reply::new(parts), say("whole")]);
             let frames = host.turn("go");
-            assert_eq!(only(&frames, "auto_retry_end")[0]["success"], true, "{model}");
+            assert_eq!(of_type(&frames, "auto_retry_end")[0]["success"], true, "{model}");
             assert_eq!(text_of(host.messages().last().unwrap()), "whole", "{model}");
             assert_eq!(place.get("never"), None, "{model}");
             assert!(place.provider.last().is_paired(), "{model}");

@@ -1,19 +1,18 @@
 //! A run from its prompt to its end.
 
-use serde_json::json;
-
-use crate::{
-    host::{Host, only, roles, shape, text as text_of},
-    place::{Place, lines_with},
+use countersign_testkit::process::{
+    HostFixture, RpcHost, lines_with, message_text as text_of, of_type,
     provider::{Part, Reply, bash, call, say, text},
+    roles, shape,
 };
+use serde_json::json;
 
 const USER: &str = "agent_start turn_start +user -user";
 const TEXT: &str = "+assistant text_start text_delta text_end -assistant turn_end";
 
 #[test]
 fn the_message_of_a_person_says_so_on_the_wire_and_in_the_file() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("prompt");
     host.done(json!({ "type": "steer", "message": "steer" }));
@@ -31,7 +30,7 @@ fn the_message_of_a_person_says_so_on_the_wire_and_in_the_file() {
 
 #[test]
 fn a_text_is_told_in_order() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script([Reply {
         usage: (100, 50, 40),
@@ -39,12 +38,12 @@ fn a_text_is_told_in_order() {
     }]);
     let frames = host.turn("hello");
     assert_eq!(shape(&frames), format!("prompt {USER} {TEXT} agent_end"));
-    let start = &only(&frames, "message_start")[1]["message"];
+    let start = &of_type(&frames, "message_start")[1]["message"];
     assert_eq!(
         (&start["content"], &start["stopReason"], &start["usage"]["totalTokens"]),
         (&json!([]), &json!("stop"), &json!(0))
     );
-    let end = only(&frames, "agent_end").remove(0);
+    let end = of_type(&frames, "agent_end").remove(0);
     let messages = end["messages"].as_array().unwrap();
     assert_eq!(roles(messages), ["user", "assistant"]);
     assert_eq!(messages[0]["content"], json!([{ "type": "text", "text": "hello" }]));
@@ -57,10 +56,10 @@ fn a_text_is_told_in_order() {
 
 #[test]
 fn every_update_carries_the_message_so_far_twice() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![Part::Think(vec!["hm".into()]), text("so"), bash("k", "true")])]);
-    for update in only(&host.turn("go"), "message_update") {
+    for update in of_type(&host.turn("go"), "message_update") {
         assert_eq!(update["message"], update["assistantMessageEvent"]["partial"]);
     }
 }
@@ -68,8 +67,8 @@ fn every_update_carries_the_message_so_far_twice() {
 #[test]
 fn thinking_comes_before_the_text_on_both_wires() {
     for model in ["fake/fake-1", "claude/claude-1"] {
-        let place = Place::new();
-        let mut host = Host::start(&place, &["--model", model]);
+        let place = HostFixture::new();
+        let mut host = RpcHost::start(&place, &["--model", model]);
         place.provider.script([Reply::new(vec![Part::Think(vec!["hm ".into(), "ok".into()]), text("said")])]);
         let frames = host.turn("go");
         let thinking =
@@ -83,8 +82,8 @@ fn thinking_comes_before_the_text_on_both_wires() {
 #[test]
 fn calls_are_told_one_after_the_other_and_go_back_paired_on_both_wires() {
     for model in ["fake/fake-1", "claude/claude-1"] {
-        let place = Place::new();
-        let mut host = Host::start(&place, &["--model", model]);
+        let place = HostFixture::new();
+        let mut host = RpcHost::start(&place, &["--model", model]);
         place.provider.script([
             Reply::new(vec![text("I go"), bash("k1", "echo one"), bash("k2", "echo two; exit 3")]),
             say("done"),
@@ -94,9 +93,9 @@ fn calls_are_told_one_after_the_other_and_go_back_paired_on_both_wires() {
                     toolcall_start toolcall_delta toolcall_end -assistant";
         let ran = "+k1 -k1 +toolResult -toolResult +k2 -k2 +toolResult -toolResult turn_end";
         assert_eq!(shape(&frames), format!("prompt {USER} {told} {ran} turn_start {TEXT} agent_end"), "{model}");
-        let turns = only(&frames, "turn_end");
+        let turns = of_type(&frames, "turn_end");
         assert_eq!(turns[0]["toolResults"].as_array().unwrap().len(), 2);
-        let ends = only(&frames, "tool_execution_end");
+        let ends = of_type(&frames, "tool_execution_end");
         assert_eq!([&ends[0]["isError"], &ends[1]["isError"]], [&json!(false), &json!(true)]);
         let asked = place.provider.last();
         assert!(asked.is_paired(), "{model}");
@@ -107,14 +106,14 @@ fn calls_are_told_one_after_the_other_and_go_back_paired_on_both_wires() {
 
 #[test]
 fn a_bad_call_is_an_error_result_and_the_run_goes_on() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let broken = Part::Call { id: "json".into(), name: "read".into(), arguments: "{\"path\": \"a".into() };
     let calls =
         vec![call("unknown", "frobnicate", &json!({})), call("missing", "write", &json!({ "content": "x" })), broken];
     place.provider.script([Reply::new(calls), say("done")]);
     let frames = host.turn("go");
-    assert!(only(&frames, "tool_execution_end").iter().all(|end| end["isError"] == true));
+    assert!(of_type(&frames, "tool_execution_end").iter().all(|end| end["isError"] == true));
     let asked = place.provider.last();
     assert!(asked.is_paired());
     assert!(asked.result("unknown").unwrap().contains("Tool frobnicate not found"));
@@ -124,7 +123,7 @@ fn a_bad_call_is_an_error_result_and_the_run_goes_on() {
 
 #[test]
 fn an_answer_that_was_cut_off_by_its_limit_says_so() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script([Reply { stop: Some("length"), ..say("half") }]);
     host.turn("go");
@@ -133,7 +132,7 @@ fn an_answer_that_was_cut_off_by_its_limit_says_so() {
 
 #[test]
 fn the_output_of_a_command_is_told_while_it_runs() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let waits = "echo early; until test -e go; do sleep 0.01; done; echo late";
     place.provider.script([Reply::new(vec![bash("k", waits)])]);

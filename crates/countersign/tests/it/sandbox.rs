@@ -2,19 +2,18 @@
 
 use std::{io::Write as _, net::TcpListener, thread};
 
-use countersign_tools::sandbox::Kernel;
-use serde_json::{Value, json};
-
-use crate::{
-    place::Place,
+use countersign_testkit::process::{
+    HostFixture,
     provider::{Part, Reply, bash, call, say},
 };
+use countersign_tools::sandbox::Kernel;
+use serde_json::{Value, json};
 
 /// No folders for temporary files: the places of a test lie in one.
 const CONFIG: &str = "countersign: { sandbox: { temporary: [], network: off } }\n";
 
 /// Has the model want `part` and gives what it was told of it.
-fn told(place: &Place, part: Part, answer: Option<&Value>) -> String {
+fn told(place: &HostFixture, part: Part, answer: Option<&Value>) -> String {
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![part]), say("done")]);
     let from = host.prompt("go");
@@ -32,7 +31,7 @@ fn told(place: &Place, part: Part, answer: Option<&Value>) -> String {
 
 #[test]
 fn a_command_is_held_and_asks_for_exactly_what_it_needs() {
-    let place = Place::with_config(CONFIG);
+    let place = HostFixture::with_config(CONFIG);
     let outside = place.home.join("made");
     let command = format!("echo a >{}", outside.display());
     let said = told(&place, bash("k", &command), None);
@@ -73,7 +72,7 @@ fn server() -> u16 {
 #[test]
 fn the_host_is_asked_for_another_machine_while_the_command_waits() {
     for (confirmed, want) in [(true, "here"), (false, "a person refused it")] {
-        let place = Place::with_config("countersign: { sandbox: { network: { hosts: [crates.io] } } }\n");
+        let place = HostFixture::with_config("countersign: { sandbox: { network: { hosts: [crates.io] } } }\n");
         let mut host = place.start(&[]);
         let address = format!("127.0.0.1:{}", server());
         let command = format!(
@@ -102,7 +101,7 @@ fn the_host_is_asked_for_another_machine_while_the_command_waits() {
 
 #[test]
 fn a_question_whose_command_has_ended_is_taken_away_from_the_host() {
-    let place = Place::with_config("countersign: { sandbox: { network: { hosts: [crates.io] } } }\n");
+    let place = HostFixture::with_config("countersign: { sandbox: { network: { hosts: [crates.io] } } }\n");
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![bash("first", "echo $http_proxy")]), say("done")]);
     let from = host.prompt("is there one?");
@@ -126,7 +125,7 @@ fn a_question_whose_command_has_ended_is_taken_away_from_the_host() {
 
 #[test]
 fn files_are_changed_where_commands_may_change_them() {
-    let place = Place::with_config(CONFIG);
+    let place = HostFixture::with_config(CONFIG);
     for (path, is_made) in [(place.work.join("made"), true), (place.home.join("made"), false)] {
         let said = told(&place, call("k", "write", &json!({ "path": path, "content": "a" })), None);
         assert_eq!(path.exists(), is_made, "{said}");
@@ -136,7 +135,7 @@ fn files_are_changed_where_commands_may_change_them() {
 
 #[test]
 fn without_the_setting_commands_have_the_rights_of_the_user() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let outside = place.home.join("made");
     let said =
         told(&place, bash("k", &format!("echo a >{}; grep NoNewPrivs: /proc/self/status", outside.display())), None);

@@ -1,16 +1,15 @@
 //! The session file, and which session a process takes up.
 
-use serde_json::json;
-
-use crate::{
-    host::{Host, only},
-    place::{Place, check_chain, lines_when, lines_with, texts},
+use countersign_testkit::process::{
+    HostFixture, RpcHost, check_chain, lines_when, lines_with, of_type,
     provider::{Part, Reply, say, text},
+    texts,
 };
+use serde_json::json;
 
 #[test]
 fn there_is_no_file_before_a_model_has_answered() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let file = host.file();
     host.done(json!({ "type": "set_session_name", "name": " early " }));
@@ -30,7 +29,7 @@ fn there_is_no_file_before_a_model_has_answered() {
 
 #[test]
 fn what_is_said_and_set_is_appended_and_a_name_rewrites_the_first_line_only() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     let file = host.file();
@@ -55,7 +54,7 @@ fn what_is_said_and_set_is_appended_and_a_name_rewrites_the_first_line_only() {
 
 #[test]
 fn continue_resume_and_session_take_up_the_same_conversation() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     host.done(json!({ "type": "set_session_name", "name": "named" }));
@@ -65,7 +64,7 @@ fn continue_resume_and_session_take_up_the_same_conversation() {
     let id = state["sessionId"].as_str().unwrap();
     let path = file.display().to_string();
     for flags in [vec!["--continue"], vec!["--resume", &id[..6]], vec!["--session", id], vec!["--session", &path]] {
-        let mut host = Host::start(&place, &flags);
+        let mut host = RpcHost::start(&place, &flags);
         let again = host.state();
         for key in ["sessionId", "sessionFile", "sessionName", "messageCount"] {
             assert_eq!(again[key], state[key], "{key} with {flags:?}");
@@ -79,7 +78,7 @@ fn continue_resume_and_session_take_up_the_same_conversation() {
 
 #[test]
 fn a_fork_has_the_conversation_and_leaves_the_file() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     let file = host.file();
@@ -97,7 +96,7 @@ fn a_fork_has_the_conversation_and_leaves_the_file() {
 
 #[test]
 fn a_session_folder_holds_session_files_only() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let folder = place.home.join("mine");
     let flags = ["--session-dir", folder.to_str().unwrap()];
     let mut host = place.start(&flags);
@@ -112,7 +111,7 @@ fn a_session_folder_holds_session_files_only() {
 
 #[test]
 fn no_session_leaves_nothing_behind() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&["--no-session"]);
     assert!(host.state().get("sessionFile").is_none());
     host.turn("one");
@@ -122,11 +121,11 @@ fn no_session_leaves_nothing_behind() {
 
 #[test]
 fn a_session_that_is_not_there_or_none_ends_the_start_with_a_message() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let other = place.put("other.jsonl", "hello\n");
     for flags in [vec!["--resume", "ffff"], vec!["--session", other.to_str().unwrap()], vec!["--fork", "nowhere.jsonl"]]
     {
-        let end = Host::spawn(Host::command_of(&place, &flags)).wait_end();
+        let end = RpcHost::spawn(RpcHost::command_of(&place, &flags)).wait_end();
         assert_eq!(
             (end.code, end.frames.len(), end.stderr.trim().is_empty()),
             (Some(1), 0, false),
@@ -138,9 +137,9 @@ fn a_session_that_is_not_there_or_none_ends_the_start_with_a_message() {
 
 #[test]
 fn a_start_without_a_usable_model_or_with_a_file_ends_with_a_message() {
-    let place = Place::new();
+    let place = HostFixture::new();
     for flags in [vec!["@notes.txt"], vec!["--model", "nobody/nothing"]] {
-        let end = Host::spawn(Host::command_of(&place, &flags)).wait_end();
+        let end = RpcHost::spawn(RpcHost::command_of(&place, &flags)).wait_end();
         assert_eq!(
             (end.code, end.frames.len(), end.stderr.trim().is_empty()),
             (Some(1), 0, false),
@@ -148,21 +147,21 @@ fn a_start_without_a_usable_model_or_with_a_file_ends_with_a_message() {
         );
     }
     std::fs::remove_file(place.agent.join("models.yml")).unwrap();
-    let end = Host::spawn(Host::command_of(&place, &[])).wait_end();
+    let end = RpcHost::spawn(RpcHost::command_of(&place, &[])).wait_end();
     assert_eq!((end.code, end.frames.len(), end.stderr.trim().is_empty()), (Some(1), 0, false), "{end:?}");
 }
 
 #[test]
 fn a_long_image_lies_beside_the_file_and_comes_back() {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let data = STANDARD.encode([7_u8; 3000]);
     let image = json!({ "type": "image", "data": data, "mimeType": "image/png" });
     let from = host.mark();
     host.done(json!({ "type": "prompt", "message": "look", "images": [image] }));
     let frames = host.settled(from);
-    assert_eq!(only(&frames, "agent_end")[0]["messages"][0]["content"][1]["data"], data.as_str());
+    assert_eq!(of_type(&frames, "agent_end")[0]["messages"][0]["content"][1]["data"], data.as_str());
     let lines = lines_with(&host.file(), "blob:sha256:");
     assert!(!json!(lines).to_string().contains(&data));
     host.close_cleanly();

@@ -1,15 +1,14 @@
 //! Settings of `config.yml` that change what tools and models get.
 
-use serde_json::json;
-
-use crate::{
-    place::Place,
+use countersign_testkit::process::{
+    HostFixture,
     provider::{Reply, bash, call, say},
 };
+use serde_json::json;
 
 #[test]
 fn commands_without_a_time_out_end_after_that_of_the_settings() {
-    let place = Place::with_config("countersign: { bash_timeout: 0.3 }\n");
+    let place = HostFixture::with_config("countersign: { bash_timeout: 0.3 }\n");
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![bash("k", "sleep 300")]), say("done")]);
     host.turn("go");
@@ -24,7 +23,7 @@ fn commands_without_a_time_out_end_after_that_of_the_settings() {
 fn images_are_kept_from_the_model_where_the_settings_say_so() {
     let image = json!({ "type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png" });
     for (config, is_sent) in [("", true), ("images: { blockImages: true }\n", false)] {
-        let place = Place::with_config(config);
+        let place = HostFixture::with_config(config);
         for model in ["fake/fake-1", "claude/claude-1"] {
             let mut host = place.start(&["--model", model]);
             let from = host.mark();
@@ -43,7 +42,7 @@ fn images_are_kept_from_the_model_where_the_settings_say_so() {
 
 #[test]
 fn read_shows_the_anchors_that_the_form_of_edit_wants() {
-    let place = Place::with_config("edit: { mode: hashline }\n");
+    let place = HostFixture::with_config("edit: { mode: hashline }\n");
     place.put("a.txt", "one\ntwo\n");
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![call("k", "read", &json!({ "path": "a.txt" }))])]);
@@ -59,7 +58,7 @@ fn read_shows_the_anchors_that_the_form_of_edit_wants() {
 
 #[test]
 fn a_name_is_one_line_and_a_page_may_lie_in_the_home_folder() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     host.done(json!({ "type": "set_session_name", "name": " a\nb\u{1b}[31m " }));

@@ -1,16 +1,15 @@
 //! Other sessions in the same process: new ones, files, branches.
 
-use serde_json::json;
-
-use crate::{
-    host::{only, shape},
-    place::{Place, check_chain, lines_with},
+use countersign_testkit::process::{
+    HostFixture, check_chain, lines_with, of_type,
     provider::{Part, Reply, text},
+    shape,
 };
+use serde_json::json;
 
 #[test]
 fn a_new_session_is_empty_and_names_its_parent() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     host.done(json!({ "type": "set_thinking_level", "level": "low" }));
@@ -30,7 +29,7 @@ fn a_new_session_is_empty_and_names_its_parent() {
 
 #[test]
 fn what_is_asked_behind_a_command_for_another_session_is_about_that() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     let old = host.state()["sessionId"].take();
@@ -46,7 +45,7 @@ fn what_is_asked_behind_a_command_for_another_session_is_about_that() {
 /// A name waits for the session's file. What comes behind it must not, nor be told of before it is answered.
 #[test]
 fn a_name_holds_up_nothing_that_is_asked_behind_it() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     let name =
@@ -75,7 +74,7 @@ fn a_name_holds_up_nothing_that_is_asked_behind_it() {
 
 #[test]
 fn switching_takes_up_the_other_conversation() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("of the first");
     let first = host.file();
@@ -92,7 +91,7 @@ fn switching_takes_up_the_other_conversation() {
 
 #[test]
 fn a_session_begins_where_none_was_if_the_folder_is_one_for_sessions() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     let new = host.file().with_file_name("fresh.jsonl");
@@ -104,7 +103,7 @@ fn a_session_begins_where_none_was_if_the_folder_is_one_for_sessions() {
 
 #[test]
 fn what_is_no_session_is_refused_untouched_and_the_old_one_stays() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     let file = host.file();
@@ -124,7 +123,7 @@ fn what_is_no_session_is_refused_untouched_and_the_old_one_stays() {
 
 #[test]
 fn a_run_that_a_switch_stops_is_told_of_no_more() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("one");
     let file = host.file();
@@ -134,14 +133,14 @@ fn a_run_that_a_switch_stops_is_told_of_no_more() {
     host.event(from, "message_update");
     host.done(json!({ "type": "switch_session", "sessionPath": file }));
     place.provider.request(1, |request| request.is_gone);
-    assert_eq!(only(&host.since(from), "agent_end").len(), 0);
+    assert_eq!(of_type(&host.since(from), "agent_end").len(), 0);
     assert_eq!((host.said().len(), &host.state()["isStreaming"]), (2, &json!(false)));
 }
 
 #[test]
 fn what_comes_behind_a_switch_to_the_same_session_is_said_to_it_as_it_is_then() {
     for behavior in [None, Some("steer"), Some("followUp")] {
-        let place = Place::new();
+        let place = HostFixture::new();
         let mut host = place.start(&[]);
         host.turn("one");
         let file = host.file();
@@ -166,7 +165,7 @@ fn what_comes_behind_a_switch_to_the_same_session_is_said_to_it_as_it_is_then() 
 
 #[test]
 fn a_branch_holds_what_came_before_the_message_and_gives_its_text() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("first");
     host.turn("second");
@@ -187,7 +186,7 @@ fn a_branch_holds_what_came_before_the_message_and_gives_its_text() {
 
 #[test]
 fn a_branch_before_the_first_message_is_a_new_session() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("first");
     let old = host.file();
@@ -202,7 +201,7 @@ fn a_branch_before_the_first_message_is_a_new_session() {
 
 #[test]
 fn only_a_message_of_the_person_can_be_branched_from() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     host.turn("first");
     let file = host.file();

@@ -2,16 +2,15 @@
 
 use std::{fs, path::PathBuf};
 
+use countersign_testkit::process::{
+    HostFixture, Mark, RpcHost, lines_with, message_text, of_type,
+    provider::{Part, Reply, bash, call, say},
+    roles, shape,
+};
 use serde_json::{Value, json};
 
-use crate::{
-    host::{Host, Mark, only, roles, shape, text},
-    place::{Place, lines_with},
-    provider::{Part, Reply, bash, call, say},
-};
-
 /// A session of one turn, and what the model says next.
-fn begun(place: &Place, replies: Vec<Reply>) -> Host {
+fn begun(place: &HostFixture, replies: Vec<Reply>) -> RpcHost {
     let mut host = place.start(&[]);
     host.turn("one");
     lines_with(&host.file(), "\"ok\"");
@@ -20,7 +19,7 @@ fn begun(place: &Place, replies: Vec<Reply>) -> Host {
 }
 
 /// A session in which a run waits for a dialog and its process was killed.
-fn left(place: &Place, replies: Vec<Reply>) {
+fn left(place: &HostFixture, replies: Vec<Reply>) {
     let mut host = begun(place, replies);
     let from = host.prompt("two");
     host.dialog(from);
@@ -29,7 +28,7 @@ fn left(place: &Place, replies: Vec<Reply>) {
 
 /// The same of one call, with the file of the session once the call stands in it: the file follows the record, and one without the call has
 /// no place for its gate.
-fn left_in_its_file(place: &Place) -> PathBuf {
+fn left_in_its_file(place: &HostFixture) -> PathBuf {
     let mut host = begun(place, vec![Reply::new(vec![bash("k1", "touch ran")]), say("after it")]);
     let from = host.prompt("two");
     host.dialog(from);
@@ -40,7 +39,7 @@ fn left_in_its_file(place: &Place) -> PathBuf {
 }
 
 /// What a client gathers that waits for the end of a run: all up to it, answering every dialog.
-fn until_the_end(host: &mut Host, from: Mark, answer: &Value) -> Vec<Value> {
+fn until_the_end(host: &mut RpcHost, from: Mark, answer: &Value) -> Vec<Value> {
     let mut answered = from;
     loop {
         let next = host.wait(answered, "a dialog or the end of the run", |frame| {
@@ -99,7 +98,7 @@ fn check_order(frames: &[Value]) -> Vec<Value> {
 
 #[test]
 fn a_run_that_waited_is_told_from_its_beginning_to_its_end() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     left(&place, vec![Reply::new(vec![bash("k1", "touch ran")]), say("after it")]);
     let mut again = place.resume();
     assert_eq!(again.state()["isStreaming"], true);
@@ -111,7 +110,7 @@ fn a_run_that_waited_is_told_from_its_beginning_to_its_end() {
     );
     let added = check_order(&frames);
     assert_eq!(roles(&added), ["user", "assistant", "toolResult", "assistant"]);
-    assert_eq!((text(&added[0]), text(&added[3])), ("two".to_owned(), "after it".to_owned()));
+    assert_eq!((message_text(&added[0]), message_text(&added[3])), ("two".to_owned(), "after it".to_owned()));
     assert_eq!(added, again.messages()[2..]);
     again.settled(0);
     assert_eq!((again.state()["isStreaming"].clone(), place.get("ran")), (json!(false), Some(String::new())));
@@ -119,7 +118,7 @@ fn a_run_that_waited_is_told_from_its_beginning_to_its_end() {
 
 #[test]
 fn a_turn_of_which_one_call_was_done_ends_with_all_its_results() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let calls = vec![bash("k1", "echo ran >> count"), bash("k2", "touch a"), bash("k3", "touch b")];
     let mut host = begun(&place, vec![Reply::new(calls), say("after it")]);
     let from = host.prompt("two");
@@ -131,7 +130,7 @@ fn a_turn_of_which_one_call_was_done_ends_with_all_its_results() {
     let frames = until_the_end(&mut again, 0, &json!({ "value": "Allow once" }));
     let added = check_order(&frames);
     assert_eq!(roles(&added), ["user", "assistant", "toolResult", "toolResult", "toolResult", "assistant"]);
-    let starts = only(&frames, "tool_execution_start");
+    let starts = of_type(&frames, "tool_execution_start");
     assert_eq!([&starts[0]["toolCallId"], &starts[1]["toolCallId"]], ["k2", "k3"]);
     assert_eq!((starts.len(), place.get("count").unwrap().as_str()), (2, "ran\n"));
     assert!(place.provider.last().is_paired());
@@ -139,7 +138,7 @@ fn a_turn_of_which_one_call_was_done_ends_with_all_its_results() {
 
 #[test]
 fn what_earlier_turns_of_the_run_said_is_part_of_its_end() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     place.rules("rules:\n  - { pattern: \"bash(true)\", action: allow }\n  - { pattern: \"bash(*)\", action: ask }\n");
     let first = Reply::new(vec![bash("k1", "true")]);
     left(&place, vec![first, Reply::new(vec![bash("k2", "touch ran")]), say("after it")]);
@@ -155,7 +154,7 @@ fn what_earlier_turns_of_the_run_said_is_part_of_its_end() {
 
 #[test]
 fn a_question_that_was_asked_is_a_call_that_runs() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let questions = json!({ "questions": [{ "id": "a", "question": "Which?", "options": [{ "label": "A" }] }] });
     left(&place, vec![Reply::new(vec![call("k1", "ask", &questions)]), say("after it")]);
     let mut again = place.resume();
@@ -166,7 +165,7 @@ fn a_question_that_was_asked_is_a_call_that_runs() {
 
 #[test]
 fn a_run_that_goes_on_by_itself_is_told_whole() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let questions = json!({ "questions": [{ "id": "a", "question": "Which?", "options": [{ "label": "A" }] }] });
     let replies = vec![Reply::new(vec![call("k1", "ask", &questions)]), Reply::new(vec![Part::Hang]), say("after it")];
     let mut host = begun(&place, replies);
@@ -185,13 +184,13 @@ fn a_run_that_goes_on_by_itself_is_told_whole() {
     );
     let added = check_order(&frames);
     assert_eq!(roles(&added), ["user", "assistant", "toolResult", "assistant"]);
-    assert_eq!(text(&added[3]), "after it");
+    assert_eq!(message_text(&added[3]), "after it");
 }
 
 #[test]
 fn a_run_that_is_denied_or_stopped_after_a_restart_ends_with_all_that_it_added() {
     for is_stopped in [false, true] {
-        let place = Place::asking();
+        let place = HostFixture::asking();
         left(&place, vec![Reply::new(vec![bash("k1", "touch ran")]), say("after it")]);
         let mut again = place.resume();
         again.dialog(0);
@@ -211,19 +210,19 @@ fn a_run_that_is_denied_or_stopped_after_a_restart_ends_with_all_that_it_added()
 
 #[test]
 fn a_run_is_told_as_it_is_after_its_prompt_was_edited() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let path = left_in_its_file(&place);
     let edited = fs::read_to_string(&path).unwrap().replace("\"two\"", "\"twain\"").replace("\"one\"", "\"once\"");
     fs::write(&path, edited).unwrap();
     let mut again = place.resume();
     let added = check_order(&until_the_end(&mut again, 0, &json!({ "value": "Allow once" })));
     assert_eq!(roles(&added), ["user", "assistant", "toolResult", "assistant"]);
-    assert_eq!(text(&added[0]), "twain");
+    assert_eq!(message_text(&added[0]), "twain");
 }
 
 #[test]
 fn a_session_that_is_switched_to_tells_of_its_run_behind_the_answer() {
-    let place = Place::asking();
+    let place = HostFixture::asking();
     let path = left_in_its_file(&place);
     let mut other = place.start(&[]);
     let from = other.mark();

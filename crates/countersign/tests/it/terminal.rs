@@ -10,6 +10,7 @@ use std::{
     thread,
 };
 
+use countersign_testkit::process::{PATIENCE, binary, eventually};
 use nix::{
     pty::{Winsize, openpty},
     sys::{
@@ -18,8 +19,6 @@ use nix::{
     },
     unistd::Pid,
 };
-
-use crate::host::{PATIENCE, soon};
 
 /// The demo on a terminal of its own.
 struct Terminal {
@@ -50,7 +49,9 @@ impl Terminal {
         let end = || pair.slave.try_clone().unwrap();
         // It makes the terminal that of the demo, so that its keys become signals.
         let child = Command::new("setsid")
-            .args(["--ctty", env!("CARGO_BIN_EXE_countersign"), "demo"])
+            .arg("--ctty")
+            .arg(binary())
+            .arg("demo")
             .args(flags)
             .env("NO_COLOR", "1")
             .env("TMPDIR", folder.path())
@@ -97,7 +98,7 @@ impl Terminal {
 
     /// Waits for the end, which leaves the terminal as it was, and gives its code.
     fn end(&mut self) -> Option<i32> {
-        let status = soon("the end of the demo", || self.child.try_wait().unwrap());
+        let status = eventually("the end of the demo", || self.child.try_wait().unwrap());
         assert_eq!(tcgetattr(self.end.as_fd()).unwrap(), self.before);
         status.code()
     }

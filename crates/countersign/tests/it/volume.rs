@@ -2,20 +2,18 @@
 
 use std::time::Instant;
 
-use serde_json::json;
-
-use crate::{
-    host::{Host, only},
-    place::Place,
-    provider::{Latch, Part, Reply, say},
+use countersign_testkit::process::{
+    HostFixture, Latch, RpcHost, of_type,
+    provider::{Part, Reply, say},
 };
+use serde_json::json;
 
 fn words() -> Vec<String> {
     (0..5000).map(|at| format!("{at:099} ")).collect()
 }
 
 /// Bytes on stdout for each byte of the text of one reply.
-fn bytes_for_each(host: &mut Host, place: &Place, parts: Vec<Part>, size: usize) -> usize {
+fn bytes_for_each(host: &mut RpcHost, place: &HostFixture, parts: Vec<Part>, size: usize) -> usize {
     place.provider.script([Reply::new(parts), say("done")]);
     let before = host.bytes();
     host.turn("go");
@@ -24,7 +22,7 @@ fn bytes_for_each(host: &mut Host, place: &Place, parts: Vec<Part>, size: usize)
 
 #[test]
 fn a_burst_costs_at_most_fifteen_times_its_text() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let size = words().concat().len();
     let writes = json!({ "path": "big.txt", "content": words().concat(), "_i": "a test" }).to_string();
@@ -43,18 +41,18 @@ fn a_burst_costs_at_most_fifteen_times_its_text() {
 
 #[test]
 fn deltas_of_a_burst_add_up_to_the_text() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     place.provider.script([Reply::new(vec![Part::Text(words())])]);
     let frames = host.turn("go");
-    let deltas = only(&frames, "message_update");
+    let deltas = of_type(&frames, "message_update");
     let deltas: String = deltas.iter().filter_map(|update| update["assistantMessageEvent"]["delta"].as_str()).collect();
     assert_eq!(deltas, words().concat());
 }
 
 #[test]
 fn a_stream_at_its_own_pace_gets_at_most_twenty_updates_a_second() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&[]);
     let latches: Vec<Latch> = (0..60).map(|_| Latch::default()).collect();
     let parts =
@@ -71,15 +69,15 @@ fn a_stream_at_its_own_pace_gets_at_most_twenty_updates_a_second() {
     let frames = host.settled(from);
     let seconds = began.elapsed().as_secs_f64();
     opener.join().unwrap();
-    let updates = only(&frames, "message_update");
+    let updates = of_type(&frames, "message_update");
     let deltas = updates.iter().filter(|update| update["assistantMessageEvent"]["type"] == "text_delta").count();
     assert!(f64::from(u32::try_from(deltas).unwrap()) <= 20.0 * seconds + 2.0, "{deltas} in {seconds} s");
 }
 
 #[test]
 fn without_merging_each_delta_is_told() {
-    let place = Place::new();
+    let place = HostFixture::new();
     let mut host = place.start(&["--no-merge-deltas"]);
     place.provider.script([Reply::new(vec![Part::Text(words()[..200].to_vec())])]);
-    assert_eq!(only(&host.turn("go"), "message_update").len(), 202);
+    assert_eq!(of_type(&host.turn("go"), "message_update").len(), 202);
 }

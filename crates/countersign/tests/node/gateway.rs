@@ -6,11 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use countersign_testkit::process::PATIENCE;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket, protocol::CloseFrame};
-
-/// How long something that must come is waited for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where nodes connect.
 pub(crate) struct Gateway(TcpListener);

@@ -1,11 +1,9 @@
 //! Connections that break, and processes that die: no call runs twice, and no result is lost.
 
+use countersign_testkit::process::eventually;
 use serde_json::{Value, json};
 
-use crate::{
-    gateway::Gateway,
-    program::{Place, soon},
-};
+use crate::{gateway::Gateway, program::Place};
 
 /// A command that says that it works, and waits for a file.
 fn held() -> Value {
@@ -13,7 +11,7 @@ fn held() -> Value {
 }
 
 fn began(place: &Place) {
-    soon("the command", || {
+    eventually("the command", || {
         std::fs::read_to_string(place.at("marks")).ok().filter(|marks| marks.starts_with("began\n"))
     });
 }

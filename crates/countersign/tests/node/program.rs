@@ -10,13 +10,14 @@ use std::{
     thread,
 };
 
+use countersign_testkit::process::{PATIENCE, binary};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use tempfile::TempDir;
 
-use crate::gateway::{Gateway, Line, PATIENCE};
+use crate::gateway::{Gateway, Line};
 
 /// What nodes show.
 pub(crate) const TOKEN: &str = "tok-node-4c1d";
@@ -55,7 +56,7 @@ impl Place {
 
     /// The command line, with a clean home.
     pub(crate) fn command(&self, url: &str, more: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
+        let mut command = Command::new(binary());
         command
             .current_dir(&self.folder)
             .env_clear()
@@ -148,17 +149,5 @@ impl Drop for Node {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// What `look` gives, once it gives something.
-pub(crate) fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = std::time::Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(std::time::Instant::now() < deadline, "{what} did not come");
-        thread::park_timeout(std::time::Duration::from_millis(5));
     }
 }

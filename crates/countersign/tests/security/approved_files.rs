@@ -6,23 +6,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use countersign_testkit::process::{
+    GatewayFixture,
+    provider::{Reply, bash, call, say},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    provider::{Reply, bash, call, say},
-    scene::Scene,
-    stage::talks,
-};
+use crate::stage::talks;
 
 /// A host whose agent asks about every command, in a folder of its own.
 struct Desk {
-    scene: Scene,
+    scene: GatewayFixture,
     agent: PathBuf,
 }
 
 impl Desk {
     fn new() -> Self {
-        let scene = Scene::new();
+        let scene = GatewayFixture::for_peers();
         let agent = talks::agent_dir(
             &scene,
             "rules:\n  - { pattern: 'bash(*)', action: ask }\n  - { pattern: 'write(*)', action: allow }\n",
@@ -34,7 +34,7 @@ impl Desk {
     }
 
     fn at(&self, name: &str) -> PathBuf {
-        self.scene.place.folder.join("work").join(name)
+        self.scene.folder.join("work").join(name)
     }
 
     /// A program that leaves a mark.

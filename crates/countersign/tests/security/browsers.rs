@@ -1,12 +1,13 @@
 //! Pages of other sites: what their browsers send on their behalf opens no door.
 
+use countersign_testkit::process::{
+    agent_gate::{AgentClient, Received},
+    gsv::{self, GsvPeer},
+    http,
+};
 use serde_json::{Value, json};
 
-use crate::{
-    agent::{Agent, Heard},
-    peer::{self, Peer},
-    stage::{DOORS, Stage},
-};
+use crate::stage::{DOORS, Stage};
 
 /// Where a page may be from that is none of the gateway's.
 const FOREIGN: [&str; 12] = [
@@ -51,12 +52,12 @@ fn a_cookie_alone_opens_no_websocket() {
     let stage = Stage::new();
     let cookie = stage.cookie();
     let headers = [("cookie", cookie.as_str())];
-    let mut agent = Agent::connect_with(&stage.gateway, &headers).unwrap();
+    let mut agent = AgentClient::connect_with(&stage.gateway, &headers).unwrap();
     agent.send(json!({ "method": "list_tools", "id": 1 }));
-    let Heard::Frame(told) = agent.next() else { panic!("no answer") };
+    let Received::Frame(told) = agent.next() else { panic!("no answer") };
     assert_eq!(told["error"]["code"], -32005, "{told}");
-    let mut client = Peer::line_with(&stage.gateway, &headers).unwrap();
-    let mut params = peer::params("client", "c");
+    let mut client = GsvPeer::line_with(&stage.gateway, &headers).unwrap();
+    let mut params = gsv::connect_params("client", "c");
     params["auth"]["token"] = Value::Null;
     assert_eq!(client.fails("connect", params)["code"], 401);
 }
@@ -65,7 +66,7 @@ fn a_cookie_alone_opens_no_websocket() {
 fn no_page_takes_the_address_of_a_server_from_its_own() {
     let stage = Stage::new();
     let cookie = stage.cookie();
-    let http = crate::http::Http::new(&stage.gateway.address).with("cookie", &cookie);
+    let http = http::Http::new(&stage.gateway.address).with("cookie", &cookie);
     let evil = "wss://evil.example/x";
     for page in ["/console/", "/console/sessions", "/console/record", "/console/policy", "/console/agents"] {
         let path = format!("{page}?gatewayUrl={evil}&url={evil}&server={evil}&ws={evil}&token=t0k3n");

@@ -11,20 +11,19 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use countersign_testkit::process::{
+    AGENT_TOKEN as AGENT, Gateway, GatewayFixture, GatewayOptions, KITCHEN_TOKEN, SERVICE_TOKEN,
+    agent_gate::AgentClient,
+    eventually,
+    gsv::{self, GsvPeer, TOKEN},
+    http::Http,
+    provider::{Reply, bash, say},
+    server::FakeServer,
+    service::Behavior,
+};
 use serde_json::{Value, json};
 
-use crate::{
-    agent::Agent,
-    gateway::{Gateway, soon},
-    http::Http,
-    outside::Outside,
-    peer::{self, Peer},
-    place::{KITCHEN, SECRET, TOKEN as AGENT},
-    provider::{Reply, bash, say},
-    scene::{Scene, TOKEN},
-    service::Manner,
-    stage::{PASSWORD, SHELL, knock, talks},
-};
+use crate::stage::{PASSWORD, SHELL, knock, talks};
 
 const TELEGRAM: &str = "4242:telegram-canary-8f3b6d";
 const WEBHOOK: &str = "webhook-canary-51c9e2aa";
@@ -140,8 +139,8 @@ pub(crate) fn files_are_clean(folder: &Path, meant: &[&str], secrets: &[&str]) {
     }
 }
 
-fn telegram() -> Outside {
-    Outside::start(|asked| match asked.path.rsplit('/').next().unwrap_or_default() {
+fn telegram() -> FakeServer {
+    FakeServer::start(|asked| match asked.path.rsplit('/').next().unwrap_or_default() {
         "getMe" => (200, json!({ "ok": true, "result": { "id": 1, "is_bot": true, "username": "b" } }).to_string()),
         "getUpdates" => {
             thread::park_timeout(std::time::Duration::from_secs(5));
@@ -156,23 +155,24 @@ fn telegram() -> Outside {
 }
 
 /// Every door of a gateway is used and misused once. Gives what has to be kept besides: tokens that were made meanwhile.
-fn everything(scene: &Scene, gateway: &Gateway) -> Vec<String> {
-    let place = &scene.place;
+fn everything(scene: &GatewayFixture, gateway: &Gateway) -> Vec<String> {
+    let place = &scene;
     // A service that says back what it was shown, done and failed.
-    let body = json!({ "authorization": format!("Bearer {SECRET}"), "echo": STANDARD.encode(SECRET) }).to_string();
-    place.service.does("/look/mirror", Manner::Answer(200, "application/json", body.clone()));
-    place.service.does("/look/wall", Manner::Answer(500, "text/html", format!("<p>{body}")));
-    let mut agent = Agent::join(gateway, AGENT);
+    let body = json!({ "authorization": format!("Bearer {SERVICE_TOKEN}"), "echo": STANDARD.encode(SERVICE_TOKEN) })
+        .to_string();
+    place.service.does("/look/mirror", Behavior::Answer(200, "application/json", body.clone()));
+    place.service.does("/look/wall", Behavior::Answer(500, "text/html", format!("<p>{body}")));
+    let mut agent = AgentClient::join(gateway, AGENT);
     for (number, thing) in ["mirror", "wall", "a"].into_iter().enumerate() {
         agent.call(number, "look", json!({ "thing": thing }));
     }
-    Agent::join(gateway, KITCHEN).settle();
-    Agent::connect(gateway).auth(WRONG);
-    let mut refused = Peer::line(gateway);
-    let mut params = peer::params("client", "x");
+    AgentClient::join(gateway, KITCHEN_TOKEN).settle();
+    AgentClient::connect(gateway).auth(WRONG);
+    let mut refused = GsvPeer::line(gateway);
+    let mut params = gsv::connect_params("client", "x");
     params["auth"]["token"] = WRONG.into();
     refused.fails("connect", params);
-    let mut client = Peer::client(gateway, "c");
+    let mut client = GsvPeer::client(gateway, "c");
     for (path, value) in [("channels.webhook.secret", WEBHOOK), ("apiKeys.anthropic", API_KEY)] {
         client.ok("config.set", json!({ "path": path, "value": value }));
     }
@@ -192,16 +192,16 @@ fn everything(scene: &Scene, gateway: &Gateway) -> Vec<String> {
     let made = place.people(&["tokens", "add", "all", "--scope", "read,answer,chat", "--json"]).json();
     let token = made["token"].as_str().unwrap().to_owned();
     let program = http.clone().with("authorization", &format!("Bearer {token}"));
-    soon("the token", || (program.get("/api/v1/gates").status == 200).then_some(()));
+    eventually("the token", || (program.get("/api/v1/gates").status == 200).then_some(()));
     let opened = program.post("/api/v1/sessions", &json!({ "message": "go" })).json();
     let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
-    soon("a gate", || {
+    eventually("a gate", || {
         let told = program.get("/api/v1/gates").json();
         let gate = told["gates"][0]["id"].as_str()?.to_owned();
         program.post(&format!("/api/v1/gates/{gate}/allow"), &json!({}));
         Some(())
     });
-    soon("rest", || (program.get(&path).json()["state"] == "resting").then_some(()));
+    eventually("rest", || (program.get(&path).json()["state"] == "resting").then_some(()));
     let person = http.clone().with("cookie", &cookie);
     let pages =
         ["/console/", "/console/sessions", "/console/record", "/console/figures", "/console/policy", "/console/agents"];
@@ -223,19 +223,19 @@ fn everything(scene: &Scene, gateway: &Gateway) -> Vec<String> {
 #[test]
 fn no_credential_is_told_by_anything_that_a_gateway_writes_or_says() {
     let api = telegram();
-    let scene = Scene::with(&format!(
+    let scene = GatewayOptions::for_models().config(&format!(
         "clients: {{ token: {TOKEN} }}\nweb: {{ password: {PASSWORD} }}\nmessenger: {{ type: telegram, telegram: {{ token: '{TELEGRAM}', chat_id: -5, allowed_users: [7], api_url: '{}' }} }}\n",
         api.url
-    ));
-    scene.place.write("permissions.yaml", SHELL);
-    let mut command = scene.place.command();
+    )).create();
+    scene.write("permissions.yaml", SHELL);
+    let mut command = scene.command();
     command.args(["serve", "--config", "config.yaml"]).env("COUNTERSIGN_LOG", "trace");
     let mut gateway = Gateway::spawn(command);
     let tap = Tap::before(&gateway.address);
     gateway.address.clone_from(&tap.address);
     let made = everything(&scene, &gateway);
     gateway.stop();
-    let known = [AGENT, KITCHEN, TOKEN, PASSWORD, SECRET, TELEGRAM, WEBHOOK, API_KEY, WRONG];
+    let known = [AGENT, KITCHEN_TOKEN, TOKEN, PASSWORD, SERVICE_TOKEN, TELEGRAM, WEBHOOK, API_KEY, WRONG];
     let secrets: Vec<&str> = known.iter().copied().chain(made.iter().map(String::as_str)).collect();
     let said = gateway.said();
     assert!(said.contains("DEBUG"), "the log is not at its most detailed");
@@ -247,29 +247,29 @@ fn no_credential_is_told_by_anything_that_a_gateway_writes_or_says() {
     let heard = String::from_utf8_lossy(&tap.heard()).into_owned();
     assert!(heard.len() > 100_000, "{} bytes were heard", heard.len());
     is_clean("what clients heard", heard.replacen(cookie, "", 1).as_bytes(), &secrets);
-    files_are_clean(&scene.place.folder, &["config.yaml", "secrets.yaml"], &secrets);
-    let kept = fs::read_to_string(scene.place.data().join("secrets.yaml")).unwrap();
+    files_are_clean(&scene.folder, &["config.yaml", "secrets.yaml"], &secrets);
+    let kept = fs::read_to_string(scene.data().join("secrets.yaml")).unwrap();
     assert!(kept.contains(WEBHOOK) && kept.contains(API_KEY));
     // Nor does a model, or another network, hear of any of them but its own.
     for number in 0..scene.provider.count() {
         let asked = scene.provider.asked(number);
         is_clean("what the model is told", format!("{}{}", asked.head, asked.body).as_bytes(), &secrets);
     }
-    for asked in scene.place.service.asked() {
-        is_clean("what a service is told", format!("{asked:?}").replace(SECRET, "").as_bytes(), &secrets);
+    for asked in scene.service.asked() {
+        is_clean("what a service is told", format!("{asked:?}").replace(SERVICE_TOKEN, "").as_bytes(), &secrets);
     }
     for command in [&["config", "show", "--config", "config.yaml"][..], &["doctor", "--config", "config.yaml"]] {
-        let said = scene.place.run(command);
+        let said = scene.run(command);
         is_clean(command[0], format!("{}{}", said.out, said.err).as_bytes(), &secrets);
     }
-    let said = scene.place.people(&["tokens", "list"]);
+    let said = scene.people(&["tokens", "list"]);
     is_clean("tokens list", said.out.as_bytes(), &secrets);
 }
 
 #[test]
 fn no_credential_is_told_by_a_host_at_its_most_talkative() {
     for (product, variable) in [("omp", "PI_CODING_AGENT_DIR"), ("gjc", "GJC_CODING_AGENT_DIR")] {
-        let scene = Scene::new();
+        let scene = GatewayFixture::for_peers();
         let agent = talks::agent_dir(&scene, "defaults:\n  - { pattern: '*', action: allow }\n");
         let more = [("COUNTERSIGN_LOG", "trace"), ("ANTHROPIC_API_KEY", API_KEY), ("GJC_BRIDGE_TOKEN", BRIDGE)];
         let mut host = talks::Host::start(&scene, product, variable, &agent, &more);

@@ -4,16 +4,15 @@ use std::{collections::BTreeSet, fs};
 
 use countersign_http::web::access::{Effect, Entry, Scope, TABLE, Who};
 use countersign_protocol::gsv::method::{self, Method};
+use countersign_testkit::process::{
+    AGENT_TOKEN as AGENT, GatewayOptions, KITCHEN_TOKEN,
+    agent_gate::{AgentClient, Received},
+    eventually,
+    gsv::{self, GsvPeer, TOKEN},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    agent::{Agent, Heard},
-    gateway::soon,
-    peer::{self, Peer},
-    place::{KITCHEN, TOKEN as AGENT},
-    scene::{Scene, TOKEN},
-    stage::{Answered, Stage},
-};
+use crate::stage::{Answered, Stage};
 
 /// A row's path with something in its places.
 fn concrete(path: &str) -> String {
@@ -50,20 +49,21 @@ fn privileged_mutation_without_auth() {
     let old = stage.program("old", "read,answer,chat,admin");
     let gone = stage.program("gone", "read,answer,chat,admin");
     let gates = |token: &str| stage.knock("GET", "/api/v1/gates", &[("authorization", &format!("Bearer {token}"))]);
-    soon("both tokens", || (gates(&old).status == 200 && gates(&gone).status == 200).then_some(()));
-    assert_eq!(stage.scene.place.people(&["tokens", "remove", "gone"]).code, Some(0));
+    eventually("both tokens", || (gates(&old).status == 200 && gates(&gone).status == 200).then_some(()));
+    assert_eq!(stage.scene.people(&["tokens", "remove", "gone"]).code, Some(0));
     // It was good for a while, which is over.
-    let file = stage.scene.place.data().join("tokens.json");
+    let file = stage.scene.data().join("tokens.json");
     let mut kept: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     let of_old = kept["tokens"].as_array_mut().unwrap().iter_mut().find(|token| token["name"] == "old").unwrap();
     of_old["expires"] = 1.into();
     fs::write(file.with_extension("new"), kept.to_string()).unwrap();
     fs::rename(file.with_extension("new"), &file).unwrap();
-    soon("their end", || (gates(&old).status == 401 && gates(&gone).status == 401).then_some(()));
+    eventually("their end", || (gates(&old).status == 401 && gates(&gone).status == 401).then_some(()));
     for token in [&old, &gone] {
         programs.push(("a token that was".to_owned(), token.clone(), vec![]));
     }
-    for (case, token) in [("an agent", AGENT), ("another agent", KITCHEN), ("a client of gsv", TOKEN), ("nobody", "x")]
+    for (case, token) in
+        [("an agent", AGENT), ("another agent", KITCHEN_TOKEN), ("a client of gsv", TOKEN), ("nobody", "x")]
     {
         programs.push((case.to_owned(), token.to_owned(), vec![]));
     }
@@ -159,16 +159,16 @@ fn every_route_over_http_has_a_row() {
 #[test]
 fn every_method_of_the_gsv_wire_is_refused_to_whom_its_row_does_not_name() {
     let stage = Stage::new();
-    let hello = Peer::line(&stage.gateway).ok("connect", peer::params("client", "c"));
+    let hello = GsvPeer::line(&stage.gateway).ok("connect", gsv::connect_params("client", "c"));
     let told: BTreeSet<&str> =
         hello["features"]["methods"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     let rows: BTreeSet<&str> = method::TABLE.iter().map(|row| row.name).collect();
     assert_eq!(told, rows);
-    let mut nobody = Peer::line(&stage.gateway);
+    let mut nobody = GsvPeer::line(&stage.gateway);
     let mut peers = [
-        ("client", Peer::client(&stage.gateway, "one")),
-        ("node", Peer::node(&stage.gateway, "two", &["A"])),
-        ("channel", Peer::channel(&stage.gateway, "wx", "three")),
+        ("client", GsvPeer::client(&stage.gateway, "one")),
+        ("node", GsvPeer::node(&stage.gateway, "two", &["A"])),
+        ("channel", GsvPeer::channel(&stage.gateway, "wx", "three")),
     ];
     for row in method::TABLE.iter().filter(|row| row.method != Method::Connect) {
         assert_eq!(nobody.fails(row.name, json!({}))["code"], 101, "{}", row.name);
@@ -188,11 +188,11 @@ fn every_method_of_the_gsv_wire_is_refused_to_whom_its_row_does_not_name() {
 /// Ids of one agent mean nothing to another, and nothing of it is told to it.
 #[test]
 fn wrong_connection_answers() {
-    let scene = Scene::ruled("defaults:\n  - { pattern: '*', action: ask }\n");
+    let scene = GatewayOptions::for_peers().rules("defaults:\n  - { pattern: '*', action: ask }\n").create();
     let stage = Stage { gateway: scene.start(), scene };
-    let place = &stage.scene.place;
-    let mut one = Agent::join(&stage.gateway, AGENT);
-    let mut other = Agent::join(&stage.gateway, KITCHEN);
+    let place = &stage.scene;
+    let mut one = AgentClient::join(&stage.gateway, AGENT);
+    let mut other = AgentClient::join(&stage.gateway, KITCHEN_TOKEN);
     one.request("same", "turn", json!({ "thing": "door", "way": "mine" }));
     let gate = place.gate();
     other.request("same", "turn", json!({ "thing": "window", "way": "theirs" }));
@@ -220,8 +220,8 @@ fn wrong_connection_answers() {
     // Neither is what was missed.
     other.request("x", "look", json!({ "thing": "a" }));
     assert_eq!(other.pending("p2"), nothing);
-    let mut nobody = Agent::connect(&stage.gateway);
+    let mut nobody = AgentClient::connect(&stage.gateway);
     nobody.send(json!({ "method": "get_pending_results", "id": 1 }));
-    let Heard::Frame(told) = nobody.next() else { panic!("no answer") };
+    let Received::Frame(told) = nobody.next() else { panic!("no answer") };
     assert_eq!(told["error"]["code"], -32005, "{told}");
 }

@@ -2,18 +2,17 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use countersign_testkit::process::{
+    Gateway, GatewayFixture, GatewayOptions, eventually,
+    gsv::GsvPeer,
+    http::Http,
+    provider::{self, Reply, bash, say},
+    server::FakeServer,
+};
 use countersign_view::{Lines, escape};
 use serde_json::{Value, json};
 
-use crate::{
-    gateway::{Gateway, soon},
-    http::Http,
-    outside::Outside,
-    peer::Peer,
-    provider::{Reply, bash, say},
-    scene::Scene,
-    stage::{SHELL, talks},
-};
+use crate::stage::{SHELL, talks};
 
 /// The first and last of every row of characters that nobody sees, with what a terminal, HTML or Markdown reads.
 fn hidden() -> Vec<char> {
@@ -89,7 +88,7 @@ fn reads_back(case: &str, shown: &str, command: &str) {
 fn shown_is_not_run_zero_width_bidi_ansi_and_fences() {
     let api = {
         let next = AtomicI64::new(1);
-        Outside::start(move |asked| {
+        FakeServer::start(move |asked| {
             let result = match asked.path.rsplit('/').next().unwrap_or_default() {
                 "getMe" => json!({ "id": 1, "is_bot": true, "username": "guard_bot" }),
                 "getUpdates" => {
@@ -105,11 +104,11 @@ fn shown_is_not_run_zero_width_bidi_ansi_and_fences() {
             (200, json!({ "ok": true, "result": result }).to_string())
         })
     };
-    let scene = Scene::with(&format!(
+    let scene = GatewayOptions::for_models().config(&format!(
         "messenger: {{ type: telegram, telegram: {{ token: '42:tok', chat_id: -5, allowed_users: [7], api_url: '{}' }} }}\n",
         api.url
-    ));
-    scene.place.write("permissions.yaml", SHELL);
+    )).create();
+    scene.write("permissions.yaml", SHELL);
     let gateway = scene.start();
     let http = Http::new(&gateway.address);
     for (number, command) in commands().iter().enumerate() {
@@ -125,7 +124,7 @@ fn shown_is_not_run_zero_width_bidi_ansi_and_fences() {
         let session = gate["session"].as_str().unwrap();
         let card = http.get(&format!("/api/approval/pending?session_id={session}")).json();
         reads_back("hermes", card["pending"]["command"].as_str().unwrap(), command);
-        let listed = scene.place.people(&["gates", "list"]);
+        let listed = scene.people(&["gates", "list"]);
         reads_back("the command line", &listed.out, command);
         let card = api.asked(0, |asked| {
             let text = asked.body["text"].as_str().unwrap_or_default();
@@ -137,17 +136,17 @@ fn shown_is_not_run_zero_width_bidi_ansi_and_fences() {
         let denied = http.post(&format!("/api/v1/gates/{id}/deny"), &json!({}));
         assert_eq!(denied.status, 200, "{denied:?}");
         let path = format!("/api/v1/sessions/{session}");
-        soon("rest", || (http.get(&path).json()["state"] == "resting").then_some(()));
+        eventually("rest", || (http.get(&path).json()["state"] == "resting").then_some(()));
     }
 }
 
 /// The gate about this command, once it waits.
-fn asked(scene: &Scene, gateway: &Gateway, command: &str) -> Value {
+fn asked(scene: &GatewayFixture, gateway: &Gateway, command: &str) -> Value {
     scene.provider.script([Reply::new(vec![bash("c1", command)]), say("done")]);
     let http = Http::new(&gateway.address);
     let opened = http.post("/api/v1/sessions", &json!({ "message": "go" }));
     assert_eq!(opened.status, 201, "{opened:?}");
-    soon("the gate", || {
+    eventually("the gate", || {
         let told = http.get("/api/v1/gates").json();
         told["gates"].as_array()?.first().cloned()
     })
@@ -156,13 +155,13 @@ fn asked(scene: &Scene, gateway: &Gateway, command: &str) -> Value {
 /// In a chat the card is a message like any other: Markdown around it must not end within it.
 #[test]
 fn what_a_chat_is_asked_reads_back() {
-    let scene = Scene::with("");
-    scene.place.write("permissions.yaml", "defaults:\n  - { pattern: '*', action: ask }\n");
+    let scene = GatewayOptions::for_models().config("").create();
+    scene.write("permissions.yaml", "defaults:\n  - { pattern: '*', action: ask }\n");
     let gateway = scene.start();
-    let mut peer = Peer::client(&gateway, "c");
+    let mut peer = GsvPeer::client(&gateway, "c");
     for (number, command) in commands().iter().enumerate() {
         let path = format!("n{number}.txt");
-        let call = crate::provider::call("c1", "gsv__WriteFile", &json!({ "path": path, "content": command }));
+        let call = provider::call("c1", "gsv__WriteFile", &json!({ "path": path, "content": command }));
         scene.provider.script([Reply::new(vec![call]), say("done")]);
         let session = format!("s{number}");
         let run = format!("r{number}");
@@ -182,7 +181,7 @@ fn what_a_chat_is_asked_reads_back() {
 #[test]
 fn a_hosts_dialog_reads_back() {
     for (product, variable) in [("omp", "PI_CODING_AGENT_DIR"), ("gjc", "GJC_CODING_AGENT_DIR")] {
-        let scene = Scene::new();
+        let scene = GatewayFixture::for_peers();
         let agent = talks::agent_dir(&scene, "rules:\n  - { pattern: 'bash(*)', action: ask }\n");
         let mut host = talks::Host::start(&scene, product, variable, &agent, &[]);
         for command in commands() {

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
-
-use crate::{
-    gateway::{Gateway, soon},
+use countersign_testkit::process::{
+    Gateway, GatewayFixture, GatewayOptions, eventually,
+    gsv::GsvPeer,
     http::Http,
-    peer::Peer,
     provider::{Part, Reply, call, say},
-    scene::Scene,
 };
+use serde_json::{Map, Value, json};
 
 const ASKING: &str = "defaults:\n  - { pattern: '*', action: ask }\n";
 
@@ -51,7 +49,7 @@ fn calls(request: &Value) -> Vec<(String, Part)> {
 }
 
 /// Has a run begin with everything that it could call, and gives the tools and what waits for people then.
-fn begun(scene: &Scene, gateway: &Gateway, begin: impl Fn(&str)) -> (BTreeSet<String>, BTreeSet<String>) {
+fn begun(scene: &GatewayFixture, gateway: &Gateway, begin: impl Fn(&str)) -> (BTreeSet<String>, BTreeSet<String>) {
     let before = scene.provider.count();
     scene.provider.script([say("I see")]);
     begin("what can you do?");
@@ -63,7 +61,7 @@ fn begun(scene: &Scene, gateway: &Gateway, begin: impl Fn(&str)) -> (BTreeSet<St
     scene.provider.asked(before + 1);
     let http = Http::new(&gateway.address);
     let waits = || http.get("/api/v1/gates").json()["gates"].as_array().unwrap().clone();
-    let waiting = soon(&format!("a gate for each of {wanted:?}"), || {
+    let waiting = eventually(&format!("a gate for each of {wanted:?}"), || {
         let gates = waits();
         let asking = wanted.iter().filter(|name| !ASKS_ITSELF.contains(&name.as_str())).count();
         (gates.len() >= asking).then_some(gates)
@@ -79,7 +77,7 @@ fn begun(scene: &Scene, gateway: &Gateway, begin: impl Fn(&str)) -> (BTreeSet<St
 
 fn settle(gateway: &Gateway) {
     let http = Http::new(&gateway.address);
-    soon("an end of what waits", || {
+    eventually("an end of what waits", || {
         let gates = http.get("/api/v1/gates").json();
         for gate in gates["gates"].as_array().unwrap() {
             let path = format!("/api/v1/gates/{}/deny", gate["id"].as_str().unwrap());
@@ -95,8 +93,8 @@ const ASKS_ITSELF: [&str; 1] = ["ask"];
 #[test]
 fn mode_silently_skips_gate() {
     for mode in ["api", "hermes", "console", "gsv", "a job of gsv"] {
-        let scene = Scene::with("");
-        scene.place.write("permissions.yaml", ASKING);
+        let scene = GatewayOptions::for_models().config("").create();
+        scene.write("permissions.yaml", ASKING);
         let gateway = scene.start();
         let http = Http::new(&gateway.address);
         let session = match mode {
@@ -111,13 +109,13 @@ fn mode_silently_skips_gate() {
         let begin = |words: &str| match mode {
             "api" => {
                 let path = format!("/api/v1/sessions/{session}");
-                soon("rest", || (http.get(&path).json()["state"] == "resting").then_some(()));
+                eventually("rest", || (http.get(&path).json()["state"] == "resting").then_some(()));
                 let said = http.post(&format!("{path}/messages"), &json!({ "text": words }));
                 assert_eq!(said.status, 202, "{said:?}");
             }
             "hermes" => {
                 let body = json!({ "session_id": session, "message": words });
-                soon("its turn", || (http.post("/api/chat/start", &body).status == 200).then_some(()));
+                eventually("its turn", || (http.post("/api/chat/start", &body).status == 200).then_some(()));
             }
             "console" => {
                 let form = format!("message={}", words.replace(' ', "+"));
@@ -127,12 +125,12 @@ fn mode_silently_skips_gate() {
                 assert_eq!(said.status, 303, "{said:?}");
             }
             "gsv" => {
-                let mut peer = Peer::client(&gateway, "c");
+                let mut peer = GsvPeer::client(&gateway, "c");
                 peer.ok("chat.send", json!({ "sessionKey": session, "message": words }));
             }
             _ => {
                 // What was asked on a line that is torn down may not have come.
-                let mut peer = Peer::client(&gateway, words);
+                let mut peer = GsvPeer::client(&gateway, words);
                 let job = json!({
                     "name": words, "schedule": { "kind": "every", "everyMs": 3_600_000 },
                     "spec": { "mode": "task", "message": words },

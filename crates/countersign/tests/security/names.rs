@@ -2,16 +2,14 @@
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 
+use countersign_testkit::process::{
+    AGENT_TOKEN as AGENT, Gateway, GatewayFixture, GatewayOptions, RULES,
+    agent_gate::AgentClient,
+    gsv::{self, GsvPeer, TOKEN},
+};
 use serde_json::json;
 
-use crate::{
-    agent::Agent,
-    gateway::Gateway,
-    peer::{self, Peer},
-    place::{Place, RULES, TOKEN as AGENT},
-    scene::{Scene, TOKEN},
-    stage::{DOORS, Stage, knock},
-};
+use crate::stage::{DOORS, Stage, knock};
 
 /// What a browser sends for a host that somebody had lead here, and near misses of our own names.
 const NAMES: [&str; 20] = [
@@ -87,7 +85,7 @@ fn reachable() -> Option<SocketAddr> {
 
 #[test]
 fn unauthenticated_localhost_http() {
-    let place = Place::with("", RULES);
+    let place = GatewayFixture::with("", RULES);
     place.write("config.yaml", "gateway: { port: 0 }\nstorage: { type: sqlite, path: data/countersign.db }\n");
     let gateway = Gateway::start(&place);
     let address: SocketAddr = gateway.address.parse().unwrap();
@@ -125,7 +123,7 @@ fn token_in_url() {
             }
         }
     }
-    let (mut agent, mut client) = (Agent::connect(&stage.gateway), Peer::line(&stage.gateway));
+    let (mut agent, mut client) = (AgentClient::connect(&stage.gateway), GsvPeer::line(&stage.gateway));
     // Both sockets take any query, and none of it says who somebody is.
     for (path, secret) in [("/", AGENT), ("/ws", TOKEN)] {
         let path = format!("{path}?token={secret}");
@@ -141,19 +139,19 @@ fn self_declared_scopes() {
     let stage = Stage::new();
     let wanted = json!(["operator.admin", "admin", "read", "answer", "chat"]);
     for token in [json!("wrong"), serde_json::Value::Null] {
-        let mut params = peer::params("client", "c");
+        let mut params = gsv::connect_params("client", "c");
         params["auth"] = json!({ "token": token, "scopes": wanted, "role": "admin" });
         params["scopes"] = wanted.clone();
         params["role"] = "operator".into();
-        let mut peer = Peer::line(&stage.gateway);
+        let mut peer = GsvPeer::line(&stage.gateway);
         assert_eq!(peer.fails("connect", params)["code"], 401);
     }
     // A node that calls itself a person's client as well is a node.
-    let mut params = peer::node("n", &["A"]);
+    let mut params = gsv::node_params("n", &["A"]);
     params["scopes"] = wanted.clone();
     params["client"]["scopes"] = wanted.clone();
     params["role"] = "client".into();
-    let mut node = Peer::line(&stage.gateway);
+    let mut node = GsvPeer::line(&stage.gateway);
     node.ok("connect", params);
     for method in ["config.set", "pair.approve", "chat.send", "sessions.list"] {
         assert_eq!(node.fails(method, json!({}))["code"], 403, "{method}");
@@ -170,8 +168,8 @@ fn self_declared_scopes() {
 #[test]
 fn a_door_that_needs_a_credential_is_closed_without_one() {
     // No agent and no clients' token: agents come in nowhere, whatever they show.
-    let scene = Scene::with("");
-    scene.place.write("config.yaml", "gateway: { port: 0 }\nstorage: { type: sqlite, path: data/countersign.db }\n");
+    let scene = GatewayOptions::for_models().config("").create();
+    scene.write("config.yaml", "gateway: { port: 0 }\nstorage: { type: sqlite, path: data/countersign.db }\n");
     let gateway = scene.start();
     assert_eq!(knock(&gateway.address, "GET", "/", &crate::stage::UPGRADE).status, 403);
     assert_eq!(knock(&gateway.address, "POST", "/channels/webhook", &[]).status, 401);

@@ -4,38 +4,36 @@ use std::{fmt::Write as _, fs, path::PathBuf};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_http::web::access::{Effect, TABLE};
+use countersign_testkit::process::{
+    Gateway, GatewayFixture, GatewayOptions, eventually,
+    gsv::{self, GsvPeer},
+    http::Http,
+    provider::{Reply, bash, say},
+};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
-
-use crate::{
-    gateway::{Gateway, soon},
-    http::Http,
-    peer::{self, Peer},
-    provider::{Reply, bash, say},
-    scene::Scene,
-};
 
 const SIGNED: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const TOLD: &str = "which may not decide";
 
 /// Has a run of an agent work to its end on one command, and gives the folder in which it ran.
-pub(crate) fn run(scene: &Scene, gateway: &Gateway, command: &str) -> PathBuf {
+pub(crate) fn run(scene: &GatewayFixture, gateway: &Gateway, command: &str) -> PathBuf {
     scene.provider.script([Reply::new(vec![bash("c1", command)]), say("done")]);
     let http = Http::new(&gateway.address);
     let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
     let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
-    soon("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
-    scene.place.folder.join("agents/main")
+    eventually("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
+    scene.folder.join("agents/main")
 }
 
 /// A gateway on loopback that asks nobody for anything, which is the weakest that there is.
-fn open() -> Scene {
-    Scene::with("")
+fn open() -> GatewayFixture {
+    GatewayOptions::for_models().config("").create()
 }
 
-fn loose(scene: &Scene) {
-    scene.place.write("permissions.yaml", "defaults:\n  - { pattern: '*', action: allow }\n");
+fn loose(scene: &GatewayFixture) {
+    scene.write("permissions.yaml", "defaults:\n  - { pattern: '*', action: allow }\n");
 }
 
 /// What is written to a socket that opens a WebSocket and says these frames.
@@ -56,8 +54,8 @@ fn conversation(path: &str, frames: &[Value]) -> Vec<u8> {
 }
 
 /// What each of these conversations comes to when a command of an agent has it.
-fn told(scene: &Scene, gateway: &Gateway, conversations: &[Vec<u8>]) -> Vec<String> {
-    let room = scene.place.folder.join("agents/main");
+fn told(scene: &GatewayFixture, gateway: &Gateway, conversations: &[Vec<u8>]) -> Vec<String> {
+    let room = scene.folder.join("agents/main");
     fs::create_dir_all(&room).unwrap();
     for (number, bytes) in conversations.iter().enumerate() {
         fs::write(room.join(format!("says.{number}")), bytes).unwrap();
@@ -80,7 +78,7 @@ fn a_child_of_an_agent_acts_at_no_route_whatever_it_shows() {
     let scene = open();
     loose(&scene);
     let gateway = scene.start();
-    let made = scene.place.people(&["tokens", "add", "all", "--scope", "read,answer,chat,admin", "--json"]).json();
+    let made = scene.people(&["tokens", "add", "all", "--scope", "read,answer,chat,admin", "--json"]).json();
     let token = made["token"].as_str().unwrap();
     let acting: Vec<_> = TABLE.iter().filter(|row| row.3 == Effect::Acts).collect();
     assert!(acting.len() > 30);
@@ -120,10 +118,10 @@ fn a_child_of_an_agent_that_asks_and_ends_is_told_nothing_over_the_control_socke
     let scene = open();
     loose(&scene);
     let gateway = scene.start();
-    let room = scene.place.folder.join("agents/main");
+    let room = scene.folder.join("agents/main");
     fs::create_dir_all(&room).unwrap();
     fs::write(room.join("gone.py"), GONE).unwrap();
-    let socket = scene.place.data().join("countersign.sock");
+    let socket = scene.data().join("countersign.sock");
     run(&scene, &gateway, &format!("command -v python3 || exit 0; python3 gone.py {} >told", socket.display()));
     let Ok(told) = fs::read_to_string(room.join("told")) else { return };
     assert_eq!(told.lines().count(), 20, "{told}");
@@ -136,9 +134,9 @@ fn a_child_of_an_agent_is_no_node_and_no_chat_network() {
     loose(&scene);
     let gateway = scene.start();
     // Both are there already: nobody takes their places.
-    let mut node = Peer::node(&gateway, "desk", &["Bash"]);
-    let mut channel = Peer::channel(&gateway, "wx", "main");
-    let mut network = peer::params("channel", "main");
+    let mut node = GsvPeer::node(&gateway, "desk", &["Bash"]);
+    let mut channel = GsvPeer::channel(&gateway, "wx", "main");
+    let mut network = gsv::connect_params("channel", "main");
     network["client"]["channel"] = "wx".into();
     let connect = |params: Value| json!({ "type": "req", "id": "1", "method": "connect", "params": params });
     let params = json!({
@@ -146,10 +144,10 @@ fn a_child_of_an_agent_is_no_node_and_no_chat_network() {
         "args": {}, "callId": "c", "id": "x", "pairingCode": "x", "senderId": "x", "agentId": "main",
     });
     let ask = |method: &str| json!({ "type": "req", "id": "2", "method": method, "params": params });
-    let client = connect(peer::params("client", "c"));
+    let client = connect(gsv::connect_params("client", "c"));
     let mut says = vec![
-        conversation("/ws", &[connect(peer::node("desk", &["Bash"])), ask("tools.list")]),
-        conversation("/ws", &[connect(peer::node("new", &["Bash"])), ask("tools.list")]),
+        conversation("/ws", &[connect(gsv::node_params("desk", &["Bash"])), ask("tools.list")]),
+        conversation("/ws", &[connect(gsv::node_params("new", &["Bash"])), ask("tools.list")]),
         conversation("/ws", &[connect(network), ask("tools.list")]),
     ];
     use countersign_protocol::gsv::method::{self, Scope};
@@ -179,7 +177,7 @@ fn a_child_of_an_agent_cannot_send_what_others_sign() {
     let scene = open();
     loose(&scene);
     let gateway = scene.start();
-    let mut client = Peer::client(&gateway, "c");
+    let mut client = GsvPeer::client(&gateway, "c");
     client.ok("config.set", json!({ "path": "channels.webhook.secret", "value": SIGNED }));
     let body = json!({ "peer": { "kind": "dm", "id": "ana" }, "message": { "text": "/approve" } }).to_string();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();

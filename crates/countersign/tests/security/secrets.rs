@@ -4,17 +4,19 @@
 use std::{fs, io::Write as _, os::unix::fs::PermissionsExt as _, process::Stdio};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use countersign_testkit::process::{
+    AGENT_TOKEN as AGENT, Gateway, GatewayFixture, GatewayOptions,
+    agent_gate::AgentClient,
+    eventually,
+    http::Http,
+    provider::{Reply, call, say},
+    run_command,
+    service::Behavior,
+};
 use serde_json::{Value, json};
 
 use crate::{
-    agent::Agent,
     canaries::{Tap, files_are_clean, is_clean},
-    gateway::{Gateway, soon},
-    http::Http,
-    place::{Place, TOKEN as AGENT},
-    provider::{Reply, call, say},
-    scene::Scene,
-    service::Manner,
     stage::{PASSWORD, talks},
 };
 
@@ -33,7 +35,7 @@ rules:
 ";
 
 /// Keeps a secret that comes over standard input.
-fn keep(place: &Place, name: &str, value: &str) {
+fn keep(place: &GatewayFixture, name: &str, value: &str) {
     let mut command = place.command();
     command.args(["secret", "set", name, "--data"]).arg(place.data());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -44,8 +46,8 @@ fn keep(place: &Place, name: &str, value: &str) {
 }
 
 /// A gateway that logs all that it can, and what it says to its clients.
-fn start(scene: &Scene) -> (Gateway, Tap) {
-    let mut command = scene.place.command();
+fn start(scene: &GatewayFixture) -> (Gateway, Tap) {
+    let mut command = scene.command();
     command.args(["serve", "--config", "config.yaml"]).env("COUNTERSIGN_LOG", "trace").env("GIVEN_KEY", GIVEN);
     let mut gateway = Gateway::spawn(command);
     let tap = Tap::before(&gateway.address);
@@ -54,48 +56,50 @@ fn start(scene: &Scene) -> (Gateway, Tap) {
 }
 
 /// A program that may see, answer and chat.
-fn program(scene: &Scene, gateway: &Gateway) -> Http {
-    let made = scene.place.people(&["tokens", "add", "all", "--scope", "read,answer,chat", "--json"]).json();
+fn program(scene: &GatewayFixture, gateway: &Gateway) -> Http {
+    let made = scene.people(&["tokens", "add", "all", "--scope", "read,answer,chat", "--json"]).json();
     let token = format!("Bearer {}", made["token"].as_str().unwrap());
     let program = Http::new(&gateway.address).with("authorization", &token);
-    soon("the token", || (program.get("/api/v1/gates").status == 200).then_some(()));
+    eventually("the token", || (program.get("/api/v1/gates").status == 200).then_some(()));
     program
 }
 
 /// Looks everywhere but where the secrets are meant to be.
-fn nothing_tells(scene: &Scene, mut gateway: Gateway, tap: &Tap, meant: &[&str], secrets: &[&str]) {
+fn nothing_tells(scene: &GatewayFixture, mut gateway: Gateway, tap: &Tap, meant: &[&str], secrets: &[&str]) {
     gateway.stop();
     let said = gateway.said();
     // Who asks a model has much to say.
     assert!(said.contains("DEBUG") || scene.provider.count() == 0, "the log is not at its most detailed");
     is_clean("the log", said.as_bytes(), secrets);
     is_clean("what clients heard", &tap.heard(), secrets);
-    files_are_clean(&scene.place.folder, &[&["HOUSE", "DEPLOY"], meant].concat(), secrets);
+    files_are_clean(&scene.folder, &[&["HOUSE", "DEPLOY"], meant].concat(), secrets);
     for number in 0..scene.provider.count() {
         let asked = scene.provider.asked(number);
         is_clean("what the model is told", format!("{}{}", asked.head, asked.body).as_bytes(), secrets);
     }
-    let data = scene.place.data();
-    let log = scene.place.log();
+    let data = scene.data();
+    let log = scene.log();
     for command in [
         &["secret", "list", "--data", data.to_str().unwrap()][..],
         &["config", "show", "--config", "config.yaml"],
         &["doctor", "--config", "config.yaml"],
         &["audit", "export", "--log", log.to_str().unwrap()],
     ] {
-        let mut shown = scene.place.command();
+        let mut shown = scene.command();
         shown.args(command).env("GIVEN_KEY", GIVEN);
-        let said = crate::place::said(shown);
+        let said = run_command(shown);
         is_clean(command[0], format!("{}{}", said.out, said.err).as_bytes(), secrets);
     }
-    scene.place.verify();
+    scene.verify();
 }
 
-fn scene() -> Scene {
-    let scene = Scene::with(&format!("web: {{ password: {PASSWORD} }}\nsecrets: {{ GIVEN: \"${{GIVEN_KEY}}\" }}\n"));
-    scene.place.write("permissions.yaml", RULES);
-    keep(&scene.place, "HOUSE", &format!("{HOUSE}\n"));
-    keep(&scene.place, "DEPLOY", DEPLOY);
+fn scene() -> GatewayFixture {
+    let scene = GatewayOptions::for_models()
+        .config(&format!("web: {{ password: {PASSWORD} }}\nsecrets: {{ GIVEN: \"${{GIVEN_KEY}}\" }}\n"))
+        .create();
+    scene.write("permissions.yaml", RULES);
+    keep(&scene, "HOUSE", &format!("{HOUSE}\n"));
+    keep(&scene, "DEPLOY", DEPLOY);
     scene
 }
 
@@ -103,12 +107,12 @@ fn scene() -> Scene {
 fn a_service_gets_a_secret_that_nobody_else_hears_of() {
     let scene = scene();
     let (gateway, tap) = start(&scene);
-    let place = &scene.place;
+    let place = &scene;
     let mirror =
         json!({ HOUSE: [HOUSE, format!("u:{HOUSE}"), STANDARD.encode(format!("u:{HOUSE}")), hex(HOUSE)] }).to_string();
-    place.service.does("/turn/lamp", Manner::Answer(200, "application/json", mirror.clone()));
-    place.service.does("/turn/wall", Manner::Answer(500, "text/html", format!("<p>{mirror}{HOUSE}")));
-    let mut agent = Agent::join(&gateway, AGENT);
+    place.service.does("/turn/lamp", Behavior::Answer(200, "application/json", mirror.clone()));
+    place.service.does("/turn/wall", Behavior::Answer(500, "text/html", format!("<p>{mirror}{HOUSE}")));
+    let mut agent = AgentClient::join(&gateway, AGENT);
     let reply = agent.call(1, "turn", json!({ "thing": "lamp", "way": { "pin": "Bearer {{secret:HOUSE}}" } }));
     let asked = place.service.asked();
     assert_eq!(asked[0].body, json!({ "way": { "pin": format!("Bearer {HOUSE}") } }));
@@ -183,14 +187,14 @@ fn a_command_gets_a_secret_that_the_model_never_hears_of() {
     let program = program(&scene, &gateway);
     let opened = program.post("/api/v1/sessions", &json!({ "message": "go" })).json();
     let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
-    let gate = soon("a gate", || {
+    let gate = eventually("a gate", || {
         Some(program.get("/api/v1/gates").json()["gates"][0].clone()).filter(|gate| gate.is_object())
     });
     let shown = gate.to_string();
     assert!(shown.contains("the secret DEPLOY"), "{shown}");
     let id = gate["id"].as_str().unwrap();
     assert_eq!(program.post(&format!("/api/v1/gates/{id}/allow"), &json!({})).status, 200);
-    soon("rest", || (program.get(&path).json()["state"] == "resting").then_some(()));
+    eventually("rest", || (program.get(&path).json()["state"] == "resting").then_some(()));
     let result = |call: &str| scene.provider.last().result(call).unwrap();
     let first = result("c1");
     assert!(first.contains("reached") && first.contains("1 [secret DEPLOY]\n[secret DEPLOY]"), "{first}");
@@ -201,7 +205,7 @@ fn a_command_gets_a_secret_that_the_model_never_hears_of() {
     assert!(result("c4").contains("[secret DEPLOY]"), "{}", result("c4"));
     assert!(result("c5").contains("there is no secret called NOBODY"), "{}", result("c5"));
     assert!(result("c6").contains("{{secret:DEPLOY}}"), "{}", result("c6"));
-    let kept = find(&scene.place.folder.join("agents"), "kept.txt");
+    let kept = find(&scene.folder.join("agents"), "kept.txt");
     assert_eq!(fs::read_to_string(kept).unwrap(), DEPLOY);
     nothing_tells(&scene, gateway, &tap, &["kept.txt"], &[HOUSE, DEPLOY, GIVEN]);
 }
@@ -223,10 +227,10 @@ fn find(folder: &std::path::Path, name: &str) -> std::path::PathBuf {
 #[test]
 fn a_command_cannot_read_the_file_of_a_secret() {
     let scene = scene();
-    let mut command = scene.place.command();
+    let mut command = scene.command();
     command.args(["serve", "--config", "config.yaml"]).env("GIVEN_KEY", GIVEN);
     let gateway = Gateway::spawn(command);
-    let file = scene.place.data().join("secrets/DEPLOY");
+    let file = scene.data().join("secrets/DEPLOY");
     let file = file.to_str().unwrap();
     scene.provider.script([
         Reply::new(vec![call("c1", "bash", &json!({ "command": format!("cat {file}") }))]),
@@ -236,7 +240,7 @@ fn a_command_cannot_read_the_file_of_a_secret() {
     let program = program(&scene, &gateway);
     let opened = program.post("/api/v1/sessions", &json!({ "message": "go" })).json();
     let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
-    soon("rest", || (program.get(&path).json()["state"] == "resting").then_some(()));
+    eventually("rest", || (program.get(&path).json()["state"] == "resting").then_some(()));
     for call in ["c1", "c2"] {
         let result = scene.provider.last().result(call).unwrap();
         assert!(result.contains("because the keys and rules of the gateway lie in"), "{result}");
@@ -245,7 +249,7 @@ fn a_command_cannot_read_the_file_of_a_secret() {
 
 #[test]
 fn a_host_without_secrets_is_told_that_there_are_none() {
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let agent = talks::agent_dir(&scene, "defaults:\n  - { pattern: '*', action: allow }\n");
     let mut host = talks::Host::start(&scene, "omp", "PI_CODING_AGENT_DIR", &agent, &[]);
     let asks = json!({ "command": "echo ran-it $KEY", "env": { "KEY": "{{secret:DEPLOY}}" } });

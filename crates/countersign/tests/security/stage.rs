@@ -5,13 +5,8 @@ use std::{
     net::TcpStream,
 };
 
+use countersign_testkit::process::{Gateway, GatewayFixture, GatewayOptions, PATIENCE, gsv::TOKEN, http::Http};
 use serde_json::json;
-
-use crate::{
-    gateway::{Gateway, PATIENCE},
-    http::Http,
-    scene::{Scene, TOKEN},
-};
 
 /// What people log in with.
 pub(crate) const PASSWORD: &str = "pass-web-4c2f9a71";
@@ -26,32 +21,32 @@ pub(crate) fn closed() -> String {
 }
 
 pub(crate) struct Stage {
-    pub(crate) scene: Scene,
+    pub(crate) scene: GatewayFixture,
     pub(crate) gateway: Gateway,
 }
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        let scene = Scene::with(&closed());
+        let scene = GatewayOptions::for_models().config(&closed()).create();
         let gateway = scene.start();
         Self { scene, gateway }
     }
 
     /// With a front end that somebody has, whose routes are there then.
     pub(crate) fn with_front() -> Self {
-        let scene = Scene::with(&closed());
-        let folder = scene.place.folder.join("front");
+        let scene = GatewayOptions::for_models().config(&closed()).create();
+        let folder = scene.folder.join("front");
         std::fs::create_dir(&folder).unwrap();
         for name in ["index.html", "sw.js", "manifest.json", "favicon.ico", "1"] {
             std::fs::write(folder.join(name), "{}").unwrap();
         }
-        let gateway = Gateway::start_with(&scene.place, &["--webui", "front"]);
+        let gateway = Gateway::start_with(&scene, &["--webui", "front"]);
         Self { scene, gateway }
     }
 
     /// A new token of the interface for programs.
     pub(crate) fn program(&self, name: &str, scopes: &str) -> String {
-        let made = self.scene.place.people(&["tokens", "add", name, "--scope", scopes, "--json"]).json();
+        let made = self.scene.people(&["tokens", "add", name, "--scope", scopes, "--json"]).json();
         made["token"].as_str().unwrap().to_owned()
     }
 
@@ -160,14 +155,14 @@ pub(crate) mod talks {
 
     use serde_json::Value;
 
-    use crate::scene::Scene;
+    use countersign_testkit::process::GatewayFixture;
 
     /// What the provider is shown by a host's agent.
     pub(crate) const KEY: &str = "sk-host-9d41c07be2";
 
     /// An agent directory with a model that is at the scene's provider, and rules.
-    pub(crate) fn agent_dir(scene: &Scene, rules: &str) -> PathBuf {
-        let folder = scene.place.folder.join("agent");
+    pub(crate) fn agent_dir(scene: &GatewayFixture, rules: &str) -> PathBuf {
+        let folder = scene.folder.join("agent");
         let _ = fs::create_dir(&folder);
         let model = "{ id: fake-1, name: One, reasoning: false, input: [text], cost: { input: 1, output: 2, cacheRead: 0.1, cacheWrite: 0.2 }, contextWindow: 128000, maxTokens: 8192 }";
         let models = format!(
@@ -189,16 +184,22 @@ pub(crate) mod talks {
     }
 
     impl Host {
-        pub(crate) fn start(scene: &Scene, product: &str, variable: &str, agent: &Path, more: &[(&str, &str)]) -> Self {
-            let mut command = scene.place.command();
+        pub(crate) fn start(
+            scene: &GatewayFixture,
+            product: &str,
+            variable: &str,
+            agent: &Path,
+            more: &[(&str, &str)],
+        ) -> Self {
+            let mut command = scene.command();
             command.args([product, "--mode", "rpc", "--model", "fake/fake-1"]).env(variable, agent);
             command.envs(more.iter().copied());
             Self::of(command)
         }
 
         /// One of omp that works in `folder`, with more arguments.
-        pub(crate) fn start_in(scene: &Scene, agent: &Path, folder: &Path, more: &[&str]) -> Self {
-            let mut command = scene.place.command();
+        pub(crate) fn start_in(scene: &GatewayFixture, agent: &Path, folder: &Path, more: &[&str]) -> Self {
+            let mut command = scene.command();
             command.args(["omp", "--mode", "rpc", "--model", "fake/fake-1"]).args(more);
             command.env("PI_CODING_AGENT_DIR", agent).current_dir(folder);
             Self::of(command)

@@ -8,15 +8,13 @@ use std::{
     thread,
 };
 
-use countersign_tools::sandbox::Kernel;
-use serde_json::{Value, json};
-
-use crate::{
-    gateway::{Gateway, soon},
+use countersign_testkit::process::{
+    Gateway, GatewayFixture, GatewayOptions, eventually,
     http::Http,
     provider::{Part, Reply, bash, call, say},
-    scene::Scene,
 };
+use countersign_tools::sandbox::Kernel;
+use serde_json::{Value, json};
 
 /// A server on this machine that notes the heads of what it is asked.
 struct Server {
@@ -58,7 +56,7 @@ fn page(address: &str) -> String {
 }
 
 struct Stage {
-    scene: Scene,
+    scene: GatewayFixture,
     gateway: Gateway,
 }
 
@@ -70,8 +68,8 @@ impl Stage {
             eprintln!("not shown here: {lacks}");
             return None;
         }
-        let scene = Scene::with(&format!("sandbox: {{ network: {network} }}\n"));
-        let mut command = scene.place.command();
+        let scene = GatewayOptions::for_models().config(&format!("sandbox: {{ network: {network} }}\n")).create();
+        let mut command = scene.command();
         command.args(["serve", "--config", "config.yaml"]).env("COUNTERSIGN_LOG", "info");
         let gateway = Gateway::spawn(command);
         let stage = Self { scene, gateway };
@@ -89,14 +87,14 @@ impl Stage {
         let http = Http::new(&self.gateway.address);
         let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
         if let Some(answer) = answer {
-            let gate = self.scene.place.waits(1).remove(0);
+            let gate = self.scene.waits(1).remove(0);
             let card = gate.to_string();
             assert!(card.contains("needs more than the sandbox gives: to reach 127.0.0.1:"), "{card}");
             let id = gate["id"].as_str().unwrap();
             assert_eq!(http.post(&format!("/api/v1/gates/{id}/{answer}"), &json!({})).status, 200);
         }
         let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
-        soon("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
+        eventually("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
         self.scene.provider.last().result("c1").unwrap()
     }
 
@@ -174,7 +172,7 @@ fn a_host_that_a_person_allows_is_reached_by_that_call_alone() {
 
 /// What is asked while a command runs, once it is.
 fn asked(stage: &Stage, address: &str) -> String {
-    let gate = stage.scene.place.waits(1).remove(0);
+    let gate = stage.scene.waits(1).remove(0);
     let card = gate.to_string();
     assert!(card.contains(&format!("May this command reach {address} while it runs?")), "{card}");
     assert!(card.contains("printf"), "the card has the command: {card}");
@@ -196,7 +194,7 @@ fn a_host_that_nobody_listed_is_asked_about_while_the_command_waits() {
         assert_eq!(server.heads().len(), 0, "nothing leaves before somebody has said so");
         assert_eq!(http.post(&format!("/api/v1/gates/{gate}/{answer}"), &json!({})).status, 200);
         let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
-        soon("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
+        eventually("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
         let said = stage.scene.provider.last().result("c1").unwrap();
         assert!(said.contains("end"), "{answer}: {said}");
         assert_eq!(said.matches("it-was-there").count(), if is_reached { 2 } else { 0 }, "{answer}: {said}");
@@ -224,7 +222,7 @@ fn why_a_person_denied_a_host_is_told() {
     let denied = http.post(&format!("/api/v1/gates/{gate}/deny"), &json!({ "reason": "use the\nmirror" }));
     assert_eq!(denied.status, 200);
     let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
-    soon("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
+    eventually("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
     let said = stage.scene.provider.last().result("c1").unwrap();
     assert!(said.contains(r#"a person refused it, saying "use the\nmirror"; do not try it again"#), "{said}");
 }
@@ -237,7 +235,7 @@ fn a_command_that_may_reach_the_gateway_answers_nothing_there() {
     stage.scene.provider.script([Reply::new(vec![waits]), say("done")]);
     let http = Http::new(&stage.gateway.address);
     http.post("/api/v1/sessions", &json!({ "message": "go" }));
-    let gate = stage.scene.place.gate();
+    let gate = stage.scene.gate();
     let address = &stage.gateway.address;
     let said = through_proxy(&format!(
         "POST http://{address}/api/v1/gates/{gate}/allow HTTP/1.1\\r\\nContent-Type: application/json\\r\\nContent-Length: 2\\r\\n\\r\\n{{}}"
@@ -252,13 +250,13 @@ fn a_command_that_may_reach_the_gateway_answers_nothing_there() {
         say("done"),
     ]);
     let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
-    let own = stage.scene.place.waits(2).into_iter().find(|row| row["id"] != *gate).unwrap();
+    let own = stage.scene.waits(2).into_iter().find(|row| row["id"] != *gate).unwrap();
     assert_eq!(http.post(&format!("/api/v1/gates/{}/allow", own["id"].as_str().unwrap()), &json!({})).status, 200);
     let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
-    soon("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
+    eventually("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
     let said = stage.scene.provider.last().result("c2").unwrap();
     assert!(said.contains("403 Forbidden") && said.contains("a command of an agent, which may not decide"), "{said}");
-    assert_eq!(stage.scene.place.waits(1)[0]["id"], *gate, "it still waits");
+    assert_eq!(stage.scene.waits(1)[0]["id"], *gate, "it still waits");
 }
 
 #[test]
@@ -274,14 +272,14 @@ fn a_gateway_that_dies_while_a_command_waits_for_a_host_reaches_nothing() {
     let gateway = scene.start();
     let late = Http::new(&gateway.address).post(&format!("/api/v1/gates/{gate}/allow"), &json!({}));
     assert_ne!(late.status, 200, "what was withdrawn is allowed by nobody");
-    assert_eq!(scene.place.gates(), Vec::<Value>::new());
-    scene.place.verify();
+    assert_eq!(scene.gates(), Vec::<Value>::new());
+    scene.verify();
     assert_eq!(server.heads(), Vec::<String>::new());
 }
 
 #[test]
 fn what_names_no_host_is_refused_before_anybody_is_asked() {
-    let scene = Scene::with("sandbox: { network: off }\n");
+    let scene = GatewayOptions::for_models().config("sandbox: { network: off }\n").create();
     let stage = Stage { gateway: scene.start(), scene };
     let mut told = String::new();
     for hosts in [json!(["https://a.org/x"]), json!(["*.a.org"]), json!(["127.1"]), json!("a.org")] {
@@ -291,11 +289,11 @@ fn what_names_no_host_is_refused_before_anybody_is_asked() {
     for want in ["write the host alone", "by its own name", "not written as one", "hosts"] {
         assert!(told.contains(want), "{want}: {told}");
     }
-    let scene = Scene::with("sandbox: { network: on }\n");
+    let scene = GatewayOptions::for_models().config("sandbox: { network: on }\n").create();
     let stage = Stage { gateway: scene.start(), scene };
     let said = stage.says(needing("true", &["a.org"]), None);
     assert!(said.contains("needs.hosts is not necessary"), "{said}");
-    assert_eq!(stage.scene.place.gates(), Vec::<Value>::new());
+    assert_eq!(stage.scene.gates(), Vec::<Value>::new());
 }
 
 #[test]
@@ -315,9 +313,9 @@ fn what_a_call_leaves_behind_has_no_way_out() {
     let http = Http::new(&stage.gateway.address);
     let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
     let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
-    soon("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
-    let room = stage.scene.place.folder.join("agents/main");
+    eventually("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
+    let room = stage.scene.folder.join("agents/main");
     std::fs::write(room.join("go"), "").unwrap();
-    soon("the end of what was left", || room.join("said").exists().then_some(()));
+    eventually("the end of what was left", || room.join("said").exists().then_some(()));
     assert_eq!(server.heads(), Vec::<String>::new());
 }

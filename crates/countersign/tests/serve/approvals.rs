@@ -1,13 +1,9 @@
 //! Who has to allow, rules that are allowed in place of one call, and agents that are denied again and again.
 
-use serde_json::{Value, json};
-
-use crate::{
-    agent::Agent,
-    gateway::Gateway,
-    place::{Place, TOKEN},
-    web::Visitor,
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, agent_gate::AgentClient, browser::Browser, eventually,
 };
+use serde_json::{Value, json};
 
 /// The rules of the others, and one call that only these people allow.
 fn rules(who: &str) -> String {
@@ -28,9 +24,9 @@ fn door(way: &str) -> Value {
 #[test]
 fn only_those_whom_the_rule_names_allow_and_anybody_denies() {
     for (who, allowed) in [("from: owners", true), ("from: [ben]", false), ("approvals: 2", false)] {
-        let place = Place::with(&people(), &rules(who));
+        let place = GatewayFixture::with(&people(), &rules(who));
         let gateway = Gateway::start(&place);
-        let mut agent = Agent::join(&gateway, TOKEN);
+        let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
         agent.request(1, "turn", door("open"));
         let gate = place.gate();
         let said = place.people(&["gates", "allow", &gate]);
@@ -60,7 +56,7 @@ fn only_those_whom_the_rule_names_allow_and_anybody_denies() {
 
 #[test]
 fn whom_nobody_knows_is_no_approver() {
-    let place = Place::with(&people(), &rules("from: [zoe]"));
+    let place = GatewayFixture::with(&people(), &rules("from: [zoe]"));
     let said = place.people(&["serve", "--config", "config.yaml"]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.contains("permissions.yaml:3: there is no person \"zoe\""), "{said:?}");
@@ -69,12 +65,12 @@ fn whom_nobody_knows_is_no_approver() {
 #[test]
 fn nobody_in_time_escalates_to_others() {
     let who = "from: [ben], escalate: [ { after: 1, to: owners } ]";
-    let place = Place::with(&people(), &rules(who));
+    let place = GatewayFixture::with(&people(), &rules(who));
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", door("open"));
     let gate = place.gate();
-    crate::gateway::soon("the second step", || (place.gates()[0]["approvals"]["step"] == 2).then_some(()));
+    eventually("the second step", || (place.gates()[0]["approvals"]["step"] == 2).then_some(()));
     assert_eq!(place.people(&["gates", "allow", &gate]).code, Some(0));
     assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
     drop(gateway);
@@ -83,9 +79,9 @@ fn nobody_in_time_escalates_to_others() {
 
 #[test]
 fn a_proposed_rule_covers_what_it_says_for_as_long_as_it_says() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", door("open"));
     let gate = place.gate();
     assert_eq!(place.gates()[0]["proposals"], json!(["turn(door, *)"]));
@@ -105,9 +101,9 @@ fn a_proposed_rule_covers_what_it_says_for_as_long_as_it_says() {
 
 #[test]
 fn an_agent_that_is_denied_again_and_again_is_asked_about_once() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     for id in 1..=3 {
         agent.request(id, "turn", json!({ "thing": format!("door{id}") }));
         assert_eq!(place.people(&["gates", "deny", &place.gate()]).code, Some(0));
@@ -127,9 +123,9 @@ fn an_agent_that_is_denied_again_and_again_is_asked_about_once() {
 
 #[test]
 fn a_denial_is_listed_and_taken_back() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", door("open"));
     assert_eq!(place.people(&["gates", "deny", &place.gate(), "--reason", "not now"]).code, Some(0));
     agent.reply(&json!(1));
@@ -149,16 +145,17 @@ fn a_denial_is_listed_and_taken_back() {
 #[test]
 fn logins_of_the_console_count_where_two_people_have_to_allow() {
     let people = "web: { users: { ana: pass-of-ana, ben: pass-of-ben } }\npeople: [ { id: Ana, console: [ana] }, { id: Ben, console: [ben] } ]";
-    let place = Place::with(people, &rules("approvals: 2, from: [Ana, Ben]").replace("sets: { owners: [ana] }\n", ""));
+    let place =
+        GatewayFixture::with(people, &rules("approvals: 2, from: [Ana, Ben]").replace("sets: { owners: [ana] }\n", ""));
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", door("open"));
     let gate = place.gate();
     let path = format!("/console/gates/{gate}");
     for password in ["pass-of-ana", "pass-of-ben"] {
-        let entered = Visitor::default().post(&gateway, "/login", &[("password", password)]);
+        let entered = Browser::default().post(&gateway, "/login", &[("password", password)]);
         let cookie = entered.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-        let visitor = Visitor { cookie: Some(cookie), ..Visitor::default() };
+        let visitor = Browser { cookie: Some(cookie), ..Browser::default() };
         let page = visitor.get(&gateway, &path);
         let (csrf, digest) = (page.field("csrf"), page.field("digest"));
         let fields = [("csrf", csrf.as_str()), ("digest", &digest), ("answer", "once"), ("key", password)];

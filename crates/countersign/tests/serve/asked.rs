@@ -1,13 +1,11 @@
 //! What people decide: from the command line, once, for longer, too late, and not at all.
 
-use serde_json::{Value, json};
-
-use crate::{
-    agent::{Agent, Heard, error, executed},
-    gateway::Gateway,
-    place::{KITCHEN, Place, RULES, TOKEN},
-    service::Manner,
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, KITCHEN_TOKEN, RULES,
+    agent_gate::{AgentClient, Received, error, executed},
+    service::Behavior,
 };
+use serde_json::{Value, json};
 
 fn door() -> Value {
     json!({ "thing": "door", "way": "open" })
@@ -15,9 +13,9 @@ fn door() -> Value {
 
 #[test]
 fn what_waits_is_shown_and_runs_once_it_is_allowed() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let mut watch = place.watch();
     assert_eq!(watch.rows(|_| true), Vec::<Value>::new());
     agent.request(1, "turn", door());
@@ -71,9 +69,9 @@ fn what_waits_is_shown_and_runs_once_it_is_allowed() {
 
 #[test]
 fn a_denial_carries_its_reason() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", door());
     let said = place.people(&["gates", "deny", &place.gate(), "--reason", "not at night"]);
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -85,9 +83,9 @@ fn a_denial_carries_its_reason() {
 
 #[test]
 fn nobody_who_decides_in_time_denies() {
-    let place = Place::with("approval_timeout: 1", RULES);
+    let place = GatewayFixture::with("approval_timeout: 1", RULES);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     // The rate of the deadline is real time: what comes is waited for.
     let reply = agent.call(1, "turn", door());
     assert_eq!((&reply["code"], &reply["message"]), (&json!(-32002), &json!("Approval timed out")), "{reply}");
@@ -98,9 +96,9 @@ fn nobody_who_decides_in_time_denies() {
 #[test]
 fn a_grant_covers_what_was_shown_until_it_is_revoked() {
     for scope in ["session", "always"] {
-        let place = Place::new();
+        let place = GatewayFixture::new();
         let gateway = Gateway::start(&place);
-        let mut agent = Agent::join(&gateway, TOKEN);
+        let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
         assert_eq!(place.people(&["grants", "list", "--json"]).json(), json!([]));
         agent.request(1, "turn", door());
         let said = place.people(&["gates", "allow", &place.gate(), "--scope", scope]);
@@ -113,7 +111,7 @@ fn a_grant_covers_what_was_shown_until_it_is_revoked() {
         // The same again needs nobody; anything else, and anybody else, does.
         assert_eq!(agent.call(2, "turn", door())["status"], "executed", "{scope}");
         agent.request(3, "turn", json!({ "thing": "door", "way": "shut" }));
-        let mut kitchen = Agent::join(&gateway, KITCHEN);
+        let mut kitchen = AgentClient::join(&gateway, KITCHEN_TOKEN);
         kitchen.request(1, "turn", door());
         for gate in place.waits(2) {
             assert_eq!(place.people(&["gates", "deny", gate["id"].as_str().unwrap()]).code, Some(0), "{scope}");
@@ -132,30 +130,32 @@ fn a_grant_covers_what_was_shown_until_it_is_revoked() {
 
 #[test]
 fn no_more_than_the_limit_wait_at_once() {
-    let place = Place::with("rate_limit: { max_pending_approvals: 10 }", RULES);
+    let place = GatewayFixture::with("rate_limit: { max_pending_approvals: 10 }", RULES);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     for id in 0..25 {
         agent.request(id, "turn", json!({ "thing": format!("door{id}") }));
     }
     // Those that are too many are told at once, in whatever order.
     let refused: Vec<Value> = (0..15)
         .map(|_| match agent.next() {
-            Heard::Frame(frame) => frame,
+            Received::Frame(frame) => frame,
             other => panic!("{other:?}"),
         })
         .collect();
     assert!(refused.iter().all(|reply| reply["error"] == error(-32006, "Too many pending approvals")), "{refused:?}");
     let gates = place.waits(10);
     // The limit is of one agent.
-    let mut kitchen = Agent::join(&gateway, KITCHEN);
+    let mut kitchen = AgentClient::join(&gateway, KITCHEN_TOKEN);
     kitchen.request(1, "turn", door());
     place.waits(11);
     for gate in &gates {
         place.allow(gate["id"].as_str().unwrap());
     }
-    let done: Vec<Heard> = (0..10).map(|_| agent.next()).collect();
-    assert!(done.iter().all(|heard| matches!(heard, Heard::Frame(reply) if reply["result"]["status"] == "executed")));
+    let done: Vec<Received> = (0..10).map(|_| agent.next()).collect();
+    assert!(
+        done.iter().all(|heard| matches!(heard, Received::Frame(reply) if reply["result"]["status"] == "executed"))
+    );
     // There is room again.
     agent.request(25, "turn", json!({ "thing": "door25" }));
     place.waits(2);
@@ -163,9 +163,9 @@ fn no_more_than_the_limit_wait_at_once() {
 
 #[test]
 fn an_agent_that_went_while_it_waited_is_answered_when_it_is_back() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", door());
     let gate = place.gate();
     drop(agent);
@@ -173,7 +173,7 @@ fn an_agent_that_went_while_it_waited_is_answered_when_it_is_back() {
     place.service.wait("/turn/door", 1);
     place.waits(0);
     // The program goes on counting: it is the same one.
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let data = json!({ "result": { "did": "/turn/door" } });
     agent.pending(2);
     assert_eq!(agent.reply(&json!(1))["result"], executed(data));
@@ -183,17 +183,17 @@ fn an_agent_that_went_while_it_waited_is_answered_when_it_is_back() {
     assert_eq!(agent.pending(3), nothing);
     drop(agent);
     place.waits(0);
-    assert_eq!(Agent::join(&gateway, TOKEN).pending(4), nothing);
+    assert_eq!(AgentClient::join(&gateway, AGENT_TOKEN).pending(4), nothing);
 }
 
 /// Each of many ids under one key has its reply, also where the first was shown to have come while others are on their way.
 #[test]
 fn what_is_asked_for_under_many_ids_is_answered_under_each() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let large = json!({ "text": "x".repeat(700 << 10) }).to_string();
-    place.service.does("/turn/door", Manner::Answer(200, "application/json", large));
+    place.service.does("/turn/door", Behavior::Answer(200, "application/json", large));
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     for id in 1..=12 {
         let params = json!({ "tool": "turn", "args": door(), "idempotency_key": "k" });
         agent.send(json!({ "method": "tool_request", "params": params, "id": id }));
@@ -208,14 +208,14 @@ fn what_is_asked_for_under_many_ids_is_answered_under_each() {
 /// Another program of the same agent asked under the same ids meanwhile: nobody can tell which of the two asks.
 #[test]
 fn what_one_of_two_programs_asked_for_is_told_to_neither_under_an_id_of_both() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     for thing in ["door", "tap"] {
-        let mut agent = Agent::join(&gateway, TOKEN);
+        let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
         agent.request(1, "turn", json!({ "thing": thing }));
         place.waits(if thing == "door" { 1 } else { 2 });
     }
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.pending(2);
     for gate in place.waits(2) {
         place.allow(gate["id"].as_str().unwrap());
@@ -223,7 +223,7 @@ fn what_one_of_two_programs_asked_for_is_told_to_neither_under_an_id_of_both() {
     place.service.wait("/turn/tap", 1);
     place.waits(0);
     agent.send(json!({ "method": "list_tools", "id": 3 }));
-    let Heard::Frame(next) = agent.next() else { panic!("no reply") };
+    let Received::Frame(next) = agent.next() else { panic!("no reply") };
     assert_eq!(next["id"], 3, "{next}");
     let rows = agent.pending(4)["results"].clone();
     let ids: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["request_id"].as_str().unwrap()).collect();
@@ -232,9 +232,9 @@ fn what_one_of_two_programs_asked_for_is_told_to_neither_under_an_id_of_both() {
 
 #[test]
 fn asking_for_what_was_missed_brings_no_second_reply() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", door());
     let gate = place.gate();
     let nothing = json!({ "results": [], "queued": [] });
@@ -245,14 +245,14 @@ fn asking_for_what_was_missed_brings_no_second_reply() {
     // Replies that were sent on this line are not missed on it, whether or not they were acknowledged.
     assert_eq!(agent.pending(5), nothing);
     agent.send(json!({ "method": "list_tools", "id": 6 }));
-    assert!(matches!(agent.next(), Heard::Frame(reply) if reply["id"] == 6));
+    assert!(matches!(agent.next(), Received::Frame(reply) if reply["id"] == 6));
 }
 
 #[test]
 fn two_requests_with_one_key_wait_for_one_approval() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     for id in [1, 2] {
         let params = json!({ "tool": "turn", "args": door(), "idempotency_key": "k" });
         agent.send(json!({ "method": "tool_request", "params": params, "id": id }));
@@ -267,9 +267,9 @@ fn two_requests_with_one_key_wait_for_one_approval() {
 
 #[test]
 fn what_a_person_denied_is_not_asked_again_at_once() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", door());
     let said = place.people(&["gates", "deny", &place.gate(), "--reason", "not at night"]);
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -282,9 +282,9 @@ fn what_a_person_denied_is_not_asked_again_at_once() {
 
 #[test]
 fn every_element_of_a_list_is_judged() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call(1, "turn", json!({ "thing": ["lamp1", "lamp2"], "way": "on" }))["status"], "executed");
     assert_eq!(agent.call(2, "turn", json!({ "thing": ["lamp1", "lock"], "way": "on" }))["code"], -32003);
     agent.request(3, "turn", json!({ "thing": ["lamp1", "door"], "way": ["on", "off"] }));

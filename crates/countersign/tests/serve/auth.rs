@@ -2,22 +2,20 @@
 
 use std::thread;
 
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, KITCHEN_TOKEN, Latch, RULES,
+    agent_gate::{AgentClient, Received, error},
+    service::Behavior,
+};
 use serde_json::{Value, json};
 
-use crate::{
-    agent::{Agent, Heard, error},
-    gateway::Gateway,
-    place::{KITCHEN, Place, RULES, TOKEN},
-    service::{Latch, Manner},
-};
-
-fn told(id: Value, code: i64, message: &str) -> Heard {
-    Heard::Frame(json!({ "jsonrpc": "2.0", "error": error(code, message), "id": id }))
+fn told(id: Value, code: i64, message: &str) -> Received {
+    Received::Frame(json!({ "jsonrpc": "2.0", "error": error(code, message), "id": id }))
 }
 
 #[test]
 fn whoever_does_not_show_a_token_is_told_why_and_closed_with_1000() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     let invalid = "Invalid request: ";
     for (case, first, want) in [
@@ -49,45 +47,45 @@ fn whoever_does_not_show_a_token_is_told_why_and_closed_with_1000() {
         ("a list", "[]", told(Value::Null, -32600, &format!("{invalid}not an object"))),
         ("a number", "5", told(Value::Null, -32600, &format!("{invalid}not an object"))),
     ] {
-        let mut agent = Agent::connect(&gateway);
+        let mut agent = AgentClient::connect(&gateway);
         agent.send(first);
         assert_eq!(agent.next(), want, "{case}");
-        assert_eq!(agent.next(), Heard::Closed(1000, String::new()), "{case}");
+        assert_eq!(agent.next(), Received::Closed(1000, String::new()), "{case}");
     }
 }
 
 #[test]
 fn parameters_that_are_null_show_no_token() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::connect(&gateway);
+    let mut agent = AgentClient::connect(&gateway);
     let reply = agent.ask(json!({ "method": "auth", "params": null, "id": 1 }));
     assert!([-32600, -32005].map(Value::from).contains(&reply["error"]["code"]), "{reply}");
-    assert_eq!(agent.next(), Heard::Closed(1000, String::new()));
+    assert_eq!(agent.next(), Received::Closed(1000, String::new()));
 }
 
 #[test]
 fn a_token_opens_the_door_once_in_text_or_binary() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::connect(&gateway);
-    let auth = json!({ "method": "auth", "params": { "token": TOKEN } });
+    let mut agent = AgentClient::connect(&gateway);
+    let auth = json!({ "method": "auth", "params": { "token": AGENT_TOKEN } });
     agent.send_binary(auth.to_string());
     let want = json!({ "jsonrpc": "2.0", "result": { "status": "authenticated" }, "id": null });
-    assert_eq!(agent.next(), Heard::Frame(want));
-    agent.send(json!({ "method": "auth", "params": { "token": TOKEN }, "id": 2 }));
+    assert_eq!(agent.next(), Received::Frame(want));
+    agent.send(json!({ "method": "auth", "params": { "token": AGENT_TOKEN }, "id": 2 }));
     assert_eq!(agent.next(), told(2.into(), -32601, "Unknown method: auth"));
     agent.send_binary(json!({ "method": "list_tools", "id": 3 }).to_string());
-    assert!(matches!(agent.next(), Heard::Frame(frame) if frame["id"] == 3));
+    assert!(matches!(agent.next(), Received::Frame(frame) if frame["id"] == 3));
 }
 
 #[test]
 fn a_second_connection_of_an_agent_that_lives_is_closed_with_4000() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let latch = Latch::default();
-    place.service.does("/look/late", Manner::Late(latch.clone()));
+    place.service.does("/look/late", Behavior::Late(latch.clone()));
     let gateway = Gateway::start(&place);
-    let mut first = Agent::join(&gateway, TOKEN);
+    let mut first = AgentClient::join(&gateway, AGENT_TOKEN);
     first.request("late", "look", json!({ "thing": "late" }));
     // Whoever waits for a reply answers pings on the way.
     let first = thread::spawn(move || {
@@ -95,12 +93,12 @@ fn a_second_connection_of_an_agent_that_lives_is_closed_with_4000() {
         (first, reply)
     });
     for _ in 0..2 {
-        let mut second = Agent::connect(&gateway);
-        second.send(json!({ "method": "auth", "params": { "token": TOKEN }, "id": 1 }));
-        assert_eq!(second.next(), Heard::Closed(4000, "Another agent is already connected".to_owned()));
+        let mut second = AgentClient::connect(&gateway);
+        second.send(json!({ "method": "auth", "params": { "token": AGENT_TOKEN }, "id": 1 }));
+        assert_eq!(second.next(), Received::Closed(4000, "Another agent is already connected".to_owned()));
     }
     // Another agent is not affected, and the first one is still served.
-    let mut other = Agent::join(&gateway, KITCHEN);
+    let mut other = AgentClient::join(&gateway, KITCHEN_TOKEN);
     assert_eq!(other.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
     latch.open();
     let (mut first, reply) = first.join().unwrap();
@@ -109,36 +107,36 @@ fn a_second_connection_of_an_agent_that_lives_is_closed_with_4000() {
 }
 
 /// The connection that takes the place of `first`, which has gone silent: those that come within a second are refused.
-fn successor(gateway: &Gateway) -> Agent {
+fn successor(gateway: &Gateway) -> AgentClient {
     loop {
-        let mut second = Agent::connect(gateway);
-        second.send(json!({ "method": "auth", "params": { "token": TOKEN }, "id": 1 }));
+        let mut second = AgentClient::connect(gateway);
+        second.send(json!({ "method": "auth", "params": { "token": AGENT_TOKEN }, "id": 1 }));
         match second.next() {
-            Heard::Closed(4000, _) => {}
-            Heard::Frame(frame) => {
+            Received::Closed(4000, _) => {}
+            Received::Frame(frame) => {
                 assert_eq!(frame["result"]["status"], "authenticated");
                 return second;
             }
-            Heard::Closed(..) | Heard::Gone => panic!("neither served nor refused"),
+            Received::Closed(..) | Received::Gone => panic!("neither served nor refused"),
         }
     }
 }
 
 #[test]
 fn a_connection_that_answers_no_ping_gives_its_place_up() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut first = Agent::join(&gateway, TOKEN);
+    let mut first = AgentClient::join(&gateway, AGENT_TOKEN);
     let mut second = successor(&gateway);
     assert_eq!(second.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
-    assert_eq!(first.next(), Heard::Gone);
+    assert_eq!(first.next(), Received::Gone);
 }
 
 #[test]
 fn pongs_that_nobody_asked_for_keep_no_place_for_longer() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut first = Agent::join(&gateway, TOKEN);
+    let mut first = AgentClient::join(&gateway, AGENT_TOKEN);
     first.pong(b"");
     first.pong(&[0; 8]);
     let mut second = successor(&gateway);
@@ -147,24 +145,24 @@ fn pongs_that_nobody_asked_for_keep_no_place_for_longer() {
 
 #[test]
 fn failed_tokens_of_one_address_are_limited_and_the_right_one_is_not() {
-    let place = Place::with("rate_limit: { max_failed_auth_per_minute: 3 }", RULES);
+    let place = GatewayFixture::with("rate_limit: { max_failed_auth_per_minute: 3 }", RULES);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     for _ in 0..3 {
-        assert_eq!(Agent::connect(&gateway).auth("wrong")["error"], error(-32005, "Invalid token"));
+        assert_eq!(AgentClient::connect(&gateway).auth("wrong")["error"], error(-32005, "Invalid token"));
     }
-    let mut bad = Agent::connect(&gateway);
+    let mut bad = AgentClient::connect(&gateway);
     assert_eq!(bad.auth("wrong")["error"], error(-32006, "Too many failed authentications"));
-    assert_eq!(bad.next(), Heard::Closed(1000, String::new()));
+    assert_eq!(bad.next(), Received::Closed(1000, String::new()));
     // Somebody else behind the same address comes in, and whoever is connected stays.
-    let mut good = Agent::join(&gateway, KITCHEN);
+    let mut good = AgentClient::join(&gateway, KITCHEN_TOKEN);
     assert_eq!(good.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
     assert_eq!(agent.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
 }
 
 #[test]
 fn foreign_origins_and_names_are_refused_before_the_upgrade() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     for (case, header, value, want) in [
         ("a foreign page", "origin", "https://evil.example", Some(403)),
@@ -173,7 +171,7 @@ fn foreign_origins_and_names_are_refused_before_the_upgrade() {
         ("another name", "host", "evil.example", Some(403)),
         ("a name of loopback", "host", "localhost:9", None),
     ] {
-        let got = Agent::connect_with(&gateway, &[(header, value)]).err();
+        let got = AgentClient::connect_with(&gateway, &[(header, value)]).err();
         assert_eq!(got, want, "{case}");
     }
 }

@@ -6,23 +6,21 @@ use std::{
     process::Stdio,
 };
 
+use countersign_testkit::process::{
+    AGENT_TOKEN, CommandOutput, Gateway, GatewayFixture, KITCHEN_TOKEN, SERVICE_TOKEN,
+    agent_gate::{AgentClient, executed},
+};
 use serde_json::json;
 
-use crate::{
-    agent::{Agent, executed},
-    gateway::Gateway,
-    place::{KITCHEN, Place, SECRET, Said, TOKEN},
-};
-
-pub(crate) fn backup(place: &Place, name: &str, flags: &[&str]) -> Said {
+pub(crate) fn backup(place: &GatewayFixture, name: &str, flags: &[&str]) -> CommandOutput {
     place.run(&[&["backup", name, "--config", "config.yaml"], flags].concat())
 }
 
-pub(crate) fn restore(place: &Place, from: &str, into: &str, flags: &[&str]) -> Said {
+pub(crate) fn restore(place: &GatewayFixture, from: &str, into: &str, flags: &[&str]) -> CommandOutput {
     place.run(&[&["restore", from, "--data", into], flags].concat())
 }
 
-pub(crate) fn is_whole(place: &Place, data: &str) {
+pub(crate) fn is_whole(place: &GatewayFixture, data: &str) {
     let log = place.folder.join(data).join("countersign.db");
     let said = place.run(&["audit", "verify", "--json", "--log", log.to_str().unwrap()]);
     assert_eq!((said.code, &said.json()["flaw"]), (Some(0), &json!(null)), "{said:?}");
@@ -35,9 +33,9 @@ pub(crate) fn all_files(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn a_gateway_that_runs_is_backed_up_and_goes_on_from_there_elsewhere() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
     agent.request(2, "turn", json!({ "thing": "stove", "way": "on" }));
     let gate = place.gate();
@@ -47,7 +45,7 @@ fn a_gateway_that_runs_is_backed_up_and_goes_on_from_there_elsewhere() {
     assert!(made["left_out"].as_array().unwrap().contains(&json!("config.yaml")), "{made}");
     for file in all_files(&folder) {
         let text = String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
-        for secret in [TOKEN, KITCHEN, SECRET] {
+        for secret in [AGENT_TOKEN, KITCHEN_TOKEN, SERVICE_TOKEN] {
             assert!(!text.contains(secret), "{secret} in {}", file.display());
         }
     }
@@ -73,11 +71,11 @@ fn a_gateway_that_runs_is_backed_up_and_goes_on_from_there_elsewhere() {
 
 #[test]
 fn what_is_there_or_in_use_or_not_what_it_was_is_refused() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let early = backup(&place, "kept", &[]);
     assert!(early.code == Some(1) && early.err.contains("does not exist"), "{early:?}");
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
     assert_eq!(backup(&place, "kept", &["--secrets"]).code, Some(0));
     assert!(place.folder.join("kept/settings/config.yaml").is_file());
@@ -108,7 +106,7 @@ fn what_is_there_or_in_use_or_not_what_it_was_is_refused() {
 }
 
 /// Ends a command once `is_under_way`, after a little more each time.
-fn killed(place: &Place, arguments: &[&str], under_way: &Path, spins: u32) {
+fn killed(place: &GatewayFixture, arguments: &[&str], under_way: &Path, spins: u32) {
     let mut command = place.command();
     let mut child = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while !under_way.exists() && child.try_wait().unwrap().is_none() {
@@ -123,9 +121,9 @@ fn killed(place: &Place, arguments: &[&str], under_way: &Path, spins: u32) {
 
 #[test]
 fn whatever_ends_a_backup_or_a_restore_leaves_all_of_it_or_nothing() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     for id in 0..20 {
         assert_eq!(agent.call(id, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
     }
@@ -158,21 +156,21 @@ fn whatever_ends_a_backup_or_a_restore_leaves_all_of_it_or_nothing() {
 }
 
 /// Has a gateway record something, and ends it.
-pub(crate) fn used(place: &Place) {
+pub(crate) fn used(place: &GatewayFixture) {
     let gateway = Gateway::start(place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
 }
 
 /// The folders whose names begin so.
-pub(crate) fn beginning(place: &Place, start: &str) -> Vec<PathBuf> {
+pub(crate) fn beginning(place: &GatewayFixture, start: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(&place.folder).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(start)).collect()
 }
 
 #[test]
 fn whatever_ends_a_replacement_what_was_there_is_never_lost() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     used(&place);
     assert_eq!(backup(&place, "kept", &[]).code, Some(0));
     // The name of what is put aside is too long for this one, and with it the last step fails.
@@ -199,7 +197,7 @@ fn whatever_ends_a_replacement_what_was_there_is_never_lost() {
 
 #[test]
 fn a_configuration_in_the_data_directory_stays_out_of_a_backup_and_is_not_put_aside() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     used(&place);
     for name in ["config.yaml", "permissions.yaml", "tools.yaml"] {
         fs::rename(place.folder.join(name), place.data().join(name)).unwrap();
@@ -213,7 +211,7 @@ fn a_configuration_in_the_data_directory_stays_out_of_a_backup_and_is_not_put_as
     assert!(made.json()["left_out"].as_array().unwrap().contains(&json!("config.yaml")), "{made:?}");
     for file in all_files(&place.folder.join("kept")) {
         let text = String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
-        assert!(!text.contains(TOKEN), "{}", file.display());
+        assert!(!text.contains(AGENT_TOKEN), "{}", file.display());
     }
     assert!(place.folder.join("kept/settings/permissions.yaml").is_file());
     assert_eq!(run(&["backup", "more", "--secrets"]).code, Some(0));
@@ -225,7 +223,7 @@ fn a_configuration_in_the_data_directory_stays_out_of_a_backup_and_is_not_put_as
 
 #[test]
 fn a_backup_that_fails_keeps_no_room_and_none_lies_in_what_it_copies() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     used(&place);
     std::os::unix::fs::symlink(place.data(), place.folder.join("link")).unwrap();
     for name in ["data/kept", "link/backups/kept"] {
@@ -244,7 +242,7 @@ fn a_backup_that_fails_keeps_no_room_and_none_lies_in_what_it_copies() {
 #[test]
 fn a_file_of_an_agent_that_has_no_name_in_text_does_not_keep_the_rest_from_being_copied() {
     use std::os::unix::ffi::OsStrExt as _;
-    let place = Place::new();
+    let place = GatewayFixture::new();
     used(&place);
     let workspace = place.data().join("agents/kitchen");
     fs::create_dir_all(&workspace).unwrap();

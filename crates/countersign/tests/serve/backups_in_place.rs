@@ -7,15 +7,13 @@ use std::{
     process::{Child, Stdio},
 };
 
+use countersign_testkit::process::{CommandOutput, GatewayFixture, run_command};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 
-use crate::{
-    backups::{backup, beginning, is_whole, restore, used},
-    place::{Place, Said, said},
-};
+use crate::backups::{backup, beginning, is_whole, restore, used};
 
 /// What lies under a name, links not followed.
 fn listed(folder: &Path) -> Vec<String> {
@@ -27,7 +25,7 @@ fn listed(folder: &Path) -> Vec<String> {
 
 #[test]
 fn nothing_is_deleted_in_a_folder_of_somebody_else_under_the_name_of_a_part() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     used(&place);
     assert_eq!(backup(&place, "kept", &[]).code, Some(0));
     let precious = place.folder.join("precious");
@@ -86,7 +84,7 @@ fn stop(child: &Child) {
 
 #[test]
 fn no_gateway_begins_with_a_directory_without_locks_while_it_is_replaced() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     used(&place);
     assert_eq!(backup(&place, "kept", &[]).code, Some(0));
     let part = place.folder.join(".data.part");
@@ -123,7 +121,7 @@ fn no_gateway_begins_with_a_directory_without_locks_while_it_is_replaced() {
 
 #[test]
 fn what_a_link_leads_to_is_replaced_and_not_the_link() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     used(&place);
     assert_eq!(backup(&place, "kept", &[]).code, Some(0));
     let disk = place.folder.join("disk");
@@ -155,15 +153,15 @@ fn what_a_link_leads_to_is_replaced_and_not_the_link() {
     assert_eq!(listed(&disk).len(), 4);
 }
 
-fn run_in(place: &Place, folder: &Path, arguments: &[&str]) -> Said {
+fn run_in(place: &GatewayFixture, folder: &Path, arguments: &[&str]) -> CommandOutput {
     let mut command = place.command();
     command.args(arguments).current_dir(folder);
-    said(command)
+    run_command(command)
 }
 
 #[test]
 fn what_would_fail_at_its_end_or_put_its_source_aside_is_refused_before_it_begins() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     used(&place);
     let here = place.folder.join("here");
     fs::create_dir(&here).unwrap();
@@ -182,7 +180,7 @@ fn what_would_fail_at_its_end_or_put_its_source_aside_is_refused_before_it_begin
 
 #[test]
 fn a_gateway_is_set_up_again_from_the_settings_of_its_backup() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     used(&place);
     fs::create_dir_all(place.folder.join("r")).unwrap();
     fs::create_dir_all(place.folder.join("kinds")).unwrap();

@@ -12,24 +12,22 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use countersign_testkit::process::{CommandOutput, GatewayFixture};
 use nix::{sys::stat::Mode as NixMode, unistd::mkfifo};
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, mkdirat, openat, renameat_with};
 use serde_json::json;
 
-use crate::{
-    backups::{all_files, backup, restore, used},
-    place::{Place, Said},
-};
+use crate::backups::{all_files, backup, restore, used};
 
 const OUTSIDE: &str = "what no agent may read";
 
-fn workspace(place: &Place) -> PathBuf {
+fn workspace(place: &GatewayFixture) -> PathBuf {
     let folder = place.data().join("agents/kitchen");
     fs::create_dir_all(&folder).unwrap();
     folder
 }
 
-fn not_copied(said: &Said) -> Vec<String> {
+fn not_copied(said: &CommandOutput) -> Vec<String> {
     let said = said.json();
     said["not_copied"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()
 }
@@ -62,7 +60,7 @@ fn while_changing(folder: &Path, pairs: &[[String; 2]], during: impl FnOnce()) {
 
 #[test]
 fn what_becomes_a_link_or_a_pipe_while_it_is_copied_leads_nowhere_and_ends_nothing() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     used(&place);
     let outside = place.folder.join("outside");
     fs::create_dir(&outside).unwrap();
@@ -100,7 +98,7 @@ fn what_becomes_a_link_or_a_pipe_while_it_is_copied_leads_nowhere_and_ends_nothi
 
 #[test]
 fn what_is_no_file_is_named() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     used(&place);
     mkfifo(&workspace(&place).join("pipe"), NixMode::S_IRWXU).unwrap();
     let made = backup(&place, "kept", &["--json"]);
@@ -118,7 +116,7 @@ fn room(path: &Path) -> u64 {
 #[test]
 fn holes_stay_holes_and_more_of_them_than_can_be_read_are_named() {
     const SIZE: u64 = 8 << 20;
-    let place = Place::new();
+    let place = GatewayFixture::new();
     used(&place);
     let workspace = workspace(&place);
     let sparse = File::create(workspace.join("sparse")).unwrap();
@@ -159,7 +157,7 @@ fn nested(from: &Path, name: &str, count: usize, make: bool) -> File {
 
 #[test]
 fn a_path_that_is_too_long_for_the_system_comes_back_and_folders_without_end_are_named() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     used(&place);
     let workspace = workspace(&place);
     let long = "long".repeat(50);
@@ -183,7 +181,7 @@ fn a_path_that_is_too_long_for_the_system_comes_back_and_folders_without_end_are
 
 #[test]
 fn names_that_agents_chose_are_shown_in_one_line_and_hide_nothing() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     used(&place);
     let workspace = workspace(&place);
     fs::write(workspace.join(OsStr::from_bytes(b"\xffesc\x1b[31m\nbackup    all is well")), "x").unwrap();

@@ -2,15 +2,12 @@
 
 use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt as _};
 
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, KITCHEN_TOKEN, SERVICE_TOKEN, agent_gate::AgentClient, run_command,
+    service::Behavior,
+};
 use countersign_tools::sandbox::Kernel;
 use serde_json::{Value, json};
-
-use crate::{
-    agent::Agent,
-    gateway::Gateway,
-    place::{KITCHEN, Place, SECRET, TOKEN},
-    service::Manner,
-};
 
 /// What `doctor` has to say of one thing.
 fn check<'a>(told: &'a Value, name: &str) -> &'a Value {
@@ -18,14 +15,14 @@ fn check<'a>(told: &'a Value, name: &str) -> &'a Value {
     checks.iter().find(|check| check["check"] == json!(name)).unwrap_or_else(|| panic!("{name} is not in {told}"))
 }
 
-fn doctor(place: &Place) -> (Option<i32>, Value) {
+fn doctor(place: &GatewayFixture) -> (Option<i32>, Value) {
     let said = place.run(&["doctor", "--config", "config.yaml", "--json"]);
     (said.code, said.json())
 }
 
 #[test]
 fn a_configuration_that_can_be_used_is_said_to_be_so_and_one_that_cannot_says_why() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let run = |arguments: &[&str]| place.run(&[arguments, &["--config", "config.yaml"]].concat());
     let fine = run(&["config", "check", "--json"]);
     assert_eq!((fine.code, fine.json()), (Some(0), json!({ "ok": true, "problems": [], "warnings": [] })));
@@ -58,11 +55,11 @@ fn a_configuration_that_can_be_used_is_said_to_be_so_and_one_that_cannot_says_wh
 
 #[test]
 fn what_is_shown_of_a_configuration_has_no_secret_and_loads_again() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     for arguments in [&["config", "show"][..], &["config", "show", "--json"]] {
         let said = place.run(&[arguments, &["--config", "config.yaml"]].concat());
         assert_eq!(said.code, Some(0), "{said:?}");
-        for secret in [TOKEN, KITCHEN, SECRET] {
+        for secret in [AGENT_TOKEN, KITCHEN_TOKEN, SERVICE_TOKEN] {
             assert!(!said.out.contains(secret), "{said:?}");
         }
         assert!(said.out.contains("desk") && said.out.contains("***") && said.out.ends_with('\n'), "{said:?}");
@@ -77,13 +74,13 @@ fn what_is_shown_of_a_configuration_has_no_secret_and_loads_again() {
 
 #[test]
 fn a_gateway_that_is_well_leaves_nothing_to_do() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let (code, told) = doctor(&place);
     assert_eq!((code, &told["findings"]), (Some(0), &json!(0)), "{told:#}");
     assert_eq!(check(&told, "gateway")["state"], json!("note"));
     assert!(!place.data().exists(), "it only looks");
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", json!({ "thing": "door" }));
     place.gate();
     let (code, told) = doctor(&place);
@@ -102,9 +99,9 @@ fn a_gateway_that_is_well_leaves_nothing_to_do() {
 
 #[test]
 fn a_record_whose_middle_does_not_fit_and_traces_that_cannot_be_told_are_findings() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", json!({ "thing": "door" }));
     place.gate();
     drop((agent, gateway));
@@ -114,7 +111,7 @@ fn a_record_whose_middle_does_not_fit_and_traces_that_cannot_be_told_are_finding
     let mut command = place.command();
     command.args(["doctor", "--config", "config.yaml", "--json"]);
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318");
-    let told = crate::place::said(command).json();
+    let told = run_command(command).json();
     for (name, what) in [("record", "countersign.db: "), ("traces", "OTEL_EXPORTER_OTLP_ENDPOINT: it is no address")] {
         let found = check(&told, name);
         assert_eq!(found["state"], json!("fix"), "{told:#}");
@@ -124,7 +121,7 @@ fn a_record_whose_middle_does_not_fit_and_traces_that_cannot_be_told_are_finding
 
 #[test]
 fn the_sandbox_of_commands_is_told_and_what_the_kernel_lacks() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let config = fs::read_to_string(place.folder.join("config.yaml")).unwrap();
     for (section, is_on) in
         [("", true), ("sandbox: { mode: off }\n", false), ("sandbox: { on_missing: refuse }\n", true)]
@@ -145,7 +142,7 @@ fn the_sandbox_of_commands_is_told_and_what_the_kernel_lacks() {
 
 #[test]
 fn a_folder_in_which_commands_make_nothing_since_the_gateway_lies_in_it_is_told() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let config = fs::read_to_string(place.folder.join("config.yaml")).unwrap();
     let beside = tempfile::tempdir().unwrap();
     for (write, is_told) in [(&place.folder, true), (&beside.path().to_owned(), false)] {
@@ -161,7 +158,7 @@ fn a_folder_in_which_commands_make_nothing_since_the_gateway_lies_in_it_is_told(
 
 #[test]
 fn whoever_has_a_record_of_a_newer_program_is_told_to_use_that() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let _ = Gateway::start(&place).stop();
     fs::copy(format!("{}/tests/logs/2026-11-22.db", env!("CARGO_MANIFEST_DIR")), place.log()).unwrap();
     rusqlite::Connection::open(place.log()).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
@@ -174,24 +171,24 @@ fn whoever_has_a_record_of_a_newer_program_is_told_to_use_that() {
 
 #[test]
 fn every_finding_says_what_to_do() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = listener.local_addr().unwrap().port();
-    place.service.does("/", Manner::Answer(500, "text/plain", String::new()));
+    place.service.does("/", Behavior::Answer(500, "text/plain", String::new()));
     let telegram = format!(
         "messenger: {{ type: telegram, telegram: {{ token: '42:tok-telegram', chat_id: 7, allowed_users: [7], api_url: '{}' }} }}",
         place.service.url
     );
     place.service.does(
         "/bot42:tok-telegram/getMe",
-        Manner::Answer(
+        Behavior::Answer(
             200,
             "application/json",
             json!({ "ok": true, "result": { "id": 42, "username": "gate_bot" } }).to_string(),
         ),
     );
     let unknown = json!({ "ok": false, "error_code": 400, "description": "Bad Request: chat not found" }).to_string();
-    place.service.does("/bot42:tok-telegram/getChat", Manner::Answer(400, "application/json", unknown));
+    place.service.does("/bot42:tok-telegram/getChat", Behavior::Answer(400, "application/json", unknown));
     place.write("config.yaml", &place.config(&telegram).replace("port: 0", &format!("port: {taken}")));
     fs::set_permissions(place.folder.join("config.yaml"), fs::Permissions::from_mode(0o644)).unwrap();
     place.write("permissions.yaml", "rules: [\n");
@@ -218,7 +215,7 @@ fn every_finding_says_what_to_do() {
     );
     assert!(!told.to_string().contains("tok-telegram"), "{told}");
     let known = json!({ "ok": true, "result": { "id": 7, "title": "The house" } }).to_string();
-    place.service.does("/bot42:tok-telegram/getChat", Manner::Answer(200, "application/json", known));
+    place.service.does("/bot42:tok-telegram/getChat", Behavior::Answer(200, "application/json", known));
     assert_eq!(check(&doctor(&place).1, "messenger")["what"], json!("@gate_bot shows cards in \"The house\""));
     place.write("config.yaml", "agent: { token: \"${NOT_SET}\" }\n");
     let (code, told) = doctor(&place);
@@ -231,7 +228,7 @@ fn every_finding_says_what_to_do() {
 /// What `serve` takes is a warning to every command, and no fault.
 #[test]
 fn commands_agree_about_what_is_a_fault() {
-    let place = Place::with("", "rules: [ { pattern: 'turn*', action: allow, principal: nobody-here } ]");
+    let place = GatewayFixture::with("", "rules: [ { pattern: 'turn*', action: allow, principal: nobody-here } ]");
     let (code, told) = doctor(&place);
     let found = check(&told, "rules");
     assert_eq!((code, &found["state"], &told["findings"]), (Some(0), &json!("note"), &json!(0)), "{told:#}");
@@ -249,11 +246,11 @@ fn commands_agree_about_what_is_a_fault() {
 
 #[test]
 fn a_service_that_refuses_its_credentials_reads_otherwise_than_one_that_is_down() {
-    let place = Place::new();
-    let found = |place: &Place| check(&doctor(place).1, "service desk").clone();
+    let place = GatewayFixture::new();
+    let found = |place: &GatewayFixture| check(&doctor(place).1, "service desk").clone();
     let text = |found: &Value, part: &str| found[part].as_str().unwrap().to_owned();
     for status in [401, 403] {
-        place.service.does("/", Manner::Answer(status, "text/plain", String::new()));
+        place.service.does("/", Behavior::Answer(status, "text/plain", String::new()));
         let found = found(&place);
         assert_eq!(text(&found, "what"), format!("it answers, and refuses the credentials ({status})"));
         assert!(text(&found, "advice").contains("services.desk.auth"), "{found}");
@@ -267,7 +264,7 @@ fn a_service_that_refuses_its_credentials_reads_otherwise_than_one_that_is_down(
 
 #[test]
 fn what_is_wrong_is_told_once_and_with_what_helps() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     place.write("config.yaml", "gateway: {port: 1\nagent");
     let (code, told) = doctor(&place);
     assert_eq!((code, &told["findings"]), (Some(1), &json!(1)), "{told:#}");
@@ -279,7 +276,7 @@ fn what_is_wrong_is_told_once_and_with_what_helps() {
         place.write("config.yaml", config);
         let mut command = place.command();
         command.args(["doctor", "--config", "config.yaml", "--json"]).env("SOME", "tok-some");
-        let told = crate::place::said(command).json();
+        let told = run_command(command).json();
         let all = told["checks"].as_array().unwrap();
         let advice = all.iter().filter_map(|check| check["advice"].as_str());
         assert!(advice.clone().any(|advice| advice.contains(helps)), "{told:#}");

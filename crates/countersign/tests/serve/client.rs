@@ -2,26 +2,23 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
 
+use countersign_testkit::process::{
+    AGENT_TOKEN, CommandOutput, Gateway, GatewayFixture, KITCHEN_TOKEN, RULES, SERVICE_TOKEN, agent_gate::AgentClient,
+    binary, eventually, run_command, service::Behavior,
+};
 use serde_json::{Value, json};
 
-use crate::{
-    agent::Agent,
-    gateway::Gateway,
-    place::{KITCHEN, Place, RULES, SECRET, Said, TOKEN, said},
-    service::Manner,
-};
-
-fn asking(place: &Place, gateway: &Gateway, arguments: &[&str]) -> Said {
+fn asking(place: &GatewayFixture, gateway: &Gateway, arguments: &[&str]) -> CommandOutput {
     let mut command = place.command();
-    command.args(arguments).env("AGENTPASS_URL", gateway.url()).env("AGENT_TOKEN", TOKEN);
-    said(command)
+    command.args(arguments).env("AGENTPASS_URL", gateway.url()).env("AGENT_TOKEN", AGENT_TOKEN);
+    run_command(command)
 }
 
 #[test]
 fn each_end_has_its_exit_code_and_its_words() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    place.service.does("/look/gone", Manner::Answer(404, "application/json", String::new()));
+    place.service.does("/look/gone", Behavior::Answer(404, "application/json", String::new()));
     let done = |value: Value| format!("{value:#}\n");
     for (case, arguments, code, out, err) in [
         ("done", &["request", "look", "thing=a"][..], 0, done(json!({ "did": "/look/a" })), ""),
@@ -68,24 +65,24 @@ fn each_end_has_its_exit_code_and_its_words() {
         let said = asking(&place, &gateway, arguments);
         assert_eq!((said.code, said.out.as_str(), said.err.is_empty()), (Some(code), "", false), "{case}: {said:?}");
     }
-    for arguments in [&["tools", "--url", &gateway.url()][..], &["tools", "--token", TOKEN]] {
+    for arguments in [&["tools", "--url", &gateway.url()][..], &["tools", "--token", AGENT_TOKEN]] {
         assert_eq!(place.run(arguments).code, Some(3), "{arguments:?}");
     }
 }
 
 #[test]
 fn an_approval_that_timed_out_ends_with_2_and_a_denial_with_1() {
-    let place = Place::with("approval_timeout: 1", RULES);
+    let place = GatewayFixture::with("approval_timeout: 1", RULES);
     let gateway = Gateway::start(&place);
     let said = asking(&place, &gateway, &["request", "turn", "thing=door"]);
     assert_eq!((said.code, said.err.contains("(-32002): Approval timed out")), (Some(2), true), "{said:?}");
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     let mut command = place.command();
-    command.args(["request", "turn", "thing=door", "--url", &gateway.url(), "--token", TOKEN]);
-    let asking = std::thread::spawn(move || crate::place::said(command));
+    command.args(["request", "turn", "thing=door", "--url", &gateway.url(), "--token", AGENT_TOKEN]);
+    let asking = std::thread::spawn(move || run_command(command));
     let gate = place.gate();
-    let second = place.run(&["tools", "--url", &gateway.url(), "--token", TOKEN]);
+    let second = place.run(&["tools", "--url", &gateway.url(), "--token", AGENT_TOKEN]);
     assert_eq!(
         (second.code, second.err.contains("`countersign agents add NAME --config FILE`")),
         (Some(3), true),
@@ -106,9 +103,9 @@ fn an_approval_that_timed_out_ends_with_2_and_a_denial_with_1() {
 
 #[test]
 fn whoever_is_asked_about_a_tool_that_there_is_not_is_told_so() {
-    let place = Place::with("", "rules: [ { pattern: 'turn(lock*', action: deny } ]");
+    let place = GatewayFixture::with("", "rules: [ { pattern: 'turn(lock*', action: deny } ]");
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "trun", json!({ "thing": "door" }));
     let gate = place.gate();
     let shown = place.people(&["gates", "show", &gate]);
@@ -120,7 +117,7 @@ fn whoever_is_asked_about_a_tool_that_there_is_not_is_told_so() {
 
 #[test]
 fn tools_and_missed_results_are_printed_as_json() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     let tools = asking(&place, &gateway, &["tools"]);
     assert_eq!(tools.code, Some(0), "{tools:?}");
@@ -131,14 +128,14 @@ fn tools_and_missed_results_are_printed_as_json() {
         assert_eq!((said.code, said.json()), (Some(0), want), "{said:?}");
     };
     pending(json!([]));
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request("x", "turn", json!({ "thing": "door" }));
     let gate = place.gate();
     drop(agent);
     place.allow(&gate);
     place.waits(0);
     place.service.wait("/turn/door", 1);
-    let missed = crate::gateway::soon("the result", || {
+    let missed = eventually("the result", || {
         let said = asking(&place, &gateway, &["pending"]);
         let rows = said.json().as_array().unwrap().clone();
         (!rows.is_empty()).then_some(rows)
@@ -150,7 +147,7 @@ fn tools_and_missed_results_are_printed_as_json() {
 
 #[test]
 fn an_error_that_was_printed_is_not_listed_as_missed() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     assert_eq!(asking(&place, &gateway, &["request", "turn", "thing=lock"]).code, Some(1));
     let said = asking(&place, &gateway, &["pending"]);
@@ -159,9 +156,9 @@ fn an_error_that_was_printed_is_not_listed_as_missed() {
 
 #[test]
 fn under_the_name_agentpass_it_serves_and_asks() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let name = place.folder.join("agentpass");
-    symlink(env!("CARGO_BIN_EXE_countersign"), &name).unwrap();
+    symlink(binary(), &name).unwrap();
     let agentpass = |arguments: &[&str]| -> Command {
         let mut command = place.command_at(&name);
         command.args(arguments);
@@ -174,9 +171,9 @@ fn under_the_name_agentpass_it_serves_and_asks() {
     ] {
         let mut gateway = Gateway::spawn(agentpass(arguments));
         let url = gateway.url();
-        let asked = said(agentpass(&["request", "look", "thing=a", "--url", &url, "--token", TOKEN]));
+        let asked = run_command(agentpass(&["request", "look", "thing=a", "--url", &url, "--token", AGENT_TOKEN]));
         assert_eq!((asked.code, asked.json()), (Some(0), json!({ "did": "/look/a" })), "{asked:?}");
-        let denied = said(agentpass(&["request", "turn", "thing=lock", "--url", &url, "--token", TOKEN]));
+        let denied = run_command(agentpass(&["request", "turn", "thing=lock", "--url", &url, "--token", AGENT_TOKEN]));
         assert_eq!(denied.code, Some(1), "{denied:?}");
         assert_eq!(gateway.stop().code, Some(0), "{arguments:?}");
     }
@@ -185,34 +182,34 @@ fn under_the_name_agentpass_it_serves_and_asks() {
 
 #[test]
 fn no_token_lies_in_any_file_but_the_configuration() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let mut gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
-    let mut kitchen = Agent::join(&gateway, KITCHEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let mut kitchen = AgentClient::join(&gateway, KITCHEN_TOKEN);
     // A service that says the credential back, and a token that is wrong.
-    let body = json!({ "authorization": format!("Bearer {SECRET}") }).to_string();
-    place.service.does("/look/mirror", Manner::Answer(200, "application/json", body.clone()));
-    place.service.does("/look/wall", Manner::Answer(500, "application/json", body));
+    let body = json!({ "authorization": format!("Bearer {SERVICE_TOKEN}") }).to_string();
+    place.service.does("/look/mirror", Behavior::Answer(200, "application/json", body.clone()));
+    place.service.does("/look/wall", Behavior::Answer(500, "application/json", body));
     for thing in ["mirror", "wall"] {
         let reply = agent.call(thing, "look", json!({ "thing": thing }));
-        assert!(!reply.to_string().contains(SECRET), "{reply}");
+        assert!(!reply.to_string().contains(SERVICE_TOKEN), "{reply}");
     }
     kitchen.request(1, "turn", json!({ "thing": "door" }));
     place.allow(&place.gate());
     kitchen.reply(&json!(1));
-    Agent::connect(&gateway).auth("wrong-token-33c1");
+    AgentClient::connect(&gateway).auth("wrong-token-33c1");
     drop((agent, kitchen));
     let end = gateway.stop();
     assert_eq!(end.code, Some(0));
     let files = files(&place.folder);
     assert!(files.iter().any(|(name, _)| name.ends_with("countersign.db")), "{files:?}");
     for (name, bytes) in files.iter().filter(|(name, _)| !name.ends_with("config.yaml")) {
-        for token in [TOKEN, KITCHEN, SECRET, "wrong-token-33c1"] {
+        for token in [AGENT_TOKEN, KITCHEN_TOKEN, SERVICE_TOKEN, "wrong-token-33c1"] {
             let is_in = bytes.windows(token.len()).any(|window| window == token.as_bytes());
             assert!(!is_in, "{token} lies in {name}");
         }
     }
-    for token in [TOKEN, KITCHEN, SECRET, "wrong-token-33c1"] {
+    for token in [AGENT_TOKEN, KITCHEN_TOKEN, SERVICE_TOKEN, "wrong-token-33c1"] {
         assert!(!gateway.said().contains(token), "{}", gateway.said());
     }
     place.verify();
@@ -234,11 +231,11 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn whoever_closes_the_pipe_has_seen_enough() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     for arguments in [&["tools"][..], &["request", "look", "thing=a"], &["pending"]] {
         let mut command = place.command();
-        command.args(arguments).env("AGENTPASS_URL", gateway.url()).env("AGENT_TOKEN", TOKEN);
+        command.args(arguments).env("AGENTPASS_URL", gateway.url()).env("AGENT_TOKEN", AGENT_TOKEN);
         let mut child =
             command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());

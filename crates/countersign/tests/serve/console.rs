@@ -1,15 +1,14 @@
 //! The console without script: what waits is read and decided by forms.
 
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, RULES,
+    agent_gate::AgentClient,
+    browser::{Browser, Page},
+    eventually,
+};
 use serde_json::json;
 
-use crate::{
-    agent::Agent,
-    gateway::{Gateway, soon},
-    place::{Place, RULES, TOKEN},
-    web::{Page, Visitor},
-};
-
-fn answer(visitor: &Visitor, gateway: &Gateway, gate: &str, fields: &[(&str, &str)]) -> Page {
+fn answer(visitor: &Browser, gateway: &Gateway, gate: &str, fields: &[(&str, &str)]) -> Page {
     let path = format!("/console/gates/{gate}");
     let shown = visitor.get(gateway, &path);
     let (csrf, digest) = (shown.field("csrf"), shown.field("digest"));
@@ -18,18 +17,18 @@ fn answer(visitor: &Visitor, gateway: &Gateway, gate: &str, fields: &[(&str, &st
 }
 
 /// An agent whose call waits, and the gate.
-fn waiting(place: &Place, gateway: &Gateway, thing: &str) -> (Agent, String) {
-    let mut agent = Agent::join(gateway, TOKEN);
+fn waiting(place: &GatewayFixture, gateway: &Gateway, thing: &str) -> (AgentClient, String) {
+    let mut agent = AgentClient::join(gateway, AGENT_TOKEN);
     agent.request(1, "turn", json!({ "thing": thing, "way": "open" }));
     (agent, place.gate())
 }
 
 #[test]
 fn what_waits_is_listed_whole_and_allowed_by_a_form() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     let (mut agent, gate) = waiting(&place, &gateway, "door\u{202e}<b>&\"");
-    let visitor = Visitor::default();
+    let visitor = Browser::default();
     let root = visitor.get(&gateway, "/");
     assert_eq!((root.status, root.header("location")), (303, Some("/console/")));
     let inbox = visitor.get(&gateway, "/console/");
@@ -63,10 +62,10 @@ fn what_waits_is_listed_whole_and_allowed_by_a_form() {
 
 #[test]
 fn a_denial_carries_its_reason_and_whoever_is_late_hears_who_was_first() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     let (mut agent, gate) = waiting(&place, &gateway, "door");
-    let visitor = Visitor::default();
+    let visitor = Browser::default();
     let path = format!("/console/gates/{gate}");
     let digest = visitor.get(&gateway, &path).field("digest");
     let done = answer(&visitor, &gateway, &gate, &[("answer", "deny"), ("reason", "it <rains>"), ("key", "first")]);
@@ -86,10 +85,10 @@ fn a_denial_carries_its_reason_and_whoever_is_late_hears_who_was_first() {
 
 #[test]
 fn only_what_was_shown_is_allowed_and_only_what_is_offered() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     let (_agent, gate) = waiting(&place, &gateway, "door");
-    let visitor = Visitor::default();
+    let visitor = Browser::default();
     let path = format!("/console/gates/{gate}");
     for (fields, told) in [
         (&[("answer", "once")][..], "not what was shown"),
@@ -118,14 +117,14 @@ fn only_what_was_shown_is_allowed_and_only_what_is_offered() {
 
 #[test]
 fn several_are_denied_at_once() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     for (id, thing) in [(1, "door"), (2, "gate")] {
         agent.request(id, "turn", json!({ "thing": thing }));
     }
     let gates: Vec<String> = place.waits(2).iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect();
-    let visitor = Visitor::default();
+    let visitor = Browser::default();
     let inbox = visitor.get(&gateway, "/console/");
     let names: Vec<String> = gates.iter().map(|gate| format!("gate.{gate}")).collect();
     let digests: Vec<String> = names.iter().map(|name| inbox.field(name)).collect();
@@ -140,9 +139,9 @@ fn several_are_denied_at_once() {
 
 #[test]
 fn a_window_that_comes_back_hears_what_it_missed_or_that_it_missed_too_much() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let visitor = Visitor::default();
+    let visitor = Browser::default();
     let inbox = visitor.get(&gateway, "/console/");
     let (_, rest) = inbox.text.split_once("data-after=\"").unwrap();
     let after = rest.split('"').next().unwrap();
@@ -164,11 +163,11 @@ fn a_window_that_comes_back_hears_what_it_missed_or_that_it_missed_too_much() {
 
 #[test]
 fn other_sites_and_windows_without_the_token_change_nothing() {
-    let place = Place::with("web: { password: open-sesame }", RULES);
+    let place = GatewayFixture::with("web: { password: open-sesame }", RULES);
     let gateway = Gateway::start(&place);
     let (_agent, gate) = waiting(&place, &gateway, "door");
     let path = format!("/console/gates/{gate}");
-    let stranger = Visitor::default();
+    let stranger = Browser::default();
     let asked = stranger.get(&gateway, &path);
     assert_eq!(asked.status, 302);
     assert!(asked.header("location").unwrap().starts_with("/login?next=%2Fconsole%2Fgates%2F"));
@@ -176,14 +175,14 @@ fn other_sites_and_windows_without_the_token_change_nothing() {
     let entered = stranger.post(&gateway, "/login", &[("password", "open-sesame"), ("next", &path)]);
     assert_eq!((entered.status, entered.header("location")), (303, Some(&*path)));
     let cookie = entered.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    let visitor = Visitor { cookie: Some(cookie), ..Visitor::default() };
+    let visitor = Browser { cookie: Some(cookie), ..Browser::default() };
     let page = visitor.get(&gateway, &path);
     let (csrf, digest) = (page.field("csrf"), page.field("digest"));
     assert_eq!(csrf.len(), 64);
     let without = [("answer", "once"), ("digest", digest.as_str())];
     assert_eq!(visitor.post(&gateway, &path, &without).status, 403);
     let whole = [("answer", "once"), ("digest", digest.as_str()), ("csrf", csrf.as_str())];
-    let foreign = Visitor { headers: vec![("origin", "https://evil.example".to_owned())], ..visitor.clone() };
+    let foreign = Browser { headers: vec![("origin", "https://evil.example".to_owned())], ..visitor.clone() };
     assert_eq!(foreign.post(&gateway, &path, &whole).status, 403);
     assert_eq!(stranger.post(&gateway, &path, &whole).status, 302);
     assert_eq!(place.gates().len(), 1);
@@ -194,9 +193,9 @@ fn other_sites_and_windows_without_the_token_change_nothing() {
 
 #[test]
 fn every_page_is_there_and_small_and_what_is_not_is_not_found() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let visitor = Visitor { headers: vec![("accept-encoding", "identity".to_owned())], ..Visitor::default() };
+    let visitor = Browser { headers: vec![("accept-encoding", "identity".to_owned())], ..Browser::default() };
     for path in [
         "/console/",
         "/console/sessions",
@@ -227,18 +226,18 @@ fn every_page_is_there_and_small_and_what_is_not_is_not_found() {
 
 #[test]
 fn an_action_that_is_none_is_tried_as_no_other() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let page = Visitor::default().get(&gateway, "/console/try?pattern=look*&action=alow");
+    let page = Browser::default().get(&gateway, "/console/try?pattern=look*&action=alow");
     assert_eq!(page.status, 200);
     assert!(page.text.contains("Unknown action: alow.") && !page.text.contains("To make it so"), "{}", page.text);
 }
 
 #[test]
 fn a_rule_is_explained_and_read_again() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let visitor = Visitor::default();
+    let visitor = Browser::default();
     let explained = visitor.get(&gateway, "/console/explain?as=agent:default&tool=turn&arguments=thing%3Dlock");
     assert!(explained.text.contains("Denied") && explained.text.contains("turn(lock*"), "{}", explained.text);
     let refused = visitor.get(&gateway, "/console/explain?as=agent:default&tool=turn&arguments=");
@@ -254,14 +253,14 @@ fn a_rule_is_explained_and_read_again() {
 
 #[test]
 fn a_chat_is_started_and_read_without_script() {
-    let place = Place::with("model: { provider: demo, id: scripted-1 }", RULES);
+    let place = GatewayFixture::with("model: { provider: demo, id: scripted-1 }", RULES);
     let gateway = Gateway::start(&place);
-    let visitor = Visitor::default();
+    let visitor = Browser::default();
     assert_eq!(visitor.post(&gateway, "/console/sessions", &[]).status, 400);
     let opened = visitor.post(&gateway, "/console/sessions", &[("message", "hello <you>")]);
     assert_eq!(opened.status, 303, "{}", opened.text);
     let path = opened.header("location").unwrap().to_owned();
-    soon("the answer", || visitor.get(&gateway, &path).text.contains("I am a scripted model").then_some(()));
+    eventually("the answer", || visitor.get(&gateway, &path).text.contains("I am a scripted model").then_some(()));
     let page = visitor.get(&gateway, &path);
     assert!(page.text.contains("hello &lt;you&gt;") && page.text.contains("through console"), "{}", page.text);
     assert!(visitor.get(&gateway, "/console/sessions").text.contains("hello &lt;you&gt;"));
@@ -273,9 +272,9 @@ fn a_chat_is_started_and_read_without_script() {
 
 #[test]
 fn a_time_that_is_not_understood_is_said_to_be() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let visitor = Visitor::default();
+    let visitor = Browser::default();
     for (query, is_told) in [("since=gestern", true), ("until=31.1.2026", true), ("since=2026-01-31", false)] {
         let page = visitor.get(&gateway, &format!("/console/record?{query}"));
         assert_eq!((page.status, page.text.contains("no time that is understood")), (200, is_told), "{query}");
@@ -284,11 +283,11 @@ fn a_time_that_is_not_understood_is_said_to_be() {
 
 #[test]
 fn a_denial_that_binds_says_what_it_covers() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let mut gateway = Gateway::start(&place);
     let (_agent, gate) = waiting(&place, &gateway, "door");
     assert_eq!(place.people(&["gates", "deny", &gate]).code, Some(0));
-    let page = Visitor::default().get(&gateway, "/console/policy").text;
+    let page = Browser::default().get(&gateway, "/console/policy").text;
     assert!(page.contains("<td>turn(door, open)</td>") && page.contains("Lift: turn(door, open)"), "{page}");
     assert_eq!(place.people(&["grants", "denials", "--json"]).json()[0]["covers"], "turn(door, open)");
     let printed = place.people(&["grants", "denials"]);
@@ -299,9 +298,9 @@ fn a_denial_that_binds_says_what_it_covers() {
 
 #[test]
 fn what_is_nowhere_is_a_page_and_the_address_of_a_form_leads_back() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let visitor = Visitor::default();
+    let visitor = Browser::default();
     let page = visitor.get(&gateway, "/console/nope");
     assert_eq!((page.status, page.text.contains("Back to the inbox")), (404, true), "{}", page.text);
     let page = visitor.get(&gateway, "/console/rules");

@@ -7,36 +7,35 @@ use std::{
     time::{Duration, Instant},
 };
 
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, KITCHEN_TOKEN,
+    agent_gate::AgentClient,
+    browser::{Browser, Page},
+    eventually,
+};
 use nix::sys::signal::Signal;
 use serde_json::json;
-
-use crate::{
-    agent::Agent,
-    gateway::{Gateway, soon},
-    place::{KITCHEN, Place, TOKEN},
-    web::{Page, Visitor},
-};
 
 const RULES: &str =
     "# what I allow\nrules:\n  - { pattern: 'turn(lock*', action: deny }   # never\n\n# about tests\ntests: []\n";
 
-fn file(place: &Place) -> PathBuf {
+fn file(place: &GatewayFixture) -> PathBuf {
     place.folder.join("permissions.yaml")
 }
 
-fn text(place: &Place) -> String {
+fn text(place: &GatewayFixture) -> String {
     fs::read_to_string(file(place)).unwrap()
 }
 
 /// The page of a rule that is edited.
-fn preview(visitor: &Visitor, gateway: &Gateway, query: &str) -> Page {
+fn preview(visitor: &Browser, gateway: &Gateway, query: &str) -> Page {
     let page = visitor.get(gateway, &format!("/console/try?{query}"));
     assert_eq!(page.status, 200, "{}", page.text);
     page
 }
 
 /// Sends the form that a preview has, with other values for some of its fields.
-fn save(visitor: &Visitor, gateway: &Gateway, page: &Page, other: &[(&str, &str)]) -> Page {
+fn save(visitor: &Browser, gateway: &Gateway, page: &Page, other: &[(&str, &str)]) -> Page {
     let fields = fields(page, other);
     let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     visitor.post(gateway, "/console/rules", &fields)
@@ -59,12 +58,12 @@ fn fields(page: &Page, other: &[(&str, &str)]) -> Vec<(String, String)> {
     fields
 }
 
-fn record(place: &Place) -> String {
+fn record(place: &GatewayFixture) -> String {
     place.run(&["audit", "tail", "--log", place.log().to_str().unwrap(), "-n", "12"]).out
 }
 
 /// What a person asked for before, so that there is a past.
-fn asked(place: &Place, agent: &mut Agent, id: u32, thing: &str) {
+fn asked(place: &GatewayFixture, agent: &mut AgentClient, id: u32, thing: &str) {
     agent.request(id, "turn", json!({ "thing": thing, "way": "up" }));
     place.allow(&place.gate());
     assert_eq!(agent.reply(&json!(id))["result"]["status"], "executed");
@@ -72,10 +71,10 @@ fn asked(place: &Place, agent: &mut Agent, id: u32, thing: &str) {
 
 #[test]
 fn a_rule_is_saved_with_its_effect_shown_and_is_in_force_at_once() {
-    let place = Place::with("", RULES);
+    let place = GatewayFixture::with("", RULES);
     let gateway = Gateway::start(&place);
-    let visitor = Visitor::default();
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let visitor = Browser::default();
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     asked(&place, &mut agent, 1, "east");
     asked(&place, &mut agent, 2, "west");
     let page = preview(&visitor, &gateway, "pattern=turn%28east*&action=allow&description=blinds%20%3Cup%3E");
@@ -116,7 +115,7 @@ fn a_rule_is_saved_with_its_effect_shown_and_is_in_force_at_once() {
 }
 
 /// Whether a change has come so far.
-type Reached = fn(&Place, u64) -> bool;
+type Reached = fn(&GatewayFixture, u64) -> bool;
 
 #[test]
 fn a_kill_at_any_step_of_a_change_leaves_the_old_file_or_the_new_one_and_a_record_of_what_was_begun() {
@@ -127,14 +126,14 @@ fn a_kill_at_any_step_of_a_change_leaves_the_old_file_or_the_new_one_and_a_recor
     };
     let replaced: Reached = |place, _| text(place) != RULES;
     for (step, reached) in [("record", grown), ("draft", drafted), ("file", replaced)] {
-        let place = Place::with("", RULES);
+        let place = GatewayFixture::with("", RULES);
         let gateway = Gateway::start(&place);
-        let visitor = Visitor::default();
+        let visitor = Browser::default();
         let page = preview(&visitor, &gateway, "pattern=turn%28east*&action=allow");
         let before = wal(&place);
         let sent = fields(&page, &[]);
         let sent: Vec<(&str, &str)> = sent.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let _unanswered = Visitor::begin(&gateway, "/console/rules", &sent);
+        let _unanswered = Browser::begin(&gateway, "/console/rules", &sent);
         let deadline = Instant::now() + Duration::from_secs(120);
         while !reached(&place, before) && !replaced(&place, before) {
             assert!(Instant::now() < deadline, "{step} was not reached");
@@ -150,7 +149,7 @@ fn a_kill_at_any_step_of_a_change_leaves_the_old_file_or_the_new_one_and_a_recor
         }
         // What is in the file is in force.
         let gateway = Gateway::start(&place);
-        let mut agent = Agent::join(&gateway, TOKEN);
+        let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
         agent.request(1, "turn", json!({ "thing": "east", "way": "up" }));
         if now == RULES {
             place.allow(&place.gate());
@@ -161,16 +160,16 @@ fn a_kill_at_any_step_of_a_change_leaves_the_old_file_or_the_new_one_and_a_recor
 }
 
 /// How long the record's newest part is.
-fn wal(place: &Place) -> u64 {
+fn wal(place: &GatewayFixture) -> u64 {
     fs::metadata(place.data().join("countersign.db-wal")).map_or(0, |found| found.len())
 }
 
 #[test]
 fn a_file_that_changed_since_the_page_was_made_is_left_alone_and_the_newer_effect_is_shown() {
-    let place = Place::with("", RULES);
+    let place = GatewayFixture::with("", RULES);
     let gateway = Gateway::start(&place);
-    let visitor = Visitor::default();
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let visitor = Browser::default();
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     asked(&place, &mut agent, 1, "east");
     let page = preview(&visitor, &gateway, "pattern=turn%28east*&action=allow");
     let other = format!("{RULES}defaults: [ {{ pattern: 'turn(east*', action: deny }} ]\n")
@@ -195,9 +194,9 @@ fn a_file_that_changed_since_the_page_was_made_is_left_alone_and_the_newer_effec
 #[test]
 fn what_is_no_rule_or_would_not_be_taken_is_refused_with_its_place() {
     let rules = "rules:\n  - { pattern: 'turn(lock*', action: deny }\ntests:\n  - { request: 'turn thing=east', expect: ask }\n";
-    let place = Place::with("", rules);
+    let place = GatewayFixture::with("", rules);
     let gateway = Gateway::start(&place);
-    let visitor = Visitor::default();
+    let visitor = Browser::default();
     let page = preview(&visitor, &gateway, "pattern=look*&action=allow");
     for (fields, told) in [
         (&[("pattern", "")][..], "there is no rule"),
@@ -230,9 +229,9 @@ fn what_is_no_rule_or_would_not_be_taken_is_refused_with_its_place() {
 
 #[test]
 fn a_rule_that_others_make_void_is_said_to_be() {
-    let place = Place::with("", RULES);
+    let place = GatewayFixture::with("", RULES);
     let gateway = Gateway::start(&place);
-    let visitor = Visitor::default();
+    let visitor = Browser::default();
     let page = preview(&visitor, &gateway, "pattern=turn%28lock-2%2C%20*%29&action=allow");
     assert!(page.text.contains("It would decide nothing"), "{}", page.text);
     assert!(page.text.contains("turn(lock* ("), "{}", page.text);
@@ -242,10 +241,10 @@ fn a_rule_that_others_make_void_is_said_to_be() {
 
 #[test]
 fn always_on_a_card_edits_a_rule_that_is_saved_and_lets_through_what_waits() {
-    let place = Place::with("", RULES);
+    let place = GatewayFixture::with("", RULES);
     let gateway = Gateway::start(&place);
-    let visitor = Visitor::default();
-    let mut agent = Agent::join(&gateway, KITCHEN);
+    let visitor = Browser::default();
+    let mut agent = AgentClient::join(&gateway, KITCHEN_TOKEN);
     agent.request(1, "turn", json!({ "thing": "oven", "way": "off" }));
     let gate = place.gate();
     let inbox = visitor.get(&gateway, "/console/");
@@ -290,12 +289,12 @@ fn always_on_a_card_edits_a_rule_that_is_saved_and_lets_through_what_waits() {
 
 #[test]
 fn a_rule_is_changed_and_taken_out_where_it_stands() {
-    let place = Place::with(
+    let place = GatewayFixture::with(
         "",
         "rules:\n  # locks\n  - pattern: 'turn(lock*'\n    action: deny\n  - { pattern: 'look*', action: allow }\n  - { tool: turn, args: { way: up }, action: allow }\n",
     );
     let gateway = Gateway::start(&place);
-    let visitor = Visitor::default();
+    let visitor = Browser::default();
     let policy = visitor.get(&gateway, "/console/policy");
     let links: Vec<String> = policy
         .text
@@ -346,13 +345,13 @@ fn a_rule_is_changed_and_taken_out_where_it_stands() {
 
 #[test]
 fn a_rule_on_arguments_and_a_default_are_changed_as_they_are_written() {
-    let place = Place::with(
+    let place = GatewayFixture::with(
         "",
         "rules:\n  # blinds\n  - tool: turn\n    args: { way: up }   # never down\n    action: allow\ndefaults:\n  - { pattern: 'look*', action: allow }\n",
     );
     let gateway = Gateway::start(&place);
-    let visitor = Visitor::default();
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let visitor = Browser::default();
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", json!({ "thing": "east", "way": "down" }));
     place.allow(&place.gate());
     assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
@@ -398,10 +397,10 @@ fn a_rule_on_arguments_and_a_default_are_changed_as_they_are_written() {
 
 #[test]
 fn a_file_that_is_not_there_is_made_for_its_owner_alone() {
-    let place = Place::with("", RULES);
+    let place = GatewayFixture::with("", RULES);
     fs::remove_file(file(&place)).unwrap();
     let gateway = Gateway::start(&place);
-    let visitor = Visitor::default();
+    let visitor = Browser::default();
     let page = preview(&visitor, &gateway, "pattern=look*&action=allow");
     // It takes away what may happen without any.
     let first = "this is the first rule. Without any, what only reads inside the workspace may happen";
@@ -415,21 +414,21 @@ fn a_file_that_is_not_there_is_made_for_its_owner_alone() {
 
 #[test]
 fn whoever_saves_is_logged_in_and_on_a_page_of_ours_and_is_named() {
-    let place = Place::with("web: { password: open-sesame }", RULES);
+    let place = GatewayFixture::with("web: { password: open-sesame }", RULES);
     let gateway = Gateway::start(&place);
-    let stranger = Visitor::default();
+    let stranger = Browser::default();
     let whole = [("pattern", "look*"), ("action", "allow"), ("seen", "00")];
     assert_eq!(stranger.post(&gateway, "/console/rules", &whole).status, 302);
     let entered = stranger.post(&gateway, "/login", &[("password", "open-sesame")]);
     let cookie = entered.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    let visitor = Visitor { cookie: Some(cookie), ..Visitor::default() };
+    let visitor = Browser { cookie: Some(cookie), ..Browser::default() };
     let page = preview(&visitor, &gateway, "pattern=look*&action=allow");
     assert_eq!(save(&visitor, &gateway, &page, &[("csrf", "")]).status, 403);
-    let foreign = Visitor { headers: vec![("origin", "https://evil.example".to_owned())], ..visitor.clone() };
+    let foreign = Browser { headers: vec![("origin", "https://evil.example".to_owned())], ..visitor.clone() };
     assert_eq!(save(&foreign, &gateway, &page, &[]).status, 403);
     let made = place.people(&["tokens", "add", "robot", "--scope", "admin", "--json"]).json();
     let token = made["token"].as_str().unwrap();
-    let robot = Visitor { headers: vec![("authorization", format!("Bearer {token}"))], ..Visitor::default() };
+    let robot = Browser { headers: vec![("authorization", format!("Bearer {token}"))], ..Browser::default() };
     let refused = save(&robot, &gateway, &page, &[]);
     assert_eq!((refused.status, refused.text.contains("a token is not enough")), (403, true), "{}", refused.text);
     assert_eq!(text(&place), RULES);
@@ -439,8 +438,8 @@ fn whoever_saves_is_logged_in_and_on_a_page_of_ours_and_is_named() {
 
 #[test]
 fn a_kill_anywhere_while_a_rule_is_saved_leaves_one_of_the_two_files_and_it_is_in_force() {
-    let place = Place::with("", RULES);
-    let visitor = Visitor::default();
+    let place = GatewayFixture::with("", RULES);
+    let visitor = Browser::default();
     let mut saved = 0;
     for round in 0..6_u32 {
         let gateway = Gateway::start(&place);
@@ -457,7 +456,7 @@ fn a_kill_anywhere_while_a_rule_is_saved_leaves_one_of_the_two_files_and_it_is_i
             });
             // Between the file and the rules in every other round, somewhere before in the others.
             if round % 2 == 0 {
-                soon("the file", || (text(&place) != before).then_some(()));
+                eventually("the file", || (text(&place) != before).then_some(()));
             }
             gateway.signal(Signal::SIGKILL);
         });

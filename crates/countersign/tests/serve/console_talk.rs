@@ -1,18 +1,16 @@
 //! The console and what is said: what waits to be said, stopping, runs that programs began, lists that follow.
 
+use countersign_testkit::process::{
+    Gateway, GatewayFixture, RULES,
+    browser::Browser,
+    eventually,
+    http::Http,
+    provider::{Part, Reply, text as saying},
+};
 use serde_json::json;
 
-use crate::{
-    gateway::{Gateway, soon},
-    http::Http,
-    place::{Place, RULES},
-    provider::{Part, Reply, text as saying},
-    talk::Talk,
-    web::Visitor,
-};
-
 /// A chat that works and goes on doing so, and the path of its page.
-fn working(talk: &Talk, http: &Http) -> (String, String) {
+fn working(talk: &GatewayFixture, http: &Http) -> (String, String) {
     talk.provider.script([Reply::new(vec![saying("some words"), Part::Hang])]);
     let opened = http.post("/api/v1/sessions", &json!({ "message": "begin" }));
     assert_eq!(opened.status, 201, "{opened:?}");
@@ -23,9 +21,9 @@ fn working(talk: &Talk, http: &Http) -> (String, String) {
 
 #[test]
 fn what_waits_to_be_said_is_shown_and_taken_back_and_stop_takes_it_back_too() {
-    let talk = Talk::new();
-    let (gateway, http) = talk.start();
-    let visitor = Visitor::default();
+    let talk = GatewayFixture::for_web();
+    let (gateway, http) = talk.start_web();
+    let visitor = Browser::default();
     let (page, _) = working(&talk, &http);
     for (way, message) in [("unsay", "to the <left>"), ("stop", "to the right")] {
         let said = visitor.post(&gateway, &format!("{page}/say"), &[("message", message), ("key", way)]);
@@ -41,7 +39,7 @@ fn what_waits_to_be_said_is_shown_and_taken_back_and_stop_takes_it_back_too() {
         assert!(shown.contains(&format!("required>\n{message}</textarea>")), "{shown}");
         assert!(!shown.contains("Waits to be said"), "{shown}");
     }
-    soon("the end of the run", || (!visitor.get(&gateway, &page).text.contains(">working<")).then_some(()));
+    eventually("the end of the run", || (!visitor.get(&gateway, &page).text.contains(">working<")).then_some(()));
     talk.provider.script([Reply::new(vec![saying("here")])]);
     let said = visitor.post(&gateway, &format!("{page}/say"), &[("message", "still there?"), ("key", "k")]);
     assert_eq!(said.status, 303);
@@ -51,37 +49,37 @@ fn what_waits_to_be_said_is_shown_and_taken_back_and_stop_takes_it_back_too() {
 
 #[test]
 fn a_run_that_a_program_began_is_stopped_by_a_person() {
-    let talk = Talk::new();
-    let (gateway, http) = talk.start();
-    let visitor = Visitor::default();
+    let talk = GatewayFixture::for_web();
+    let (gateway, http) = talk.start_web();
+    let visitor = Browser::default();
     let (page, session) = working(&talk, &http);
     let shown = visitor.get(&gateway, &page).text;
     assert!(shown.contains("through api") && shown.contains(">Steer<") && shown.contains(">Stop<"), "{shown}");
     assert!(!shown.contains("Its host speaks"), "{shown}");
     assert_eq!(visitor.post(&gateway, &format!("{page}/stop"), &[]).status, 303);
     let at = format!("/api/v1/sessions/{session}");
-    soon("the end of the run", || (http.get(&at).json()["state"] == "resting").then_some(()));
+    eventually("the end of the run", || (http.get(&at).json()["state"] == "resting").then_some(()));
 }
 
 #[test]
 fn a_message_that_cannot_be_said_opens_no_session() {
-    let place = Place::with("", RULES);
+    let place = GatewayFixture::with("", RULES);
     let gateway = Gateway::start(&place);
     let http = Http::new(&gateway.address);
     let before = http.get("/api/v1/sessions").json()["sessions"].clone();
     let refused = http.post("/api/v1/sessions", &json!({ "message": "hello" }));
     assert_eq!(refused.status, 422, "{refused:?}");
     assert!(refused.json()["detail"].as_str().unwrap().contains("No model is configured"), "{refused:?}");
-    let page = Visitor::default().post(&gateway, "/console/sessions", &[("message", "hello")]);
+    let page = Browser::default().post(&gateway, "/console/sessions", &[("message", "hello")]);
     assert_eq!(page.status, 400, "{}", page.text);
     assert_eq!(http.get("/api/v1/sessions").json()["sessions"], before);
 }
 
 #[test]
 fn lists_follow_what_happens() {
-    let place = Place::with("model: { provider: demo, id: scripted-1 }", RULES);
+    let place = GatewayFixture::with("model: { provider: demo, id: scripted-1 }", RULES);
     let gateway = Gateway::start(&place);
-    let (visitor, http) = (Visitor::default(), Http::new(&gateway.address));
+    let (visitor, http) = (Browser::default(), Http::new(&gateway.address));
     for path in ["/console/sessions", "/console/record"] {
         let page = visitor.get(&gateway, path).text;
         assert!(page.contains("data-follows"), "{page}");
@@ -98,6 +96,6 @@ fn lists_follow_what_happens() {
             let listed = http.get("/api/v1/sessions").json();
             listed["sessions"].as_array()?.iter().all(|session| session["state"] == "resting").then_some(())
         };
-        soon("the end of the run", rests);
+        eventually("the end of the run", rests);
     }
 }

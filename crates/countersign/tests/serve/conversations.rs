@@ -1,18 +1,13 @@
 //! Sessions, read from the record of a gateway and of a demo.
 
+use countersign_testkit::process::{AGENT_TOKEN, Gateway, GatewayFixture, agent_gate::AgentClient};
 use serde_json::{Value, json};
-
-use crate::{
-    agent::Agent,
-    gateway::Gateway,
-    place::{Place, TOKEN},
-};
 
 #[test]
 fn the_sessions_of_agents_are_listed_shown_and_exported_while_the_gateway_runs_and_after() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let mut gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.call(1, "look", json!({ "thing": "cat" }));
     agent.request(2, "turn", json!({ "thing": "door" }));
     place.gate();
@@ -54,7 +49,7 @@ fn the_sessions_of_agents_are_listed_shown_and_exported_while_the_gateway_runs_a
 
 #[test]
 fn a_conversation_is_exported_as_a_page_that_runs_nothing() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let demo = place.folder.join("demo");
     let demo = demo.to_str().unwrap();
     assert_eq!(place.run(&["demo", "--no", "--dir", demo]).code, Some(0));

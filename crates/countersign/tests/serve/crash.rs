@@ -1,13 +1,12 @@
 //! What a power cut leaves behind: the service saw each action at most once, and the agent is told what became of it.
 
-use serde_json::{Value, json};
-
-use crate::{
-    agent::{Agent, Heard, executed},
-    gateway::{Gateway, soon},
-    place::{Place, TOKEN},
-    service::{Latch, Manner},
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, Latch,
+    agent_gate::{AgentClient, Received, executed},
+    eventually,
+    service::Behavior,
 };
+use serde_json::{Value, json};
 
 fn door() -> Value {
     json!({ "thing": "door" })
@@ -51,9 +50,9 @@ fn missed(listed: &Value) -> Vec<(String, String, Value)> {
 
 #[test]
 fn what_waits_for_people_waits_again_and_runs_once() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", door());
     let before = place.waits(1);
     gateway.kill();
@@ -61,7 +60,7 @@ fn what_waits_for_people_waits_again_and_runs_once() {
     assert_eq!(place.gates(), before);
     let gateway = Gateway::start(&place);
     assert_eq!(place.gates()[0]["id"], before[0]["id"]);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(missed(&agent.pending(2)), []);
     place.allow(before[0]["id"].as_str().unwrap());
     // The original id is answered on the new connection.
@@ -75,17 +74,17 @@ fn what_waits_for_people_waits_again_and_runs_once() {
 
 #[test]
 fn what_the_service_worked_at_is_unknown_and_not_begun_again() {
-    let place = Place::new();
-    place.service.does("/turn/door", Manner::Hang);
+    let place = GatewayFixture::new();
+    place.service.does("/turn/door", Behavior::Hang);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", door());
     let gate = place.gate();
     place.allow(&gate);
     place.service.wait("/turn/door", 1);
     gateway.kill();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(missed(&agent.pending(2)), [("1".to_owned(), "error".to_owned(), json!("Outcome unknown"))]);
     let reply = agent.reply(&json!(1));
     assert_eq!(
@@ -104,15 +103,15 @@ fn what_the_service_worked_at_is_unknown_and_not_begun_again() {
 
 #[test]
 fn what_nobody_had_to_approve_is_unknown_too() {
-    let place = Place::new();
-    place.service.does("/turn/lamp", Manner::Hang);
+    let place = GatewayFixture::new();
+    place.service.does("/turn/lamp", Behavior::Hang);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request("a", "turn", json!({ "thing": "lamp" }));
     place.service.wait("/turn/lamp", 1);
     gateway.kill();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.send(json!({ "method": "get_pending_results", "id": "b" }));
     let listed = agent.reply(&json!("b"))["result"].take();
     assert_eq!(listed["queued"], json!([{ "request_id": "a", "status": "error", "data": "Outcome unknown" }]));
@@ -122,10 +121,10 @@ fn what_nobody_had_to_approve_is_unknown_too() {
 
 #[test]
 fn what_the_service_answered_before_the_crash_is_told_after_it() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     let agent = {
-        let mut agent = Agent::join(&gateway, TOKEN);
+        let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
         agent.request(1, "turn", door());
         agent
     };
@@ -133,14 +132,14 @@ fn what_the_service_answered_before_the_crash_is_told_after_it() {
     // The reply went out, so the result is recorded; no pong comes from an agent that reads nothing.
     place.service.wait("/turn/door", 1);
     let log = place.log();
-    soon("the end of the call in the record", || {
+    eventually("the end of the call in the record", || {
         let tail = place.run(&["audit", "tail", "--log", log.to_str().unwrap(), "-n", "3"]);
         tail.out.contains("done: turn").then_some(())
     });
     gateway.kill();
     drop(agent);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let data = json!({ "result": { "did": "/turn/door" } });
     assert_eq!(missed(&agent.pending(2)), [("1".to_owned(), "executed".to_owned(), data)]);
     assert_eq!(agent.reply(&json!(1))["result"], done());
@@ -151,56 +150,56 @@ fn what_the_service_answered_before_the_crash_is_told_after_it() {
 
 #[test]
 fn a_program_that_counts_from_one_again_is_not_answered_under_ids_of_the_last_one() {
-    let place = Place::new();
-    place.service.does("/turn/door", Manner::Hang);
+    let place = GatewayFixture::new();
+    place.service.does("/turn/door", Behavior::Hang);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", door());
     let gate = place.gate();
     place.allow(&gate);
     place.service.wait("/turn/door", 1);
     gateway.kill();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     // A new program asks for something else under the id 1 first: that is what 1 means now.
     assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
     assert_eq!(missed(&agent.pending(2)), [(gate, "error".to_owned(), json!("Outcome unknown"))]);
     // Nothing but the reply to what is asked next.
     agent.send(json!({ "method": "list_tools", "id": 3 }));
-    let Heard::Frame(next) = agent.next() else { panic!("no reply") };
+    let Received::Frame(next) = agent.next() else { panic!("no reply") };
     assert_eq!(next["id"], 3, "{next}");
 }
 
 #[test]
 fn a_new_program_that_first_asks_for_results_under_its_id_one_gets_the_list_alone() {
-    let place = Place::new();
-    place.service.does("/turn/door", Manner::Hang);
+    let place = GatewayFixture::new();
+    place.service.does("/turn/door", Behavior::Hang);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", door());
     place.allow(&place.gate());
     place.service.wait("/turn/door", 1);
     gateway.kill();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(missed(&agent.pending(1)).len(), 1);
     agent.send(json!({ "method": "list_tools", "id": 2 }));
-    let Heard::Frame(next) = agent.next() else { panic!("no reply") };
+    let Received::Frame(next) = agent.next() else { panic!("no reply") };
     assert_eq!(next["id"], 2, "{next}");
 }
 
 /// What a program asks for under an id is answered under it, whatever another asked for under the same before.
 #[test]
 fn a_new_program_that_asks_for_results_first_is_not_told_what_another_asked_for() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let nothing = json!({ "results": [], "queued": [] });
     assert_eq!(agent.pending(1), nothing);
     agent.request(2, "turn", door());
     let old = place.gate();
     drop(agent);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(agent.pending(1), nothing);
     agent.request(2, "turn", json!({ "thing": "tap" }));
     place.waits(2);
@@ -215,13 +214,13 @@ fn a_new_program_that_asks_for_results_first_is_not_told_what_another_asked_for(
 /// Ids that are no numbers do not tell who counts on. The first that comes again does.
 #[test]
 fn an_id_that_comes_again_ends_what_was_to_be_answered_under_ids_of_before() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request("b", "turn", door());
     let old = place.gate();
     drop(agent);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.send(json!({ "method": "get_pending_results", "id": "a" }));
     agent.reply(&json!("a"));
     agent.send(json!({ "method": "list_tools", "id": "b" }));
@@ -230,20 +229,20 @@ fn an_id_that_comes_again_ends_what_was_to_be_answered_under_ids_of_before() {
     place.service.wait("/turn/door", 1);
     place.waits(0);
     agent.send(json!({ "method": "get_pending_results", "id": "c" }));
-    let Heard::Frame(next) = agent.next() else { panic!("no reply") };
+    let Received::Frame(next) = agent.next() else { panic!("no reply") };
     assert_eq!(next["id"], "c", "{next}");
 }
 
 #[test]
 fn a_kill_anywhere_after_the_approval_leaves_at_most_one_action() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let latch = Latch::default();
     latch.open();
-    place.service.does("/turn/door", Manner::Late(latch));
+    place.service.does("/turn/door", Behavior::Late(latch));
     for round in 0..8_usize {
         let before = place.service.count("/turn/door");
         let gateway = Gateway::start(&place);
-        let mut agent = Agent::join(&gateway, TOKEN);
+        let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
         let id = json!(format!("r{round}"));
         // Each round is another action, so that no round is covered by another.
         agent.request(id.clone(), "turn", json!({ "thing": "door", "way": format!("w{round}") }));
@@ -251,7 +250,7 @@ fn a_kill_anywhere_after_the_approval_leaves_at_most_one_action() {
         place.allow(&gate);
         gateway.kill();
         let gateway = Gateway::start(&place);
-        let mut agent = Agent::join(&gateway, TOKEN);
+        let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
         agent.send(json!({ "method": "get_pending_results", "id": format!("p{round}") }));
         let reply = agent.reply(&id);
         let did = place.service.count("/turn/door") - before;
@@ -273,15 +272,15 @@ fn keyed(id: u32, thing: &str) -> Value {
 
 #[test]
 fn a_key_means_the_same_request_across_a_crash() {
-    let place = Place::new();
-    place.service.does("/turn/lamp", Manner::Hang);
+    let place = GatewayFixture::new();
+    place.service.does("/turn/lamp", Behavior::Hang);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.send(keyed(1, "lamp"));
     place.service.wait("/turn/lamp", 1);
     gateway.kill();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let reply = agent.ask(keyed(1, "lamp"));
     assert_eq!(reply["error"]["code"], -32004, "{reply}");
     assert_eq!(reply["error"].get("data"), None, "no gate decided it: {reply}");
@@ -290,15 +289,15 @@ fn a_key_means_the_same_request_across_a_crash() {
 
 #[test]
 fn an_unknown_outcome_names_its_gate_whichever_process_opened_it() {
-    let place = Place::new();
-    place.service.does("/turn/door", Manner::BreakOff);
+    let place = GatewayFixture::new();
+    place.service.does("/turn/door", Behavior::BreakOff);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.send(keyed(1, "door"));
     let gate = place.gate();
     gateway.kill();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let named = |reply: &Value| {
         assert_eq!(reply["error"]["code"], -32004, "{reply}");
         assert_eq!(reply["error"]["data"], json!({ "gate_id": gate }), "{reply}");
@@ -312,7 +311,7 @@ fn an_unknown_outcome_names_its_gate_whichever_process_opened_it() {
     named(&agent.ask(keyed(4, "door")));
     gateway.kill();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     named(&agent.ask(keyed(5, "door")));
     drop(gateway);
     assert_eq!(place.service.count("/turn/door"), 1);

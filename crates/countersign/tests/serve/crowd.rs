@@ -5,13 +5,12 @@ use std::{
     net::TcpStream,
 };
 
-use serde_json::json;
-
-use crate::{
-    agent::{Agent, Heard},
-    gateway::{Gateway, PATIENCE, soon},
-    place::{KITCHEN, Place, RULES, TOKEN},
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, KITCHEN_TOKEN, PATIENCE, RULES,
+    agent_gate::{AgentClient, Received},
+    eventually,
 };
+use serde_json::json;
 
 /// A connection of somebody who asks how the gateway is, and then says nothing more.
 fn stranger(gateway: &Gateway) -> TcpStream {
@@ -26,16 +25,16 @@ fn stranger(gateway: &Gateway) -> TcpStream {
 
 #[test]
 fn who_has_not_said_who_it_is_makes_room_and_then_the_newest_is_refused() {
-    let place = Place::with("rate_limit: { max_connections: 2 }", RULES);
+    let place = GatewayFixture::with("rate_limit: { max_connections: 2 }", RULES);
     let gateway = Gateway::start(&place);
     let mut silent = stranger(&gateway);
-    let mut waiting = Agent::connect(&gateway);
-    let mut first = Agent::join(&gateway, TOKEN);
+    let mut waiting = AgentClient::connect(&gateway);
+    let mut first = AgentClient::join(&gateway, AGENT_TOKEN);
     // The oldest went first.
     silent.read_to_end(&mut Vec::new()).unwrap();
-    let mut second = Agent::join(&gateway, KITCHEN);
-    assert_eq!(waiting.next(), Heard::Closed(1012, "too many connections".to_owned()));
-    assert_eq!(Agent::connect_with(&gateway, &[]).err(), Some(503));
+    let mut second = AgentClient::join(&gateway, KITCHEN_TOKEN);
+    assert_eq!(waiting.next(), Received::Closed(1012, "too many connections".to_owned()));
+    assert_eq!(AgentClient::connect_with(&gateway, &[]).err(), Some(503));
     let mut told = String::new();
     let mut refused = TcpStream::connect(&gateway.address).unwrap();
     refused.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -45,6 +44,6 @@ fn who_has_not_said_who_it_is_makes_room_and_then_the_newest_is_refused() {
         assert_eq!(agent.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
     }
     drop(second);
-    let mut third = soon("a place", || Agent::connect_with(&gateway, &[]).ok());
-    assert_eq!(third.auth(KITCHEN)["result"]["status"], "authenticated");
+    let mut third = eventually("a place", || AgentClient::connect_with(&gateway, &[]).ok());
+    assert_eq!(third.auth(KITCHEN_TOKEN)["result"]["status"], "authenticated");
 }

@@ -5,15 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, Latch, agent_gate::AgentClient, service::Behavior,
+};
 use rusqlite::Connection;
 use serde_json::{Value, json};
-
-use crate::{
-    agent::Agent,
-    gateway::Gateway,
-    place::{Place, TOKEN},
-    service::{Latch, Manner},
-};
 
 /// What a record says.
 #[derive(Clone, Debug)]
@@ -43,9 +39,9 @@ fn commits(journal: &[u8]) -> Vec<usize> {
 }
 
 /// The data as a power cut would have left it: up to `end` in the journal, and a torn piece of what came next.
-fn cut(whole: &Place, journal: &[u8], end: usize) -> Place {
+fn cut(whole: &GatewayFixture, journal: &[u8], end: usize) -> GatewayFixture {
     const TORN: usize = 1000;
-    let place = Place::new();
+    let place = GatewayFixture::new();
     fs::create_dir(place.data()).unwrap();
     fs::copy(whole.log(), place.log()).unwrap();
     fs::write(self::journal(&place.log()), &journal[..journal.len().min(end + TORN)]).unwrap();
@@ -83,11 +79,11 @@ fn step(records: &[Record]) -> Step {
 
 #[test]
 fn whatever_was_the_last_commit_the_action_happens_at_most_once() {
-    let whole = Place::new();
+    let whole = GatewayFixture::new();
     let latch = Latch::default();
-    whole.service.does("/turn/door", Manner::Late(latch.clone()));
+    whole.service.does("/turn/door", Behavior::Late(latch.clone()));
     let gateway = Gateway::start(&whole);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", json!({ "thing": "door" }));
     whole.allow(&whole.gate());
     // What the service sees is recorded before, and what the agent hears as well.
@@ -117,9 +113,9 @@ fn whatever_was_the_last_commit_the_action_happens_at_most_once() {
 }
 
 /// Starts a gateway on a record with so many entries and sees what becomes of the request.
-fn goes_on(place: &Place, known: Step, last: usize) {
+fn goes_on(place: &GatewayFixture, known: Step, last: usize) {
     let gateway = Gateway::start(place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let missed = agent.pending(2)["queued"].take();
     let did = || place.service.count("/turn/door");
     let done = json!({ "status": "executed", "data": { "result": { "did": "/turn/door" } } });

@@ -6,13 +6,11 @@ use std::{
     thread,
 };
 
-use serde_json::{Value, json};
-
-use crate::{
-    gateway::Gateway,
-    place::{Place, RULES},
-    program::{Event, Events, ask},
+use countersign_testkit::process::{
+    Gateway, GatewayFixture, RULES,
+    api::{ApiEvent, ApiEvents, ask},
 };
+use serde_json::{Value, json};
 
 /// How often the stream is cut, all in all.
 const CUTS: usize = 1000;
@@ -39,7 +37,7 @@ impl Dice {
 struct Reader {
     dice: Dice,
     last: String,
-    heard: Vec<Event>,
+    heard: Vec<ApiEvent>,
 }
 
 impl Reader {
@@ -47,15 +45,15 @@ impl Reader {
         Self { dice: Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)), last: "start".to_owned(), heard: Vec::new() }
     }
 
-    fn open(&mut self, address: &str) -> std::io::Result<Events> {
+    fn open(&mut self, address: &str) -> std::io::Result<ApiEvents> {
         // A browser says how far it came beside what it asked for at first.
         if self.dice.below(2) == 0 && self.last != "start" {
-            return Events::open(address, "?after=start", &[("last-event-id", &self.last)]);
+            return ApiEvents::open(address, "?after=start", &[("last-event-id", &self.last)]);
         }
-        Events::open(address, &format!("?after={}", self.last), &[])
+        ApiEvents::open(address, &format!("?after={}", self.last), &[])
     }
 
-    fn take(&mut self, events: &mut Events) {
+    fn take(&mut self, events: &mut ApiEvents) {
         for event in events.whole() {
             assert_ne!(event.name, "reset", "{event:?} after {}", self.last);
             self.last = event.id.clone().unwrap();
@@ -91,7 +89,7 @@ impl Reader {
 
 #[test]
 fn a_stream_that_is_cut_a_thousand_times_with_the_gateway_killed_meanwhile_misses_nothing() {
-    let place = Place::with("model: { provider: demo, id: scripted-1 }", RULES);
+    let place = GatewayFixture::with("model: { provider: demo, id: scripted-1 }", RULES);
     let mut readers: Vec<Reader> = (1..=READERS).map(Reader::new).collect();
     let (cuts, opened) = (AtomicUsize::new(0), AtomicUsize::new(0));
     for kill in 1..=KILLS {
@@ -159,11 +157,12 @@ fn a_stream_that_is_cut_a_thousand_times_with_the_gateway_killed_meanwhile_misse
 
 #[test]
 fn a_cursor_of_another_record_or_of_the_future_is_told_of_and_nothing_is_passed_over() {
-    let (place, other) = (Place::with("model: { provider: demo, id: scripted-1 }", RULES), Place::new());
+    let (place, other) =
+        (GatewayFixture::with("model: { provider: demo, id: scripted-1 }", RULES), GatewayFixture::new());
     let gateway = Gateway::start(&place);
     let say = json!({ "message": "hello" });
     assert_eq!(ask(&gateway.address, ("POST", "/api/v1/sessions"), &[], Some(&say)).unwrap().status, 201);
-    let mut events = Events::open(&gateway.address, "?after=start&content=1", &[]).unwrap();
+    let mut events = ApiEvents::open(&gateway.address, "?after=start&content=1", &[]).unwrap();
     let heard = events.until(|event| event.data["event"] == "ended");
     assert_eq!((heard[0].name.as_str(), &heard[0].data), ("ready", &json!({ "after": "0" })));
     let said =
@@ -176,7 +175,7 @@ fn a_cursor_of_another_record_or_of_the_future_is_told_of_and_nothing_is_passed_
         ("the future", format!("{}-{chain}", lsn + 100_000), "ahead"),
         ("another history", format!("{lsn}-0123456789abcdef"), "elsewhere"),
     ] {
-        let mut events = Events::open(&gateway.address, &format!("?after={cursor}"), &[]).unwrap();
+        let mut events = ApiEvents::open(&gateway.address, &format!("?after={cursor}"), &[]).unwrap();
         let heard = events.until(|event| event.data["lsn"] == 2);
         let want = json!({ "asked": cursor, "reason": reason, "after": "0" });
         assert_eq!((heard[0].name.as_str(), &heard[0].data), ("reset", &want), "{case}");
@@ -184,7 +183,7 @@ fn a_cursor_of_another_record_or_of_the_future_is_told_of_and_nothing_is_passed_
     }
     // The same cursor in a record that has not come that far.
     let gateway = Gateway::start(&other);
-    let mut events = Events::open(&gateway.address, &format!("?after={last}"), &[]).unwrap();
+    let mut events = ApiEvents::open(&gateway.address, &format!("?after={last}"), &[]).unwrap();
     assert_eq!(events.until(|_| true)[0].name, "reset");
     let told = ask(&gateway.address, ("GET", "/api/v1/events?after=yesterday"), &[], None).unwrap();
     assert_eq!(told.status, 400, "{told:?}");
@@ -193,21 +192,21 @@ fn a_cursor_of_another_record_or_of_the_future_is_told_of_and_nothing_is_passed_
 
 #[test]
 fn what_is_said_is_heard_while_it_is_said_by_those_who_ask_for_it() {
-    let place = Place::with("model: { provider: demo, id: scripted-1 }", RULES);
+    let place = GatewayFixture::with("model: { provider: demo, id: scripted-1 }", RULES);
     let gateway = Gateway::start(&place);
     let [mut lively, mut plain] =
-        ["?after=start&live=1", "?after=start"].map(|query| Events::open(&gateway.address, query, &[]).unwrap());
+        ["?after=start&live=1", "?after=start"].map(|query| ApiEvents::open(&gateway.address, query, &[]).unwrap());
     let say = json!({ "message": "hello" });
     // Both follow before anything is said.
     for events in [&mut lively, &mut plain] {
         events.until(|event| event.name == "ready");
     }
     assert_eq!(ask(&gateway.address, ("POST", "/api/v1/sessions"), &[], Some(&say)).unwrap().status, 201);
-    let is_end = |event: &Event| event.data["kind"] == "run" && event.data["event"] == "ended";
+    let is_end = |event: &ApiEvent| event.data["kind"] == "run" && event.data["event"] == "ended";
     let (heard, facts) = (lively.until(is_end), plain.until(is_end));
     let texts: String = heard.iter().filter_map(|event| event.data["text"].as_str()).collect();
     assert!(texts.contains("scripted model"), "{heard:?}");
     assert!(heard.iter().all(|event| (event.name == "live") == event.id.is_none()));
-    let without: Vec<&Event> = heard.iter().filter(|event| event.name != "live").collect();
+    let without: Vec<&ApiEvent> = heard.iter().filter(|event| event.name != "live").collect();
     assert_eq!(without, facts.iter().collect::<Vec<_>>());
 }

@@ -2,17 +2,12 @@
 
 use std::fs;
 
+use countersign_testkit::process::{AGENT_TOKEN, Gateway, GatewayFixture, agent_gate::AgentClient};
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::{
-    agent::Agent,
-    gateway::Gateway,
-    place::{Place, TOKEN},
-};
-
 /// What `serve` says that does not start.
-fn refused(place: &Place, flags: &[&str]) -> String {
+fn refused(place: &GatewayFixture, flags: &[&str]) -> String {
     let said = place.run(&[&["serve", "--config", "config.yaml"], flags].concat());
     assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{said:?}");
     said.err
@@ -20,7 +15,7 @@ fn refused(place: &Place, flags: &[&str]) -> String {
 
 #[test]
 fn a_configuration_that_is_wrong_is_named_with_file_line_and_key() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let good = place.config("");
     let lines = good.lines().count();
     let next = lines + 1;
@@ -40,7 +35,7 @@ fn a_configuration_that_is_wrong_is_named_with_file_line_and_key() {
             assert!(err.contains(&format!("{file}:{}: {key}: ", line - 1)), "{more}: {err}");
         }
         assert!(err.contains(what), "{more}: {err}");
-        assert!(!err.contains(TOKEN), "{err}");
+        assert!(!err.contains(AGENT_TOKEN), "{err}");
     }
     place.write("config.yaml", &good);
     for (tools, line, key, what) in [
@@ -59,7 +54,7 @@ fn a_configuration_that_is_wrong_is_named_with_file_line_and_key() {
 
 #[test]
 fn the_same_tool_in_two_services_is_refused() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let good = place.config("");
     let second =
         format!("  other: {{ url: {}, auth: {{ type: none }}, tools: tools.yaml }}\nstorage:", place.service.url);
@@ -71,7 +66,7 @@ fn the_same_tool_in_two_services_is_refused() {
 fn rules_that_are_wrong_are_named() {
     for rules in ["defaults: [ { pattern: \"*\", action: DENY } ]\n", "rules: 5\n", "nonsense: []\n", "defaults: [ {\n"]
     {
-        let place = Place::with("", rules);
+        let place = GatewayFixture::with("", rules);
         let err = refused(&place, &[]);
         assert!(err.contains("permissions.yaml"), "{rules}: {err}");
     }
@@ -79,10 +74,10 @@ fn rules_that_are_wrong_are_named() {
 
 #[test]
 fn an_address_that_others_reach_needs_a_credential_and_tls_or_the_flag() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     assert!(refused(&place, &["--host", "0.0.0.0"]).contains("Use --insecure to allow plaintext WS"));
     let gateway = Gateway::start_with(&place, &["--host", "0.0.0.0", "--insecure"]);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
     drop(gateway);
     place.write("config.yaml", "gateway: { port: 0 }\n");
@@ -92,7 +87,7 @@ fn an_address_that_others_reach_needs_a_credential_and_tls_or_the_flag() {
 
 #[test]
 fn what_is_no_record_and_what_is_no_folder_is_said_once_with_what_helps() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     std::fs::create_dir(place.data()).unwrap();
     std::fs::write(place.log(), "no record ".repeat(1000)).unwrap();
     let err = refused(&place, &[]);
@@ -116,11 +111,11 @@ fn what_is_no_record_and_what_is_no_folder_is_said_once_with_what_helps() {
 
 #[test]
 fn a_second_gateway_on_the_same_record_is_refused() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     let err = refused(&place, &[]);
     assert!(err.contains("another gateway runs with this data directory"), "{err}");
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
     // People still reach the one that runs.
     agent.request(2, "turn", json!({ "thing": "door" }));
@@ -129,7 +124,7 @@ fn a_second_gateway_on_the_same_record_is_refused() {
 
 #[test]
 fn tables_of_the_old_program_are_left_as_they_are() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     fs::create_dir(place.data()).unwrap();
     let old = place.data().join("agentpass.db");
     let connection = Connection::open(&old).unwrap();
@@ -140,7 +135,7 @@ fn tables_of_the_old_program_are_left_as_they_are() {
     let before = fs::read(&old).unwrap();
     place.write("config.yaml", &place.config("").replace("data/countersign.db", "data/agentpass.db"));
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call(1, "look", json!({ "thing": "a" }))["status"], "executed");
     gateway.says("agentpass.db");
     drop(gateway);

@@ -1,13 +1,11 @@
 //! What stands beside a signature: free text, undeclared arguments, and what Home Assistant's own tools make of them.
 
-use serde_json::{Value, json};
-
-use crate::{
-    agent::{Agent, error, executed},
-    gateway::Gateway,
-    place::{Place, TOKEN},
-    service::Manner,
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture,
+    agent_gate::{AgentClient, error, executed},
+    service::Behavior,
 };
+use serde_json::{Value, json};
 
 const TOOLS: &str = r#"
 tools:
@@ -26,11 +24,11 @@ tools:
 
 #[test]
 fn free_text_holds_anything_is_shown_whole_and_runs_as_it_was_shown() {
-    let place = Place::with("", "rules: [ { pattern: 'say(attic)', action: deny } ]");
+    let place = GatewayFixture::with("", "rules: [ { pattern: 'say(attic)', action: deny } ]");
     place.write("tools.yaml", TOOLS);
-    place.service.does("/render", Manner::Answer(200, "text/plain; charset=utf-8", "21.5 (warm)".to_owned()));
+    place.service.does("/render", Behavior::Answer(200, "text/plain; charset=utf-8", "21.5 (warm)".to_owned()));
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let text = "{{ states('sensor.a') }}, say(attic)\n[*]?";
     agent.request(1, "say", json!({ "device": "hall", "text": text }));
     let row = place.waits(1).remove(0);
@@ -65,9 +63,9 @@ fn free_text_holds_anything_is_shown_whole_and_runs_as_it_was_shown() {
 
 #[test]
 fn a_list_of_what_waits_shows_what_its_signatures_do_not() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let long = "y".repeat(300);
     agent.request(1, "turn", json!({ "thing": "door", "way": "open", "force": [1, true], "note": long }));
     let row = place.waits(1).remove(0);
@@ -82,20 +80,20 @@ fn a_list_of_what_waits_shows_what_its_signatures_do_not() {
 
 #[test]
 fn the_first_form_of_home_assistant_has_its_texts_and_its_services_that_answer() {
-    let place = Place::with("", "defaults: [ { pattern: '*', action: allow } ]");
+    let place = GatewayFixture::with("", "defaults: [ { pattern: '*', action: allow } ]");
     let config = format!(
-        "gateway: {{ port: 0 }}\nagent: {{ token: {TOKEN} }}\nservices: {{ homeassistant: {{ url: '{}', token: sec-house-11aa }} }}\n",
+        "gateway: {{ port: 0 }}\nagent: {{ token: {AGENT_TOKEN} }}\nservices: {{ homeassistant: {{ url: '{}', token: sec-house-11aa }} }}\n",
         place.service.url
     );
     place.write("config.yaml", &config);
-    let said = |status, body: &str| Manner::Answer(status, "application/json", body.to_owned());
+    let said = |status, body: &str| Behavior::Answer(status, "application/json", body.to_owned());
     place.service.does("/api/states/light.nowhere", said(404, r#"{"message":"Entity not found."}"#));
     place.service.does("/api/states/light.broken", said(500, "no"));
     let forecast = json!({ "changed_states": [], "service_response": { "weather.home": { "forecast": [] } } });
     place.service.does("/api/services/weather/get_forecasts?return_response=true", said(200, &forecast.to_string()));
     place.service.does("/api/services/weather/get_forecasts", said(400, "Service call requires responses"));
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let mut look = |id: u32, entity: &str| agent.call(id, "ha_get_state", json!({ "entity_id": entity }));
     assert_eq!(look(1, "light.nowhere"), error(-32004, "Entity not found: light.nowhere"));
     assert_eq!(look(2, "light.broken"), error(-32004, "Home Assistant API error 500: no"));

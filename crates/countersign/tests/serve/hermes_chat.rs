@@ -1,14 +1,12 @@
 //! Sessions and turns as hermes' clients use them. Source: docs/protocol/hermes.md.
 
-use serde_json::{Value, json};
-
-use crate::{
-    gateway::soon,
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, GatewayOptions, Latch, eventually,
+    hermes::{names, numbers, roles, text},
     http::Http,
-    place::TOKEN,
-    provider::{Latch, Part, Reply, bash, refuse, say, text as saying},
-    talk::{Talk, names, numbers, roles, text},
+    provider::{self, Part, Reply, bash, refuse, say, text as saying},
 };
+use serde_json::{Value, json};
 
 /// An answer that thinks, and says two words.
 fn spoken() -> Reply {
@@ -17,8 +15,8 @@ fn spoken() -> Reply {
 
 #[test]
 fn a_turn_is_a_stream_that_can_be_read_again_from_anywhere() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     talk.provider.script([spoken()]);
     let session = http.session();
     let stream = http.say(&session, "how are you");
@@ -51,8 +49,8 @@ fn a_turn_is_a_stream_that_can_be_read_again_from_anywhere() {
 
 #[test]
 fn what_cannot_be_asked_for_is_told_in_the_words_of_the_protocol() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let session = http.session();
     let nobody = "0".repeat(12);
     let long = "x".repeat((1 << 20) + 1);
@@ -133,8 +131,8 @@ fn what_cannot_be_asked_for_is_told_in_the_words_of_the_protocol() {
 
 #[test]
 fn fields_that_clients_leave_unset_are_null_or_empty() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let body = json!({ "workspace": null, "model": null, "model_provider": null, "profile": null, "project_id": null });
     let reply = http.post("/api/session/new", &body);
     assert_eq!(reply.status, 200, "{reply:?}");
@@ -153,8 +151,8 @@ fn fields_that_clients_leave_unset_are_null_or_empty() {
 
 #[test]
 fn bodies_that_are_none_are_refused() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let too_large = format!("{{\"session_id\":\"{}\"}}", "x".repeat(4 << 20));
     for (body, status, error) in [
         ("{", 400, "Invalid JSON: "),
@@ -170,8 +168,8 @@ fn bodies_that_are_none_are_refused() {
 
 #[test]
 fn a_session_has_one_turn_at_a_time_and_a_turn_can_be_stopped() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     talk.provider.script([Reply::new(vec![saying("some words"), Part::Hang]), say("here")]);
     let session = http.session();
     let stream = http.say(&session, "begin");
@@ -210,8 +208,8 @@ fn a_session_has_one_turn_at_a_time_and_a_turn_can_be_stopped() {
 
 #[test]
 fn a_turn_that_is_stopped_at_a_call_says_so_and_no_other_does() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let waits = Reply::new(vec![saying("now: "), bash("c1", "echo ran")]);
     talk.provider.script([waits, say("here")]);
     let session = http.session();
@@ -235,8 +233,8 @@ fn a_turn_that_is_stopped_at_a_call_says_so_and_no_other_does() {
 
 #[test]
 fn a_turn_is_steered_on_its_way() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let latch = Latch::default();
     talk.provider.script([Reply::new(vec![saying("wait"), Part::Until(latch.clone())]), say("as you say")]);
     let session = http.session();
@@ -254,8 +252,8 @@ fn a_turn_is_steered_on_its_way() {
 
 #[test]
 fn a_failure_of_the_model_is_told_and_closes_the_stream() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     talk.provider.script([refuse(400, "no such thing")]);
     let stream = http.say(&http.session(), "begin");
     let events = http.turn(&stream).ended();
@@ -267,46 +265,46 @@ fn a_failure_of_the_model_is_told_and_closes_the_stream() {
 /// A call that waits for a person when the process dies: the turn goes on under its name, with numbers that were never given.
 #[test]
 fn a_turn_goes_on_after_a_power_cut() {
-    let talk = Talk::new();
-    let (gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (gateway, http) = talk.start_web();
     let command = bash("c1", "echo ran >> count");
     talk.provider.script([Reply::new(vec![saying("now: "), command]), say("done")]);
     let session = http.session();
     let stream = http.say(&session, "begin");
     let before = http.turn(&stream);
     before.named("tool");
-    soon("the gate", || talk.place.people(&["gates", "list", "--json"]).json().as_array()?.first().cloned());
+    eventually("the gate", || talk.people(&["gates", "list", "--json"]).json().as_array()?.first().cloned());
     let given = numbers(&before.so_far(), &stream);
     gateway.kill();
 
-    let (_gateway, http) = talk.start();
+    let (_gateway, http) = talk.start_web();
     let known = http.get(&format!("/api/session?session_id={session}")).json();
     assert_eq!(known["session"]["active_stream_id"], json!(stream), "a page that comes back finds it");
     let last = given.last().unwrap();
     let turn = http.stream(&format!("/api/chat/stream?stream_id={stream}&after_seq={last}"));
     turn.named("approval");
-    let gates = talk.place.people(&["gates", "list", "--json"]).json();
-    talk.place.people(&["gates", "allow", gates[0]["id"].as_str().unwrap()]);
+    let gates = talk.people(&["gates", "list", "--json"]).json();
+    talk.people(&["gates", "allow", gates[0]["id"].as_str().unwrap()]);
     let events = turn.ended();
     assert_eq!(text(&events), "now: done");
     assert_eq!(names(&events).last(), Some(&"stream_end"));
     let numbers = numbers(&events, &stream);
     assert!(numbers.is_sorted_by(|one, other| one < other) && numbers[0] > *last, "{given:?} {numbers:?}");
-    let count = talk.place.data().join("agents/main/count");
+    let count = talk.data().join("agents/main/count");
     assert_eq!(std::fs::read_to_string(count).unwrap(), "ran\n");
 }
 
 #[test]
 fn what_was_said_is_there_after_a_restart() {
-    let talk = Talk::new();
-    let (mut gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (mut gateway, http) = talk.start_web();
     talk.provider.script([spoken()]);
     let session = http.session();
     let stream = http.say(&session, "remember");
     let first = numbers(&http.turn(&stream).ended(), &stream);
     assert_eq!(gateway.stop().code, Some(0));
 
-    let (_gateway, http) = talk.start();
+    let (_gateway, http) = talk.start_web();
     let told = http.get(&format!("/api/session?session_id={session}")).json();
     assert_eq!(roles(&told["session"]), ["user", "assistant"]);
     let events = http.turn(&stream).ended();
@@ -318,11 +316,11 @@ fn what_was_said_is_there_after_a_restart() {
 
 #[test]
 fn a_run_is_confined_to_its_workspace_and_to_the_rules() {
-    let talk = Talk::new();
-    talk.place.write("secret.txt", "do not read");
-    let (_gateway, http) = talk.start();
-    let outside = talk.place.folder.join("secret.txt").display().to_string();
-    let read = |id: &str, path: &str| crate::provider::call(id, "read", &json!({ "path": path }));
+    let talk = GatewayFixture::for_web();
+    talk.write("secret.txt", "do not read");
+    let (_gateway, http) = talk.start_web();
+    let outside = talk.folder.join("secret.txt").display().to_string();
+    let read = |id: &str, path: &str| provider::call(id, "read", &json!({ "path": path }));
     talk.provider.script([Reply::new(vec![read("c1", &outside), read("c2", "../../../secret.txt")]), say("ok")]);
     let stream = http.say(&http.session(), "read it");
     let events = http.turn(&stream).ended();
@@ -334,8 +332,8 @@ fn a_run_is_confined_to_its_workspace_and_to_the_rules() {
 
 #[test]
 fn whoever_has_no_password_sees_nothing() {
-    let talk = Talk::with("web: { password: open-sesame }\n");
-    let (gateway, http) = talk.start();
+    let talk = GatewayOptions::for_web().config("web: { password: open-sesame }\n").create();
+    let (gateway, http) = talk.start_web();
     for path in ["/api/sessions", "/api/session?session_id=x", "/api/models", "/api/chat/stream?stream_id=x"] {
         let reply = http.get(path);
         assert_eq!((reply.status, reply.json()["error"].as_str()), (401, Some("Authentication required")), "{path}");
@@ -374,24 +372,24 @@ fn whoever_has_no_password_sees_nothing() {
 
 #[test]
 fn names_of_others_and_agents_tokens_open_nothing() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     assert_eq!(http.clone().with("host", "evil.example").get("/api/sessions").status, 403);
     assert_eq!(http.clone().with("origin", "http://evil.example").get("/api/sessions").status, 403);
-    let agent = http.clone().with("authorization", &format!("Bearer {TOKEN}"));
+    let agent = http.clone().with("authorization", &format!("Bearer {AGENT_TOKEN}"));
     assert_eq!(agent.get("/api/sessions").status, 401, "an agent is no person");
 }
 
 #[test]
 fn a_front_end_is_served_with_our_facts_in_it() {
-    let talk = Talk::with("web: { password: open-sesame }\n");
-    let front = talk.place.folder.join("front/static");
+    let talk = GatewayOptions::for_web().config("web: { password: open-sesame }\n").create();
+    let front = talk.folder.join("front/static");
     std::fs::create_dir_all(&front).unwrap();
     std::fs::write(front.join("index.html"), "v=__WEBUI_VERSION__ max=__MAX_UPLOAD_BYTES__ csrf=__CSRF_TOKEN_JSON__\n")
         .unwrap();
     std::fs::write(front.join("ui.js"), "let a = 1;").unwrap();
     std::os::unix::fs::symlink("/etc/passwd", front.join("leak.txt")).unwrap();
-    let gateway = crate::gateway::Gateway::start_with(&talk.place, &["--webui", "front"]);
+    let gateway = Gateway::start_with(&talk, &["--webui", "front"]);
     let http = Http::new(&gateway.address);
     assert_eq!(http.get("/session/abc").status, 302, "a page asks who comes");
     assert!(http.get("/").header("location").unwrap().starts_with("/login?next="));
@@ -416,8 +414,8 @@ fn a_front_end_is_served_with_our_facts_in_it() {
 
 #[test]
 fn a_browser_that_asks_first_is_told_nothing_that_lets_another_origin_in() {
-    let talk = Talk::with("web: { password: open-sesame }\n");
-    let (gateway, ours) = talk.start();
+    let talk = GatewayOptions::for_web().config("web: { password: open-sesame }\n").create();
+    let (gateway, ours) = talk.start_web();
     let theirs = Http::new(&gateway.address).with("origin", "http://evil.example");
     for (http, status) in [(ours, 200), (theirs, 403)] {
         let http = http.with("access-control-request-method", "POST");
@@ -433,13 +431,13 @@ fn a_browser_that_asks_first_is_told_nothing_that_lets_another_origin_in() {
 
 #[test]
 fn a_front_end_that_lies_as_it_is_served_finds_its_files() {
-    let talk = Talk::new();
-    let front = talk.place.folder.join("front");
+    let talk = GatewayFixture::for_web();
+    let front = talk.folder.join("front");
     std::fs::create_dir_all(front.join("static/js")).unwrap();
     for (name, text) in [("index.html", "page"), ("logo.svg", "logo"), ("static/js/ui.js", "let a = 1;")] {
         std::fs::write(front.join(name), text).unwrap();
     }
-    let gateway = crate::gateway::Gateway::start_with(&talk.place, &["--webui", "front"]);
+    let gateway = Gateway::start_with(&talk, &["--webui", "front"]);
     let http = Http::new(&gateway.address);
     for (path, want) in [("/", "page"), ("/static/js/ui.js", "let a = 1;"), ("/static/logo.svg", "logo")] {
         let got = http.get(path);

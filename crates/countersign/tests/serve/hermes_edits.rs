@@ -6,18 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use countersign_testkit::process::{
+    GatewayFixture, GatewayOptions, Latch, Provider, eventually,
+    hermes::{RULES, names, roles},
+    http::{Event, Http},
+    provider::{Part, Reply, bash, call, say},
+};
 use serde_json::{Value, json};
 
-use crate::{
-    gateway::soon,
-    http::{Event, Http},
-    place::Place,
-    provider::{Latch, Part, Provider, Reply, bash, call, say},
-    talk::{RULES, Talk, names, roles},
-};
-
 /// A conversation of one exchange for each message, each answered with its number.
-fn told(talk: &Talk, http: &Http, messages: &[&str]) -> String {
+fn told(talk: &GatewayFixture, http: &Http, messages: &[&str]) -> String {
     let session = http.session();
     for (number, message) in messages.iter().enumerate() {
         talk.provider.script([say(&format!("answer {number}"))]);
@@ -48,14 +46,14 @@ fn row(http: &Http, session: &str) -> Option<Value> {
     listed["sessions"].as_array().unwrap().iter().find(|row| row["session_id"] == session).cloned()
 }
 
-fn asked(talk: &Talk, number: usize) -> String {
+fn asked(talk: &GatewayFixture, number: usize) -> String {
     talk.provider.asked(number).messages().iter().map(Value::to_string).collect()
 }
 
 #[test]
 fn what_is_taken_back_is_shown_neither_to_people_nor_to_the_model() {
-    let talk = Talk::new();
-    let (gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (gateway, http) = talk.start_web();
     let session = told(&talk, &http, &["first", "second"]);
     let back = done(&http, "/api/session/undo", json!({ "session_id": session }));
     assert_eq!((&back["removed_count"], &back["removed_preview"]), (&json!(2), &json!("second")));
@@ -63,7 +61,7 @@ fn what_is_taken_back_is_shown_neither_to_people_nor_to_the_model() {
     assert_eq!(row(&http, &session).unwrap()["message_count"], 2);
     // It stays so after a restart, and the model does not hear of it.
     gateway.kill();
-    let (_gateway, http) = talk.start();
+    let (_gateway, http) = talk.start_web();
     assert_eq!(texts(&load(&http, &session)), ["first", "answer 0"]);
     assert_eq!(row(&http, &session).unwrap()["message_count"], 2);
     talk.provider.script([say("again")]);
@@ -80,8 +78,8 @@ fn what_is_taken_back_is_shown_neither_to_people_nor_to_the_model() {
 
 #[test]
 fn a_conversation_is_cut_copied_and_cleared_where_a_client_counts() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let session = told(&talk, &http, &["first", "second"]);
     let fork = done(&http, "/api/session/branch", json!({ "session_id": session, "keep_count": 2 }));
     assert_eq!((&fork["title"], &fork["parent_session_id"]), (&json!("first (fork)"), &json!(session)));
@@ -109,8 +107,8 @@ fn a_conversation_is_cut_copied_and_cleared_where_a_client_counts() {
 
 #[test]
 fn what_is_cut_keeps_the_results_of_calls_that_ran() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let write = |id: &str| call(id, "write", &json!({ "path": format!("{id}.txt"), "content": "written" }));
     for keep in [2, 3, 4] {
         let session = http.session();
@@ -129,8 +127,8 @@ fn what_is_cut_keeps_the_results_of_calls_that_ran() {
 
 #[test]
 fn an_answer_is_asked_for_again_in_its_place() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let session = http.session();
     talk.provider.script([say("answer 0")]);
     let events = http.turn(&http.say(&session, "first")).ended();
@@ -154,13 +152,13 @@ fn an_answer_is_asked_for_again_in_its_place() {
 
 #[test]
 fn a_turn_that_ended_is_listed_as_running_until_its_stream_is_read() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let session = http.session();
     talk.provider.script([say("at once")]);
     let stream = http.say(&session, "first");
     let status = || http.get(&format!("/api/chat/stream/status?stream_id={stream}")).json()["active"].clone();
-    soon("the end", || (status() == false).then_some(()));
+    eventually("the end", || (status() == false).then_some(()));
     let running = |row: &Value| (row["is_streaming"].clone(), row["active_stream_id"].clone());
     assert_eq!(running(&row(&http, &session).unwrap()), (json!(true), json!(stream)));
     assert_eq!(running(&load(&http, &session)), (json!(false), Value::Null), "it takes a next message");
@@ -170,15 +168,15 @@ fn a_turn_that_ended_is_listed_as_running_until_its_stream_is_read() {
 
 #[test]
 fn what_is_pinned_put_away_or_deleted_is_so_after_a_restart() {
-    let talk = Talk::new();
-    let (gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (gateway, http) = talk.start_web();
     let [kept, gone] = ["kept", "gone"].map(|text| told(&talk, &http, &[text]));
     done(&http, "/api/session/pin", json!({ "session_id": kept }));
     let archived = done(&http, "/api/session/archive", json!({ "session_id": kept, "archived": true }));
     assert_eq!((&archived["session"]["pinned"], &archived["session"]["archived"]), (&json!(true), &json!(true)));
     assert_eq!(done(&http, "/api/session/delete", json!({ "session_id": gone }))["ok"], true);
     gateway.kill();
-    let (_gateway, http) = talk.start();
+    let (_gateway, http) = talk.start_web();
     let listed = row(&http, &kept).unwrap();
     assert_eq!((&listed["pinned"], &listed["archived"]), (&json!(true), &json!(true)));
     assert_eq!(http.get("/api/sessions").json()["archived_count"], 1);
@@ -191,32 +189,32 @@ fn what_is_pinned_put_away_or_deleted_is_so_after_a_restart() {
     done(&http, "/api/session/pin", json!({ "session_id": kept, "pinned": false }));
     assert_eq!(row(&http, &kept).unwrap()["pinned"], false);
     // The record has what happened.
-    let tail = talk.place.people(&["audit", "tail"]);
+    let tail = talk.people(&["audit", "tail"]);
     assert!(tail.out.contains("deleted"), "{tail:?}");
 }
 
 #[test]
 fn a_session_that_is_deleted_at_work_stops_and_waits_for_nobody() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     talk.provider.script([Reply::new(vec![bash("c1", "echo hi")]), say("unheard")]);
     let session = http.session();
     http.say(&session, "run it");
     let waits = || http.get(&format!("/api/approval/pending?session_id={session}")).json()["pending_count"].clone();
-    soon("a card", || (waits() == 1).then_some(()));
+    eventually("a card", || (waits() == 1).then_some(()));
     done(&http, "/api/session/delete", json!({ "session_id": session }));
-    soon("no card", || (waits() == 0).then_some(()));
+    eventually("no card", || (waits() == 0).then_some(()));
     assert_eq!(row(&http, &session), None, "also once the end of its turn is recorded");
 }
 
 #[test]
 fn a_session_and_its_draft_outlive_a_crash_before_the_first_message() {
-    let talk = Talk::new();
-    let (gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (gateway, http) = talk.start_web();
     let session = http.session();
     done(&http, "/api/session/draft", json!({ "session_id": session, "text": "half a thought" }));
     gateway.kill();
-    let (_gateway, http) = talk.start();
+    let (_gateway, http) = talk.start_web();
     assert_eq!(load(&http, &session)["composer_draft"]["text"], "half a thought");
     assert_eq!(row(&http, &session), None, "nothing was said in it");
     talk.provider.script([say("heard")]);
@@ -226,8 +224,8 @@ fn a_session_and_its_draft_outlive_a_crash_before_the_first_message() {
 
 #[test]
 fn settings_drafts_and_the_reasoning_effort_are_kept() {
-    let talk = Talk::new();
-    let (gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (gateway, http) = talk.start_web();
     let session = told(&talk, &http, &["first"]);
     let set =
         done(&http, "/api/settings", json!({ "send_key": "ctrl+enter", "show_cli_sessions": true, "tts_rate": 1 }));
@@ -236,7 +234,7 @@ fn settings_drafts_and_the_reasoning_effort_are_kept() {
     done(&http, "/api/session/draft", json!({ "session_id": session, "text": "half a thought ", "files": [] }));
     done(&http, "/api/reasoning", json!({ "effort": "high" }));
     gateway.kill();
-    let (_gateway, http) = talk.start();
+    let (_gateway, http) = talk.start_web();
     assert_eq!(http.get("/api/settings").json()["send_key"], "ctrl+enter");
     let draft = http.get(&format!("/api/session/draft?session_id={session}")).json();
     assert_eq!(draft["draft"]["text"], "half a thought ");
@@ -252,8 +250,8 @@ fn settings_drafts_and_the_reasoning_effort_are_kept() {
 
 #[test]
 fn what_is_wrong_is_told_with_the_name_of_its_field() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let session = told(&talk, &http, &["first"]);
     let nobody = "0".repeat(12);
     for (path, body, status, error) in [
@@ -365,8 +363,8 @@ fn what_is_wrong_is_told_with_the_name_of_its_field() {
 
 #[test]
 fn conversations_are_searched_exported_and_their_files_read() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let session = told(&talk, &http, &["where is the green door"]);
     let found = http.get("/api/sessions/search?q=ANSWER&content=1&depth=5").json();
     assert_eq!((&found["count"], &found["sessions"][0]["match_type"]), (&json!(1), &json!("content")));
@@ -380,7 +378,7 @@ fn conversations_are_searched_exported_and_their_files_read() {
     assert_eq!(json.header("content-disposition"), Some(&*format!("attachment; filename=\"hermes-{session}.json\"")));
     assert!(export("html").body.contains("answer 0"));
 
-    let folder = talk.place.data().join("agents/main");
+    let folder = talk.data().join("agents/main");
     fs::create_dir_all(folder.join("sub")).unwrap();
     fs::write(folder.join("note.txt"), "one\ntwo\n").unwrap();
     fs::write(folder.join("page.html"), "<script>alert(1)</script>").unwrap();
@@ -397,8 +395,8 @@ fn conversations_are_searched_exported_and_their_files_read() {
 
 #[test]
 fn a_model_and_a_folder_are_chosen_in_the_ways_that_clients_write_them() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let session = http.session();
     for (model, provider) in
         [("scripted-1", json!("demo")), ("@local:small", json!(null)), ("demo/scripted-1", json!(null))]
@@ -417,8 +415,8 @@ fn a_model_and_a_folder_are_chosen_in_the_ways_that_clients_write_them() {
 
 #[test]
 fn a_denial_binds_its_conversation_alone_and_both_sides_are_told() {
-    let talk = Talk::new();
-    let (gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (gateway, http) = talk.start_web();
     let [here, there] = [(); 2].map(|()| http.session());
     let turn = |session: &str, word: &str| {
         talk.provider.script([Reply::new(vec![bash("c1", "echo hi")]), say(word)]);
@@ -445,7 +443,7 @@ fn a_denial_binds_its_conversation_alone_and_both_sides_are_told() {
 
     // In the same conversation nobody is asked, and both sides learn why; also after a restart.
     gateway.kill();
-    let (_gateway, http) = talk.start();
+    let (_gateway, http) = talk.start_web();
     let turn = |session: &str, word: &str| {
         talk.provider.script([Reply::new(vec![bash("c2", "echo hi")]), say(word)]);
         http.turn(&http.say(session, "once more"))
@@ -466,24 +464,24 @@ fn a_denial_binds_its_conversation_alone_and_both_sides_are_told() {
     assert_eq!(http.post("/api/approval/respond", &body).json()["ok"], true);
     assert_eq!(notices(&other.ended()), [""; 0]);
     // What binds names its conversation, and is lifted alone.
-    let listed = talk.place.people(&["grants", "denials", "--json"]).json();
+    let listed = talk.people(&["grants", "denials", "--json"]).json();
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["session"]), (1, &json!(here)));
     let id = listed[0]["id"].as_str().unwrap();
-    assert_eq!(talk.place.people(&["grants", "revoke", id]).code, Some(0));
+    assert_eq!(talk.people(&["grants", "revoke", id]).code, Some(0));
     turn(&here, "yes again").named("approval");
 }
 
 #[test]
 fn three_denials_in_a_row_still_stop_a_turn_from_asking() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let session = http.session();
     let call = |number: u32| Reply::new(vec![bash(&format!("c{number}"), &format!("echo {number}"))]);
     talk.provider.script((0..4).map(call).chain([say("I stop")]));
     let turn = http.turn(&http.say(&session, "run them"));
     for number in 0..3 {
         let pending = format!("/api/approval/pending?session_id={session}");
-        let card = soon(&format!("card {number}"), || {
+        let card = eventually(&format!("card {number}"), || {
             let told = http.get(&pending).json()["pending"].clone();
             (told["command"] == format!("echo {number}")).then_some(told)
         });
@@ -497,8 +495,8 @@ fn three_denials_in_a_row_still_stop_a_turn_from_asking() {
 
 #[test]
 fn arguments_are_texts_in_events_and_in_the_history() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let session = http.session();
     let arguments = json!({ "path": "a.txt", "edits": [{ "old_text": "a" }], "all": true });
     talk.provider.script([Reply::new(vec![call("c1", "edit", &arguments)]), say("done")]);
@@ -517,8 +515,8 @@ fn arguments_are_texts_in_events_and_in_the_history() {
 
 #[test]
 fn an_answer_has_its_own_time_and_its_tokens_are_told_wherever_they_are_counted() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let session = http.session();
     let latch = Latch::default();
     let parts = vec![Part::Until(latch.clone()), Part::Text(vec!["at last".to_owned()])];
@@ -526,7 +524,7 @@ fn an_answer_has_its_own_time_and_its_tokens_are_told_wherever_they_are_counted(
     let stream = http.say(&session, "think about it");
     talk.provider.asked(0);
     let began = Instant::now();
-    soon("a moment", || (began.elapsed() >= Duration::from_millis(50)).then_some(()));
+    eventually("a moment", || (began.elapsed() >= Duration::from_millis(50)).then_some(()));
     latch.open();
     let events = http.turn(&stream).ended();
     let usage = &events.iter().find(|event| event.name == "done").unwrap().data["usage"];
@@ -545,14 +543,14 @@ fn an_answer_has_its_own_time_and_its_tokens_are_told_wherever_they_are_counted(
 
 #[test]
 fn a_card_says_a_command_once() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let session = http.session();
     let more = call("c2", "bash", &json!({ "command": "date -u", "timeout": 5 }));
     talk.provider.script([Reply::new(vec![bash("c1", "echo hi > made")]), Reply::new(vec![more]), say("done")]);
     let turn = http.turn(&http.say(&session, "run it"));
     for command in ["echo hi > made", "date -u"] {
-        let card = soon("the card", || {
+        let card = eventually("the card", || {
             let told = http.get(&format!("/api/approval/pending?session_id={session}")).json()["pending"].clone();
             told["command"].as_str().is_some_and(|shown| shown.contains(command)).then_some(told)
         });
@@ -572,8 +570,8 @@ fn the_reasoning_effort_that_is_set_is_asked_for() {
         "model: {{ provider: local, id: deep }}\nproviders:\n  local:\n    api: openai-completions\n    base_url: {}/v1\n    api_key: key\n    models: [ {{ id: deep, reasoning: true, context_window: 100000, max_tokens: 4096 }} ]\n",
         provider.url
     );
-    let talk = Talk { place: Place::with(&models, RULES), provider };
-    let (_gateway, http) = talk.start();
+    let talk = GatewayOptions::new().config(&models).rules(RULES).provider(provider).create();
+    let (_gateway, http) = talk.start_web();
     let session = http.session();
     let set = done(&http, "/api/reasoning", json!({ "effort": "high", "model": "deep", "provider": "local" }));
     assert_eq!((&set["reasoning_effort"], &set["supports_reasoning_effort"]), (&json!("high"), &json!(true)));
@@ -587,8 +585,8 @@ fn the_reasoning_effort_that_is_set_is_asked_for() {
 
 #[test]
 fn what_is_not_public_is_401_before_it_is_404_or_405() {
-    let talk = Talk::with("web: { password: correct-horse-battery }\n");
-    let (_gateway, http) = talk.start();
+    let talk = GatewayOptions::for_web().config("web: { password: correct-horse-battery }\n").create();
+    let (_gateway, http) = talk.start_web();
     for (method, path) in [
         ("GET", "/api/status"),
         ("POST", "/api/status"),

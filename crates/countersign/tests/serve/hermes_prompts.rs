@@ -6,23 +6,22 @@ mod streams;
 
 use std::{sync::Barrier, thread};
 
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, RULES,
+    agent_gate::AgentClient,
+    eventually,
+    http::Http,
+    provider::{Reply, bash, say},
+};
 use serde_json::{Value, json};
 
 use self::scene::{Stream, ask, chat, get, pending, post, respond};
-use crate::{
-    agent::Agent,
-    gateway::{Gateway, soon},
-    http::Http,
-    place::{Place, RULES, TOKEN},
-    provider::{Reply, bash, say},
-    talk::Talk,
-};
 
 /// The session of the agent of most tests.
 const AGENT: &str = "agent:default";
 
 /// Has the agent ask for something, and gives the name of what waits once it does.
-fn raise(gateway: &Gateway, agent: &mut Agent, id: u32, thing: &str) -> String {
+fn raise(gateway: &Gateway, agent: &mut AgentClient, id: u32, thing: &str) -> String {
     let before = pending(gateway, "approval", AGENT)["pending_count"].as_u64().unwrap();
     agent.request(id, "turn", json!({ "thing": thing, "way": "open" }));
     let mut stream = Stream::of(gateway, "approval", AGENT);
@@ -41,9 +40,9 @@ fn names(gateway: &Gateway) -> Vec<String> {
 
 #[test]
 fn every_stream_shows_the_oldest_and_how_many_wait() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let mut streams = [(); 2].map(|()| Stream::of(&gateway, "approval", AGENT));
     let nothing = json!({ "pending": null, "pending_count": 0 });
     for stream in &mut streams {
@@ -77,9 +76,9 @@ fn every_stream_shows_the_oldest_and_how_many_wait() {
 
 #[test]
 fn a_card_says_exactly_what_would_run_and_what_can_be_chosen() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", json!({ "thing": "door\u{202e}", "way": "open" }));
     let gate = place.gate();
     let card = &pending(&gateway, "approval", AGENT)["pending"];
@@ -99,9 +98,9 @@ fn a_card_says_exactly_what_would_run_and_what_can_be_chosen() {
 
 #[test]
 fn an_answer_counts_for_what_it_names_and_for_nothing_else() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let ok = |choice: &str| (200, json!({ "ok": true, "choice": choice }));
     let cleared = |choice: &str| (200, json!({ "ok": true, "choice": choice, "stale_cleared": true }));
     let kept = |choice: &str| (200, json!({ "ok": false, "choice": choice }));
@@ -155,9 +154,9 @@ fn an_answer_counts_for_what_it_names_and_for_nothing_else() {
 
 #[test]
 fn of_two_answers_at_once_one_has_an_effect() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     for round in 0..5 {
         let id = raise(&gateway, &mut agent, round, &format!("door-{round}"));
         let together = Barrier::new(4);
@@ -192,9 +191,9 @@ fn of_two_answers_at_once_one_has_an_effect() {
 #[test]
 fn a_choice_for_longer_covers_what_was_shown_and_nothing_else() {
     for choice in ["session", "always"] {
-        let place = Place::new();
+        let place = GatewayFixture::new();
         let gateway = Gateway::start(&place);
-        let mut agent = Agent::join(&gateway, TOKEN);
+        let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
         let id = raise(&gateway, &mut agent, 1, "door");
         assert_eq!(respond(&gateway, AGENT, choice, Some(&id)).1, json!({ "ok": true, "choice": choice }));
         assert_eq!(agent.call(2, "turn", json!({ "thing": "door", "way": "open" }))["status"], "executed");
@@ -213,9 +212,9 @@ fn a_choice_for_longer_covers_what_was_shown_and_nothing_else() {
 #[test]
 fn where_a_rule_names_people_an_answer_is_one_of_several() {
     let rules = "rules:\n  - { pattern: 'turn(door*)', action: ask, approvals: 2 }\n";
-    let place = Place::with("people: [ { id: ana, local: [1] }, { id: ben, local: [2] } ]", rules);
+    let place = GatewayFixture::with("people: [ { id: ana, local: [1] }, { id: ben, local: [2] } ]", rules);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let id = raise(&gateway, &mut agent, 1, "door");
     let card = pending(&gateway, "approval", AGENT)["pending"].take();
     assert_eq!((&card["choices"], &card["allow_permanent"]), (&json!(["once", "deny"]), &json!(false)));
@@ -234,9 +233,9 @@ fn where_a_rule_names_people_an_answer_is_one_of_several() {
 
 #[test]
 fn nobody_in_time_takes_the_card_down() {
-    let place = Place::with("approval_timeout: 1", RULES);
+    let place = GatewayFixture::with("approval_timeout: 1", RULES);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let mut stream = Stream::of(&gateway, "approval", AGENT);
     agent.request(1, "turn", json!({ "thing": "door" }));
     let gate = stream.until(|frame| frame.state().1 == 1);
@@ -249,15 +248,15 @@ fn nobody_in_time_takes_the_card_down() {
 
 #[test]
 fn what_waits_keeps_its_names_through_a_power_cut() {
-    let talk = Talk::new();
-    let (gateway, _) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (gateway, _) = talk.start_web();
     let (session, _) = chat(&talk, &gateway, [Reply::new(vec![bash("c1", "echo ran >> out")]), say("done")]);
-    let asked = soon("the approval", || {
+    let asked = eventually("the approval", || {
         let told = pending(&gateway, "approval", &session);
         (told["pending_count"] == 1).then_some(told)
     });
     gateway.kill();
-    let (gateway, _) = talk.start();
+    let (gateway, _) = talk.start_web();
     assert_eq!(pending(&gateway, "approval", &session), asked);
     let mut stream = Stream::of(&gateway, "approval", &session);
     assert_eq!(stream.next().data, asked);
@@ -267,17 +266,17 @@ fn what_waits_keeps_its_names_through_a_power_cut() {
     talk.provider.asked(1);
     // What became of an answer is known to the next process as well.
     gateway.kill();
-    let (gateway, _) = talk.start();
+    let (gateway, _) = talk.start_web();
     assert_eq!(respond(&gateway, &session, "once", Some(id)).1, json!({ "ok": true, "choice": "once" }));
     assert_eq!(respond(&gateway, &session, "deny", Some(id)).1["stale_cleared"], true);
-    let out = std::fs::read_to_string(talk.place.data().join("agents/main/out")).unwrap();
+    let out = std::fs::read_to_string(talk.data().join("agents/main/out")).unwrap();
     assert_eq!(out, "ran\n");
 }
 
 #[test]
 fn the_floor_offers_one_time_only_and_a_denial_tells_the_model_so() {
-    let talk = Talk::new();
-    let (gateway, _) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (gateway, _) = talk.start_web();
     let destroys = "rm -rf / --one-file-system --nope";
     let (session, turn) = chat(&talk, &gateway, [Reply::new(vec![bash("c1", destroys)]), say("done")]);
     let mut stream = Stream::of(&gateway, "approval", &session);
@@ -308,9 +307,9 @@ fn the_floor_offers_one_time_only_and_a_denial_tells_the_model_so() {
 
 #[test]
 fn a_session_that_is_let_through_waits_for_nobody_but_rules_still_deny() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let is_on = || get(&gateway, &format!("/api/session/yolo?session_id={AGENT}"))["yolo_enabled"].clone();
     let turn = |body: Value| post(&gateway, "/api/session/yolo", body);
     for (method, body) in [("GET", None), ("POST", Some(json!({})))] {
@@ -379,9 +378,9 @@ fn a_session_that_is_let_through_waits_for_nobody_but_rules_still_deny() {
 
 #[test]
 fn an_answer_without_a_name_that_is_posted_twice_answers_one() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     // Where nothing waits there is nothing to repeat.
     assert_eq!(respond(&gateway, AGENT, "once", None).0, 200);
     let first = raise(&gateway, &mut agent, 1, "door-a");
@@ -410,7 +409,7 @@ fn an_answer_without_a_name_that_is_posted_twice_answers_one() {
 
 #[test]
 fn a_foreign_origin_is_told_so_in_the_words_of_the_door() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     let http = Http::new(&gateway.address).with("origin", "http://evil.example");
     let refused = http.post("/api/approval/respond", &json!({ "session_id": AGENT, "choice": "once" }));

@@ -1,23 +1,22 @@
 //! The gateway's own interface for programs: tokens and what each may do, gates, sessions, the record, policy.
 
-use serde_json::{Value, json};
-
-use crate::{
-    agent::Agent,
-    gateway::Gateway,
-    place::{Place, RULES, TOKEN},
-    program::{Answer, Program, ask},
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, RULES,
+    agent_gate::AgentClient,
+    api::{ApiClient, ApiReply, ask},
+    eventually, http,
 };
+use serde_json::{Value, json};
 
 const MORE: &str = "web: { password: correct-horse }\nmodel: { provider: demo, id: scripted-1 }";
 
 /// A program that may do what `scopes` say.
-fn program<'a>(place: &Place, gateway: &'a Gateway, name: &str, scopes: &str) -> Program<'a> {
+fn program<'a>(place: &GatewayFixture, gateway: &'a Gateway, name: &str, scopes: &str) -> ApiClient<'a> {
     let made = place.people(&["tokens", "add", name, "--scope", scopes, "--json"]).json();
-    Program { gateway, token: made["token"].as_str().unwrap().to_owned() }
+    ApiClient { gateway, token: made["token"].as_str().unwrap().to_owned() }
 }
 
-fn is_problem(answer: &Answer, status: u16, told: &str) {
+fn is_problem(answer: &ApiReply, status: u16, told: &str) {
     assert_eq!((answer.status, &answer.body["status"]), (status, &json!(status)), "{answer:?}");
     assert!(answer.head.to_lowercase().contains("content-type: application/problem+json"), "{answer:?}");
     assert!(answer.body["detail"].as_str().unwrap().contains(told), "{answer:?}");
@@ -25,7 +24,7 @@ fn is_problem(answer: &Answer, status: u16, told: &str) {
 
 #[test]
 fn a_token_does_what_its_scopes_say_until_it_is_removed() {
-    let place = Place::with(MORE, RULES);
+    let place = GatewayFixture::with(MORE, RULES);
     let gateway = Gateway::start(&place);
     let reader = program(&place, &gateway, "reader", "read");
     assert_eq!(reader.read("/api/v1/gates")["gates"], json!([]));
@@ -34,7 +33,7 @@ fn a_token_does_what_its_scopes_say_until_it_is_removed() {
     is_problem(&reader.get("/api/v1/gates/%FF"), 400, "Invalid UTF-8");
     let nobody = ask(&gateway.address, ("GET", "/api/v1/gates"), &[], None).unwrap();
     is_problem(&nobody, 401, "Authentication required");
-    let wrong = Program { gateway: &gateway, token: "cst_wrong".to_owned() };
+    let wrong = ApiClient { gateway: &gateway, token: "cst_wrong".to_owned() };
     is_problem(&wrong.get("/api/v1/gates"), 401, "not known here");
     let listed = place.people(&["tokens", "list", "--json"]).json();
     assert_eq!(
@@ -43,7 +42,7 @@ fn a_token_does_what_its_scopes_say_until_it_is_removed() {
     );
     assert!(!listed.to_string().contains(&reader.token));
     assert_eq!(place.people(&["tokens", "remove", "reader"]).code, Some(0));
-    crate::gateway::soon("the end of the token", || (reader.get("/api/v1/gates").status == 401).then_some(()));
+    eventually("the end of the token", || (reader.get("/api/v1/gates").status == 401).then_some(()));
     for (arguments, told) in [
         (&["tokens", "remove", "reader"][..], "there is no token reader"),
         (&["tokens", "add", "a b", "--scope", "read"], "no name for a token"),
@@ -57,7 +56,7 @@ fn a_token_does_what_its_scopes_say_until_it_is_removed() {
 /// What a token switched on would go on after it was taken away.
 #[test]
 fn no_token_lets_a_session_through_unasked() {
-    let place = Place::with(MORE, RULES);
+    let place = GatewayFixture::with(MORE, RULES);
     let gateway = Gateway::start(&place);
     let all = program(&place, &gateway, "all", "read,answer,chat,admin");
     for (path, body) in [
@@ -73,11 +72,11 @@ fn no_token_lets_a_session_through_unasked() {
 
 #[test]
 fn what_outlives_a_token_takes_the_scope_admin() {
-    let place = Place::with(MORE, RULES);
+    let place = GatewayFixture::with(MORE, RULES);
     let gateway = Gateway::start(&place);
     let once = program(&place, &gateway, "once", "read,answer");
     let longer = program(&place, &gateway, "longer", "read,answer,admin");
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", json!({ "thing": "door", "way": "open" }));
     let id = place.gate();
     let path = format!("/api/v1/gates/{id}/allow");
@@ -98,10 +97,10 @@ fn what_outlives_a_token_takes_the_scope_admin() {
 
 #[test]
 fn wrong_tokens_are_counted_and_keep_neither_a_right_one_nor_a_password_out() {
-    let place = Place::with(MORE, RULES);
+    let place = GatewayFixture::with(MORE, RULES);
     let gateway = Gateway::start(&place);
     let good = program(&place, &gateway, "good", "read");
-    let wrong = Program { gateway: &gateway, token: "cst_wrong".to_owned() };
+    let wrong = ApiClient { gateway: &gateway, token: "cst_wrong".to_owned() };
     for _ in 0..5 {
         assert_eq!(wrong.get("/api/v1/gates").status, 401);
     }
@@ -116,11 +115,11 @@ fn wrong_tokens_are_counted_and_keep_neither_a_right_one_nor_a_password_out() {
 
 #[test]
 fn a_gate_is_listed_read_and_answered_once() {
-    let place = Place::with(MORE, RULES);
+    let place = GatewayFixture::with(MORE, RULES);
     let gateway = Gateway::start(&place);
     let (ana, bo) =
         (program(&place, &gateway, "ana", "read,answer,admin"), program(&place, &gateway, "bo", "read,answer"));
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", json!({ "thing": "door", "way": "open" }));
     let id = place.gate();
     let listed = ana.read("/api/v1/gates?door=agent-gate&tool=turn");
@@ -151,7 +150,7 @@ fn a_gate_is_listed_read_and_answered_once() {
     is_problem(&ana.ask("PUT", &path("allow"), &[], None), 405, "does not take this method");
     is_problem(&ana.get("/api/v1/gate"), 404, "not found");
     let key = [("idempotency-key", "k1")];
-    let allow = |program: &Program<'_>, body: Value| {
+    let allow = |program: &ApiClient<'_>, body: Value| {
         let path = format!("/api/v1/gates/{id}/allow");
         program.ask("POST", &path, &key, Some(&body))
     };
@@ -191,13 +190,13 @@ fn a_gate_is_listed_read_and_answered_once() {
 
 #[test]
 fn a_session_is_opened_spoken_in_and_read_page_by_page() {
-    let place = Place::with(MORE, RULES);
+    let place = GatewayFixture::with(MORE, RULES);
     let gateway = Gateway::start(&place);
     let program = program(&place, &gateway, "chat", "read,chat");
     let opened = program.post("/api/v1/sessions", json!({ "workspace": "garden", "message": "hello there" }));
     assert_eq!((opened.status, &opened.body["state"]), (201, &json!("working")), "{opened:?}");
     let path = format!("/api/v1/sessions/{}", opened.body["id"].as_str().unwrap());
-    let rest = || crate::gateway::soon("rest", || Some(program.read(&path)).filter(|told| told["state"] == "resting"));
+    let rest = || eventually("rest", || Some(program.read(&path)).filter(|told| told["state"] == "resting"));
     let told = rest();
     assert_eq!((&told["name"], &told["door"], &told["length"]), (&json!("hello there"), &json!("api"), &json!(2)));
     assert_eq!(
@@ -238,17 +237,17 @@ fn a_session_is_opened_spoken_in_and_read_page_by_page() {
 
 #[test]
 fn the_record_is_read_by_page_and_filter_and_its_chain_is_checked() {
-    let place = Place::with(MORE, RULES);
+    let place = GatewayFixture::with(MORE, RULES);
     let gateway = Gateway::start(&place);
     let program = program(&place, &gateway, "auditor", "read");
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     for number in 0..5 {
         agent.call(number, "look", json!({ "thing": format!("a{number}") }));
     }
     agent.call(9, "turn", json!({ "thing": "lock" }));
     agent.settle();
     // The last that is recorded of them is that their replies were received.
-    crate::gateway::soon("the receipts", || {
+    eventually("the receipts", || {
         let entries = program.read("/api/v1/audit?kind=call&limit=1000")["entries"].as_array().unwrap().clone();
         (entries.iter().filter(|entry| entry["event"] == "received").count() == 6).then_some(())
     });
@@ -299,7 +298,7 @@ fn the_record_is_read_by_page_and_filter_and_its_chain_is_checked() {
 
 #[test]
 fn a_request_is_explained_as_the_command_line_does_and_the_interface_describes_itself() {
-    let place = Place::with(MORE, RULES);
+    let place = GatewayFixture::with(MORE, RULES);
     let gateway = Gateway::start(&place);
     let program = program(&place, &gateway, "looker", "read");
     let explained = program
@@ -323,11 +322,11 @@ fn a_request_is_explained_as_the_command_line_does_and_the_interface_describes_i
 
 #[test]
 fn json_that_is_called_a_form_is_told_what_to_send() {
-    let place = Place::with(MORE, RULES);
+    let place = GatewayFixture::with(MORE, RULES);
     let gateway = Gateway::start(&place);
     let program = program(&place, &gateway, "ci", "read,answer");
     let bearer = format!("Bearer {}", program.token);
-    let http = crate::http::Http::new(&gateway.address)
+    let http = http::Http::new(&gateway.address)
         .with("authorization", &bearer)
         .with("content-type", "application/x-www-form-urlencoded");
     let told = http.send("POST", "/api/v1/gates/gate_00000000/deny", "{\"reason\": \"no\"}");

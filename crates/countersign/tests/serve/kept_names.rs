@@ -4,14 +4,10 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use serde_json::{Value, json};
-
-use crate::{
-    agent::Agent,
-    gateway::Gateway,
-    place::{Place, RULES, TOKEN},
-    program::Program,
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, RULES, agent_gate::AgentClient, api::ApiClient,
 };
+use serde_json::{Value, json};
 
 /// The members of `value`, each with the kinds of value that it takes.
 fn keys(value: &Value, at: &str, found: &mut BTreeSet<String>) {
@@ -58,9 +54,9 @@ fn files(folder: &Path, at: &str, found: &mut BTreeSet<String>) {
 #[test]
 fn names_that_others_hold_stay_as_they_are() {
     let more = "web: { password: correct-horse }\nmodel: { provider: demo, id: scripted-1 }";
-    let place = Place::with(more, RULES);
+    let place = GatewayFixture::with(more, RULES);
     let mut gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.call(1, "turn", json!({ "thing": "lamp", "way": "on" }));
     agent.call(2, "turn", json!({ "thing": "lock" }));
     agent.request(3, "turn", json!({ "thing": "door", "way": "open" }));
@@ -79,7 +75,7 @@ fn names_that_others_hold_stay_as_they_are() {
     keys(&made.json(), "gates allow", &mut found);
     keys(&denied.json(), "gates deny", &mut found);
     let token = place.people(&["tokens", "add", "all", "--scope", "read,answer,chat", "--json"]).json();
-    let program = Program { gateway: &gateway, token: token["token"].as_str().unwrap().to_owned() };
+    let program = ApiClient { gateway: &gateway, token: token["token"].as_str().unwrap().to_owned() };
     keys(&token, "tokens add", &mut found);
     for arguments in [
         &["gates", "list"][..],

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod agent;
 mod approvals;
 mod asked;
 mod auth;
@@ -22,12 +21,9 @@ mod cuts;
 mod events;
 mod faults;
 mod free_text;
-mod gateway;
 mod hermes_chat;
 mod hermes_edits;
 mod hermes_prompts;
-mod host;
-mod http;
 mod interface;
 mod kept_names;
 mod many;
@@ -36,33 +32,16 @@ mod not_roots;
 mod operations;
 mod own_gates;
 mod packaged_unit;
-#[path = "../gsv/peer.rs"]
-#[allow(dead_code, reason = "its other half is used by the tests of its own door")]
-mod peer;
-mod place;
 mod places;
 mod policy;
-mod program;
-#[path = "../it/provider.rs"]
-#[allow(dead_code, reason = "its other half is used by the tests of another door")]
-mod provider;
 mod record;
 mod replies;
 mod scarce;
-#[path = "../gsv/scene.rs"]
-#[allow(dead_code, reason = "as the peer")]
-mod scene;
 mod sdk;
-mod service;
 mod signals;
 mod silence;
 mod straits;
-mod talk;
 mod tokens;
 mod twice;
 mod upgrades;
 mod usual;
-mod web;
-#[path = "../it/wire.rs"]
-#[allow(dead_code, reason = "as the provider")]
-mod wire;

@@ -2,9 +2,8 @@
 
 use std::{sync::Barrier, thread};
 
+use countersign_testkit::process::{Gateway, GatewayFixture, agent_gate::AgentClient};
 use serde_json::{Value, json};
-
-use crate::{agent::Agent, gateway::Gateway, place::Place};
 
 const AGENTS: usize = 25;
 const REQUESTS: usize = 100;
@@ -28,7 +27,7 @@ struct Tally {
 
 #[test]
 fn twenty_five_agents_with_a_hundred_requests_each_get_every_reply() {
-    let place = Place::with("", RULES);
+    let place = GatewayFixture::with("", RULES);
     let agents: Vec<String> =
         (0..AGENTS).map(|agent| format!("{{ id: a{agent}, token: token-{agent}-of-many }}")).collect();
     let config = place.config(MORE);
@@ -64,7 +63,7 @@ fn twenty_five_agents_with_a_hundred_requests_each_get_every_reply() {
 
 /// Asks for everything at once and reads every reply.
 fn converse(gateway: &Gateway, full: &Barrier, number: usize) -> Tally {
-    let mut agent = Agent::join(gateway, &format!("token-{number}-of-many"));
+    let mut agent = AgentClient::join(gateway, &format!("token-{number}-of-many"));
     for id in 0..REQUESTS {
         let thing = format!("a{number}.{id}");
         let tool = if id % (REQUESTS / ASKS) == 0 { "turn" } else { "look" };

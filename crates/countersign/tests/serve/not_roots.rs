@@ -7,13 +7,12 @@ use std::{
     process::Command,
 };
 
-use serde_json::json;
-
-use crate::{
-    agent::{Agent, executed},
-    gateway::Gateway,
-    place::{Place, TOKEN, said},
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture,
+    agent_gate::{AgentClient, executed},
+    binary, run_command,
 };
+use serde_json::json;
 
 /// Whom the directory belongs to. Nobody has to be called so.
 const OWNER: (u32, u32) = (4711, 4712);
@@ -39,7 +38,7 @@ fn owners(folder: &Path) -> Vec<(u32, u32)> {
 
 #[test]
 fn what_root_makes_in_it_is_its_owners() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     if !given(&place.data()) {
         return;
     }
@@ -61,12 +60,12 @@ fn what_root_makes_in_it_is_its_owners() {
 
 #[test]
 fn what_root_restores_into_it_is_its_owners() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     if !given(&place.folder.join("again")) {
         return;
     }
     let mut gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
     assert_eq!(place.people(&["backup", "kept"]).code, Some(0));
     assert_eq!(gateway.stop().code, Some(0));
@@ -89,9 +88,9 @@ fn what_root_restores_into_it_is_its_owners() {
 fn the_packaged_configuration_is_read_and_names_the_record_of_the_packaged_unit() {
     let packaging = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
     let config = format!("{packaging}/debian/config.yaml");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
+    let mut command = Command::new(binary());
     command.args(["config", "show", "--json", "--config", &config]);
-    let shown = said(command);
+    let shown = run_command(command);
     assert_eq!(shown.code, Some(0), "{shown:?}");
     let unit = fs::read_to_string(format!("{packaging}/systemd/countersign.service")).unwrap();
     let data = unit.split(" --data ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();

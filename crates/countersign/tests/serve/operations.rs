@@ -2,18 +2,17 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use serde_json::{Value, json};
-
-use crate::{
-    agent::{Agent, executed},
-    gateway::{Gateway, soon},
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, KITCHEN_TOKEN, RULES, SERVICE_TOKEN,
+    agent_gate::{AgentClient, executed},
+    eventually,
     http::{Http, Reply},
-    place::{KITCHEN, Place, RULES, SECRET, TOKEN},
 };
+use serde_json::{Value, json};
 
 const GUARDED: &str = "web: { password: correct-horse-5 }";
 
-fn token(place: &Place, name: &str, scope: &str) -> String {
+fn token(place: &GatewayFixture, name: &str, scope: &str) -> String {
     let made = place.people(&["tokens", "add", name, "--scope", scope, "--json"]).json();
     made["token"].as_str().unwrap().to_owned()
 }
@@ -30,7 +29,7 @@ fn figure(told: &str, name: &str) -> f64 {
 
 #[test]
 fn figures_are_for_people_and_tokens_of_their_own_and_count_what_happened() {
-    let place = Place::with(GUARDED, RULES);
+    let place = GatewayFixture::with(GUARDED, RULES);
     let gateway = Gateway::start(&place);
     let http = Http::new(&gateway.address);
     assert_eq!(http.get("/metrics").status, 401);
@@ -42,7 +41,7 @@ fn figures_are_for_people_and_tokens_of_their_own_and_count_what_happened() {
         403
     );
 
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call(json!(1), "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
     agent.request(2, "turn", json!({ "thing": "stove", "way": "on" }));
     let gate = place.gate();
@@ -81,34 +80,34 @@ fn figures_are_for_people_and_tokens_of_their_own_and_count_what_happened() {
     let told_names: BTreeSet<&str> =
         told.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     assert_eq!(listed, told_names);
-    for secret in [TOKEN, KITCHEN, SECRET, &gate, "\"agent:", "\"gate_", "\"call_"] {
+    for secret in [AGENT_TOKEN, KITCHEN_TOKEN, SERVICE_TOKEN, &gate, "\"agent:", "\"gate_", "\"call_"] {
         assert!(!told.contains(secret), "{secret}");
     }
 }
 
 #[test]
 fn it_is_ready_only_while_its_record_can_be_written() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     let http = Http::new(&gateway.address);
     assert_eq!(http.get("/livez").status, 200);
     assert_eq!(gateway.get("/readyz"), (200, json!({ "status": "ready", "problems": [] })));
     assert!(!place.log().exists(), "being asked makes no record");
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call(json!(1), "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
 
     let away = place.folder.join("away.db");
     fs::rename(place.log(), &away).unwrap();
-    let told = soon("not ready", || Some(gateway.get("/readyz")).filter(|(status, _)| *status == 503));
+    let told = eventually("not ready", || Some(gateway.get("/readyz")).filter(|(status, _)| *status == 503));
     assert_eq!(told.1, json!({ "status": "not ready", "problems": ["the record cannot be written"] }));
     assert_eq!(http.get("/livez").status, 200);
     gateway.says("not ready: the record cannot be written");
     fs::rename(&away, place.log()).unwrap();
-    soon("ready again", || Some(gateway.get("/readyz")).filter(|(status, _)| *status == 200));
+    eventually("ready again", || Some(gateway.get("/readyz")).filter(|(status, _)| *status == 200));
 }
 
 /// Puts the files of a record elsewhere, by `how`.
-fn take(place: &Place, to: &Path, how: impl Fn(&Path, &Path) -> std::io::Result<()>) {
+fn take(place: &GatewayFixture, to: &Path, how: impl Fn(&Path, &Path) -> std::io::Result<()>) {
     fs::create_dir_all(to).unwrap();
     for name in ["countersign.db", "countersign.db-wal", "countersign.db-shm"] {
         how(&place.data().join(name), &to.join(name)).unwrap();
@@ -117,9 +116,9 @@ fn take(place: &Place, to: &Path, how: impl Fn(&Path, &Path) -> std::io::Result<
 
 #[test]
 fn an_older_record_in_the_place_of_the_record_is_not_believed() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call(1, "turn", json!({ "thing": "lamp" }))["status"], "executed");
     let [older, away] = ["older", "away"].map(|name| place.folder.join(name));
     take(&place, &older, |from, to| fs::copy(from, to).map(drop));
@@ -132,11 +131,11 @@ fn an_older_record_in_the_place_of_the_record_is_not_believed() {
     // It is looked at twice.
     let looked = || gateway.said().matches("it is tried again").count();
     let before = looked();
-    soon("the older record is looked at", || (looked() >= before + 2).then_some(()));
+    eventually("the older record is looked at", || (looked() >= before + 2).then_some(()));
     take(&place, &away, |from, to| fs::rename(to, from));
-    soon("ready again", || (gateway.get("/readyz").0 == 200).then_some(()));
+    eventually("ready again", || (gateway.get("/readyz").0 == 200).then_some(()));
     assert_eq!(place.gate(), gate, "what the record says is so again");
-    soon("it is written again", || (place.people(&["gates", "allow", &gate]).code == Some(0)).then_some(()));
+    eventually("it is written again", || (place.people(&["gates", "allow", &gate]).code == Some(0)).then_some(()));
     let told = agent.reply(&json!(2));
     assert_eq!(told["result"]["status"], "executed", "{told}");
     assert_eq!((place.service.count("/turn/lamp"), place.service.count("/turn/door")), (1, 1));
@@ -144,11 +143,11 @@ fn an_older_record_in_the_place_of_the_record_is_not_believed() {
 
 #[test]
 fn what_is_logged_is_changed_while_it_runs_and_lines_can_be_json_with_the_ids_of_the_record() {
-    let place = Place::with("log: { level: info, format: json }", RULES);
+    let place = GatewayFixture::with("log: { level: info, format: json }", RULES);
     let no_gateway = place.people(&["log-level"]);
     assert!(no_gateway.code == Some(1) && no_gateway.err.contains("no gateway runs"), "{no_gateway:?}");
     let mut gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(2, "turn", json!({ "thing": "stove", "way": "spoken-word" }));
     let gate = place.gate();
     gateway.says("a gate waits");
@@ -176,16 +175,16 @@ fn what_is_logged_is_changed_while_it_runs_and_lines_can_be_json_with_the_ids_of
     assert_eq!((&answered["span"]["path"], &answered["status"]), (&json!("/livez"), &json!(200)));
     assert!(answered["span"]["number"].is_u64(), "{answered}");
     assert!(!lines.iter().any(|line| line["message"] == "a gate is resolved"), "it was switched off");
-    for secret in ["not-for-logs", "spoken-word", TOKEN] {
+    for secret in ["not-for-logs", "spoken-word", AGENT_TOKEN] {
         assert!(!said.contains(secret), "{secret}: {said}");
     }
 }
 
 #[test]
 fn what_is_too_old_is_removed_while_it_runs_and_the_chain_still_fits() {
-    let place = Place::with("retention: { calls: 1s, gates: 1s, every: 1s }", RULES);
+    let place = GatewayFixture::with("retention: { calls: 1s, gates: 1s, every: 1s }", RULES);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", json!({ "thing": "waiting-stove", "way": "on" }));
     let gate = place.gate();
     assert_eq!(agent.call(2, "look", json!({ "thing": "told_lamp" })), executed(json!({ "did": "/look/told_lamp" })));
@@ -193,7 +192,7 @@ fn what_is_too_old_is_removed_while_it_runs_and_the_chain_still_fits() {
     agent.settle();
     let log = place.log();
     let verify = || place.run(&["audit", "verify", "--json", "--log", log.to_str().unwrap()]).json();
-    soon("the end of what is too old", || {
+    eventually("the end of what is too old", || {
         agent.settle();
         (verify()["redacted"].as_u64() >= Some(2)).then_some(())
     });

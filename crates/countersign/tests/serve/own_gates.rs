@@ -2,18 +2,11 @@
 
 use std::{fs, os::unix::process::CommandExt as _, path::Path, process::Command};
 
-use serde_json::{Value, json};
-
-use crate::{
-    agent::Agent,
-    gateway::{Gateway, soon},
-    http::Http,
-    place::{Place, TOKEN},
-    program::ask,
-    provider,
-    scene::Scene,
-    service::Manner,
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, GatewayOptions, agent_gate::AgentClient, api::ask, binary, eventually,
+    http::Http, provider, service::Behavior,
 };
+use serde_json::{Value, json};
 
 const RULES: &str = r#"
 defaults:
@@ -25,7 +18,7 @@ const MODEL: &str = "/v1/chat/completions";
 const TOLD: &str = "This comes from a command of an agent, which may not decide";
 
 /// What a provider streams.
-fn stream(delta: &Value, stop: &str) -> Manner {
+fn stream(delta: &Value, stop: &str) -> Behavior {
     let chunk = |choice: Value| {
         let chunk = json!({ "id": "c1", "object": "chat.completion.chunk", "model": "small-1", "choices": [choice] });
         format!("data: {chunk}\n\n")
@@ -33,27 +26,27 @@ fn stream(delta: &Value, stop: &str) -> Manner {
     let text = chunk(json!({ "index": 0, "delta": delta, "finish_reason": null }))
         + &chunk(json!({ "index": 0, "delta": {}, "finish_reason": stop }))
         + "data: [DONE]\n\n";
-    Manner::Answer(200, "text/event-stream", text)
+    Behavior::Answer(200, "text/event-stream", text)
 }
 
-fn bash(command: &str) -> Manner {
+fn bash(command: &str) -> Behavior {
     let function = json!({ "name": "bash", "arguments": json!({ "command": command, "_i": "a test" }).to_string() });
     let call = json!({ "index": 0, "id": "call_1", "type": "function", "function": function });
     stream(&json!({ "role": "assistant", "tool_calls": [call] }), "tool_calls")
 }
 
-fn say(text: &str) -> Manner {
+fn say(text: &str) -> Behavior {
     stream(&json!({ "role": "assistant", "content": text }), "stop")
 }
 
 /// A gateway with a model that is at the place's service.
-fn place() -> Place {
+fn place() -> GatewayFixture {
     place_with("")
 }
 
 /// The same with more in its configuration.
-fn place_with(more: &str) -> Place {
-    let place = Place::with("", RULES);
+fn place_with(more: &str) -> GatewayFixture {
+    let place = GatewayFixture::with("", RULES);
     let more = format!(
         "{more}agents_dir: rooms\nmodel: {{ provider: local, id: small-1 }}\nproviders: {{ local: {{ api: openai-completions, base_url: '{}/v1', api_key: k, models: [ {{ id: small-1, context_window: 128000, max_tokens: 8192 }} ] }} }}",
         place.service.url
@@ -63,12 +56,12 @@ fn place_with(more: &str) -> Place {
 }
 
 /// Has a run work to its end on what the model wants.
-fn run(place: &Place, gateway: &Gateway, command: &str) {
+fn run(place: &GatewayFixture, gateway: &Gateway, command: &str) {
     run_of(place, gateway, command, &[]);
 }
 
 /// The same for somebody who shows who they are.
-fn run_of(place: &Place, gateway: &Gateway, command: &str, shown: &[(&str, &str)]) {
+fn run_of(place: &GatewayFixture, gateway: &Gateway, command: &str, shown: &[(&str, &str)]) {
     let asked = place.service.count(MODEL);
     place.service.does(MODEL, bash(command));
     let body = json!({ "message": "go" });
@@ -78,7 +71,7 @@ fn run_of(place: &Place, gateway: &Gateway, command: &str, shown: &[(&str, &str)
     // A model that wants nothing more ends the run.
     place.service.wait(MODEL, asked + 1);
     place.service.does(MODEL, say("done"));
-    soon("the end of the run", || {
+    eventually("the end of the run", || {
         let told = ask(&gateway.address, ("GET", &session), shown, None).unwrap();
         (told.body["state"] == "resting").then_some(())
     });
@@ -88,7 +81,7 @@ fn run_of(place: &Place, gateway: &Gateway, command: &str, shown: &[(&str, &str)
 fn a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can() {
     let place = place();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", json!({ "thing": "door" }));
     let gate = place.gate();
     let room = place.folder.join("rooms/main");
@@ -101,7 +94,7 @@ fn a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can() 
         )
     };
     let allow = format!("/api/v1/gates/{gate}/allow");
-    let countersign = env!("CARGO_BIN_EXE_countersign");
+    let countersign = binary().display();
     let (answer, login) = (post(&allow), post("/login"));
     let (rule, reload) = (post("/console/rules"), post("/console/reload"));
     let rules = fs::read_to_string(place.folder.join("permissions.yaml")).unwrap();
@@ -140,9 +133,9 @@ fn a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can() 
     let away = format!("echo $$ >away.new; mv away.new away.pid; kill -9 $1; while :; do {answer}; sleep 0.05; done");
     fs::write(room.join("away.sh"), away).unwrap();
     run(&place, &gateway, "setsid bash away.sh $PPID $$ & wait");
-    let pid = soon("that it began", || fs::read_to_string(room.join("away.pid")).ok());
+    let pid = eventually("that it began", || fs::read_to_string(room.join("away.pid")).ok());
     let at = Path::new("/proc").join(pid.trim());
-    soon("that it has ended, and somebody waited for it", || (!at.exists()).then_some(()));
+    eventually("that it has ended, and somebody waited for it", || (!at.exists()).then_some(()));
     assert_eq!(fs::read_to_string(place.folder.join("permissions.yaml")).unwrap(), rules);
     // Had one of them counted, this would come too late. Shells of runs are still there.
     let told = ask(&gateway.address, ("POST", &allow), &[], Some(&json!({}))).unwrap();
@@ -192,10 +185,10 @@ fn what_a_wrapper_started_before_it_became_the_gateway_is_nobodys_command() {
     // It stays until it is told what to ask for, and then asks over the port.
     let script =
         "(until [ -e ask ]; do sleep 0.02; done; . ./ask) & echo $! > side; exec \"$0\" serve --config config.yaml";
-    wrapper.args(["-c", script]).arg(env!("CARGO_BIN_EXE_countersign"));
+    wrapper.args(["-c", script]).arg(binary());
     wrapper.process_group(0);
     let gateway = Gateway::spawn(wrapper);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", json!({ "thing": "door" }));
     let gate = place.gate();
     // An exec child ends, and one of its commands lives on in its shell.
@@ -213,7 +206,7 @@ fn what_a_wrapper_started_before_it_became_the_gateway_is_nobodys_command() {
         ),
     );
     fs::rename(place.folder.join("ask.new"), place.folder.join("ask")).unwrap();
-    let told = soon("it was told", || fs::read_to_string(place.folder.join("told")).ok());
+    let told = eventually("it was told", || fs::read_to_string(place.folder.join("told")).ok());
     assert!(told.starts_with("HTTP/1.1 200 "), "{told}");
     assert_eq!(agent.reply(&json!(1))["result"]["status"], "executed");
 }
@@ -226,17 +219,17 @@ fn what_an_earlier_command_left_in_a_variable_is_asked_about() {
     // Both are judged before either begins, and the second again when it does.
     let together = vec![vec![left(), taken()]];
     for messages in [apart, together] {
-        let scene = Scene::with("");
+        let scene = GatewayOptions::for_models().config("").create();
         let allowed =
             ["bash(echo*)", "bash(cat *)"].map(|pattern| format!("  - {{ pattern: '{pattern}', action: allow }}\n"));
-        scene.place.write("permissions.yaml", &format!("rules:\n{}", allowed.concat()));
+        scene.write("permissions.yaml", &format!("rules:\n{}", allowed.concat()));
         let gateway = scene.start();
         let replies = messages.into_iter().map(provider::Reply::new);
         scene.provider.script(replies.chain([provider::say("done")]));
         ask(&gateway.address, ("POST", "/api/v1/sessions"), &[], Some(&json!({ "message": "go" }))).unwrap();
-        let gate = scene.place.gate();
-        let shown = scene.place.people(&["gates", "show", &gate]).out;
+        let gate = scene.gate();
+        let shown = scene.people(&["gates", "show", &gate]).out;
         assert!(shown.contains("an earlier line of this shell may have set"), "{shown}");
-        assert_eq!(scene.place.people(&["gates", "deny", &gate]).code, Some(0));
+        assert_eq!(scene.people(&["gates", "deny", &gate]).code, Some(0));
     }
 }

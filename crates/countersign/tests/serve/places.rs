@@ -2,30 +2,27 @@
 
 use std::fs;
 
+use countersign_testkit::process::{
+    AGENT_TOKEN, CommandOutput, Gateway, GatewayFixture, RULES, agent_gate::AgentClient, eventually, run_command,
+};
 use serde_json::json;
 
-use crate::{
-    agent::Agent,
-    gateway::Gateway,
-    place::{Place, RULES, Said, TOKEN, said},
-};
-
 /// Runs with nothing in the environment that the configuration could need.
-fn run(place: &Place, arguments: &[&str]) -> Said {
+fn run(place: &GatewayFixture, arguments: &[&str]) -> CommandOutput {
     let mut command = place.command();
     command.args(arguments).env_remove("SERVICE_TOKEN");
-    said(command)
+    run_command(command)
 }
 
 #[test]
 fn a_gateway_is_found_by_its_configuration_or_its_data_before_and_behind_the_subcommand() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let config = place.config("").replace("data/countersign.db", "state/decisions.db");
     place.write("config.yaml", &config.replace("token: sec-service-77f0", "token: \"${SERVICE_TOKEN}\""));
     let mut command = place.command();
     command.args(["serve", "--config", "config.yaml"]).env("SERVICE_TOKEN", "s");
     let mut gateway = Gateway::spawn(command);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", json!({ "thing": "door" }));
     let by_data = ["--data", "state"];
     let ways: [&[&str]; 4] = [
@@ -35,7 +32,7 @@ fn a_gateway_is_found_by_its_configuration_or_its_data_before_and_behind_the_sub
         &["gates", "list", "--json", "--config", "nowhere/../config.yaml", "--data", "state"],
     ];
     fs::create_dir(place.folder.join("nowhere")).unwrap();
-    crate::gateway::soon("the gate", || {
+    eventually("the gate", || {
         let said = run(&place, &[&["gates", "list", "--json"][..], &by_data].concat());
         (said.code == Some(0) && said.json().as_array().unwrap().len() == 1).then_some(())
     });
@@ -60,7 +57,7 @@ fn a_gateway_is_found_by_its_configuration_or_its_data_before_and_behind_the_sub
 
 #[test]
 fn a_record_that_is_not_there_is_named_once() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     for arguments in [&["gates", "list"][..], &["grants", "list"], &["audit", "tail"], &["sessions", "list"]] {
         let said = run(&place, &[arguments, &["--config", "config.yaml"]].concat());
         assert_eq!((said.code, said.err.matches("countersign.db").count()), (Some(1), 1), "{said:?}");
@@ -76,7 +73,7 @@ fn a_record_that_is_not_there_is_named_once() {
 
 #[test]
 fn a_command_that_is_about_no_gateway_takes_no_place() {
-    let place = Place::with("", RULES);
+    let place = GatewayFixture::with("", RULES);
     let said = run(&place, &["--data", "x", "demo", "--no"]);
     assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{said:?}");
 }

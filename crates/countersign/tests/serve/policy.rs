@@ -1,18 +1,16 @@
 //! Rules looked at from the command line, where no gateway runs; and rules that are bound to one agent, where one does.
 
+use countersign_testkit::process::{
+    AGENT_TOKEN, CommandOutput, Gateway, GatewayFixture, KITCHEN_TOKEN,
+    agent_gate::{AgentClient, executed},
+};
 use serde_json::json;
 
-use crate::{
-    agent::{Agent, executed},
-    gateway::Gateway,
-    place::{KITCHEN, Place, Said, TOKEN},
-};
-
-fn place(rules: &str) -> Place {
-    Place::with("web: { password: \"${NOT_SET_HERE}\" }", rules)
+fn place(rules: &str) -> GatewayFixture {
+    GatewayFixture::with("web: { password: \"${NOT_SET_HERE}\" }", rules)
 }
 
-fn policy(place: &Place, arguments: &[&str]) -> Said {
+fn policy(place: &GatewayFixture, arguments: &[&str]) -> CommandOutput {
     place.run(&[&["policy"], arguments].concat())
 }
 
@@ -270,13 +268,14 @@ failed  2 of 3 cases as expected (with the agents and tools of config.yaml)
 
 #[test]
 fn a_running_gateway_keeps_rules_that_are_bound_to_an_agent_for_that_agent() {
-    let place = Place::with(
+    let place = GatewayFixture::with(
         "",
         "defaults:\n- { pattern: '*', action: deny }\nrules:\n- { pattern: 'turn*', principal: kitchen, door: agent-gate, target: desk, action: allow }\n",
     );
     let gateway = Gateway::start(&place);
     let lamp = || json!({ "thing": "lamp", "way": "on" });
-    let (mut default, mut kitchen) = (Agent::join(&gateway, TOKEN), Agent::join(&gateway, KITCHEN));
+    let (mut default, mut kitchen) =
+        (AgentClient::join(&gateway, AGENT_TOKEN), AgentClient::join(&gateway, KITCHEN_TOKEN));
     let denied = default.call(1, "turn", lamp());
     let reason = "Denied by policy: by default \"*\" (permissions.yaml:2)";
     assert_eq!([&denied["code"], &denied["data"]["reason"]], [&json!(-32003), &json!(reason)]);

@@ -1,35 +1,32 @@
 //! What the record says of who decided what, to people, to programs and to spreadsheets, and what can be taken out of it.
 
+use countersign_testkit::process::{
+    AGENT_TOKEN, CommandOutput, Gateway, GatewayFixture, KITCHEN_TOKEN, agent_gate::AgentClient,
+};
 use serde_json::{Value, json};
 
-use crate::{
-    agent::Agent,
-    gateway::Gateway,
-    place::{KITCHEN, Place, Said, TOKEN},
-};
-
-fn audit(place: &Place, arguments: &[&str]) -> Said {
+fn audit(place: &GatewayFixture, arguments: &[&str]) -> CommandOutput {
     place.run(&[&["audit"], arguments, &["--config", "config.yaml"]].concat())
 }
 
 /// The entries that `audit tail` finds.
-fn found(place: &Place, arguments: &[&str]) -> Vec<Value> {
+fn found(place: &GatewayFixture, arguments: &[&str]) -> Vec<Value> {
     let said = audit(place, &[&["tail", "-n", "1000", "--json"], arguments].concat());
     assert_eq!(said.code, Some(0), "{said:?}");
     said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// A gateway at which one action was free, one denied by a rule, one allowed and one denied by a person.
-fn decided(place: &Place) -> Gateway {
+fn decided(place: &GatewayFixture) -> Gateway {
     let gateway = Gateway::start(place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.call(1, "turn", json!({ "thing": "lamp", "way": "on" }));
     agent.call(2, "turn", json!({ "thing": "lock" }));
     agent.request(3, "turn", json!({ "thing": "door", "way": "open" }));
     place.allow(&place.gate());
     agent.reply(&json!(3));
     place.waits(0);
-    let mut kitchen = Agent::join(&gateway, KITCHEN);
+    let mut kitchen = AgentClient::join(&gateway, KITCHEN_TOKEN);
     kitchen.request(1, "turn", json!({ "thing": "gate", "way": "hidden-4711" }));
     let said = place.people(&["gates", "deny", &place.gate(), "--reason", "not now"]);
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -42,7 +39,7 @@ fn decided(place: &Place) -> Gateway {
 
 #[test]
 fn every_end_says_by_what_or_whom_it_was_decided() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let mut gateway = decided(&place);
     let by = found(&place, &["--kind", "gate", "--outcome", "allowed"])[0]["by"].as_str().unwrap().to_owned();
     gateway.stop();
@@ -62,7 +59,7 @@ fn every_end_says_by_what_or_whom_it_was_decided() {
 
 #[test]
 fn filters_give_what_fits_all_of_them() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     decided(&place).stop();
     let subjects = |arguments: &[&str]| -> Vec<String> {
         let text =
@@ -100,9 +97,9 @@ fn filters_give_what_fits_all_of_them() {
 
 #[test]
 fn a_table_has_a_row_an_entry_and_no_formula() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let mut gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.call("=HYPERLINK(\"x\")", "look", json!({ "thing": "a,b" }));
     agent.call(1, "look", json!({ "thing": "cat" }));
     drop(agent);
@@ -121,7 +118,7 @@ fn a_table_has_a_row_an_entry_and_no_formula() {
 
 #[test]
 fn what_was_removed_is_gone_from_every_file_and_the_chain_fits() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let mut gateway = decided(&place);
     let denied = found(&place, &["--agent", "kitchen", "--kind", "gate", "--outcome", "denied"]).remove(0);
     let gate = denied["gate"].as_str().unwrap();
@@ -146,15 +143,15 @@ fn what_was_removed_is_gone_from_every_file_and_the_chain_fits() {
     // Who decided what stays, and the gateway goes on.
     assert_eq!(found(&place, &["--agent", "kitchen", "--outcome", "denied"]).len(), 2);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, KITCHEN);
+    let mut agent = AgentClient::join(&gateway, KITCHEN_TOKEN);
     assert_eq!(agent.call(7, "look", json!({ "thing": "cat" }))["status"], json!("executed"));
 }
 
 #[test]
 fn what_is_not_over_or_not_received_is_not_removed_by_the_way() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let mut gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", json!({ "thing": "door" }));
     agent.request(2, "turn", json!({ "thing": "gate" }));
     let waiting = place.waits(2);
@@ -169,7 +166,7 @@ fn what_is_not_over_or_not_received_is_not_removed_by_the_way() {
     assert_eq!(audit(&place, &["redact", "--unreceived", id(1)]).code, Some(1));
     assert_eq!(audit(&place, &["redact", "--unreceived", id(0)]).code, Some(0));
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(agent.pending(9), json!({ "results": [], "queued": [] }));
     assert_eq!(place.waits(1)[0]["id"], json!(id(1)));
     for wrong in ["0", "99999", "call_nothing"] {
@@ -179,9 +176,9 @@ fn what_is_not_over_or_not_received_is_not_removed_by_the_way() {
 
 #[test]
 fn a_request_whose_result_was_removed_is_not_done_again_under_its_key() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let mut gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let keyed = |id: u64| {
         let params = json!({ "tool": "turn", "args": { "thing": "lamp" }, "idempotency_key": "k-1" });
         json!({ "method": "tool_request", "id": id, "params": params })
@@ -194,13 +191,13 @@ fn a_request_whose_result_was_removed_is_not_done_again_under_its_key() {
     let redacted = audit(&place, &["redact", &call]);
     assert_eq!(redacted.code, Some(0), "{redacted:?}");
     let gateway = Gateway::start(&place);
-    let again = Agent::join(&gateway, TOKEN).ask(keyed(2));
+    let again = AgentClient::join(&gateway, AGENT_TOKEN).ask(keyed(2));
     assert_eq!(again["result"], json!({ "status": "executed", "data": null }), "{again}");
     assert_eq!(place.service.count("/turn/lamp"), 1);
 }
 
 /// Whether any file of the data directory holds `text`.
-fn lies_somewhere(place: &Place, text: &str) -> bool {
+fn lies_somewhere(place: &GatewayFixture, text: &str) -> bool {
     let files = std::fs::read_dir(place.data()).unwrap().map(|entry| entry.unwrap().path());
     let mut bytes = files.filter(|path| path.is_file()).map(|path| std::fs::read(path).unwrap());
     bytes.any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))

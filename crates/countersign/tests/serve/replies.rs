@@ -1,19 +1,17 @@
 //! Every reply to a request, and every shape that is none.
 
-use serde_json::{Value, json};
-
-use crate::{
-    agent::{Agent, Heard, error, executed},
-    gateway::Gateway,
-    place::{Place, RULES, SECRET, TOKEN},
-    service::{Asked, Manner},
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, RULES, SERVICE_TOKEN,
+    agent_gate::{AgentClient, Received, error, executed},
+    service::{Behavior, ServiceRequest},
 };
+use serde_json::{Value, json};
 
 #[test]
 fn each_malformed_frame_has_its_error_and_the_connection_stays() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let request = |params: &str| format!(r#"{{"method":"tool_request","params":{params},"id":4}}"#);
     for (frame, id, code, message) in [
         ("{{{".to_owned(), Value::Null, -32700, "Parse error"),
@@ -57,20 +55,20 @@ fn each_malformed_frame_has_its_error_and_the_connection_stays() {
         (request(r#"{"tool":"look","args":{"thing":"a"},"idempotency_key":7}"#), 4.into(), -32600, ""),
     ] {
         agent.send(&frame);
-        let Heard::Frame(reply) = agent.next() else { panic!("no reply to {frame}") };
+        let Received::Frame(reply) = agent.next() else { panic!("no reply to {frame}") };
         assert_eq!((&reply["id"], reply["error"]["code"].as_i64()), (&id, Some(code)), "{frame}");
         assert!(message.is_empty() || reply["error"]["message"] == message, "{frame}: {reply}");
     }
     agent.send_binary([0xff, 0xfe]);
-    assert!(matches!(agent.next(), Heard::Frame(reply) if reply["error"]["code"] == -32700));
+    assert!(matches!(agent.next(), Received::Frame(reply) if reply["error"]["code"] == -32700));
     assert_eq!(place.service.asked(), []);
 }
 
 #[test]
 fn an_id_of_any_kind_comes_back() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     for id in [json!("s"), json!(""), json!(0), json!(-3), json!(1.5), json!({"a": [1]}), json!([2]), json!(true)] {
         assert_eq!(
             agent.call(id.clone(), "look", json!({ "thing": "a" })),
@@ -82,9 +80,9 @@ fn an_id_of_any_kind_comes_back() {
 
 #[test]
 fn policy_decides_what_reaches_the_service() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let refused = |reply: &Value| (reply["code"].clone(), reply["message"].clone());
     for (case, tool, args, want) in [
         ("allowed", "look", json!({ "thing": "a" }), Ok(json!({ "did": "/look/a" }))),
@@ -142,11 +140,12 @@ fn policy_decides_what_reaches_the_service() {
             Err((code, message)) => assert_eq!(refused(&reply), (code.into(), message.into()), "{case}"),
         }
     }
-    let turned: Vec<Asked> = place.service.asked().into_iter().filter(|asked| asked.path == "/turn/lamp").collect();
-    let want = Asked {
+    let turned: Vec<ServiceRequest> =
+        place.service.asked().into_iter().filter(|asked| asked.path == "/turn/lamp").collect();
+    let want = ServiceRequest {
         method: "POST".to_owned(),
         path: "/turn/lamp".to_owned(),
-        authorization: format!("Bearer {SECRET}"),
+        authorization: format!("Bearer {SERVICE_TOKEN}"),
         body: json!({ "way": "on" }),
     };
     assert_eq!(turned, [want]);
@@ -154,30 +153,30 @@ fn policy_decides_what_reaches_the_service() {
 
 #[test]
 fn what_the_service_does_is_told_and_its_secret_is_not() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
-    let json = |status, body: &str| Manner::Answer(status, "application/json", body.to_owned());
-    let html = format!("<html>{SECRET}</html>");
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    let json = |status, body: &str| Behavior::Answer(status, "application/json", body.to_owned());
+    let html = format!("<html>{SERVICE_TOKEN}</html>");
     for (id, thing, manner, want) in [
         (1, "busy", json(409, "later"), "Busy: later"),
         (2, "gone", json(404, "x"), "Resource not found"),
         (3, "closed", json(401, "x"), "Service authentication failed"),
         (4, "broken", json(500, "oops"), "API error 500: oops"),
-        (5, "web", Manner::Answer(500, "text/html", html), "API error 500:"),
+        (5, "web", Behavior::Answer(500, "text/html", html), "API error 500:"),
     ] {
         place.service.does(&format!("/look/{thing}"), manner);
         let reply = agent.call(id, "look", json!({ "thing": thing }));
         assert_eq!(reply["code"], -32004, "{thing}: {reply}");
         assert!(reply["message"].as_str().unwrap().starts_with(want), "{thing}: {reply}");
-        assert!(!reply.to_string().contains(SECRET), "{thing}: {reply}");
+        assert!(!reply.to_string().contains(SERVICE_TOKEN), "{thing}: {reply}");
     }
     for (id, thing, form, body, want) in [
         (6, "text", "text/plain", "hello", json!("hello")),
         (7, "page", "text/html", "<p>hi</p>", json!("<p>hi</p>")),
         (8, "empty", "application/json", "", Value::Null),
     ] {
-        place.service.does(&format!("/look/{thing}"), Manner::Answer(200, form, body.to_owned()));
+        place.service.does(&format!("/look/{thing}"), Behavior::Answer(200, form, body.to_owned()));
         assert_eq!(agent.call(id, "look", json!({ "thing": thing })), executed(want), "{thing}");
     }
     let large = json!("x".repeat(1 << 20)).to_string();
@@ -189,10 +188,10 @@ fn what_the_service_does_is_told_and_its_secret_is_not() {
 
 #[test]
 fn a_change_that_broke_off_is_unknown_and_never_repeated() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
-    for (id, thing, manner) in [(1, "lamp1", Manner::BreakOff), (2, "lamp2", Manner::Lie)] {
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
+    for (id, thing, manner) in [(1, "lamp1", Behavior::BreakOff), (2, "lamp2", Behavior::Lie)] {
         place.service.does(&format!("/turn/{thing}"), manner);
         let reply = agent.call(id, "turn", json!({ "thing": thing }));
         assert_eq!(reply["code"], -32004, "{reply}");
@@ -205,26 +204,26 @@ fn a_change_that_broke_off_is_unknown_and_never_repeated() {
 
 #[test]
 fn a_frame_over_a_mebibyte_closes_with_1009() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let frame = |length: usize| {
         let empty = json!({ "method": "list_tools", "id": 1, "x": "" }).to_string().len();
         json!({ "method": "list_tools", "id": 1, "x": "x".repeat(length - empty) }).to_string()
     };
     agent.send(frame(1 << 20));
-    assert!(matches!(agent.next(), Heard::Frame(reply) if reply["result"]["tools"].is_array()));
+    assert!(matches!(agent.next(), Received::Frame(reply) if reply["result"]["tools"].is_array()));
     agent.push(frame((1 << 20) + 1));
-    assert!(matches!(agent.next(), Heard::Closed(1009, _)));
+    assert!(matches!(agent.next(), Received::Closed(1009, _)));
 }
 
 #[test]
 fn tools_are_listed_in_the_order_of_the_file() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.send(json!({ "method": "list_tools" }));
-    let Heard::Frame(reply) = agent.next() else { panic!("no reply") };
+    let Received::Frame(reply) = agent.next() else { panic!("no reply") };
     assert_eq!(reply["id"], Value::Null);
     let look = json!({
         "name": "look", "description": "Looks at a thing", "service": "desk",
@@ -237,9 +236,9 @@ fn tools_are_listed_in_the_order_of_the_file() {
 
 #[test]
 fn arguments_that_a_tool_does_not_declare_are_asked_about() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     // The bare rule of `look*` does not look at arguments; the one of lamps does.
     assert_eq!(agent.call(1, "look", json!({ "thing": "a", "more": 1 })), executed(json!({ "did": "/look/a" })));
     agent.request(2, "turn", json!({ "thing": "lamp", "colour": "red" }));
@@ -254,9 +253,9 @@ fn arguments_that_a_tool_does_not_declare_are_asked_about() {
 
 #[test]
 fn the_same_key_again_is_the_same_request() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let mut keyed = |id: u32| {
         let params = json!({ "tool": "turn", "args": { "thing": "lamp" }, "idempotency_key": "k" });
         agent.ask(json!({ "method": "tool_request", "params": params, "id": id }))["result"].take()
@@ -268,9 +267,9 @@ fn the_same_key_again_is_the_same_request() {
 
 #[test]
 fn too_many_requests_in_a_minute_are_refused_exactly() {
-    let place = Place::with("rate_limit: { max_requests_per_minute: 5 }", RULES);
+    let place = GatewayFixture::with("rate_limit: { max_requests_per_minute: 5 }", RULES);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let replies: Vec<Value> = (0..8).map(|id| agent.call(id, "look", json!({ "thing": "a" }))).collect();
     let refused = error(-32006, "Rate limit exceeded");
     assert!(replies[..5].iter().all(|reply| reply["status"] == "executed"), "{replies:?}");
@@ -282,11 +281,11 @@ fn too_many_requests_in_a_minute_are_refused_exactly() {
 
 #[test]
 fn a_dead_service_leaves_the_gateway_healthy() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     for (manner, is_well) in [
-        (Manner::Answer(200, "application/json", "{}".to_owned()), true),
-        (Manner::Answer(500, "application/json", "{}".to_owned()), false),
+        (Behavior::Answer(200, "application/json", "{}".to_owned()), true),
+        (Behavior::Answer(500, "application/json", "{}".to_owned()), false),
     ] {
         place.service.does("/", manner);
         let (status, told) = gateway.get("/healthz");

@@ -9,17 +9,16 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use serde_json::{Value, json};
-
-use crate::{
-    agent::{Agent, executed},
-    gateway::{Gateway, soon},
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, GatewayOptions, SERVICE_TOKEN,
+    agent_gate::{AgentClient, executed},
+    eventually,
+    gsv::{self, GsvPeer},
     http::Http,
-    peer::Peer,
-    place::{Place, SECRET, TOKEN, said},
     provider::{Reply, bash, say},
-    scene::Scene,
+    run_command,
 };
+use serde_json::{Value, json};
 
 /// What people log in with.
 const PASSWORD: &str = "pass-scarce-91c7";
@@ -31,23 +30,23 @@ struct Disk<'a> {
     holder: Child,
     /// How others get to where it is.
     into: &'static [&'static str],
-    place: &'a Place,
+    place: &'a GatewayFixture,
 }
 
 impl<'a> Disk<'a> {
     /// `None` where the system lets nobody make one.
-    fn under(place: &'a Place, size: &str) -> Option<Self> {
+    fn under(place: &'a GatewayFixture, size: &str) -> Option<Self> {
         let mount = format!("mount -t tmpfs -o size={size},mode=700 none data");
         Self::by(place, "-rm", &["-U", "-m", "--preserve-credentials"], &mount)
     }
 
     /// One that turns read-only as soon as something is wrong with it. Only the system's own administrator may make that.
-    fn that_breaks(place: &'a Place) -> Option<Self> {
+    fn that_breaks(place: &'a GatewayFixture) -> Option<Self> {
         let mount = "truncate -s 160M image && mkfs.ext4 -q image && mount -o loop,errors=remount-ro image data";
         Self::by(place, "-m", &["-m"], mount)
     }
 
-    fn by(place: &'a Place, apart: &str, into: &'static [&'static str], mount: &str) -> Option<Self> {
+    fn by(place: &'a GatewayFixture, apart: &str, into: &'static [&'static str], mount: &str) -> Option<Self> {
         fs::create_dir(place.data()).unwrap();
         let mut holder = Command::new("unshare");
         let script = format!("cd \"$0\" && {mount} && touch data/.here && echo here && exec cat");
@@ -75,13 +74,13 @@ impl<'a> Disk<'a> {
     }
 
     fn there(&self, script: &str) {
-        let done = said(self.command(script));
+        let done = run_command(self.command(script));
         assert_eq!(done.code, Some(0), "{script}: {done:?}");
     }
 
     fn fill(&self) {
         // It ends with an error, which is what it is for.
-        let _ = said(self.command("dd if=/dev/zero of=data/full bs=64k; dd if=/dev/zero of=data/rest bs=512"));
+        let _ = run_command(self.command("dd if=/dev/zero of=data/full bs=64k; dd if=/dev/zero of=data/rest bs=512"));
     }
 }
 
@@ -98,10 +97,10 @@ fn lamp(thing: &str) -> Value {
 
 #[test]
 fn a_full_disk_refuses_what_cannot_be_recorded_and_work_goes_on_once_there_is_room() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let Some(disk) = Disk::under(&place, "80m") else { return };
     let mut gateway = disk.start();
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call(1, "turn", lamp("lamp_a"))["status"], "executed");
     agent.settle();
     disk.fill();
@@ -109,26 +108,26 @@ fn a_full_disk_refuses_what_cannot_be_recorded_and_work_goes_on_once_there_is_ro
     let why = refused["message"].as_str().unwrap_or_default();
     assert!(refused["code"].is_i64() && why.contains("not recorded"), "{refused}");
     assert_eq!(place.service.count("/turn/lamp_b"), 0, "nothing runs that is not recorded");
-    let (_, told) = soon("not ready", || Some(gateway.get("/readyz")).filter(|(status, _)| *status == 503));
+    let (_, told) = eventually("not ready", || Some(gateway.get("/readyz")).filter(|(status, _)| *status == 503));
     let problems: Vec<&str> = told["problems"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(problems.contains(&"there is too little room on the disk"), "{told}");
     gateway.says("not ready: ");
     disk.there("rm data/full data/rest");
-    soon("ready again", || (gateway.get("/readyz").0 == 200).then_some(()));
+    eventually("ready again", || (gateway.get("/readyz").0 == 200).then_some(()));
     assert_eq!(agent.call(3, "turn", lamp("lamp_c"))["status"], "executed");
     assert_eq!(place.service.count("/turn/lamp_b"), 0, "what was refused is not done later");
-    assert!(!gateway.said().contains(SECRET));
+    assert!(!gateway.said().contains(SERVICE_TOKEN));
     gateway.stop();
-    let verified = said(disk.command("exec \"$1\" audit verify --json --log data/countersign.db"));
+    let verified = run_command(disk.command("exec \"$1\" audit verify --json --log data/countersign.db"));
     assert_eq!((verified.code, &verified.json()["flaw"]), (Some(0), &Value::Null), "{verified:?}");
 }
 
 #[test]
 fn a_data_directory_that_is_read_only_is_named_at_the_start() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let Some(disk) = Disk::under(&place, "80m") else { return };
     disk.there("mount -o remount,ro \"$0/data\"");
-    let refused = said(disk.command("exec \"$1\" serve --config config.yaml"));
+    let refused = run_command(disk.command("exec \"$1\" serve --config config.yaml"));
     assert_eq!((refused.code, refused.out.as_str()), (Some(1), ""), "{refused:?}");
     assert!(refused.err.contains("data") && refused.err.contains("Read-only file system"), "{refused:?}");
     assert_eq!(refused.err.trim_end().lines().count(), 1, "{refused:?}");
@@ -136,13 +135,13 @@ fn a_data_directory_that_is_read_only_is_named_at_the_start() {
 
 #[test]
 fn a_disk_that_turns_read_only_refuses_everything_and_ends_nothing() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let Some(disk) = Disk::that_breaks(&place) else { return };
     let mut gateway = disk.start();
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call(1, "turn", lamp("lamp_a"))["status"], "executed");
     agent.settle();
-    let broken = said(
+    let broken = run_command(
         disk.command("echo 1 > /sys/fs/ext4/$(basename \"$(findmnt -no SOURCE --target data)\")/trigger_fs_error"),
     );
     if broken.code != Some(0) {
@@ -153,27 +152,28 @@ fn a_disk_that_turns_read_only_refuses_everything_and_ends_nothing() {
     // The system does not say how much of what was written last is there.
     assert!(refused["code"].is_i64() && why.contains("recorded"), "{refused}");
     assert_eq!(place.service.count("/turn/lamp_b"), 0, "nothing runs that is not recorded");
-    let (_, told) = soon("not ready", || Some(gateway.get("/readyz")).filter(|(status, _)| *status == 503));
+    let (_, told) = eventually("not ready", || Some(gateway.get("/readyz")).filter(|(status, _)| *status == 503));
     assert!(told["problems"].as_array().unwrap().contains(&json!("the record cannot be written")), "{told}");
     assert_eq!(Http::new(&gateway.address).get("/livez").status, 200);
     assert!(agent.ask(json!({ "method": "list_tools", "id": 3 }))["result"].is_object());
     assert_eq!(gateway.stop().code, Some(0));
-    let kept = said(disk.command(
+    let kept = run_command(disk.command(
         "mkdir kept && cp data/countersign.db* kept && exec \"$1\" audit verify --json --log kept/countersign.db",
     ));
     assert_eq!((kept.code, &kept.json()["flaw"]), (Some(0), &Value::Null), "{kept:?}");
 }
 
 /// A gateway that may have few descriptors, at which people log in.
-fn with_few() -> (Scene, Gateway) {
-    let scene =
-        Scene::with(&format!("clients: {{ token: {} }}\nweb: {{ password: {PASSWORD} }}\n", crate::scene::TOKEN));
+fn with_few() -> (GatewayFixture, Gateway) {
+    let scene = GatewayOptions::for_models()
+        .config(&format!("clients: {{ token: {} }}\nweb: {{ password: {PASSWORD} }}\n", gsv::TOKEN))
+        .create();
     let rules = "defaults:\n  - { pattern: 'turn(door*', action: ask }\n  - { pattern: '*', action: allow }\n";
-    scene.place.write("permissions.yaml", rules);
+    scene.write("permissions.yaml", rules);
     let mut command = Command::new("sh");
-    let plain = scene.place.command();
+    let plain = scene.command();
     command.args(["-c", &format!("ulimit -n {FEW} && exec \"$0\" serve --config config.yaml")]);
-    command.arg(plain.get_program()).current_dir(&scene.place.folder).env_clear();
+    command.arg(plain.get_program()).current_dir(&scene.folder).env_clear();
     command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let gateway = Gateway::spawn(command);
     gateway.says("this process may have 96 descriptors");
@@ -208,9 +208,9 @@ fn open_files(http: &Http) -> usize {
 fn a_flood_of_connections_takes_no_descriptor_of_those_who_are_known() {
     let (scene, mut gateway) = with_few();
     let person = logged_in(&gateway);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", json!({ "thing": "door" }));
-    let gate = scene.place.gate();
+    let gate = scene.gate();
     let events = person.stream("/api/v1/events");
     // From elsewhere, and from where the others are.
     let from = |number: usize| match number % 3 {
@@ -229,27 +229,27 @@ fn a_flood_of_connections_takes_no_descriptor_of_those_who_are_known() {
     assert!(said.lines().count() < 5, "{said}");
     drop((events, flood));
     assert_eq!(gateway.stop().code, Some(0));
-    scene.place.verify();
+    scene.verify();
 }
 
 /// Has a run work to its end on one command, and gives the folder in which it ran.
-fn run(scene: &Scene, http: &Http, command: &str) -> PathBuf {
+fn run(scene: &GatewayFixture, http: &Http, command: &str) -> PathBuf {
     scene.provider.script([Reply::new(vec![bash("c1", command)]), say("done")]);
     let opened = http.post("/api/v1/sessions", &json!({ "message": "go" })).json();
     let path = format!("/api/v1/sessions/{}", opened["id"].as_str().unwrap());
-    soon("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
-    scene.place.folder.join("agents/main")
+    eventually("the end of the run", || (http.get(&path).json()["state"] == "resting").then_some(()));
+    scene.folder.join("agents/main")
 }
 
 #[test]
 fn where_all_who_are_known_take_all_places_the_next_is_told_why() {
     let (scene, gateway) = with_few();
     let mut known = Vec::new();
-    let refused = soon("a refusal", || {
-        let line = Peer::line_with(&gateway, &[]);
+    let refused = eventually("a refusal", || {
+        let line = GsvPeer::line_with(&gateway, &[]);
         match line {
             Ok(mut peer) => {
-                peer.ok("connect", crate::peer::params("client", &format!("c-{}", known.len())));
+                peer.ok("connect", gsv::connect_params("client", &format!("c-{}", known.len())));
                 known.push(peer);
                 None
             }
@@ -261,9 +261,9 @@ fn where_all_who_are_known_take_all_places_the_next_is_told_why() {
     gateway.says("as many as its descriptors allow");
     // There is one for each thing that the gateway does itself.
     assert!(known[0].ok("sessions.list", json!({}))["sessions"].is_array());
-    assert_eq!(scene.place.people(&["gates", "list"]).out, "Nothing waits.\n");
+    assert_eq!(scene.people(&["gates", "list"]).out, "Nothing waits.\n");
     drop(known);
-    soon("a place", || Peer::line_with(&gateway, &[]).ok());
+    eventually("a place", || GsvPeer::line_with(&gateway, &[]).ok());
 }
 
 /// Lets a gateway have no descriptor from this number on.
@@ -276,10 +276,10 @@ fn below(gateway: &Gateway, most: usize) {
 #[test]
 fn where_no_descriptor_is_left_it_waits_says_so_once_and_goes_on() {
     let (scene, mut gateway) = with_few();
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     // None is above those that every program has.
     below(&gateway, 3);
-    let _waiting = UnixStream::connect(scene.place.data().join("countersign.sock")).unwrap();
+    let _waiting = UnixStream::connect(scene.data().join("countersign.sock")).unwrap();
     gateway.says("a connection to the control socket could not be taken");
     let waiting: Vec<TcpStream> = (0..9).map(|_| stranger(&gateway)).collect();
     gateway.says("a connection could not be taken");
@@ -287,12 +287,12 @@ fn where_no_descriptor_is_left_it_waits_says_so_once_and_goes_on() {
     assert!(agent.ask(json!({ "method": "list_tools", "id": 1 }))["result"].is_object());
     below(&gateway, FEW);
     drop(waiting);
-    soon("a connection", || (Http::new(&gateway.address).get("/livez").status == 200).then_some(()));
+    eventually("a connection", || (Http::new(&gateway.address).get("/livez").status == 200).then_some(()));
     assert_eq!(agent.call(2, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
     let said = gateway.said();
     assert!(said.matches("could not be taken").count() == 2 && said.lines().count() < 20, "{said}");
     assert_eq!(gateway.stop().code, Some(0));
-    scene.place.verify();
+    scene.verify();
 }
 
 /// What is answered, on a connection that is there already, to whoever shows a token.
@@ -322,13 +322,13 @@ fn tokens_that_could_not_be_read_for_want_of_descriptors_are_read_again() {
     let mut line = TcpStream::connect(&gateway.address).unwrap();
     assert_eq!(status(&mut line, "cst_nobody"), "401");
     below(&gateway, 3);
-    let made = scene.place.people(&["tokens", "add", "ci", "--scope", "read"]);
+    let made = scene.people(&["tokens", "add", "ci", "--scope", "read"]);
     assert_eq!(made.code, Some(0), "{made:?}");
     let token = made.out.trim();
     assert_eq!(status(&mut line, token), "401");
     gateway.says("no token is good while this file cannot be read");
     below(&gateway, FEW);
-    soon("a token", || (status(&mut line, token) == "200").then_some(()));
+    eventually("a token", || (status(&mut line, token) == "200").then_some(()));
     let said = gateway.said();
     assert_eq!(said.matches("no token is good").count(), 1, "{said}");
     assert_eq!(gateway.stop().code, Some(0));
@@ -337,13 +337,13 @@ fn tokens_that_could_not_be_read_for_want_of_descriptors_are_read_again() {
 #[test]
 fn whoever_holds_lines_to_the_control_socket_takes_no_descriptor_of_the_port() {
     let (scene, mut gateway) = with_few();
-    let socket = scene.place.data().join("countersign.sock");
+    let socket = scene.data().join("countersign.sock");
     let held: Vec<UnixStream> = (0..2 * FEW).filter_map(|_| UnixStream::connect(&socket).ok()).collect();
     assert!(held.len() > FEW, "{}", held.len());
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call(2, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
     drop(held);
-    assert_eq!(scene.place.people(&["gates", "list"]).out, "Nothing waits.\n");
+    assert_eq!(scene.people(&["gates", "list"]).out, "Nothing waits.\n");
     assert!(!gateway.said().contains("could not be taken"));
     assert_eq!(gateway.stop().code, Some(0));
 }
@@ -356,9 +356,9 @@ fn score(pid: &str) -> Option<i32> {
 fn where_memory_runs_out_commands_go_before_the_gateway() {
     // Whoever runs the tests may have said as much of all of them.
     let Some(own) = score("self").filter(|own| *own < 500) else { return };
-    let scene = Scene::with("");
+    let scene = GatewayOptions::for_models().config("").create();
     let gateway = scene.start();
-    scene.place.write("permissions.yaml", "defaults:\n  - { pattern: '*', action: allow }\n");
+    scene.write("permissions.yaml", "defaults:\n  - { pattern: '*', action: allow }\n");
     let room = run(
         &scene,
         &Http::new(&gateway.address),
@@ -397,7 +397,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         // Whatever was in it ends a moment before it may go.
-        soon("an end of the group", || {
+        eventually("an end of the group", || {
             let is_gone = !self.0.exists() || fs::remove_dir(&self.0).is_ok();
             is_gone.then_some(())
         });
@@ -407,12 +407,12 @@ impl Drop for Group {
 #[test]
 fn a_command_that_takes_all_memory_is_killed_and_the_gateway_goes_on() {
     let Some(group) = Group::new("512M") else { return };
-    let scene = Scene::with("");
-    scene.place.write("permissions.yaml", "defaults:\n  - { pattern: '*', action: allow }\n");
-    let plain = scene.place.command();
+    let scene = GatewayOptions::for_models().config("").create();
+    scene.write("permissions.yaml", "defaults:\n  - { pattern: '*', action: allow }\n");
+    let plain = scene.command();
     let mut command = Command::new("sh");
     command.args(["-c", "echo $$ > \"$1/cgroup.procs\" && exec \"$0\" serve --config config.yaml"]);
-    command.arg(plain.get_program()).arg(&group.0).current_dir(&scene.place.folder).env_clear();
+    command.arg(plain.get_program()).arg(&group.0).current_dir(&scene.folder).env_clear();
     command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let mut gateway = Gateway::spawn(command);
     // A line that has no end.
@@ -422,5 +422,5 @@ fn a_command_that_takes_all_memory_is_killed_and_the_gateway_goes_on() {
     assert!(told.contains("it was killed") && told.contains("memory ran out"), "{told}");
     assert_eq!(Http::new(&gateway.address).get("/livez").status, 200);
     assert_eq!(gateway.stop().code, Some(0));
-    scene.place.verify();
+    scene.verify();
 }

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-
-use crate::{
-    agent::{Agent, Heard},
-    gateway::{Gateway, soon},
-    place::{Place, RULES, TOKEN},
-    service::Manner,
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, RULES,
+    agent_gate::{AgentClient, Received},
+    eventually,
+    service::Behavior,
 };
+use serde_json::{Value, json};
 
 /// What a call of the client ends with: its data, or one of its classes of errors with the text.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +21,7 @@ enum Came {
 
 /// The client. It counts its ids from 1, and matches ids whether they are numbers or digits.
 struct Sdk {
-    agent: Agent,
+    agent: AgentClient,
     counter: u64,
     open: Vec<u64>,
     came: BTreeMap<u64, Came>,
@@ -30,7 +29,7 @@ struct Sdk {
 
 impl Sdk {
     fn connect(gateway: &Gateway) -> Self {
-        Self { agent: Agent::join(gateway, TOKEN), counter: 0, open: Vec::new(), came: BTreeMap::new() }
+        Self { agent: AgentClient::join(gateway, AGENT_TOKEN), counter: 0, open: Vec::new(), came: BTreeMap::new() }
     }
 
     fn next_id(&mut self) -> u64 {
@@ -47,7 +46,7 @@ impl Sdk {
 
     /// Reads one frame as its loop does: what nobody waits for is passed over.
     fn read(&mut self) {
-        let Heard::Frame(frame) = self.agent.next() else { panic!("the line ended") };
+        let Received::Frame(frame) = self.agent.next() else { panic!("the line ended") };
         let Some(id) = number(&frame["id"]).filter(|id| self.open.contains(id)) else { return };
         let text = || frame["error"]["message"].as_str().unwrap().to_owned();
         let came = match frame["error"]["code"].as_i64() {
@@ -70,11 +69,11 @@ impl Sdk {
     /// the end of that call.
     fn reconnect(&mut self, gateway: &Gateway) -> Value {
         // The old line is gone first: an agent has one.
-        self.agent = Agent::connect(gateway);
-        self.agent = Agent::join(gateway, TOKEN);
+        self.agent = AgentClient::connect(gateway);
+        self.agent = AgentClient::join(gateway, AGENT_TOKEN);
         let id = self.next_id();
         self.agent.send(json!({ "jsonrpc": "2.0", "method": "get_pending_results", "params": {}, "id": id }));
-        let Heard::Frame(mut frame) = self.agent.next() else { panic!("the line ended") };
+        let Received::Frame(mut frame) = self.agent.next() else { panic!("the line ended") };
         assert_eq!(frame["id"], id, "{frame}");
         for row in frame["result"]["results"].as_array().unwrap() {
             let Some(id) = number(&row["request_id"]).filter(|id| self.open.contains(id)) else { continue };
@@ -102,9 +101,9 @@ fn number(id: &Value) -> Option<u64> {
 }
 
 /// Waits until so many ends of calls are in the record.
-fn ended(place: &Place, count: usize) {
+fn ended(place: &GatewayFixture, count: usize) {
     let log = place.log();
-    soon("the ends in the record", || {
+    eventually("the ends in the record", || {
         let tail = place.run(&["audit", "tail", "--log", log.to_str().unwrap(), "-n", "50", "--json"]);
         let ends =
             tail.out.lines().filter(|line| line.contains(r#""kind":"call""#) && line.contains(r#""event":"ended""#));
@@ -121,12 +120,12 @@ fn a_call_that_is_decided_while_its_client_is_away_ends_as_it_would_have_on_the_
         ("", "deny", Came::Denied("Denied by user".to_owned())),
         ("approval_timeout: 1", "nobody", Came::Timeout("Approval timed out".to_owned())),
     ] {
-        let place = Place::with(more, RULES);
+        let place = GatewayFixture::with(more, RULES);
         let gateway = Gateway::start(&place);
         let mut sdk = Sdk::connect(&gateway);
         let call = sdk.tool_request("turn", door());
         let gate = place.gate();
-        sdk.agent = Agent::connect(&gateway);
+        sdk.agent = AgentClient::connect(&gateway);
         match decide {
             "allow" => place.allow(&gate),
             "deny" => place.deny(&gate),
@@ -143,7 +142,7 @@ fn a_call_that_is_decided_while_its_client_is_away_ends_as_it_would_have_on_the_
 
 #[test]
 fn a_call_that_is_decided_once_its_client_is_back_ends_there() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     let mut sdk = Sdk::connect(&gateway);
     let call = sdk.tool_request("turn", json!({ "thing": "door" }));
@@ -157,17 +156,17 @@ fn a_call_that_is_decided_once_its_client_is_back_ends_there() {
 
 #[test]
 fn results_that_the_list_has_no_room_for_come_as_well() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let text = "x".repeat(400 << 10);
     for thing in ["door", "tap", "gas"] {
         let large = json!({ "text": text }).to_string();
-        place.service.does(&format!("/turn/{thing}"), Manner::Answer(200, "application/json", large));
+        place.service.does(&format!("/turn/{thing}"), Behavior::Answer(200, "application/json", large));
     }
     let gateway = Gateway::start(&place);
     let mut sdk = Sdk::connect(&gateway);
     let calls = ["door", "tap", "gas"].map(|thing| sdk.tool_request("turn", json!({ "thing": thing })));
     let gates = place.waits(3);
-    sdk.agent = Agent::connect(&gateway);
+    sdk.agent = AgentClient::connect(&gateway);
     for gate in gates {
         place.allow(gate["id"].as_str().unwrap());
     }

@@ -2,17 +2,15 @@
 
 use std::net::TcpStream;
 
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, KITCHEN_TOKEN, PATIENCE, Provider, SERVICE_TOKEN,
+    agent_gate::{AgentClient, executed},
+    hermes::RULES as TALK,
+    http::Http,
+    provider::say,
+};
 use serde_json::json;
 use tokio_tungstenite::tungstenite::{self, Message, client::IntoClientRequest as _};
-
-use crate::{
-    agent::{Agent, executed},
-    gateway::{Gateway, PATIENCE},
-    http::Http,
-    place::{KITCHEN, Place, SECRET, TOKEN},
-    provider::{Provider, say},
-    talk::RULES as TALK,
-};
 
 const PASSWORD: &str = "pass-word-31c8";
 const USERS: &str = "pass-ana-77d2";
@@ -40,15 +38,15 @@ providers:
 ",
         provider.url
     );
-    let place = Place::with(&more, TALK);
+    let place = GatewayFixture::with(&more, TALK);
     let token = place.people(&["tokens", "add", "robot", "--scope", "read,chat", "--json"]).json();
     let token = token["token"].as_str().unwrap().to_owned();
     let mut gateway = Gateway::start(&place);
 
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call(1, "look", json!({ "thing": "a" })), executed(json!({ "did": "/look/a" })));
-    assert!(Agent::connect(&gateway).auth("tok-wrong-1111").get("error").is_some());
-    assert!(place.service.asked().iter().any(|asked| asked.authorization.contains(SECRET)), "it was used");
+    assert!(AgentClient::connect(&gateway).auth("tok-wrong-1111").get("error").is_some());
+    assert!(place.service.asked().iter().any(|asked| asked.authorization.contains(SERVICE_TOKEN)), "it was used");
 
     let http = Http::new(&gateway.address);
     let login = http.post("/api/auth/login", &json!({ "password": PASSWORD }));
@@ -79,7 +77,8 @@ providers:
     let said = gateway.said();
     assert!(said.contains("DEBUG"), "it was at its most detailed");
     let cookie = cookie.split_once('=').unwrap().1.to_owned();
-    let secrets = [TOKEN, KITCHEN, SECRET, PASSWORD, USERS, CLIENTS, KEY, HEADER, BOT, &token, &cookie];
+    let secrets =
+        [AGENT_TOKEN, KITCHEN_TOKEN, SERVICE_TOKEN, PASSWORD, USERS, CLIENTS, KEY, HEADER, BOT, &token, &cookie];
     for secret in secrets.into_iter().chain(["tok-wrong-1111", "pass-wrong-2222"]) {
         let line = said.lines().find(|line| line.contains(secret));
         assert_eq!(line, None, "{secret} was logged");

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use countersign_core::{id::Lsn, time::Millis};
 use countersign_store::{Batch, Log as _, Options, Partition, Record, SqliteLog};
-use serde_json::{Value, json};
-
-use crate::{
-    agent::{Agent, executed},
-    gateway::{Gateway, soon},
-    place::{Place, RULES, TOKEN},
-    service::Manner,
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, RULES,
+    agent_gate::{AgentClient, executed},
+    eventually,
+    service::Behavior,
 };
+use serde_json::{Value, json};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -24,7 +23,7 @@ fn done() -> Value {
 }
 
 /// What a process leaves behind that started when its clock was ahead of ours by so much, and ended at once.
-fn started_ahead(place: &Place, ahead: Duration) {
+fn started_ahead(place: &GatewayFixture, ahead: Duration) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let log = SqliteLog::open(place.log(), Options::default()).unwrap();
@@ -47,13 +46,13 @@ fn started_ahead(place: &Place, ahead: Duration) {
 
 #[test]
 fn a_clock_that_went_back_an_hour_stops_no_deadline() {
-    let place = Place::with("approval_timeout: 1", RULES);
+    let place = GatewayFixture::with("approval_timeout: 1", RULES);
     let gateway = Gateway::start(&place);
-    assert_eq!(Agent::join(&gateway, TOKEN).call(1, "look", json!({ "thing": "a" }))["status"], "executed");
+    assert_eq!(AgentClient::join(&gateway, AGENT_TOKEN).call(1, "look", json!({ "thing": "a" }))["status"], "executed");
     gateway.kill();
     started_ahead(&place, HOUR);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let reply = agent.call(2, "turn", door());
     assert_eq!((&reply["code"], &reply["message"]), (&json!(-32002), &json!("Approval timed out")));
     drop(gateway);
@@ -62,15 +61,15 @@ fn a_clock_that_went_back_an_hour_stops_no_deadline() {
 
 #[test]
 fn a_clock_that_went_on_an_hour_leaves_time_to_answer() {
-    let place = Place::with("approval_timeout: 60", RULES);
+    let place = GatewayFixture::with("approval_timeout: 60", RULES);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", door());
     let gate = place.gate();
     gateway.kill();
     started_ahead(&place, HOUR);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.send(json!({ "method": "get_pending_results", "id": 2 }));
     place.allow(&gate);
     assert_eq!(agent.reply(&json!(1))["result"], done());
@@ -80,7 +79,7 @@ fn a_clock_that_went_on_an_hour_leaves_time_to_answer() {
 
 #[test]
 fn a_service_that_hangs_holds_up_nobody_else_and_is_given_up() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     place.write(
         "tools.yaml",
         "
@@ -94,9 +93,9 @@ tools:
 ",
     );
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     for path in ["/turn/lamp", "/look/lamp"] {
-        place.service.does(path, Manner::Hang);
+        place.service.does(path, Behavior::Hang);
     }
     agent.request("turn", "turn", json!({ "thing": "lamp" }));
     agent.request("look", "look", json!({ "thing": "lamp" }));
@@ -106,6 +105,6 @@ tools:
         assert_eq!(reply["error"]["code"], -32004, "{reply}");
         assert!(reply["error"]["message"].as_str().unwrap().starts_with("Outcome unknown: "), "{reply}");
     }
-    soon("the end of both", || (agent.pending("p")["queued"] == json!([])).then_some(()));
+    eventually("the end of both", || (agent.pending("p")["queued"] == json!([])).then_some(()));
     assert_eq!((place.service.count("/turn/lamp"), place.service.count("/look/lamp")), (1, 1));
 }

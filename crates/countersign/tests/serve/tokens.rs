@@ -2,19 +2,14 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
+use countersign_testkit::process::{CommandOutput, Gateway, GatewayFixture, agent_gate::AgentClient};
 use serde_json::{Value, json};
 
-use crate::{
-    agent::Agent,
-    gateway::Gateway,
-    place::{Place, Said},
-};
-
-fn agents(place: &Place, arguments: &[&str]) -> Said {
+fn agents(place: &GatewayFixture, arguments: &[&str]) -> CommandOutput {
     place.run(&[&["agents"], arguments, &["--config", "config.yaml"]].concat())
 }
 
-fn made(place: &Place, arguments: &[&str]) -> Value {
+fn made(place: &GatewayFixture, arguments: &[&str]) -> Value {
     let said = agents(place, &[arguments, &["--json"]].concat());
     assert_eq!(said.code, Some(0), "{said:?}");
     said.json()
@@ -22,12 +17,12 @@ fn made(place: &Place, arguments: &[&str]) -> Value {
 
 /// What a gateway that starts now says to somebody with this token.
 fn lets_in(gateway: &Gateway, token: &Value) -> bool {
-    Agent::connect(gateway).auth(token.as_str().unwrap()).get("result").is_some()
+    AgentClient::connect(gateway).auth(token.as_str().unwrap()).get("result").is_some()
 }
 
 #[test]
 fn a_new_agent_is_let_in_after_a_restart_and_its_token_is_shown_once() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let mut gateway = Gateway::start(&place);
     let said = agents(&place, &["add", "garage"]);
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -45,7 +40,7 @@ fn a_new_agent_is_let_in_after_a_restart_and_its_token_is_shown_once() {
 
 #[test]
 fn another_token_shuts_the_old_one_out() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let first = made(&place, &["rotate", "kitchen"]);
     let second = made(&place, &["rotate", "kitchen"]);
     assert_eq!((&second["restart_needed"], first["token"] == second["token"]), (&json!(false), false));
@@ -56,7 +51,7 @@ fn another_token_shuts_the_old_one_out() {
 
 #[test]
 fn a_removed_agent_is_not_let_in() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let token = made(&place, &["rotate", "kitchen"])["token"].clone();
     assert_eq!(agents(&place, &["remove", "kitchen"]).out, "removed kitchen in config.yaml\n");
     assert!(!lets_in(&Gateway::start(&place), &token));
@@ -73,7 +68,7 @@ fn a_removed_agent_is_not_let_in() {
 
 #[test]
 fn a_token_in_a_variable_leaves_no_trace_in_the_file() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let config = || fs::read_to_string(place.folder.join("config.yaml")).unwrap();
     let added = made(&place, &["add", "shed", "--env", "SHED_TOKEN"]);
     assert_eq!(added["variable"], json!("SHED_TOKEN"));
@@ -95,7 +90,7 @@ fn a_token_in_a_variable_leaves_no_trace_in_the_file() {
 
 #[test]
 fn comments_and_order_of_the_file_stay() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let text = "# top\nagents:  # all of them\n  # the first\n  - id: a\n    token: x  # old\n\n# the port\ngateway: { port: 0 }\n";
     place.write("config.yaml", text);
     made(&place, &["add", "b"]);

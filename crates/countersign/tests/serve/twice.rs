@@ -1,14 +1,14 @@
 //! What comes twice has one effect, and what waits for a compaction is told as it is.
 
-use serde_json::{Value, json};
-
-use crate::{
-    gateway::soon,
+use countersign_testkit::process::{
+    GatewayFixture, Latch,
+    browser::Browser,
+    eventually,
+    hermes::{names, roles, text},
     http::Http,
-    provider::{Latch, Part, Reply, refuse, say, text as saying},
-    talk::{Talk, names, roles, text},
-    web::Visitor,
+    provider::{Part, Reply, refuse, say, text as saying},
 };
+use serde_json::{Value, json};
 
 /// A session whose next message has to wait for a compaction.
 fn long_session(http: &Http) -> String {
@@ -21,12 +21,12 @@ fn long_session(http: &Http) -> String {
     session
 }
 
-fn asked_for_a_summary(talk: &Talk) {
-    soon("a summary is asked for", || (talk.provider.count() == 3).then_some(()));
+fn asked_for_a_summary(talk: &GatewayFixture) {
+    eventually("a summary is asked for", || (talk.provider.count() == 3).then_some(()));
 }
 
 /// A session whose last message the model said was too long, while it is summed up: its id, and the stream of the turn that asks again.
-fn overflowed(talk: &Talk, http: &Http) -> (String, String) {
+fn overflowed(talk: &GatewayFixture, http: &Http) -> (String, String) {
     let session = http.session();
     http.turn(&http.say(&session, &"word ".repeat(48_000))).ended();
     let stream = http.say(&session, &"word ".repeat(24_000));
@@ -44,8 +44,8 @@ fn counted() -> Reply {
 
 #[test]
 fn a_message_behind_a_compaction_has_a_stream_that_outlives_the_gateway() {
-    let talk = Talk::new();
-    let (gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (gateway, http) = talk.start_web();
     let latch = Latch::default();
     let held = Reply::new(vec![saying("a sum"), Part::Until(latch.clone())]);
     talk.provider.script([counted(), refuse(400, "no"), held, say("a summary"), say("as you say")]);
@@ -63,7 +63,7 @@ fn a_message_behind_a_compaction_has_a_stream_that_outlives_the_gateway() {
 
     gateway.kill();
     latch.open();
-    let (_gateway, http) = talk.start();
+    let (_gateway, http) = talk.start_web();
     let events = http.turn(&stream).ended();
     assert_eq!((text(&events).as_str(), names(&events).last()), ("as you say", Some(&"stream_end")));
     assert!(names(&events).contains(&"compressed"), "{:?}", names(&events));
@@ -74,8 +74,8 @@ fn a_message_behind_a_compaction_has_a_stream_that_outlives_the_gateway() {
 
 #[test]
 fn a_message_behind_a_compaction_is_taken_back() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let held = Reply::new(vec![saying("a sum"), Part::Hang]);
     talk.provider.script([counted(), refuse(400, "no"), held]);
     let session = long_session(&http);
@@ -96,8 +96,8 @@ fn a_message_behind_a_compaction_is_taken_back() {
 
 #[test]
 fn a_turn_that_fills_the_window_is_summed_up_before_the_next_and_holds_nobody_up() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let full = Reply { usage: (95_000, 10, 0), ..say("two") };
     talk.provider.script([counted(), full, say("a summary"), say("as you say")]);
     let session = http.session();
@@ -113,8 +113,8 @@ fn a_turn_that_fills_the_window_is_summed_up_before_the_next_and_holds_nobody_up
 
 #[test]
 fn whoever_stops_a_turn_that_waits_takes_back_nobody_elses_message() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let held = Reply::new(vec![saying("a sum"), Part::Hang]);
     talk.provider.script([counted(), refuse(400, "no"), held, say("a summary"), say("as you say")]);
     let session = long_session(&http);
@@ -129,7 +129,7 @@ fn whoever_stops_a_turn_that_waits_takes_back_nobody_elses_message() {
     assert_eq!(http.turn(&stream).ended().last().unwrap().name, "cancel");
     assert_eq!(watched.named("turn_started").data["stream_id"], json!(stream));
     assert_eq!(watched.named("turn_completed").data["status"], "cancelled");
-    soon("the summary ends", || (http.get(&path).json()["state"] == "resting").then_some(()));
+    eventually("the summary ends", || (http.get(&path).json()["state"] == "resting").then_some(()));
     assert_eq!(http.get(&path).json()["queued"], 1, "it waits for the next turn, as everything that is queued");
     http.turn(&http.say(&session, "fourth")).ended();
     let asked = talk.provider.last().text();
@@ -138,8 +138,8 @@ fn whoever_stops_a_turn_that_waits_takes_back_nobody_elses_message() {
 
 #[test]
 fn a_turn_that_was_too_long_is_stopped_by_name_while_it_is_summed_up() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let held = Reply::new(vec![saying("a sum"), Part::Hang]);
     talk.provider.script([counted(), refuse(400, "prompt is too long"), held]);
     let (session, again) = overflowed(&talk, &http);
@@ -153,8 +153,8 @@ fn a_turn_that_was_too_long_is_stopped_by_name_while_it_is_summed_up() {
 #[test]
 fn a_turn_that_was_too_long_asks_again_across_a_restart() {
     for is_killed in [false, true] {
-        let talk = Talk::new();
-        let (mut gateway, http) = talk.start();
+        let talk = GatewayFixture::for_web();
+        let (mut gateway, http) = talk.start_web();
         let held = Reply::new(vec![saying("a sum"), Part::Hang]);
         let refused = refuse(400, "prompt is too long");
         talk.provider.script([counted(), refused, held, say("a summary"), say("as you say")]);
@@ -164,7 +164,7 @@ fn a_turn_that_was_too_long_asks_again_across_a_restart() {
         } else {
             gateway.stop();
         }
-        let (_gateway, http) = talk.start();
+        let (_gateway, http) = talk.start_web();
         let events = http.turn(&again).ended();
         assert_eq!((text(&events).as_str(), names(&events).last()), ("as you say", Some(&"stream_end")), "{is_killed}");
     }
@@ -172,8 +172,8 @@ fn a_turn_that_was_too_long_asks_again_across_a_restart() {
 
 #[test]
 fn a_program_that_stops_a_summary_is_told_that_something_was_stopped() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let held = Reply::new(vec![saying("a sum"), Part::Hang]);
     talk.provider.script([counted(), refuse(400, "prompt is too long"), held]);
     let (session, again) = overflowed(&talk, &http);
@@ -197,8 +197,8 @@ fn a_program_that_stops_a_summary_is_told_that_something_was_stopped() {
 
 #[test]
 fn what_a_program_posts_twice_under_one_key_happens_once_across_a_restart() {
-    let talk = Talk::new();
-    let (gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (gateway, http) = talk.start_web();
     talk.provider.script([say("one"), say("two")]);
     let key = |http: &Http, key: &str| http.clone().with("idempotency-key", key);
     let open = json!({ "message": "first" });
@@ -206,7 +206,7 @@ fn what_a_program_posts_twice_under_one_key_happens_once_across_a_restart() {
     assert_eq!(first.status, 201, "{first:?}");
     let id = first.json()["id"].as_str().unwrap().to_owned();
     let path = format!("/api/v1/sessions/{id}");
-    let rests = |http: &Http| soon("rest", || (http.get(&path).json()["state"] == "resting").then_some(()));
+    let rests = |http: &Http| eventually("rest", || (http.get(&path).json()["state"] == "resting").then_some(()));
     rests(&http);
     let messages = format!("{path}/messages");
     let said = key(&http, "say").post(&messages, &json!({ "text": "second" }));
@@ -214,7 +214,7 @@ fn what_a_program_posts_twice_under_one_key_happens_once_across_a_restart() {
     rests(&http);
     gateway.kill();
 
-    let (_gateway, http) = talk.start();
+    let (_gateway, http) = talk.start_web();
     for _ in 0..2 {
         let again = key(&http, "open").post("/api/v1/sessions", &open);
         assert_eq!((again.status, again.json()), (201, first.json()));
@@ -233,10 +233,10 @@ fn what_a_program_posts_twice_under_one_key_happens_once_across_a_restart() {
 
 #[test]
 fn a_form_that_is_posted_twice_opens_one_session_and_says_one_thing() {
-    let talk = Talk::new();
-    let (gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (gateway, http) = talk.start_web();
     talk.provider.script([say("one"), say("two")]);
-    let visitor = Visitor::default();
+    let visitor = Browser::default();
     let key_of = |page: &str| {
         let (_, behind) = page.split_once("name=\"key\" value=\"").expect("a form has a key");
         behind.split('"').next().unwrap().to_owned()
@@ -250,8 +250,9 @@ fn a_form_that_is_posted_twice_opens_one_session_and_says_one_thing() {
     let path = post("/console/sessions", &key, "first");
     assert_eq!(post("/console/sessions", &key, "first"), path);
     let id = path.rsplit('/').next().unwrap().to_owned();
-    let rests =
-        || soon("rest", || (http.get(&format!("/api/v1/sessions/{id}")).json()["state"] == "resting").then_some(()));
+    let rests = || {
+        eventually("rest", || (http.get(&format!("/api/v1/sessions/{id}")).json()["state"] == "resting").then_some(()))
+    };
     rests();
     let key = key_of(&visitor.get(&gateway, &path).text);
     post(&format!("{path}/say"), &key, "second");
@@ -267,8 +268,8 @@ fn a_form_that_is_posted_twice_opens_one_session_and_says_one_thing() {
 
 #[test]
 fn older_messages_are_asked_for_by_where_the_page_began() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     talk.provider.script([say("one"), say("two")]);
     let session = http.session();
     for message in ["first", "second"] {
@@ -291,8 +292,8 @@ fn older_messages_are_asked_for_by_where_the_page_began() {
 
 #[test]
 fn a_look_at_the_health_tells_what_was_looked_at() {
-    let talk = Talk::new();
-    let (_gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
     let told = http.get("/health").json();
     assert_eq!((&told["status"], &told["checks"]), (&json!("ok"), &Value::Null));
     let before = told["accept_loop"]["requests_total"].as_u64().unwrap();

@@ -2,13 +2,10 @@
 
 use std::fs;
 
-use serde_json::{Value, json};
-
-use crate::{
-    agent::Agent,
-    gateway::Gateway,
-    place::{Place, TOKEN},
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, KITCHEN_TOKEN, RULES, agent_gate::AgentClient,
 };
+use serde_json::{Value, json};
 
 /// Each record with the head that its own time printed.
 const RECORDS: [(&str, &str); 1] =
@@ -31,7 +28,7 @@ fn a_record_of_an_earlier_version_is_whole_and_goes_on() {
     for (name, head) in RECORDS {
         for (form, back) in BACK {
             let case = format!("{name}, {form}");
-            let place = Place::with("model: { provider: demo, id: scripted-1 }", crate::place::RULES);
+            let place = GatewayFixture::with("model: { provider: demo, id: scripted-1 }", RULES);
             fs::create_dir(place.data()).unwrap();
             let kept = format!("{}/tests/logs/{name}", env!("CARGO_MANIFEST_DIR"));
             fs::copy(&kept, place.log()).unwrap();
@@ -51,7 +48,7 @@ fn a_record_of_an_earlier_version_is_whole_and_goes_on() {
             assert!(shown.out.contains("turn(door, open)"), "{case}: {shown:?}");
             let sessions = place.people(&["sessions", "list", "--json"]);
             assert!(sessions.out.contains("hello there"), "{case}: {sessions:?}");
-            let mut agent = Agent::join(&gateway, TOKEN);
+            let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
             // A person allowed it for good at that time.
             let turned = agent.call(7, "turn", json!({ "thing": "stove", "way": "on" }));
             assert!(turned.to_string().contains("/turn/stove"), "{case}: {turned}");
@@ -69,7 +66,7 @@ fn a_record_with_everything_that_may_wait_goes_on() {
     const NAME: &str = "2026-11-25.db";
     const HEAD: &str = "104:e891f9718320330ea9612b963e3828fec0aab56ad98641a37fb9f349cb2ea886";
     for (form, back) in BACK {
-        let place = Place::with("model: { provider: demo, id: scripted-1 }", crate::place::RULES);
+        let place = GatewayFixture::with("model: { provider: demo, id: scripted-1 }", RULES);
         fs::create_dir(place.data()).unwrap();
         fs::copy(format!("{}/tests/logs/{NAME}", env!("CARGO_MANIFEST_DIR")), place.log()).unwrap();
         rusqlite::Connection::open(place.log()).unwrap().execute_batch(back).unwrap();
@@ -101,7 +98,7 @@ fn a_record_with_everything_that_may_wait_goes_on() {
             assert_eq!(allowed.code, Some(0), "{form}: {allowed:?}");
         }
         // Who was let go on is asked about again.
-        let mut kitchen = Agent::join(&gateway, crate::place::KITCHEN);
+        let mut kitchen = AgentClient::join(&gateway, KITCHEN_TOKEN);
         kitchen.request(30, "turn", json!({ "thing": "attic", "way": "open" }));
         let title = place.waits(2).iter().map(|gate| gate["subject"].to_string()).collect::<String>();
         assert!(title.contains("turn(attic, open)") && title.contains("sh build.sh"), "{form}: {title}");

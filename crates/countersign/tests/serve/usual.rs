@@ -2,24 +2,21 @@
 
 use std::{fs, os::unix::fs::symlink};
 
-use serde_json::json;
-
-use crate::{
-    agent::Agent,
-    gateway::Gateway,
-    place::{Place, RULES, Said, TOKEN, said},
+use countersign_testkit::process::{
+    AGENT_TOKEN, CommandOutput, Gateway, GatewayFixture, RULES, agent_gate::AgentClient, binary, run_command,
 };
+use serde_json::json;
 
 #[test]
 fn the_configuration_of_the_folder_is_read_where_none_is_named() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let name = place.folder.join("agentpass");
-    symlink(env!("CARGO_BIN_EXE_countersign"), &name).unwrap();
+    symlink(binary(), &name).unwrap();
     for (binary, arguments) in [(None, &["serve"][..]), (Some(&name), &[]), (Some(&name), &["--insecure"])] {
         let mut command = binary.map_or_else(|| place.command(), |name| place.command_at(name));
         command.args(arguments);
         let mut gateway = Gateway::spawn(command);
-        let mut agent = Agent::join(&gateway, TOKEN);
+        let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
         agent.request(1, "turn", json!({ "thing": "door" }));
         place.gate();
         // The commands about it find the same one.
@@ -40,12 +37,12 @@ fn the_configuration_of_the_folder_is_read_where_none_is_named() {
     assert!(refused.code == Some(1) && refused.err.contains("config.yaml:1: gatway: unknown key"), "{refused:?}");
     let mut doctor = place.command_at(&name);
     doctor.arg("doctor");
-    assert!(said(doctor).out.contains("config.yaml:1: gatway"), "every command is known under either name");
+    assert!(run_command(doctor).out.contains("config.yaml:1: gatway"), "every command is known under either name");
 }
 
 #[test]
 fn a_gateway_for_nobody_and_nothing_says_so() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let config = fs::read_to_string(place.folder.join("config.yaml")).unwrap();
     let without = |key: &str| {
         let lines =
@@ -61,7 +58,7 @@ fn a_gateway_for_nobody_and_nothing_says_so() {
         (Some(without("services:")), "there is no service, so that there is no tool"),
         (Some(without("agent")), "there is no agent, so that nobody can use the services"),
     ] {
-        let place = Place::with("", RULES);
+        let place = GatewayFixture::with("", RULES);
         match config {
             Some(config) => drop(place.write("config.yaml", &config)),
             None => fs::remove_file(place.folder.join("config.yaml")).unwrap(),
@@ -77,22 +74,23 @@ fn a_gateway_for_nobody_and_nothing_says_so() {
 
 #[test]
 fn an_empty_token_or_address_is_told_as_what_it_is() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
     let asks = |url: &str, token: &str| {
         let mut command = place.command();
         command.arg("tools").env("AGENTPASS_URL", url).env("AGENT_TOKEN", token);
-        said(command)
+        run_command(command)
     };
-    let told = |said: Said, what: &str| assert!(said.code == Some(3) && said.err.contains(what), "{what}: {said:?}");
+    let told =
+        |said: CommandOutput, what: &str| assert!(said.code == Some(3) && said.err.contains(what), "{what}: {said:?}");
     told(asks(&gateway.url(), ""), "the token is empty: AGENT_TOKEN");
     told(asks(&gateway.url(), " "), "the token is empty: AGENT_TOKEN");
-    told(asks("", TOKEN), "the address is empty: AGENTPASS_URL");
+    told(asks("", AGENT_TOKEN), "the address is empty: AGENTPASS_URL");
     told(place.run(&["tools", "--url", &gateway.url(), "--token", ""]), "the token is empty");
     place.write("config.yaml", "agent: { token: \"${AGENT_TOKEN}\" }\n");
     let mut serve = place.command();
     serve.args(["serve"]).env("AGENT_TOKEN", "");
-    let refused = said(serve);
+    let refused = run_command(serve);
     assert!(
         refused.code == Some(1) && refused.err.contains("the environment variable AGENT_TOKEN is empty"),
         "{refused:?}"

@@ -18,14 +18,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde_json::{Value, json};
-
-use crate::{
-    gateway::Gateway,
-    peer::{Heard, Peer, node, params},
-    provider::{Latch, Part, Reply, call, refuse, say, text},
-    scene::Scene,
+use countersign_testkit::process::{
+    Gateway, GatewayFixture, Latch,
+    gsv::{GsvPeer, Received, connect_params, node_params},
+    provider::{Part, Reply, call, refuse, say, text},
 };
+use serde_json::{Value, json};
 
 /// How a request of a transcript was answered.
 #[derive(Debug)]
@@ -37,20 +35,20 @@ pub(super) struct Outcome {
 
 /// A peer with what it was sent and nobody looked at.
 struct Seat {
-    peer: Peer,
+    peer: GsvPeer,
     /// Requests that are not answered yet: id and method.
     open: VecDeque<(Value, String)>,
     answers: VecDeque<Value>,
     events: VecDeque<Value>,
-    ended: Option<Heard>,
+    ended: Option<Received>,
 }
 
 impl Seat {
     fn hear(&mut self) {
         assert_eq!(self.ended, None, "it is closed");
         match self.peer.read() {
-            Heard::Frame(frame) if frame["type"] == "res" => self.answers.push_back(frame),
-            Heard::Frame(frame) => self.events.push_back(frame),
+            Received::Frame(frame) if frame["type"] == "res" => self.answers.push_back(frame),
+            Received::Frame(frame) => self.events.push_back(frame),
             ended => self.ended = Some(ended),
         }
     }
@@ -84,7 +82,7 @@ impl Seat {
 }
 
 struct Stage {
-    scene: Scene,
+    scene: GatewayFixture,
     gateway: Gateway,
     seats: BTreeMap<String, Seat>,
     names: BTreeMap<String, Value>,
@@ -105,7 +103,7 @@ pub(super) fn play(script: &str) -> Vec<Outcome> {
             None => lines.push((number + 1, line.to_owned())),
         }
     }
-    let scene = Scene::new();
+    let scene = GatewayFixture::for_peers();
     let gateway = scene.start();
     let mut stage = Stage {
         scene,
@@ -170,13 +168,13 @@ impl Stage {
         let reply = match what {
             "file" => {
                 let (path, text) = two(rest);
-                let path = self.scene.place.folder.join(path);
+                let path = self.scene.folder.join(path);
                 std::fs::create_dir_all(path.parent().unwrap()).unwrap();
                 return std::fs::write(path, value(text).as_str().unwrap()).unwrap();
             }
             "set" => {
                 let (path, to) = two(rest);
-                let mut client = Peer::client(&self.gateway, "who-sets");
+                let mut client = GsvPeer::client(&self.gateway, "who-sets");
                 client.ok("config.set", json!({ "path": path, "value": value(to) }));
                 return;
             }
@@ -204,15 +202,15 @@ impl Stage {
         let (name, rest) = two(line);
         let (mode, rest) = two(rest);
         let mut params = match mode {
-            "line" | "client" => params("client", name),
-            "node" => node(name, &rest.split(' ').collect::<Vec<_>>()),
-            "channel" => params("channel", name),
+            "line" | "client" => connect_params("client", name),
+            "node" => node_params(name, &rest.split(' ').collect::<Vec<_>>()),
+            "channel" => connect_params("channel", name),
             _ => panic!("what is {mode}?"),
         };
         if mode == "channel" {
             params["client"]["channel"] = rest.into();
         }
-        let mut peer = Peer::line(&self.gateway);
+        let mut peer = GsvPeer::line(&self.gateway);
         if mode != "line" {
             peer.ok("connect", params);
         }
@@ -265,7 +263,7 @@ impl Stage {
                 while seat.ended.is_none() {
                     seat.hear();
                 }
-                let want = Heard::Closed(code.parse().unwrap(), reason.to_owned());
+                let want = Received::Closed(code.parse().unwrap(), reason.to_owned());
                 (seat.ended.as_ref() == Some(&want)).then_some(()).ok_or_else(|| format!("it came to {:?}", seat.ended))
             }
             _ => Err(format!("what is {mark}?")),

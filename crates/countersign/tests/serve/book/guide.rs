@@ -3,19 +3,18 @@
 use std::{
     io::Write as _,
     net::TcpListener,
-    path::Path,
     process::{Command, Stdio},
 };
 
 use super::{Block, blocks, docs};
-use crate::place::Place;
+use countersign_testkit::process::{GatewayFixture, binary};
 
 /// What a reader sees with their own eyes, a script has to wait for.
 const READY: &str = "until grep -q 'countersign ready' ready; do kill -0 $GATEWAY; done\n";
 const CONNECTED: &str = "until grep -q ' connected to ' joined; do kill -0 $NODE; done\n";
 
 pub(super) struct Guide {
-    pub(super) place: Place,
+    pub(super) place: GatewayFixture,
     port: u16,
     page: String,
     script: String,
@@ -29,11 +28,11 @@ pub(super) struct Followed {
 
 impl Guide {
     pub(super) fn of(page: &str) -> Self {
-        Self::within(page, Place::new())
+        Self::within(page, GatewayFixture::new())
     }
 
     /// The same in a place that is emptied.
-    pub(super) fn within(page: &str, place: Place) -> Self {
+    pub(super) fn within(page: &str, place: GatewayFixture) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let page = std::fs::read_to_string(docs().join(page)).unwrap();
@@ -75,7 +74,7 @@ impl Guide {
     }
 
     fn run(&self, input: &str) -> Followed {
-        let binaries = Path::new(env!("CARGO_BIN_EXE_countersign")).parent().unwrap();
+        let binaries = binary().parent().unwrap();
         let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
         let mut command = Command::new("bash");
         command.args(["-c", &self.script]).current_dir(&self.place.folder).env("PATH", path);

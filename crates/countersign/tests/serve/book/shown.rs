@@ -3,10 +3,8 @@
 use std::fs;
 
 use super::{blocks, docs, pages};
-use crate::{
-    agent::Agent,
-    gateway::Gateway,
-    place::{Place, TOKEN},
+use countersign_testkit::process::{
+    AGENT_TOKEN, CERTIFICATE, CERTIFICATE_KEY, Gateway, GatewayFixture, agent_gate::AgentClient, binary,
 };
 
 /// Blocks of the form `yaml check`, `yaml rules` of all pages, with the page's name.
@@ -25,14 +23,12 @@ fn marked(mark: &str) -> Vec<(String, String)> {
 
 #[test]
 fn configurations_that_pages_show_are_accepted() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let found = marked("check");
     assert!(found.len() > 4, "{found:?}");
     // What stands beside them.
-    for (name, pem) in
-        [("cert.pem", include_str!("../../gjc/cert.pem")), ("key.pem", include_str!("../../gjc/key.pem"))]
-    {
-        place.write(name, pem);
+    for (name, pem) in [("cert.pem", CERTIFICATE), ("key.pem", CERTIFICATE_KEY)] {
+        place.write(name, &fs::read_to_string(pem).unwrap());
     }
     for (page, text) in found {
         place.write("shown.yaml", &text);
@@ -46,7 +42,10 @@ fn configurations_that_pages_show_are_accepted() {
 
 #[test]
 fn rules_that_pages_show_are_accepted() {
-    let place = Place::with("people: [{ id: ana, local: [1] }, { id: ben, local: [2] }, { id: cleo, local: [3] }]", "");
+    let place = GatewayFixture::with(
+        "people: [{ id: ana, local: [1] }, { id: ben, local: [2] }, { id: cleo, local: [3] }]",
+        "",
+    );
     let found = marked("rules");
     assert!(found.len() > 2, "{found:?}");
     for (page, text) in found {
@@ -63,9 +62,9 @@ fn commands(page: &str) -> String {
     run.map(|block| block.body).collect()
 }
 
-fn runs(place: &Place, script: &str, environment: &[(&str, &str)]) -> String {
+fn runs(place: &GatewayFixture, script: &str, environment: &[(&str, &str)]) -> String {
     let mut command = place.command_at("bash".as_ref());
-    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_countersign"));
+    let binary = binary();
     let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
     command.args(["-ec", script]).env("PATH", path).envs(environment.iter().copied());
     let output = command.output().unwrap();
@@ -76,9 +75,9 @@ fn runs(place: &Place, script: &str, environment: &[(&str, &str)]) -> String {
 
 #[test]
 fn the_commands_of_operations_work() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let mut gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.call(serde_json::json!(1), "look", serde_json::json!({ "thing": "lamp" }));
     let script = commands("operations.md");
     let (running, at_rest) = script.split_once("countersign restore ").unwrap();
@@ -92,9 +91,9 @@ fn the_commands_of_operations_work() {
 
 #[test]
 fn a_program_is_let_in_as_the_page_says() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", serde_json::json!({ "thing": "stove", "way": "on" }));
     let gate = place.gate();
     let script = commands("protocol/api.md").replace("127.0.0.1:8443", &gateway.address);

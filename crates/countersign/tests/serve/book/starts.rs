@@ -3,7 +3,7 @@
 use std::{fs, net::TcpListener, path::Path};
 
 use super::guide::Guide;
-use crate::{place::Place, service::Manner};
+use countersign_testkit::process::{GatewayOptions, binary, service::Behavior};
 
 /// Until something waits for a person.
 const WAITS: &str = "until countersign gates list --config config.yaml --json | grep -q gate_; do :; done\n";
@@ -51,7 +51,7 @@ fn an_agent_is_embedded_as_the_page_says() {
 /// What destroys beyond the working folder is asked about in another way, but for temporary folders.
 #[test]
 fn an_agent_is_embedded_as_the_page_says_where_folders_are_there_to_stay() {
-    let place = Place::within(Path::new("/dev/shm"), "", "");
+    let place = GatewayOptions::new().parent(Path::new("/dev/shm")).rules("").create();
     let (guide, followed) = Guide::within("start/embed.md", place).follow(&unchanged, "what\n1\n");
     let (out, folder) = (&followed.out, &guide.place.folder);
     assert_eq!(out.matches("which?").count(), 2, "{out}");
@@ -65,7 +65,7 @@ fn a_phone_approves_as_the_page_says() {
     let guide = Guide::of("start/phone.md");
     let bot = |method: &str, result: &str| {
         let answer = format!("{{\"ok\":true,\"result\":{result}}}");
-        guide.place.service.does(&format!("/bot42:tok/{method}"), Manner::Answer(200, "application/json", answer));
+        guide.place.service.does(&format!("/bot42:tok/{method}"), Behavior::Answer(200, "application/json", answer));
     };
     bot("getMe", r#"{"id":42,"is_bot":true,"first_name":"Guard","username":"guard_bot"}"#);
     bot("getChat", r#"{"id":123456789,"type":"private"}"#);
@@ -112,7 +112,7 @@ fn the_walk_among_the_examples_comes_to_its_end() {
         return;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gate_walk.py");
-    let walk = std::process::Command::new("python3").arg(script).arg(env!("CARGO_BIN_EXE_countersign")).output();
+    let walk = std::process::Command::new("python3").arg(script).arg(binary()).output();
     let walk = walk.unwrap();
     let said = String::from_utf8_lossy(&walk.stdout);
     assert!(walk.status.success(), "{said}\n{}", String::from_utf8_lossy(&walk.stderr));

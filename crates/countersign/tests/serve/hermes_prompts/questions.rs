@@ -2,13 +2,13 @@
 
 use std::{sync::Barrier, thread};
 
+use countersign_testkit::process::{
+    GatewayFixture, GatewayOptions,
+    provider::{Part, Reply, call, refuse, say},
+};
 use serde_json::{Value, json};
 
 use super::scene::{Stream, chat, pending, post};
-use crate::{
-    provider::{Part, Reply, call, refuse, say},
-    talk::Talk,
-};
 
 const STALE: &str = "Clarification prompt expired or not found. The agent may have already proceeded.";
 
@@ -39,8 +39,8 @@ fn next(stream: &mut Stream, before: Option<&str>) -> (String, Value) {
 
 #[test]
 fn a_question_is_shown_and_what_is_said_reaches_the_model() {
-    let talk = Talk::new();
-    let (gateway, _) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (gateway, _) = talk.start_web();
     let script = [
         Reply::new(vec![asks("c1", &json!([colour(), several(), free()]))]),
         Reply::new(vec![asks("c2", &json!([free()]))]),
@@ -105,8 +105,8 @@ fn a_question_is_shown_and_what_is_said_reaches_the_model() {
 
 #[test]
 fn a_question_that_nobody_answers_goes_and_one_survives_a_power_cut() {
-    let talk = Talk::with("clarify_timeout: 2\n");
-    let (gateway, _) = talk.start();
+    let talk = GatewayOptions::for_web().config("clarify_timeout: 2\n").create();
+    let (gateway, _) = talk.start_web();
     let one = || [Reply::new(vec![asks("c1", &json!([colour()]))]), say("done")];
     let (session, turn) = chat(&talk, &gateway, one());
     let mut stream = Stream::of(&gateway, "clarify", &session);
@@ -121,7 +121,7 @@ fn a_question_that_nobody_answers_goes_and_one_survives_a_power_cut() {
     let (session, _) = chat(&talk, &gateway, one());
     let (id, _) = next(&mut Stream::of(&gateway, "clarify", &session), None);
     gateway.kill();
-    let (gateway, _) = talk.start();
+    let (gateway, _) = talk.start_web();
     // Its time goes on, and it has some more, because nobody could answer meanwhile.
     assert_eq!(pending(&gateway, "clarify", &session)["pending"]["clarify_id"], json!(id));
     let body = json!({ "session_id": session, "clarify_id": id, "response": "red" });
@@ -131,8 +131,8 @@ fn a_question_that_nobody_answers_goes_and_one_survives_a_power_cut() {
 
 #[test]
 fn words_without_a_name_that_are_posted_twice_answer_one_question() {
-    let talk = Talk::new();
-    let (gateway, _) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (gateway, _) = talk.start_web();
     let both = Reply::new(vec![asks("c1", &json!([free(), several()]))]);
     let (session, turn) = chat(&talk, &gateway, [both, say("done")]);
     let mut stream = Stream::of(&gateway, "clarify", &session);
@@ -159,8 +159,8 @@ fn words_without_a_name_that_are_posted_twice_answer_one_question() {
 
 #[test]
 fn a_long_wait_for_a_provider_is_a_question() {
-    let talk = Talk::with("retry_max_wait: 900\nretry_ask_after: 60\n");
-    let (gateway, _) = talk.start();
+    let talk = GatewayOptions::for_web().config("retry_max_wait: 900\nretry_ask_after: 60\n").create();
+    let (gateway, _) = talk.start_web();
     let (session, turn) = chat(&talk, &gateway, [refuse(429, "slow down").with("retry-after", "120")]);
     let mut stream = Stream::of(&gateway, "clarify", &session);
     let (id, card) = next(&mut stream, None);

@@ -6,14 +6,12 @@ use std::{
     time::Instant,
 };
 
-use serde_json::{Value, json};
-
-use crate::{
-    gateway::{Gateway, PATIENCE},
+use countersign_testkit::process::{
+    Gateway, GatewayFixture, PATIENCE,
     http::{Events, Http},
     provider::Reply,
-    talk::Talk,
 };
+use serde_json::{Value, json};
 
 /// A request of a client without cookies. The status and the JSON of the reply.
 pub(crate) fn ask(gateway: &Gateway, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
@@ -158,7 +156,11 @@ impl Stream {
 }
 
 /// A turn in a new session, in which the model says these things, one for each time that it is asked.
-pub(crate) fn chat(talk: &Talk, gateway: &Gateway, script: impl IntoIterator<Item = Reply>) -> (String, Events) {
+pub(crate) fn chat(
+    talk: &GatewayFixture,
+    gateway: &Gateway,
+    script: impl IntoIterator<Item = Reply>,
+) -> (String, Events) {
     let http = Http::new(&gateway.address);
     let session = http.session();
     talk.provider.script(script);

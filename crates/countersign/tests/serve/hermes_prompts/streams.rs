@@ -1,23 +1,22 @@
 //! Streams: what a session and the list of all tell, readers that do not read, and more of them than there is room for.
 
+use countersign_testkit::process::{
+    AGENT_TOKEN, Gateway, GatewayFixture, RULES,
+    agent_gate::AgentClient,
+    eventually,
+    provider::{Reply, bash, say},
+};
 use serde_json::{Value, json};
 
 use super::{
     AGENT, raise,
     scene::{Stream, ask, get, pending, respond},
 };
-use crate::{
-    agent::Agent,
-    gateway::{Gateway, soon},
-    place::{Place, RULES, TOKEN},
-    provider::{Reply, bash, say},
-    talk::Talk,
-};
 
 #[test]
 fn a_session_tells_of_turns_approvals_and_tools() {
-    let talk = Talk::new();
-    let (gateway, http) = talk.start();
+    let talk = GatewayFixture::for_web();
+    let (gateway, http) = talk.start_web();
     let session = http.session();
     let mut stream = Stream::of(&gateway, "session", &session);
     assert_eq!(stream.named("initial"), json!({ "session_id": session }));
@@ -59,9 +58,9 @@ fn a_session_tells_of_turns_approvals_and_tools() {
 
 #[test]
 fn the_list_tells_that_it_changed_and_why() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     let mut list = Stream::open(&gateway, "/api/sessions/events").unwrap();
     let id = raise(&gateway, &mut agent, 1, "door-a");
     let mut version = 0;
@@ -90,9 +89,9 @@ fn the_list_tells_that_it_changed_and_why() {
 
 #[test]
 fn who_reads_late_gets_the_newest_state_and_holds_up_nobody() {
-    let place = Place::with("rate_limit: { max_requests_per_minute: 1000 }", RULES);
+    let place = GatewayFixture::with("rate_limit: { max_requests_per_minute: 1000 }", RULES);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     // What this one does not read soon fills its line.
     let mut deaf = Stream::of(&gateway, "approval", AGENT);
     let mut quick = Stream::of(&gateway, "approval", AGENT);
@@ -115,9 +114,9 @@ fn who_reads_late_gets_the_newest_state_and_holds_up_nobody() {
 
 #[test]
 fn streams_leave_room_for_answers() {
-    let place = Place::with("rate_limit: { max_connections: 128 }", RULES);
+    let place = GatewayFixture::with("rate_limit: { max_connections: 128 }", RULES);
     let gateway = Gateway::start(&place);
-    let mut agent = Agent::join(&gateway, TOKEN);
+    let mut agent = AgentClient::join(&gateway, AGENT_TOKEN);
     agent.request(1, "turn", json!({ "thing": "door" }));
     let gate = place.gate();
     let path = format!("/api/approval/stream?session_id={AGENT}");
@@ -132,12 +131,12 @@ fn streams_leave_room_for_answers() {
         stream.until(|frame| frame.state() == (None, 0));
     }
     drop((silent, streams));
-    soon("room for a stream", || Stream::open(&gateway, &path).ok());
+    eventually("room for a stream", || Stream::open(&gateway, &path).ok());
 }
 
 #[test]
 fn a_gateway_that_ends_ends_its_streams() {
-    let place = Place::new();
+    let place = GatewayFixture::new();
     let mut gateway = Gateway::start(&place);
     let mut streams = Vec::from(["approval", "clarify", "session"].map(|kind| Stream::of(&gateway, kind, AGENT)));
     streams.push(Stream::open(&gateway, "/api/sessions/events").unwrap());

@@ -1,4 +1,4 @@
-//! The folders that one host works in.
+//! The folders of one host that embeds an agent, and the session files in them.
 
 use std::{
     fs,
@@ -9,23 +9,29 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{host::Host, provider::Provider};
+use crate::process::{Provider, RpcHost, binary, eventually, message_text};
 
-/// An agent directory, a working folder and a home, all of them new.
-pub(crate) struct Place {
+/// An agent directory, a working folder and a home, all of them new, with a provider of models.
+pub struct HostFixture {
     _root: TempDir,
-    pub(crate) agent: PathBuf,
-    pub(crate) work: PathBuf,
-    pub(crate) home: PathBuf,
-    pub(crate) provider: Provider,
+    /// Agent directory.
+    pub agent: PathBuf,
+    /// Working folder.
+    pub work: PathBuf,
+    /// Home of the user.
+    pub home: PathBuf,
+    /// Provider of the models `fake-1`, `fake-2` and `claude-1`.
+    pub provider: Provider,
 }
 
-impl Place {
-    pub(crate) fn new() -> Self {
+impl HostFixture {
+    /// Creates folders without settings or rules.
+    pub fn new() -> Self {
         Self::with_config("")
     }
 
-    pub(crate) fn with_config(config: &str) -> Self {
+    /// Creates folders with this `config.yml`.
+    pub fn with_config(config: &str) -> Self {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().canonicalize().unwrap();
         let provider = Provider::start();
@@ -39,68 +45,71 @@ impl Place {
         place
     }
 
-    /// Every call of `bash` asks.
-    pub(crate) fn asking() -> Self {
+    /// Creates folders with a rule that asks about every call of `bash`.
+    pub fn asking() -> Self {
         let place = Self::new();
         place.rules("rules:\n  - { pattern: \"bash(*)\", action: ask }\n");
         place
     }
 
-    pub(crate) fn rules(&self, rules: &str) {
+    /// Writes the rules of the agent directory.
+    pub fn rules(&self, rules: &str) {
         fs::write(self.agent.join("permissions.yaml"), rules).unwrap();
     }
 
-    /// Starts a host on the usual model, with more flags.
-    pub(crate) fn start(&self, flags: &[&str]) -> Host {
+    /// Starts omp with the usual model and more flags.
+    pub fn start(&self, flags: &[&str]) -> RpcHost {
         let usual = ["--model", "fake/fake-1"];
-        Host::start(self, &[&usual[..], flags].concat())
+        RpcHost::start(self, &[&usual[..], flags].concat())
     }
 
-    /// The binary with nothing of this machine around it.
-    pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
+    /// Returns a command of the program in the home, with nothing of this machine around it.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(binary());
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", &self.home).current_dir(&self.home);
         command
     }
 
-    /// Starts a host that goes on with the newest session.
-    pub(crate) fn resume(&self) -> Host {
-        Host::start(self, &["--continue"])
+    /// Starts omp, which resumes the newest session.
+    pub fn resume(&self) -> RpcHost {
+        RpcHost::start(self, &["--continue"])
     }
 
-    pub(crate) fn put(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    /// Writes a file of the working folder.
+    pub fn put(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.work.join(name);
         fs::write(&path, content).unwrap();
         path
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<String> {
+    /// Returns the content of a file of the working folder.
+    pub fn get(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.work.join(name)).ok()
     }
 
-    /// The content of a file of the working folder, once it has some.
-    pub(crate) fn wait_for(&self, name: &str) -> String {
-        crate::host::soon(&format!("the file {name}"), || self.get(name).filter(|text| text.ends_with('\n')))
+    /// Returns the content of a file of the working folder, as soon as it ends with a line break.
+    pub fn wait_for(&self, name: &str) -> String {
+        eventually(&format!("the file {name}"), || self.get(name).filter(|text| text.ends_with('\n')))
     }
 }
 
-/// A session file once `fits` holds for its lines, each of which is whole, and one JSON object.
-pub(crate) fn lines_when(path: &Path, what: &str, fits: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-    crate::host::soon(&format!("a session file with {what}"), || {
+/// Returns the lines of a session file, as soon as they fit. Each is one JSON object.
+pub fn lines_when(path: &Path, what: &str, fits: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    eventually(&format!("a session file with {what}"), || {
         let text = fs::read_to_string(path).ok().filter(|text| text.ends_with('\n'))?;
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         fits(&lines).then_some(lines)
     })
 }
 
-/// A session file once a line of it says `text`.
-pub(crate) fn lines_with(path: &Path, text: &str) -> Vec<Value> {
+/// Returns the lines of a session file, as soon as one of them has `text`.
+pub fn lines_with(path: &Path, text: &str) -> Vec<Value> {
     lines_when(path, text, |lines| lines.iter().any(|line| line.to_string().contains(text)))
 }
 
-/// Checks what holds for every session file: a header, unique ids, parents that came before.
-pub(crate) fn check_chain(lines: &[Value]) {
+/// Checks that a session file has a header, unique ids, and parents before their children.
+pub fn check_chain(lines: &[Value]) {
     assert_eq!((&lines[0]["type"], &lines[0]["version"]), (&"session".into(), &3.into()));
     let mut known: Vec<&str> = Vec::new();
     for line in &lines[1..] {
@@ -112,9 +121,9 @@ pub(crate) fn check_chain(lines: &[Value]) {
     }
 }
 
-/// The text of the messages of a session file, in order.
-pub(crate) fn texts(lines: &[Value]) -> Vec<String> {
-    lines.iter().filter(|line| line["type"] == "message").map(|line| crate::host::text(&line["message"])).collect()
+/// Returns the texts of the messages of a session file, in order.
+pub fn texts(lines: &[Value]) -> Vec<String> {
+    lines.iter().filter(|line| line["type"] == "message").map(|line| message_text(&line["message"])).collect()
 }
 
 fn models(url: &str) -> String {

@@ -1,6 +1,8 @@
 //! A model provider on a loopback port: each request gets the next reply of a script, then "ok".
 //!
-//! It must not know what is tested. The two wires it speaks are in [`crate::wire`].
+//! It must not know what is tested. The wires that it speaks are in `wire`.
+
+mod wire;
 
 use std::{
     collections::VecDeque,
@@ -13,15 +15,21 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{host::PATIENCE, wire};
+use crate::process::{Latch, PATIENCE};
 
 /// One thing that a reply does.
-pub(crate) enum Part {
+pub enum Part {
+    /// Deltas of text.
     Text(Vec<String>),
+    /// Deltas of reasoning.
     Think(Vec<String>),
+    /// A call of a tool.
     Call {
+        /// Id of the call.
         id: String,
+        /// Name of the tool.
         name: String,
+        /// JSON of the arguments.
         arguments: String,
     },
     /// Nothing until the latch is opened.
@@ -36,98 +44,99 @@ pub(crate) enum Part {
     Raw(String),
 }
 
-/// What one request gets.
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<(&'static str, String)>,
-    /// In place of a stream.
-    pub(crate) body: Option<String>,
-    pub(crate) parts: Vec<Part>,
-    /// Input with what was cached, output, cached.
-    pub(crate) usage: (u64, u64, u64),
-    pub(crate) stop: Option<&'static str>,
+/// The reply to one request.
+pub struct Reply {
+    /// Status code.
+    pub status: u16,
+    /// Headers in addition to those of every reply.
+    pub headers: Vec<(&'static str, String)>,
+    /// Body in place of a stream.
+    pub body: Option<String>,
+    /// Parts of the stream.
+    pub parts: Vec<Part>,
+    /// Tokens: input with the cached ones, output, cached.
+    pub usage: (u64, u64, u64),
+    /// Reason of the end, in the place of the usual one.
+    pub stop: Option<&'static str>,
 }
 
 impl Reply {
-    pub(crate) fn new(parts: Vec<Part>) -> Self {
+    /// Creates a stream with these parts.
+    pub fn new(parts: Vec<Part>) -> Self {
         Self { status: 200, headers: Vec::new(), body: None, parts, usage: (100, 50, 0), stop: None }
     }
 
-    pub(crate) fn counting(self, input: u64) -> Self {
+    /// Sets the tokens of the input.
+    #[must_use]
+    pub fn counting(self, input: u64) -> Self {
         Self { usage: (input, 50, 0), ..self }
     }
 
-    pub(crate) fn with(mut self, header: &'static str, value: &str) -> Self {
+    /// Adds a header.
+    #[must_use]
+    pub fn with(mut self, header: &'static str, value: &str) -> Self {
         self.headers.push((header, value.to_owned()));
         self
     }
 }
 
-pub(crate) fn text(text: &str) -> Part {
+/// Returns one delta of text.
+pub fn text(text: &str) -> Part {
     Part::Text(vec![text.to_owned()])
 }
 
-pub(crate) fn say(said: &str) -> Reply {
+/// Returns a reply with one text.
+pub fn say(said: &str) -> Reply {
     Reply::new(vec![text(said)])
 }
 
-pub(crate) fn call(id: &str, name: &str, arguments: &Value) -> Part {
+/// Returns a call of a tool, with a reason.
+pub fn call(id: &str, name: &str, arguments: &Value) -> Part {
     let mut arguments = arguments.clone();
     arguments.as_object_mut().unwrap().entry("_i").or_insert_with(|| "a test".into());
     Part::Call { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_string() }
 }
 
-pub(crate) fn bash(id: &str, command: &str) -> Part {
+/// Returns a call of `bash`.
+pub fn bash(id: &str, command: &str) -> Part {
     call(id, "bash", &serde_json::json!({ "command": command }))
 }
 
-pub(crate) fn refuse(status: u16, message: &str) -> Reply {
+/// Returns an error in place of a stream.
+pub fn refuse(status: u16, message: &str) -> Reply {
     let body = serde_json::json!({ "type": "error", "error": { "type": "server_error", "message": message } });
     Reply { status, body: Some(body.to_string()), ..Reply::new(Vec::new()) }
 }
 
-/// Holds something back until a test opens it.
-#[derive(Clone, Default)]
-pub(crate) struct Latch(Arc<(Mutex<bool>, Condvar)>);
-
-impl Latch {
-    pub(crate) fn open(&self) {
-        *self.0.0.lock().unwrap() = true;
-        self.0.1.notify_all();
-    }
-
-    fn wait(&self) {
-        let open = self.0.0.lock().unwrap();
-        drop(self.0.1.wait_timeout_while(open, PATIENCE, |open| !*open).unwrap());
-    }
-}
-
-/// What was asked.
+/// A request to the provider.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
-    pub(crate) head: String,
-    pub(crate) body: Value,
+pub struct Request {
+    /// Request line and headers.
+    pub head: String,
+    /// JSON of the body.
+    pub body: Value,
     /// Whether the client went before the reply was over.
-    pub(crate) is_gone: bool,
+    pub is_gone: bool,
 }
 
 impl Request {
-    pub(crate) fn messages(&self) -> &[Value] {
+    /// Returns the messages of the conversation.
+    pub fn messages(&self) -> &[Value] {
         self.body["messages"].as_array().unwrap()
     }
 
-    /// All that the model would read.
-    pub(crate) fn text(&self) -> String {
+    /// Returns the text of all messages.
+    pub fn text(&self) -> String {
         Value::from(self.messages()).to_string()
     }
 
-    /// The result of a call, as the model reads it.
-    pub(crate) fn result(&self, call: &str) -> Option<String> {
+    /// Returns the result of a call, as the model reads it.
+    pub fn result(&self, call: &str) -> Option<String> {
         wire::results(self.messages()).into_iter().find(|(id, _)| id == call).map(|(_, text)| text)
     }
 
-    /// Whether each call has its result right behind its message, and each result its call.
-    pub(crate) fn is_paired(&self) -> bool {
+    /// Returns whether each call has its result right after its message, and each result its call.
+    pub fn is_paired(&self) -> bool {
         wire::is_paired(self.messages())
     }
 }
@@ -140,13 +149,15 @@ struct Book {
 
 /// The provider. Its threads end with the process.
 #[derive(Clone)]
-pub(crate) struct Provider {
-    pub(crate) url: String,
+pub struct Provider {
+    /// URL without a path.
+    pub url: String,
     book: Arc<(Mutex<Book>, Condvar)>,
 }
 
 impl Provider {
-    pub(crate) fn start() -> Self {
+    /// Starts it on a port of its own.
+    pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let provider = Self { url, book: Arc::default() };
@@ -162,27 +173,30 @@ impl Provider {
     }
 
     /// Sets the replies to the next requests.
-    pub(crate) fn script(&self, replies: impl IntoIterator<Item = Reply>) {
+    pub fn script(&self, replies: impl IntoIterator<Item = Reply>) {
         self.book().script = replies.into_iter().collect();
     }
 
-    pub(crate) fn count(&self) -> usize {
+    /// Returns the number of requests so far.
+    pub fn count(&self) -> usize {
         self.book().requests.len()
     }
 
-    pub(crate) fn last(&self) -> Request {
+    /// Returns the last request.
+    pub fn last(&self) -> Request {
         self.book().requests.last().unwrap().clone()
     }
 
-    /// The request with this number, from 0, once it is there and `fits`.
-    pub(crate) fn request(&self, number: usize, fits: impl Fn(&Request) -> bool) -> Request {
+    /// Returns the request with this number, from 0, as soon as it is there and fits.
+    pub fn request(&self, number: usize, fits: impl Fn(&Request) -> bool) -> Request {
         let is_missing = |book: &mut Book| !book.requests.get(number).is_some_and(&fits);
         let (book, late) = self.book.1.wait_timeout_while(self.book(), PATIENCE, is_missing).unwrap();
         assert!(!late.timed_out(), "request {number} was not to be had; {} came", book.requests.len());
         book.requests[number].clone()
     }
 
-    pub(crate) fn asked(&self, number: usize) -> Request {
+    /// Returns the request with this number, from 0, as soon as it is there.
+    pub fn asked(&self, number: usize) -> Request {
         self.request(number, |_| true)
     }
 

@@ -1,4 +1,4 @@
-//! A gateway that runs: its process, its address, and what it said.
+//! A gateway that runs: its process, its address, and what it logged.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -14,40 +14,43 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::place::Place;
-
-/// How long something that must come is waited for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+use crate::process::{GatewayFixture, PATIENCE, http::Http};
 
 type Notices = Arc<(Mutex<String>, Condvar)>;
 
-pub(crate) struct Gateway {
+/// A running gateway. Its process ends with this value.
+pub struct Gateway {
     child: Child,
-    /// Such as `127.0.0.1:4711`.
-    pub(crate) address: String,
+    /// Address of its port, such as `127.0.0.1:4711`.
+    pub address: String,
     notices: Notices,
     reader: Option<JoinHandle<()>>,
 }
 
-/// How it ended.
+/// How the process of a gateway ended.
 #[derive(Debug)]
-pub(crate) struct End {
-    pub(crate) code: Option<i32>,
-    pub(crate) took: Duration,
+pub struct GatewayExit {
+    /// Exit code. Absent if a signal ended it.
+    pub code: Option<i32>,
+    /// Time between the request to end and the end.
+    pub took: Duration,
 }
 
 impl Gateway {
-    pub(crate) fn start(place: &Place) -> Self {
-        Self::start_with(place, &[])
+    /// Starts a gateway in the folder of `fixture` and waits until it is ready.
+    pub fn start(fixture: &GatewayFixture) -> Self {
+        Self::start_with(fixture, &[])
     }
 
-    pub(crate) fn start_with(place: &Place, flags: &[&str]) -> Self {
-        let mut command = place.command();
+    /// Starts it with more flags of `serve`.
+    pub fn start_with(fixture: &GatewayFixture, flags: &[&str]) -> Self {
+        let mut command = fixture.command();
         command.args(["serve", "--config", "config.yaml"]).args(flags);
         Self::spawn(command)
     }
 
-    pub(crate) fn spawn(mut command: Command) -> Self {
+    /// Starts the gateway of a command line and waits until it is ready.
+    pub fn spawn(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -72,17 +75,23 @@ impl Gateway {
         Self { child, address, notices, reader: Some(reader) }
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// Returns the URL for WebSockets.
+    pub fn url(&self) -> String {
         format!("ws://{}", self.address)
     }
 
-    #[allow(dead_code, reason = "not every crate of tests that has gateways looks at their processes")]
-    pub(crate) fn pid(&self) -> u32 {
+    /// Returns a client of its port without credentials.
+    pub fn http(&self) -> Http {
+        Http::new(&self.address)
+    }
+
+    /// Returns the id of its process.
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The status and the JSON of a plain request.
-    pub(crate) fn get(&self, path: &str) -> (u16, serde_json::Value) {
+    /// Sends a plain request. Returns the status and the JSON of the reply.
+    pub fn get(&self, path: &str) -> (u16, serde_json::Value) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let host = &self.address;
         write!(stream, "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
@@ -93,36 +102,37 @@ impl Gateway {
         (status, serde_json::from_str(body).unwrap())
     }
 
-    /// Waits until it has said this on stderr.
-    pub(crate) fn says(&self, text: &str) {
+    /// Waits until it has written `text` to stderr.
+    pub fn says(&self, text: &str) {
         let said = self.notices.0.lock().unwrap();
         let (said, over) = self.notices.1.wait_timeout_while(said, PATIENCE, |said| !said.contains(text)).unwrap();
         assert!(!over.timed_out(), "it did not say {text:?}, but: {said}");
     }
 
-    /// All that it has said on stderr so far.
-    pub(crate) fn said(&self) -> String {
+    /// Returns what it has written to stderr so far.
+    pub fn said(&self) -> String {
         self.notices.0.lock().unwrap().clone()
     }
 
-    pub(crate) fn signal(&self, signal: Signal) {
+    /// Sends a signal to its process.
+    pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
     /// Ends it as a power cut would.
-    pub(crate) fn kill(mut self) {
+    pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Asks it to end and waits until it has.
-    pub(crate) fn stop(&mut self) -> End {
+    pub fn stop(&mut self) -> GatewayExit {
         let begun = Instant::now();
         self.signal(Signal::SIGTERM);
         let code = self.child.wait().unwrap().code();
         let took = begun.elapsed();
         self.reader.take().unwrap().join().unwrap();
-        End { code, took }
+        GatewayExit { code, took }
     }
 }
 
@@ -130,17 +140,5 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// What `look` gives, once it gives something.
-pub(crate) fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what} did not come");
-        thread::park_timeout(Duration::from_millis(5));
     }
 }

@@ -1,52 +1,56 @@
-//! A browser without script: requests in plain HTTP, forms, and a cookie.
+//! A browser without JavaScript: requests in plain HTTP, forms, and a cookie.
 
 use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
 };
 
-use crate::{
-    gateway::{Gateway, PATIENCE},
+use crate::process::{
+    Gateway, PATIENCE,
     http::{Http, Reply},
 };
 
-/// Whoever looks at pages.
+/// A browser that shows pages of a gateway.
 #[derive(Clone, Default)]
-pub(crate) struct Visitor {
-    pub(crate) cookie: Option<String>,
-    /// Headers beside those that every browser sends.
-    pub(crate) headers: Vec<(&'static str, String)>,
+pub struct Browser {
+    /// Cookie of the login, as `name=value`.
+    pub cookie: Option<String>,
+    /// Headers in addition to those that every browser sends.
+    pub headers: Vec<(&'static str, String)>,
 }
 
-/// What came back.
+/// A page, read whole.
 #[derive(Debug)]
-pub(crate) struct Page {
-    pub(crate) status: u16,
-    pub(crate) text: String,
+pub struct Page {
+    /// Status code.
+    pub status: u16,
+    /// Text of the page.
+    pub text: String,
     reply: Reply,
 }
 
 impl Page {
-    /// A header of the reply.
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    /// Returns the value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.reply.header(name)
     }
 
-    /// The value of the first field of this name on the page.
-    pub(crate) fn field(&self, name: &str) -> String {
+    /// Returns the value of the first field of this name on the page.
+    pub fn field(&self, name: &str) -> String {
         let wanted = format!("name=\"{name}\" value=\"");
         let (_, rest) = self.text.split_once(&wanted).unwrap_or_else(|| panic!("no field {name}: {}", self.text));
         rest.split('"').next().unwrap().replace("&quot;", "\"").replace("&amp;", "&")
     }
 }
 
-impl Visitor {
-    pub(crate) fn get(&self, gateway: &Gateway, path: &str) -> Page {
+impl Browser {
+    /// Opens a page.
+    pub fn get(&self, gateway: &Gateway, path: &str) -> Page {
         self.send(gateway, "GET", path, "")
     }
 
-    /// Sends a form as a page of the gateway's own does.
-    pub(crate) fn post(&self, gateway: &Gateway, path: &str, fields: &[(&str, &str)]) -> Page {
+    /// Sends a form as a page of the gateway does.
+    pub fn post(&self, gateway: &Gateway, path: &str, fields: &[(&str, &str)]) -> Page {
         let body = form(fields);
         let mut visitor = self.clone();
         if visitor.headers.iter().all(|(name, _)| *name != "origin") {
@@ -56,8 +60,8 @@ impl Visitor {
         visitor.send(gateway, "POST", path, &body)
     }
 
-    /// Sends a form and does not wait for what comes of it. The connection stays open for as long as it is held.
-    pub(crate) fn begin(gateway: &Gateway, path: &str, fields: &[(&str, &str)]) -> TcpStream {
+    /// Sends a form and does not wait for the reply. The connection stays open as long as it is held.
+    pub fn begin(gateway: &Gateway, path: &str, fields: &[(&str, &str)]) -> TcpStream {
         let body = form(fields);
         let mut stream = TcpStream::connect(&gateway.address).unwrap();
         write!(
@@ -71,8 +75,8 @@ impl Visitor {
         stream
     }
 
-    /// What a stream says until it has said `last`, and the stream, which stays open for as long as it is held.
-    pub(crate) fn hear(&self, gateway: &Gateway, path: &str, last: &str) -> (String, TcpStream) {
+    /// Returns the text of a stream up to `last`, and the stream, which stays open as long as it is held.
+    pub fn hear(&self, gateway: &Gateway, path: &str, last: &str) -> (String, TcpStream) {
         let mut stream = TcpStream::connect(&gateway.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", gateway.address).unwrap();

@@ -1,4 +1,4 @@
-//! A service on a loopback port that counts what it did. What it does with a path is said by the test.
+//! A service on a loopback port that counts its requests. The test sets what it does with a path.
 
 use std::{
     collections::HashMap,
@@ -10,63 +10,54 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::gateway::PATIENCE;
+use crate::process::{Latch, PATIENCE};
 
-/// What becomes of a request.
+/// What the service does with a request.
 #[derive(Clone)]
-pub(crate) enum Manner {
+pub enum Behavior {
     /// Status, content type and body.
     Answer(u16, &'static str, String),
     /// The whole request is read, and the connection closed.
     BreakOff,
     /// Nothing until the client goes.
     Hang,
-    /// Nothing until the latch is opened.
+    /// Nothing until the latch is open.
     Late(Latch),
     /// Claims a longer body than it sends.
     Lie,
 }
 
-/// Holds an answer back until a test opens it.
-#[derive(Clone, Default)]
-pub(crate) struct Latch(Arc<(Mutex<bool>, Condvar)>);
-
-impl Latch {
-    pub(crate) fn open(&self) {
-        *self.0.0.lock().unwrap() = true;
-        self.0.1.notify_all();
-    }
-
-    fn wait(&self) {
-        let open = self.0.0.lock().unwrap();
-        drop(self.0.1.wait_timeout_while(open, PATIENCE, |open| !*open).unwrap());
-    }
-}
-
-/// What was asked for.
+/// A request to the service.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Asked {
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) authorization: String,
-    pub(crate) body: Value,
+pub struct ServiceRequest {
+    /// Method of HTTP.
+    pub method: String,
+    /// Path with its query.
+    pub path: String,
+    /// Header `authorization`, empty if there was none.
+    pub authorization: String,
+    /// JSON of the body, null if there was none.
+    pub body: Value,
 }
 
 #[derive(Default)]
 struct Book {
-    asked: Vec<Asked>,
-    manners: HashMap<String, Manner>,
+    asked: Vec<ServiceRequest>,
+    manners: HashMap<String, Behavior>,
 }
 
 type Shared = Arc<(Mutex<Book>, Condvar)>;
 
-pub(crate) struct Service {
-    pub(crate) url: String,
+/// The service. Its threads end with the process.
+pub struct FakeService {
+    /// URL without a path.
+    pub url: String,
     book: Shared,
 }
 
-impl Service {
-    pub(crate) fn start() -> Self {
+impl FakeService {
+    /// Starts it on a port of its own.
+    pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let book = Shared::default();
@@ -80,22 +71,23 @@ impl Service {
         Self { url, book }
     }
 
-    /// What it does with a path from now on.
-    pub(crate) fn does(&self, path: &str, manner: Manner) {
+    /// Sets what it does with a path from now on.
+    pub fn does(&self, path: &str, manner: Behavior) {
         self.book.0.lock().unwrap().manners.insert(path.to_owned(), manner);
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    /// Returns all requests so far.
+    pub fn asked(&self) -> Vec<ServiceRequest> {
         self.book.0.lock().unwrap().asked.clone()
     }
 
-    /// How often this path was asked for.
-    pub(crate) fn count(&self, path: &str) -> usize {
+    /// Returns how often a path was asked for.
+    pub fn count(&self, path: &str) -> usize {
         count(&self.book.0.lock().unwrap(), path)
     }
 
-    /// Waits until this path was asked for so often.
-    pub(crate) fn wait(&self, path: &str, times: usize) {
+    /// Waits until a path was asked for so often.
+    pub fn wait(&self, path: &str, times: usize) {
         let book = self.book.0.lock().unwrap();
         let (book, over) = self.book.1.wait_timeout_while(book, PATIENCE, |book| count(book, path) < times).unwrap();
         assert!(!over.timed_out(), "{path} was asked for {} times", count(&book, path));
@@ -119,17 +111,17 @@ fn converse(stream: &TcpStream, shared: &Shared) {
         let done = || json!({ "did": asked.path }).to_string();
         let (status, form, body, more) = match manner {
             None => (200, "application/json", done(), 0),
-            Some(Manner::Answer(status, form, body)) => (status, form, body, 0),
-            Some(Manner::Lie) => (200, "application/json", done(), 100),
-            Some(Manner::Late(latch)) => {
+            Some(Behavior::Answer(status, form, body)) => (status, form, body, 0),
+            Some(Behavior::Lie) => (200, "application/json", done(), 100),
+            Some(Behavior::Late(latch)) => {
                 latch.wait();
                 (200, "application/json", done(), 0)
             }
-            Some(Manner::Hang) => {
+            Some(Behavior::Hang) => {
                 let _ = reader.read_to_end(&mut Vec::new());
                 return;
             }
-            Some(Manner::BreakOff) => {
+            Some(Behavior::BreakOff) => {
                 let _ = stream.shutdown(Shutdown::Both);
                 return;
             }
@@ -144,7 +136,7 @@ fn converse(stream: &TcpStream, shared: &Shared) {
     }
 }
 
-fn read(reader: &mut impl BufRead) -> Option<Asked> {
+fn read(reader: &mut impl BufRead) -> Option<ServiceRequest> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
     let mut words = line.split_whitespace();
@@ -162,5 +154,5 @@ fn read(reader: &mut impl BufRead) -> Option<Asked> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some(Asked { method, path, authorization, body: serde_json::from_slice(&body).unwrap_or_default() })
+    Some(ServiceRequest { method, path, authorization, body: serde_json::from_slice(&body).unwrap_or_default() })
 }

@@ -1,4 +1,4 @@
-//! A program that uses the gateway over HTTP: plain requests, and the stream of events cut wherever the test likes.
+//! A client of `/api/v1`: plain requests, and the stream of events, cut wherever the test likes.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -7,23 +7,30 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Gateway, PATIENCE};
+use crate::process::{Gateway, PATIENCE};
 
-/// What was answered.
+/// A reply, read whole.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) head: String,
-    pub(crate) body: Value,
+pub struct ApiReply {
+    /// Status code.
+    pub status: u16,
+    /// Status line and headers.
+    pub head: String,
+    /// JSON of the body, or its text.
+    pub body: Value,
 }
 
-/// Asks at `address`, with more headers and a JSON body. An error is a line that broke.
-pub(crate) fn ask(
+/// Sends a request to `address`, with more headers and a JSON body.
+///
+/// # Errors
+///
+/// If the connection breaks before the reply is whole.
+pub fn ask(
     address: &str,
     (method, path): (&str, &str),
     headers: &[(&str, &str)],
     body: Option<&Value>,
-) -> io::Result<Answer> {
+) -> io::Result<ApiReply> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -38,36 +45,41 @@ pub(crate) fn ask(
     stream.read_to_string(&mut told)?;
     let (head, text) = told.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
     let status = head.split_whitespace().nth(1).and_then(|word| word.parse().ok());
-    Ok(Answer {
+    Ok(ApiReply {
         status: status.ok_or(io::ErrorKind::InvalidData)?,
         head: head.to_owned(),
         body: serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
     })
 }
 
-/// A program with a token.
-pub(crate) struct Program<'a> {
-    pub(crate) gateway: &'a Gateway,
-    pub(crate) token: String,
+/// A client with a token.
+pub struct ApiClient<'a> {
+    /// Gateway that it uses.
+    pub gateway: &'a Gateway,
+    /// Token that goes with every request.
+    pub token: String,
 }
 
-impl Program<'_> {
-    pub(crate) fn get(&self, path: &str) -> Answer {
+impl ApiClient<'_> {
+    /// Sends a GET request.
+    pub fn get(&self, path: &str) -> ApiReply {
         self.ask("GET", path, &[], None)
     }
 
-    /// The body of a reply that is as it should be.
-    pub(crate) fn read(&self, path: &str) -> Value {
+    /// Returns the body of a reply that has the status 200.
+    pub fn read(&self, path: &str) -> Value {
         let answer = self.get(path);
         assert_eq!(answer.status, 200, "{path}: {answer:?}");
         answer.body
     }
 
-    pub(crate) fn post(&self, path: &str, body: Value) -> Answer {
+    /// Sends JSON.
+    pub fn post(&self, path: &str, body: Value) -> ApiReply {
         self.ask("POST", path, &[], Some(&body))
     }
 
-    pub(crate) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Answer {
+    /// Sends a request with more headers.
+    pub fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> ApiReply {
         let bearer = format!("Bearer {}", self.token);
         let headers = [headers, &[("authorization", bearer.as_str())]].concat();
         ask(&self.gateway.address, (method, path), &headers, body).unwrap()
@@ -76,13 +88,16 @@ impl Program<'_> {
 
 /// One server-sent event.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Event {
-    pub(crate) id: Option<String>,
-    pub(crate) name: String,
-    pub(crate) data: Value,
+pub struct ApiEvent {
+    /// Id of the event, if it has one.
+    pub id: Option<String>,
+    /// Name of the event.
+    pub name: String,
+    /// JSON of the data.
+    pub data: Value,
 }
 
-impl Event {
+impl ApiEvent {
     fn parse(text: &str) -> Option<Self> {
         let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         let data = serde_json::from_str(line("data")?).unwrap();
@@ -90,15 +105,19 @@ impl Event {
     }
 }
 
-/// A stream of events.
-pub(crate) struct Events {
+/// The stream of events. Nothing of it is read before a test asks for it.
+pub struct ApiEvents {
     stream: TcpStream,
     text: Vec<u8>,
 }
 
-impl Events {
-    /// Begins to follow. The answer to such a request ends where the line does.
-    pub(crate) fn open(address: &str, query: &str, headers: &[(&str, &str)]) -> io::Result<Self> {
+impl ApiEvents {
+    /// Opens the stream over HTTP/1.0, so that the reply ends with the connection.
+    ///
+    /// # Errors
+    ///
+    /// If the connection breaks before the head is whole.
+    pub fn open(address: &str, query: &str, headers: &[(&str, &str)]) -> io::Result<Self> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -112,27 +131,31 @@ impl Events {
         Ok(events)
     }
 
-    /// Reads at most so many bytes more.
-    pub(crate) fn read(&mut self, most: usize) -> io::Result<usize> {
+    /// Reads at most `most` bytes more.
+    ///
+    /// # Errors
+    ///
+    /// If the connection breaks or ends.
+    pub fn read(&mut self, most: usize) -> io::Result<usize> {
         let mut bytes = vec![0; most];
         let count = self.stream.read(&mut bytes)?;
         self.text.extend_from_slice(&bytes[..count]);
         if count == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(count) }
     }
 
-    /// The events that are whole.
-    pub(crate) fn whole(&mut self) -> Vec<Event> {
+    /// Returns the events that are whole and were not returned yet.
+    pub fn whole(&mut self) -> Vec<ApiEvent> {
         let mut found = Vec::new();
         while let Some(end) = self.text.windows(2).position(|end| end == b"\n\n") {
             let rest = self.text.split_off(end + 2);
             let text = String::from_utf8(std::mem::replace(&mut self.text, rest)).unwrap();
-            found.extend(Event::parse(&text));
+            found.extend(ApiEvent::parse(&text));
         }
         found
     }
 
-    /// All events until one fits, that one with them.
-    pub(crate) fn until(&mut self, fits: impl Fn(&Event) -> bool) -> Vec<Event> {
+    /// Returns all events up to the first that fits.
+    pub fn until(&mut self, fits: impl Fn(&ApiEvent) -> bool) -> Vec<ApiEvent> {
         let mut found = Vec::new();
         loop {
             for event in self.whole() {

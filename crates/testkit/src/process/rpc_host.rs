@@ -1,4 +1,4 @@
-//! A host that embeds the agent: the real binary at the other end of two pipes.
+//! A host that embeds an agent: the program at the other end of two pipes.
 
 use std::{
     io::{Read, Write},
@@ -6,15 +6,12 @@ use std::{
     process::{Child, ChildStdin, Command, Stdio},
     sync::{Arc, Condvar, Mutex},
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use serde_json::{Value, json};
 
-use crate::place::Place;
-
-/// How long something that must come is waited for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+use crate::process::{HostFixture, PATIENCE, binary, eventually};
 
 #[derive(Default)]
 struct Seen {
@@ -25,8 +22,8 @@ struct Seen {
     is_over: bool,
 }
 
-/// A process and all that it has said.
-pub(crate) struct Host {
+/// A process in RPC mode and all frames that it has sent.
+pub struct RpcHost {
     child: Child,
     input: Option<ChildStdin>,
     seen: Arc<(Mutex<Seen>, Condvar)>,
@@ -35,43 +32,48 @@ pub(crate) struct Host {
     asked: u64,
 }
 
-/// How a process ended.
+/// How the process ended.
 #[derive(Debug)]
-pub(crate) struct End {
-    /// Absent if a signal ended it.
-    pub(crate) code: Option<i32>,
-    pub(crate) stderr: String,
-    pub(crate) junk: Vec<String>,
-    pub(crate) frames: Vec<Value>,
+pub struct HostExit {
+    /// Exit code. Absent if a signal ended it.
+    pub code: Option<i32>,
+    /// Text on stderr.
+    pub stderr: String,
+    /// Lines on stdout that were no JSON object.
+    pub junk: Vec<String>,
+    /// All frames.
+    pub frames: Vec<Value>,
 }
 
 /// An answer that is still to come.
-pub(crate) struct Due {
-    pub(crate) id: String,
+pub struct PendingAnswer {
+    /// Id of the command.
+    pub id: String,
     from: usize,
 }
 
-/// A place in what was said.
-pub(crate) type Mark = usize;
+/// A place among the frames, from 0.
+pub type Mark = usize;
 
-impl Host {
-    /// Starts it and waits until it is ready.
-    pub(crate) fn start(place: &Place, flags: &[&str]) -> Self {
-        let host = Self::spawn(Self::command_of(place, flags));
+impl RpcHost {
+    /// Starts omp and waits until it is ready.
+    pub fn start(fixture: &HostFixture, flags: &[&str]) -> Self {
+        let host = Self::spawn(Self::command_of(fixture, flags));
         host.event(0, "ready");
         host
     }
 
-    /// The command of a host in `place`.
-    pub(crate) fn command_of(place: &Place, flags: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
-        command.args(["omp", "--mode", "rpc"]).args(flags).current_dir(&place.work);
+    /// Returns the command line of omp in `fixture`.
+    pub fn command_of(fixture: &HostFixture, flags: &[&str]) -> Command {
+        let mut command = Command::new(binary());
+        command.args(["omp", "--mode", "rpc"]).args(flags).current_dir(&fixture.work);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("HOME", &place.home).env("PI_CODING_AGENT_DIR", &place.agent);
+        command.env("HOME", &fixture.home).env("PI_CODING_AGENT_DIR", &fixture.agent);
         command
     }
 
-    pub(crate) fn spawn(mut command: Command) -> Self {
+    /// Starts any host and does not wait.
+    pub fn spawn(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let seen: Arc<(Mutex<Seen>, Condvar)> = Arc::default();
@@ -116,110 +118,118 @@ impl Host {
         Self { child, input, seen, reader: Some(reader), errors: Some(errors), asked: 0 }
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    /// Returns the id of the process.
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    pub(crate) fn write(&mut self, bytes: impl AsRef<[u8]>) {
+    /// Writes to stdin.
+    pub fn write(&mut self, bytes: impl AsRef<[u8]>) {
         let input = self.input.as_mut().unwrap();
         input.write_all(bytes.as_ref()).unwrap();
         input.flush().unwrap();
     }
 
-    /// The pipe to it, for somebody else to write to.
-    pub(crate) fn take_input(&mut self) -> ChildStdin {
+    /// Returns the pipe to stdin, for another thread to write to.
+    pub fn take_input(&mut self) -> ChildStdin {
         self.input.take().unwrap()
     }
 
-    /// Sends a command under an id of its own.
-    pub(crate) fn ask(&mut self, mut command: Value) -> Due {
+    /// Sends a command with a new id and does not wait.
+    pub fn ask(&mut self, mut command: Value) -> PendingAnswer {
         self.asked += 1;
         let id = format!("c{}", self.asked);
         command["id"] = id.as_str().into();
         let from = self.mark();
         self.write(format!("{command}\n"));
-        Due { id, from }
+        PendingAnswer { id, from }
     }
 
-    pub(crate) fn answer(&self, due: &Due) -> Value {
+    /// Returns the answer to a command, as soon as it is there.
+    pub fn answer(&self, due: &PendingAnswer) -> Value {
         self.wait(due.from, &format!("the answer to {}", due.id), |frame| {
             frame["type"] == "response" && frame["id"] == due.id.as_str()
         })
     }
 
-    /// Sends a command and waits for its answer.
-    pub(crate) fn command(&mut self, command: Value) -> Value {
+    /// Sends a command. Returns its answer.
+    pub fn command(&mut self, command: Value) -> Value {
         let due = self.ask(command);
         self.answer(&due)
     }
 
-    /// Sends a command that must succeed, and gives its data.
-    pub(crate) fn done(&mut self, command: Value) -> Value {
+    /// Sends a command that must succeed. Returns its data.
+    pub fn done(&mut self, command: Value) -> Value {
         let answer = self.command(command);
         assert_eq!(answer["success"], true, "{answer}");
         answer["data"].clone()
     }
 
-    /// Sends a command that must fail, and gives its error.
-    pub(crate) fn refused(&mut self, command: Value) -> String {
+    /// Sends a command that must fail. Returns its error.
+    pub fn refused(&mut self, command: Value) -> String {
         let answer = self.command(command);
         assert_eq!(answer["success"], false, "{answer}");
         answer["error"].as_str().unwrap().to_owned()
     }
 
-    pub(crate) fn prompt(&mut self, message: &str) -> Mark {
+    /// Sends a prompt. Returns the place before it.
+    pub fn prompt(&mut self, message: &str) -> Mark {
         let from = self.mark();
         self.done(json!({ "type": "prompt", "message": message }));
         from
     }
 
-    /// Prompts and waits until all is quiet again. Gives what was said meanwhile.
-    pub(crate) fn turn(&mut self, message: &str) -> Vec<Value> {
+    /// Sends a prompt and waits until the agent is idle. Returns the frames up to then.
+    pub fn turn(&mut self, message: &str) -> Vec<Value> {
         let from = self.prompt(message);
         self.settled(from)
     }
 
-    /// Waits until all is quiet. Gives what was said since `from`.
-    pub(crate) fn settled(&self, from: Mark) -> Vec<Value> {
+    /// Waits until the agent is idle. Returns the frames since `from`.
+    pub fn settled(&self, from: Mark) -> Vec<Value> {
         self.event(from, "agent_settled");
         self.since(from)
     }
 
-    pub(crate) fn state(&mut self) -> Value {
+    /// Returns the state of the session.
+    pub fn state(&mut self) -> Value {
         self.done(json!({ "type": "get_state" }))
     }
 
-    pub(crate) fn messages(&mut self) -> Vec<Value> {
+    /// Returns the messages of the session.
+    pub fn messages(&mut self) -> Vec<Value> {
         self.done(json!({ "type": "get_messages" }))["messages"].as_array().unwrap().clone()
     }
 
-    /// The texts of the context.
-    pub(crate) fn said(&mut self) -> Vec<String> {
-        self.messages().iter().map(text).collect()
+    /// Returns the texts of the messages.
+    pub fn said(&mut self) -> Vec<String> {
+        self.messages().iter().map(message_text).collect()
     }
 
-    pub(crate) fn file(&mut self) -> PathBuf {
+    /// Returns the path of the session file.
+    pub fn file(&mut self) -> PathBuf {
         PathBuf::from(self.state()["sessionFile"].as_str().unwrap())
     }
 
-    /// The first dialog since `from`.
-    pub(crate) fn dialog(&self, from: Mark) -> Value {
+    /// Returns the first dialog since `from`.
+    pub fn dialog(&self, from: Mark) -> Value {
         self.event(from, "extension_ui_request")
     }
 
-    /// Answers a dialog, with a value or what else an answer may hold.
-    pub(crate) fn reply(&mut self, dialog: &Value, mut answer: Value) {
+    /// Answers a dialog with the members of `answer`.
+    pub fn reply(&mut self, dialog: &Value, mut answer: Value) {
         answer["type"] = "extension_ui_response".into();
         answer["id"] = dialog["id"].clone();
         self.write(format!("{answer}\n"));
     }
 
-    /// The first frame of this type since `from`.
-    pub(crate) fn event(&self, from: Mark, kind: &str) -> Value {
+    /// Returns the first frame of this type since `from`.
+    pub fn event(&self, from: Mark, kind: &str) -> Value {
         self.wait(from, kind, |frame| frame["type"] == kind)
     }
 
-    pub(crate) fn wait(&self, from: Mark, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+    /// Returns the first frame since `from` that fits, as soon as it is there.
+    pub fn wait(&self, from: Mark, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + PATIENCE;
         let mut at = from;
         let mut seen = self.seen.0.lock().unwrap();
@@ -237,82 +247,64 @@ impl Host {
         }
     }
 
-    pub(crate) fn mark(&self) -> Mark {
+    /// Returns the place after the last frame.
+    pub fn mark(&self) -> Mark {
         self.seen.0.lock().unwrap().frames.len()
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    /// Returns how many bytes have come on stdout.
+    pub fn bytes(&self) -> usize {
         self.seen.0.lock().unwrap().bytes
     }
 
-    pub(crate) fn since(&self, from: Mark) -> Vec<Value> {
+    /// Returns the frames since `from`.
+    pub fn since(&self, from: Mark) -> Vec<Value> {
         self.seen.0.lock().unwrap().frames[from..].to_vec()
     }
 
-    /// Ends it as a power cut would, and waits until what it had said was read.
-    pub(crate) fn kill(mut self) {
+    /// Kills it with SIGKILL, and waits until its output was read.
+    pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         self.reader.take().unwrap().join().unwrap();
     }
 
-    pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
+    /// Sends a signal to the process.
+    pub fn signal(&self, signal: nix::sys::signal::Signal) {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.id().cast_signed()), signal).unwrap();
     }
 
-    /// Closes its input and waits for its end.
-    pub(crate) fn close(mut self) -> End {
+    /// Closes stdin and waits for the end.
+    pub fn close(mut self) -> HostExit {
         drop(self.input.take());
         self.wait_end()
     }
 
-    pub(crate) fn wait_end(&mut self) -> End {
-        let code = soon("the end of the process", || self.child.try_wait().unwrap()).code();
+    /// Waits for the end.
+    pub fn wait_end(&mut self) -> HostExit {
+        let code = eventually("the end of the process", || self.child.try_wait().unwrap()).code();
         self.reader.take().unwrap().join().unwrap();
         let stderr = self.errors.take().unwrap().join().unwrap();
         let mut seen = self.seen.0.lock().unwrap();
-        End { code, stderr, junk: std::mem::take(&mut seen.junk), frames: seen.frames.clone() }
+        HostExit { code, stderr, junk: std::mem::take(&mut seen.junk), frames: seen.frames.clone() }
     }
 
-    /// Ends an ordinary session: with 0, and nothing but frames was said.
-    pub(crate) fn close_cleanly(self) {
+    /// Closes stdin and checks that it ends with 0 and has written nothing but frames.
+    pub fn close_cleanly(self) {
         let end = self.close();
         assert_eq!((end.code, end.stderr.as_str(), end.junk.len()), (Some(0), "", 0), "{end:?}");
     }
 }
 
-impl Drop for Host {
+impl Drop for RpcHost {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What `look` gives, once it gives something.
-pub(crate) fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what} did not come");
-        thread::park_timeout(Duration::from_millis(5));
-    }
-}
-
-/// Waits until there is no such process any more.
-pub(crate) fn wait_dead(pid: &str) {
-    let pid = pid.trim().parse().unwrap();
-    soon(&format!("the end of process {pid}"), || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let is_zombie = stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'));
-        let pid = nix::unistd::Pid::from_raw(pid);
-        (is_zombie || nix::sys::signal::kill(pid, None::<nix::sys::signal::Signal>).is_err()).then_some(())
-    });
-}
-
-/// The text of a message, or of a result.
-pub(crate) fn text(message: &Value) -> String {
+/// Returns the text of a message or of a result.
+pub fn message_text(message: &Value) -> String {
     match &message["content"] {
         Value::String(text) => text.clone(),
         Value::Array(blocks) => blocks.iter().filter_map(|block| block["text"].as_str()).collect(),
@@ -320,18 +312,18 @@ pub(crate) fn text(message: &Value) -> String {
     }
 }
 
-/// The frames of one type.
-pub(crate) fn only(frames: &[Value], kind: &str) -> Vec<Value> {
+/// Returns the frames of one type.
+pub fn of_type(frames: &[Value], kind: &str) -> Vec<Value> {
     frames.iter().filter(|frame| frame["type"] == kind).cloned().collect()
 }
 
-/// The roles of messages, in order.
-pub(crate) fn roles(messages: &[Value]) -> Vec<&str> {
+/// Returns the roles of messages, in order.
+pub fn roles(messages: &[Value]) -> Vec<&str> {
     messages.iter().map(|message| message["role"].as_str().unwrap()).collect()
 }
 
-/// The order of frames: one word each, and one for all deltas of a kind in a row. Settled frames and updates of tools are left out.
-pub(crate) fn shape(frames: &[Value]) -> String {
+/// Returns the order of frames: one word each, and one for all deltas of a kind in a row. Settled frames and updates of tools are left out.
+pub fn shape(frames: &[Value]) -> String {
     let mut words: Vec<String> = Vec::new();
     for frame in frames {
         let kind = frame["type"].as_str().unwrap();

@@ -9,23 +9,27 @@ use std::{
 
 use serde_json::Value;
 
-use crate::gateway::PATIENCE;
+use crate::process::PATIENCE;
 
-/// What came back.
+/// A reply, read whole.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    pub(crate) head: String,
-    pub(crate) body: String,
+pub struct Reply {
+    /// Status code.
+    pub status: u16,
+    /// Status line and headers.
+    pub head: String,
+    /// Text of the body.
+    pub body: String,
 }
 
 impl Reply {
-    pub(crate) fn json(&self) -> Value {
+    /// Returns the JSON of the body.
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
 
-    /// The value of a header, by its name in lower case.
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    /// Returns the value of a header, by its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
         header(&self.head, name)
     }
 }
@@ -37,33 +41,40 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value.trim())
 }
 
-/// Somebody with an address, and headers that go with every request.
+/// A client of one address, with headers that go with every request.
 #[derive(Clone, Debug)]
-pub(crate) struct Http {
-    pub(crate) address: String,
-    pub(crate) headers: Vec<(String, String)>,
+pub struct Http {
+    /// Address of the server.
+    pub address: String,
+    /// Name and value of each header.
+    pub headers: Vec<(String, String)>,
 }
 
 impl Http {
-    pub(crate) fn new(address: &str) -> Self {
+    /// Creates a client without headers.
+    pub fn new(address: &str) -> Self {
         Self { address: address.to_owned(), headers: Vec::new() }
     }
 
-    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+    /// Adds a header.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    pub(crate) fn get(&self, path: &str) -> Reply {
+    /// Sends a GET request.
+    pub fn get(&self, path: &str) -> Reply {
         self.send("GET", path, "")
     }
 
-    pub(crate) fn post(&self, path: &str, body: &Value) -> Reply {
+    /// Sends JSON.
+    pub fn post(&self, path: &str, body: &Value) -> Reply {
         self.clone().with("content-type", "application/json").send("POST", path, &body.to_string())
     }
 
     /// Sends a request with any body.
-    pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> Reply {
+    pub fn send(&self, method: &str, path: &str, body: &str) -> Reply {
         let mut stream = self.begin(method, path, body);
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
@@ -91,17 +102,20 @@ impl Http {
     }
 
     /// Opens a stream of events.
-    pub(crate) fn stream(&self, path: &str) -> Events {
+    pub fn stream(&self, path: &str) -> Events {
         Events::read(self.begin("GET", path, ""))
     }
 }
 
-/// One event.
+/// One server-sent event.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Event {
-    pub(crate) id: Option<String>,
-    pub(crate) name: String,
-    pub(crate) data: Value,
+pub struct Event {
+    /// Id of the event, if it has one.
+    pub id: Option<String>,
+    /// Name of the event, `message` if it has none.
+    pub name: String,
+    /// JSON of the data.
+    pub data: Value,
 }
 
 #[derive(Default)]
@@ -110,8 +124,8 @@ struct Heard {
     is_over: bool,
 }
 
-/// A stream that is read by a thread of its own.
-pub(crate) struct Events {
+/// A stream of events that is read by a thread of its own.
+pub struct Events {
     heard: Arc<(Mutex<Heard>, Condvar)>,
     stream: TcpStream,
 }
@@ -144,13 +158,13 @@ impl Events {
         Self { heard, stream }
     }
 
-    /// All events so far.
-    pub(crate) fn so_far(&self) -> Vec<Event> {
+    /// Returns the events that have come so far.
+    pub fn so_far(&self) -> Vec<Event> {
         self.heard.0.lock().unwrap().events.clone()
     }
 
-    /// The first event for which `fits`, once it is there.
-    pub(crate) fn event(&self, what: &str, fits: impl Fn(&Event) -> bool) -> Event {
+    /// Returns the first event for which `fits`, as soon as it is there.
+    pub fn event(&self, what: &str, fits: impl Fn(&Event) -> bool) -> Event {
         let heard = self.heard.0.lock().unwrap();
         let missing = |heard: &mut Heard| !heard.is_over && !heard.events.iter().any(&fits);
         let (heard, late) = self.heard.1.wait_timeout_while(heard, PATIENCE, missing).unwrap();
@@ -158,13 +172,13 @@ impl Events {
         found.unwrap_or_else(|| panic!("no {what} (late: {}) in {:#?}", late.timed_out(), heard.events))
     }
 
-    /// The first event with this name.
-    pub(crate) fn named(&self, name: &str) -> Event {
+    /// Returns the first event with this name, as soon as it is there.
+    pub fn named(&self, name: &str) -> Event {
         self.event(name, |event| event.name == name)
     }
 
-    /// All events, once the stream has ended.
-    pub(crate) fn ended(&self) -> Vec<Event> {
+    /// Returns all events, as soon as the stream has ended.
+    pub fn ended(&self) -> Vec<Event> {
         let heard = self.heard.0.lock().unwrap();
         let (heard, late) = self.heard.1.wait_timeout_while(heard, PATIENCE, |heard| !heard.is_over).unwrap();
         assert!(!late.timed_out(), "the stream goes on: {:#?}", heard.events);

@@ -1,4 +1,4 @@
-//! A server on loopback that a test gives its answers, and that keeps what it was asked.
+//! A server on a loopback port whose replies a function of the test makes, and that keeps its requests.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -9,36 +9,43 @@ use std::{
 
 use serde_json::Value;
 
-use crate::gateway::PATIENCE;
+use crate::process::PATIENCE;
 
-/// What was asked.
+/// A request to the server.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) path: String,
+pub struct ServerRequest {
+    /// Path with its query.
+    pub path: String,
     head: String,
-    pub(crate) text: String,
-    pub(crate) body: Value,
+    /// Text of the body.
+    pub text: String,
+    /// JSON of the body, null if it is none.
+    pub body: Value,
 }
 
-impl Asked {
-    pub(crate) fn header(&self, name: &str) -> &str {
+impl ServerRequest {
+    /// Returns the value of a header, empty if it is not there.
+    pub fn header(&self, name: &str) -> &str {
         let fields = self.head.lines().filter_map(|line| line.split_once(':'));
         let mut found = fields.filter(|(key, _)| key.eq_ignore_ascii_case(name));
         found.next().map(|(_, value)| value.trim()).unwrap_or_default()
     }
 }
 
-type Answer = dyn Fn(&Asked) -> (u16, String) + Send + Sync;
+type Answer = dyn Fn(&ServerRequest) -> (u16, String) + Send + Sync;
 
+/// The server. Its threads end with the process.
 #[derive(Clone)]
-pub(crate) struct Outside {
-    pub(crate) url: String,
+pub struct FakeServer {
+    /// URL without a path.
+    pub url: String,
     answer: Arc<Answer>,
-    book: Arc<(Mutex<Vec<Asked>>, Condvar)>,
+    book: Arc<(Mutex<Vec<ServerRequest>>, Condvar)>,
 }
 
-impl Outside {
-    pub(crate) fn start(answer: impl Fn(&Asked) -> (u16, String) + Send + Sync + 'static) -> Self {
+impl FakeServer {
+    /// Starts it. `answer` makes the status and the JSON of each reply.
+    pub fn start(answer: impl Fn(&ServerRequest) -> (u16, String) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let outside = Self { url, answer: Arc::new(answer), book: Arc::default() };
@@ -70,7 +77,7 @@ impl Outside {
             let path = head.split_whitespace().nth(1).unwrap_or_default().to_owned();
             let text = String::from_utf8_lossy(&body).into_owned();
             let body = serde_json::from_str(&text).unwrap_or(Value::Null);
-            let asked = Asked { path, head, text, body };
+            let asked = ServerRequest { path, head, text, body };
             self.book.0.lock().unwrap().push(asked.clone());
             self.book.1.notify_all();
             let (status, reply) = (self.answer)(&asked);
@@ -82,17 +89,17 @@ impl Outside {
         }
     }
 
-    /// The request with this number, from 0, among those that fit, once it is there.
-    pub(crate) fn asked(&self, number: usize, fits: impl Fn(&Asked) -> bool) -> Asked {
+    /// Returns the request with this number, from 0, among those that fit, as soon as it is there.
+    pub fn asked(&self, number: usize, fits: impl Fn(&ServerRequest) -> bool) -> ServerRequest {
         let book = self.book.0.lock().unwrap();
-        let missing = |book: &mut Vec<Asked>| book.iter().filter(|asked| fits(asked)).nth(number).is_none();
+        let missing = |book: &mut Vec<ServerRequest>| book.iter().filter(|asked| fits(asked)).nth(number).is_none();
         let (book, late) = self.book.1.wait_timeout_while(book, PATIENCE, missing).unwrap();
         assert!(!late.timed_out(), "request {number} did not come: {book:#?}");
         book.iter().filter(|asked| fits(asked)).nth(number).unwrap().clone()
     }
 
-    /// How many requests came that fit.
-    pub(crate) fn count(&self, fits: impl Fn(&Asked) -> bool) -> usize {
+    /// Returns how many requests came that fit.
+    pub fn count(&self, fits: impl Fn(&ServerRequest) -> bool) -> usize {
         self.book.0.lock().unwrap().iter().filter(|asked| fits(asked)).count()
     }
 }

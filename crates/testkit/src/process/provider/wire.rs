@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use crate::provider::{Part, Reply};
+use super::{Part, Reply};
 
 /// How the provider was asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wire {
+pub(super) enum Wire {
     OpenAi,
     Anthropic,
 }
 
 /// Writes one reply as a stream of events.
-pub(crate) struct Encoder<'a> {
+pub(super) struct Encoder<'a> {
     wire: Wire,
     reply: &'a Reply,
     blocks: usize,
@@ -20,11 +20,11 @@ pub(crate) struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    pub(crate) const fn new(wire: Wire, reply: &'a Reply) -> Self {
+    pub(super) const fn new(wire: Wire, reply: &'a Reply) -> Self {
         Self { wire, reply, blocks: 0, calls: 0 }
     }
 
-    pub(crate) fn begin(&self) -> String {
+    pub(super) fn begin(&self) -> String {
         let (input, _, cached) = self.reply.usage;
         match self.wire {
             Wire::OpenAi => chunk(&json!({ "role": "assistant", "content": "" }), None),
@@ -35,14 +35,14 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    pub(crate) fn part(&mut self, part: &Part) -> String {
+    pub(super) fn part(&mut self, part: &Part) -> String {
         match self.wire {
             Wire::OpenAi => self.openai(part),
             Wire::Anthropic => self.anthropic(part),
         }
     }
 
-    pub(crate) fn fault(&self, message: &str) -> String {
+    pub(super) fn fault(&self, message: &str) -> String {
         match self.wire {
             Wire::OpenAi => event(&json!({ "error": { "message": message, "type": "server_error" } })),
             Wire::Anthropic => {
@@ -51,7 +51,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    pub(crate) fn end(&self) -> String {
+    pub(super) fn end(&self) -> String {
         let (input, output, cached) = self.reply.usage;
         match self.wire {
             Wire::OpenAi => {
@@ -147,7 +147,7 @@ fn blocks(message: &Value) -> &[Value] {
 }
 
 /// The results in `messages`: the id of the call, and the text.
-pub(crate) fn results(messages: &[Value]) -> Vec<(String, String)> {
+pub(super) fn results(messages: &[Value]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for message in messages {
         if message["role"] == "tool" {
@@ -161,7 +161,7 @@ pub(crate) fn results(messages: &[Value]) -> Vec<(String, String)> {
 }
 
 /// Whether a real provider would take these messages: no call without its result before the next message, no result without its call.
-pub(crate) fn is_paired(messages: &[Value]) -> bool {
+pub(super) fn is_paired(messages: &[Value]) -> bool {
     let mut owed: Vec<String> = Vec::new();
     for message in messages {
         let given = results(std::slice::from_ref(message));

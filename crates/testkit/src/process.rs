@@ -1,0 +1,75 @@
+//! The built program in processes of its own: a gateway, hosts and a node's counterparts, with clients for each protocol and fake
+//! services to talk to.
+//!
+//! A test starts with a [`GatewayFixture`], or with a [`HostFixture`] if it embeds an agent over pipes. Both have a scripted
+//! [`Provider`] of models. The program itself is [`binary`].
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod attach_fixture;
+mod binary;
+mod gateway;
+mod gateway_fixture;
+mod host_fixture;
+mod latch;
+mod rpc_host;
+
+pub mod agent_gate;
+pub mod api;
+pub mod browser;
+pub mod gsv;
+pub mod hermes;
+pub mod http;
+pub mod provider;
+pub mod server;
+pub mod service;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+pub use self::{
+    attach_fixture::{AttachFixture, session_id},
+    binary::binary,
+    gateway::{Gateway, GatewayExit},
+    gateway_fixture::{
+        AGENT_TOKEN, CommandOutput, GateWatch, GatewayFixture, GatewayOptions, KITCHEN_TOKEN, RULES, SERVICE_TOKEN,
+        run_command,
+    },
+    host_fixture::{HostFixture, check_chain, lines_when, lines_with, texts},
+    latch::Latch,
+    provider::Provider,
+    rpc_host::{HostExit, Mark, PendingAnswer, RpcHost, message_text, of_type, roles, shape},
+};
+
+/// Path of a certificate for 127.0.0.1 that signs itself.
+pub const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/process/data/cert.pem");
+/// Path of the key of [`CERTIFICATE`].
+pub const CERTIFICATE_KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/process/data/key.pem");
+
+/// How long a test waits for something that must come.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Returns what `look` finds, as soon as it finds something.
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what} did not come");
+        thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// Waits until the process `pid` has ended.
+pub fn wait_dead(pid: &str) {
+    let pid = pid.trim().parse().unwrap();
+    eventually(&format!("the end of process {pid}"), || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let is_zombie = stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'));
+        let pid = nix::unistd::Pid::from_raw(pid);
+        (is_zombie || nix::sys::signal::kill(pid, None::<nix::sys::signal::Signal>).is_err()).then_some(())
+    });
+}
