@@ -21,8 +21,6 @@ mod sessions;
 mod settings;
 mod speaking;
 mod telegram;
-#[cfg(feature = "otlp")]
-mod traces;
 mod transcripts;
 mod webhook;
 mod workspace;

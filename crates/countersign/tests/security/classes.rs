@@ -63,7 +63,7 @@ const CLASSES: [Class; 29] = [
             (NAMES, &["unauthenticated_localhost_http", "a_door_that_needs_a_credential_is_closed_without_one"]),
             (DOORS, &["privileged_mutation_without_auth"]),
             (
-                "countersign/tests/serve/faults.rs",
+                "countersign/tests/process/start_failures.rs",
                 &["an_address_that_others_reach_needs_a_credential_and_tls_or_the_flag"],
             ),
             ("config/src/tests/files.rs", &["an_address_that_others_reach_needs_a_credential_and_tls"]),
@@ -299,7 +299,7 @@ const CLASSES: [Class; 29] = [
         &[
             ("tools/src/disk.rs", &["a_link_put_there_after_the_decision_is_not_followed"]),
             (STARTS, &["an_approval_holds_for_the_folder_that_was_shown"]),
-            ("countersign/tests/serve/signals.rs", &["rules_that_came_after_an_approval_was_asked_for_still_deny"]),
+            ("countersign/tests/process/signals.rs", &["rules_that_came_after_an_approval_was_asked_for_still_deny"]),
             (
                 "countersign/tests/security/approved_files.rs",
                 &[
@@ -330,7 +330,7 @@ const CLASSES: [Class; 29] = [
                 ],
             ),
             ("core/tests/it/gates.rs", &["a_rule_that_came_since_wins_when_a_call_starts"]),
-            ("countersign/tests/serve/crash.rs", &["a_kill_anywhere_after_the_approval_leaves_at_most_one_action"]),
+            ("countersign/tests/process/crash.rs", &["a_kill_anywhere_after_the_approval_leaves_at_most_one_action"]),
         ],
     ),
     class(
@@ -338,7 +338,10 @@ const CLASSES: [Class; 29] = [
         "GHSA-hjvp-qhm6-wrh2",
         &[
             ("countersign/tests/serve/interface.rs", &["a_gate_is_listed_read_and_answered_once"]),
-            ("countersign/tests/serve/cuts.rs", &["whatever_was_the_last_commit_the_action_happens_at_most_once"]),
+            (
+                "countersign/tests/process/crash_at_each_commit.rs",
+                &["whatever_was_the_last_commit_the_action_happens_at_most_once"],
+            ),
             (TAPS, &["a_tap_that_is_delivered_twice_is_the_same_answer"]),
             ("telegram/src/refs.rs", &["whatever_is_changed_on_a_button_makes_it_worthless"]),
             ("countersign/tests/gjc/gates.rs", &["an_unattended_host_answers_gates_each_once"]),
@@ -388,7 +391,7 @@ const CLASSES: [Class; 29] = [
             ),
             ("countersign/tests/gjc/socket.rs", &["commands_of_the_agent_cannot_answer_for_the_host"]),
             (
-                "countersign/tests/serve/own_gates.rs",
+                "countersign/tests/process/self_approval.rs",
                 &["a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can"],
             ),
             ("countersign/tests/security/way_out.rs", &["a_command_that_may_reach_the_gateway_answers_nothing_there"]),
@@ -406,7 +409,7 @@ const CLASSES: [Class; 29] = [
                 ],
             ),
             (
-                "countersign/tests/serve/own_gates.rs",
+                "countersign/tests/process/self_approval.rs",
                 &["a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can"],
             ),
             (

@@ -17,8 +17,6 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-use crate::chat::talk;
-
 const KEY: &str = "collector-key-77ab02";
 
 /// A gateway that tells `collector`, as soon as there is something.
@@ -28,6 +26,12 @@ fn start(scene: &GatewayFixture, collector: &str, more: &[(&str, &str)]) -> Gate
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector).env("OTEL_BSP_SCHEDULE_DELAY", "20");
     command.env("OTEL_EXPORTER_OTLP_HEADERS", format!("x-key={KEY}")).envs(more.iter().copied());
     Gateway::spawn(command)
+}
+
+/// Sends a message and waits for the end of its run.
+fn talk(peer: &mut GsvPeer, key: &str, message: &str, run: &str) -> Value {
+    peer.ok("chat.send", json!({ "sessionKey": key, "message": message, "runId": run }));
+    peer.event("chat", &json!({ "runId": run }))
 }
 
 /// Everything that it was told.

@@ -1,7 +1,5 @@
 //! The demo and the record that it leaves, from outside: the real binary, no terminal.
 
-#![allow(clippy::unwrap_used, reason = "these are tests")]
-
 use std::{
     io::Write as _,
     path::{Path, PathBuf},

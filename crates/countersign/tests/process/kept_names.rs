@@ -119,7 +119,7 @@ fn names_that_others_hold_stay_as_they_are() {
 
     let text = found.into_iter().collect::<Vec<_>>().join("\n") + "\n";
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/kept_names.txt"), &text).unwrap();
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/process/kept_names.txt"), &text).unwrap();
         return;
     }
     assert_eq!(include_str!("kept_names.txt"), text, "UPDATE_GOLDEN=1 writes it");

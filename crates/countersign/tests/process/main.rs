@@ -1,0 +1,33 @@
+//! The program in processes of its own: its commands, start and end, crashes, backups, and what is about several adapters at once.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod audit_record;
+mod backup_targets;
+mod backups;
+mod beginner_mistakes;
+mod book;
+mod clocks_and_timeouts;
+mod completions;
+mod config_and_doctor;
+mod crash;
+mod crash_at_each_commit;
+mod data_owner;
+mod default_paths;
+mod demo;
+mod demo_terminal;
+mod every_surface;
+mod gateway_lookup;
+mod kept_names;
+mod log_redaction;
+mod operations;
+mod packaged_unit;
+mod recorded_sessions;
+mod resource_exhaustion;
+mod self_approval;
+mod signals;
+mod start_failures;
+#[cfg(feature = "otlp")]
+mod traces;
+mod upgrades;
+mod workspace_backups;
