@@ -29,10 +29,10 @@ impl Class {
 
 const BROWSERS: &str = "countersign/tests/security/browsers.rs";
 const CANARIES: &str = "countersign/tests/security/canaries.rs";
-const DOORS: &str = "countersign/tests/security/door_table.rs";
+const DOORS: &str = "countersign/tests/security/access_table.rs";
 const FORMS: &str = "countersign/tests/security/shell_forms.rs";
-const NAMES: &str = "countersign/tests/security/names.rs";
-const CHILDREN: &str = "countersign/tests/security/own_children.rs";
+const NAMES: &str = "countersign/tests/security/hosts_and_credentials.rs";
+const CHILDREN: &str = "countersign/tests/security/child_processes.rs";
 const REFUSALS: &str = "adapter-gjc/src/bridge/tests/refusals.rs";
 const RECORDED: &str = "core/src/policy/evaluate/tests/recorded.rs";
 const EVALUATE: &str = "core/src/policy/evaluate/tests.rs";
@@ -111,7 +111,7 @@ const CLASSES: [Class; 29] = [
         &[
             ("runtime/tests/it/services/requests.rs", &["values_stand_in_path_and_query_as_data"]),
             (
-                "countersign/tests/security/way_out.rs",
+                "countersign/tests/security/network_egress.rs",
                 &[
                     "a_listed_host_is_reached_and_nothing_else",
                     "a_host_that_a_person_allows_is_reached_by_that_call_alone",
@@ -281,7 +281,7 @@ const CLASSES: [Class; 29] = [
         "GHSA-pcqg-f7rg-xfvv, hermes#81403, zeroclaw#9396, agent-secret#66, deno#36195",
         &[
             (
-                "countersign/tests/security/hidden.rs",
+                "countersign/tests/security/hidden_text.rs",
                 &[
                     "shown_is_not_run_zero_width_bidi_ansi_and_fences",
                     "what_a_chat_is_asked_reads_back",
@@ -394,7 +394,10 @@ const CLASSES: [Class; 29] = [
                 "countersign/tests/process/self_approval.rs",
                 &["a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can"],
             ),
-            ("countersign/tests/security/way_out.rs", &["a_command_that_may_reach_the_gateway_answers_nothing_there"]),
+            (
+                "countersign/tests/security/network_egress.rs",
+                &["a_command_that_may_reach_the_gateway_answers_nothing_there"],
+            ),
         ],
     ),
     class(
@@ -426,7 +429,7 @@ const CLASSES: [Class; 29] = [
         "a mode that passes the gate by",
         "hermes#30882, hermes#60505",
         &[
-            ("countersign/tests/security/modes.rs", &["mode_silently_skips_gate"]),
+            ("countersign/tests/security/run_modes.rs", &["mode_silently_skips_gate"]),
             (
                 "countersign/tests/it/gates.rs",
                 &[

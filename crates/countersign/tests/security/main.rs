@@ -3,17 +3,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod access_table;
 mod approved_files;
 mod browsers;
 mod canaries;
+mod child_processes;
 mod classes;
-mod door_table;
 mod foreign_folders;
-mod hidden;
-mod modes;
-mod names;
-mod own_children;
+mod hidden_text;
+mod hosts_and_credentials;
+mod network_egress;
+mod run_modes;
 mod secrets;
 mod shell_forms;
 mod stage;
-mod way_out;
