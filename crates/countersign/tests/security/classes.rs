@@ -144,7 +144,7 @@ const CLASSES: [Class; 29] = [
                 "countersign/tests/gsv/nodes.rs",
                 &["a_rule_that_denies_stops_what_a_client_has_a_node_do", "what_cannot_be_called_is_refused"],
             ),
-            ("countersign/tests/serve/replies.rs", &["policy_decides_what_reaches_the_service"]),
+            ("adapter-agent-gate/tests/process/replies.rs", &["policy_decides_what_reaches_the_service"]),
             ("core/tests/it/settle/judge.rs", &["a_tool_that_may_change_something_is_asked_about_whatever_its_lane"]),
             (EVALUATE, &["a_contract_denies_the_classes_that_it_does_not_name"]),
         ],
@@ -162,7 +162,7 @@ const CLASSES: [Class; 29] = [
                     "a_spelling_of_a_secret_is_found",
                 ],
             ),
-            ("countersign/tests/serve/client.rs", &["no_token_lies_in_any_file_but_the_configuration"]),
+            ("adapter-agent-gate/tests/process/command_line.rs", &["no_token_lies_in_any_file_but_the_configuration"]),
             ("countersign/src/node/address.rs", &["a_token_goes_over_tls_or_stays_on_this_machine"]),
             ("countersign/tests/gsv/settings.rs", &["a_secret_lies_in_its_own_file_and_nowhere_else"]),
             (
@@ -259,7 +259,7 @@ const CLASSES: [Class; 29] = [
         &[
             ("core/src/policy/subject.rs", &["an_exact_digest_tells_every_argument_and_the_folder_apart"]),
             (STARTS, &["an_approval_holds_for_the_folder_that_was_shown"]),
-            ("countersign/tests/serve/asked.rs", &["a_grant_covers_what_was_shown_until_it_is_revoked"]),
+            ("adapter-agent-gate/tests/process/decisions.rs", &["a_grant_covers_what_was_shown_until_it_is_revoked"]),
         ],
     ),
     class(
