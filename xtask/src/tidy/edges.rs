@@ -1,14 +1,14 @@
 //! Which crate may depend on which.
 //!
-//! The list holds for normal and for build dependencies. Tests obey it too, with one addition: a crate may dev-depend
-//! on testkit if testkit does not depend on that crate. Otherwise the crate would be compiled twice into its own tests,
-//! and its types would not be the same as testkit's: such tests live in `crates/testkit/tests`. A crate may dev-depend on itself:
-//! that is how its tests get a feature that the product is built without.
+//! The list holds for normal and for build dependencies. Tests obey it too, with two additions. A crate may dev-depend on itself:
+//! that is how its tests get a feature that the product is built without. A crate may dev-depend on testkit if testkit does not
+//! depend on that crate, or if the crate is in `PROCESS_TESTED`. Tests in the sources of such a crate must not use testkit: the
+//! crate would be compiled twice into them, and its types would not be the same as testkit's.
 
 use std::{collections::BTreeSet, path::Path};
 
 use crate::{
-    tidy::{Finding, purity},
+    tidy::{Finding, purity, source::Source},
     workspace::{Kind, Package, Workspace},
 };
 
@@ -89,6 +89,9 @@ const EDGES: &[(&str, &[&str])] = &[
 const BINARY: &str = "countersign";
 const TESTKIT: &str = "testkit";
 
+/// Crates on which testkit depends, and whose tests in `tests/` run the program with it.
+const PROCESS_TESTED: &[&str] = &["adapter-gjc", "adapter-gsv", "adapter-omp", "telegram"];
+
 /// Crates from outside that a pure crate must not use directly.
 const IMPURE: &[&str] = &[
     "async-std",
@@ -146,12 +149,32 @@ pub(crate) fn findings(workspace: &Workspace, package: &Package, file: &Path, ma
     found
 }
 
+/// Finds uses of testkit in the sources of a crate that only its tests in `tests/` may use.
+pub(crate) fn uses_of_testkit(package: &Package, sources: &[Source<'_>]) -> Vec<Finding> {
+    if !PROCESS_TESTED.contains(&short(&package.name)) {
+        return Vec::new();
+    }
+    let in_src = sources.iter().filter(|source| source.file.components().any(|part| part.as_os_str() == "src"));
+    in_src
+        .flat_map(|source| {
+            let lines = source.lines().filter(|(_, code)| code.contains("countersign_testkit"));
+            lines.map(|(line, _)| Finding {
+                file: source.file.to_path_buf(),
+                line,
+                what: "a use of testkit".to_owned(),
+                why: "testkit depends on this crate: only tests in tests/ may use it",
+            })
+        })
+        .collect()
+}
+
 fn is_allowed(workspace: &Workspace, from: &str, to: &str, kind: Kind) -> bool {
     if from == TESTKIT || (from == to && kind == Kind::Dev) {
         return true;
     }
     if to == TESTKIT {
-        return kind == Kind::Dev && from != "xtask" && !reached_by(workspace, TESTKIT).contains(from);
+        let is_free = PROCESS_TESTED.contains(&from) || !reached_by(workspace, TESTKIT).contains(from);
+        return kind == Kind::Dev && from != "xtask" && is_free;
     }
     EDGES.iter().any(|(name, targets)| *name == from && targets.contains(&to))
 }
@@ -229,6 +252,8 @@ mod tests {
             ("countersign", "countersign-testkit", Kind::Normal, Some("countersign → testkit")),
             ("countersign-core", "countersign-core", Kind::Dev, None),
             ("countersign-core", "countersign-testkit", Kind::Dev, Some("core → testkit")),
+            ("countersign-telegram", "countersign-testkit", Kind::Dev, None),
+            ("countersign-telegram", "countersign-testkit", Kind::Normal, Some("telegram → testkit")),
             ("xtask", "countersign-core", Kind::Normal, Some("xtask → core")),
             ("countersign-extra", "serde", Kind::Normal, Some("extra → extra")),
             ("countersign-core", "tokio", Kind::Normal, Some("core → tokio")),
@@ -240,6 +265,17 @@ mod tests {
         ] {
             let want: Vec<String> = want.into_iter().map(str::to_owned).collect();
             assert_eq!(whats(name, dependency, kind), want, "{name} {dependency} {kind:?}");
+        }
+    }
+
+    #[test]
+    fn sources_of_a_crate_below_testkit_do_not_use_it() {
+        let text = "// countersign_testkit\nuse countersign_testkit::process::Gateway;\n";
+        let sources: Vec<Source<'_>> =
+            ["crates/x/src/a.rs", "crates/x/tests/a.rs"].map(|file| Source::new(Path::new(file), text)).into();
+        for (name, want) in [("countersign-telegram", 1), ("countersign-api", 0)] {
+            let found = uses_of_testkit(&package(name, &[]), &sources);
+            assert_eq!(found.iter().map(|finding| finding.line).collect::<Vec<_>>(), vec![2; want], "{name}");
         }
     }
 
