@@ -132,7 +132,7 @@ const CLASSES: [Class; 29] = [
             ),
             ("runtime/tests/it/services/credentials.rs", &["an_argument_cannot_take_the_place_of_the_query_parameter"]),
             ("telegram/src/client/tests.rs", &["no_redirect_is_followed"]),
-            ("countersign/tests/gsv/webhook.rs", &["a_redirect_is_not_followed_and_the_letter_is_not_tried_again"]),
+            ("adapter-gsv/tests/process/webhook.rs", &["a_redirect_is_not_followed_and_the_letter_is_not_tried_again"]),
             ("countersign/src/node/address.rs", &["a_token_goes_over_tls_or_stays_on_this_machine"]),
         ],
     ),
@@ -141,7 +141,7 @@ const CLASSES: [Class; 29] = [
         "GHSA-943q-mwmv-hhvh",
         &[
             (
-                "countersign/tests/gsv/nodes.rs",
+                "adapter-gsv/tests/process/nodes.rs",
                 &["a_rule_that_denies_stops_what_a_client_has_a_node_do", "what_cannot_be_called_is_refused"],
             ),
             ("adapter-agent-gate/tests/process/replies.rs", &["policy_decides_what_reaches_the_service"]),
@@ -164,7 +164,7 @@ const CLASSES: [Class; 29] = [
             ),
             ("adapter-agent-gate/tests/process/command_line.rs", &["no_token_lies_in_any_file_but_the_configuration"]),
             ("countersign/src/node/address.rs", &["a_token_goes_over_tls_or_stays_on_this_machine"]),
-            ("countersign/tests/gsv/settings.rs", &["a_secret_lies_in_its_own_file_and_nowhere_else"]),
+            ("adapter-gsv/tests/process/settings.rs", &["a_secret_lies_in_its_own_file_and_nowhere_else"]),
             (
                 SECRETS,
                 &[
@@ -272,7 +272,7 @@ const CLASSES: [Class; 29] = [
             ),
             ("telegram/src/card/tests.rs", &["a_card_of_any_length_fits_into_a_message"]),
             ("countersign/src/watch/screen.rs", &["what_was_not_shown_whole_is_not_allowed_but_can_be_denied"]),
-            ("countersign/tests/gsv/approvals.rs", &["what_would_run_is_shown_whole_and_the_next_message_answers"]),
+            ("adapter-gsv/tests/process/approvals.rs", &["what_would_run_is_shown_whole_and_the_next_message_answers"]),
             ("countersign/tests/serve/console.rs", &["only_what_was_shown_is_allowed_and_only_what_is_offered"]),
         ],
     ),
@@ -345,7 +345,7 @@ const CLASSES: [Class; 29] = [
             (TAPS, &["a_tap_that_is_delivered_twice_is_the_same_answer"]),
             ("telegram/src/refs.rs", &["whatever_is_changed_on_a_button_makes_it_worthless"]),
             ("countersign/tests/gjc/gates.rs", &["an_unattended_host_answers_gates_each_once"]),
-            ("countersign/tests/gsv/approvals.rs", &["a_word_that_comes_twice_allows_one_thing"]),
+            ("adapter-gsv/tests/process/approvals.rs", &["a_word_that_comes_twice_allows_one_thing"]),
             (
                 "countersign/tests/serve/hermes_prompts.rs",
                 &["an_answer_without_a_name_that_is_posted_twice_answers_one"],
@@ -386,7 +386,7 @@ const CLASSES: [Class; 29] = [
                 &["a_call_is_told_to_who_is_there_and_never_to_who_comes_back"],
             ),
             (
-                "countersign/tests/gsv/nodes.rs",
+                "adapter-gsv/tests/process/nodes.rs",
                 &["only_the_node_that_was_asked_answers_and_what_comes_late_is_dropped"],
             ),
             ("countersign/tests/gjc/socket.rs", &["commands_of_the_agent_cannot_answer_for_the_host"]),
@@ -438,7 +438,7 @@ const CLASSES: [Class; 29] = [
                 ],
             ),
             ("countersign/tests/gjc/unattended.rs", &["the_agent_is_held_to_it_too"]),
-            ("countersign/tests/gsv/jobs.rs", &["what_a_job_asks_goes_to_a_person_and_without_one_is_refused"]),
+            ("adapter-gsv/tests/process/jobs.rs", &["what_a_job_asks_goes_to_a_person_and_without_one_is_refused"]),
             ("countersign/tests/serve/interface.rs", &["no_token_lets_a_session_through_unasked"]),
         ],
     ),
@@ -455,7 +455,7 @@ const CLASSES: [Class; 29] = [
                 ],
             ),
             ("tools/src/disk.rs", &["a_link_put_there_after_the_decision_is_not_followed"]),
-            ("countersign/tests/node/confined.rs", &["files_stay_in_the_workspace_through_links_too"]),
+            ("adapter-gsv/tests/node/confinement.rs", &["files_stay_in_the_workspace_through_links_too"]),
             (
                 "core/src/policy/evaluate/tests/spelled.rs",
                 &[
@@ -466,7 +466,7 @@ const CLASSES: [Class; 29] = [
                 ],
             ),
             ("countersign/tests/security/foreign_folders.rs", &["a_foreign_repository"]),
-            ("countersign/tests/gsv/workspace.rs", &["what_leads_out_of_the_folder_is_refused"]),
+            ("adapter-gsv/tests/process/workspace.rs", &["what_leads_out_of_the_folder_is_refused"]),
             (
                 "countersign/tests/it/hostile_files.rs",
                 &["an_id_that_is_a_path_makes_nothing_outside_the_agent_directory"],

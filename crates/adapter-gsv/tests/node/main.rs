@@ -4,8 +4,8 @@
 
 mod background;
 mod calls;
-mod confined;
-mod gateway;
-mod lines;
-mod program;
-mod starting;
+mod confinement;
+mod fake_gateway;
+mod node_process;
+mod reconnects;
+mod startup;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{gateway::Gateway, program::Place};
+use crate::{fake_gateway::Gateway, node_process::Place};
 
 #[test]
 fn a_node_says_what_it_offers_and_what_it_is() {

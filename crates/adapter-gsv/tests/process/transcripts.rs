@@ -15,7 +15,7 @@ use player::Outcome;
 const NEVER_WORKS: &str = "channel.login";
 
 fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/gsv/transcripts")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/process/transcripts")
 }
 
 /// Plays the transcript of a method, and looks for what it must show. A row that ends in `…` is the beginning of an error.

@@ -8,8 +8,8 @@ use std::{
 use serde_json::json;
 
 use crate::{
-    gateway::Gateway,
-    program::{Node, Place},
+    fake_gateway::Gateway,
+    node_process::{Node, Place},
 };
 
 #[test]

@@ -5,8 +5,8 @@ use std::net::TcpListener;
 use countersign_testkit::process::binary;
 
 use crate::{
-    gateway::Gateway,
-    program::{Node, Place},
+    fake_gateway::Gateway,
+    node_process::{Node, Place},
 };
 
 #[test]

@@ -17,7 +17,7 @@ use nix::{
 };
 use tempfile::TempDir;
 
-use crate::gateway::{Gateway, Line};
+use crate::fake_gateway::{Gateway, Line};
 
 /// What nodes show.
 pub(crate) const TOKEN: &str = "tok-node-4c1d";

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::{
-    gateway::{Gateway, Line},
-    program::Place,
+    fake_gateway::{Gateway, Line},
+    node_process::Place,
 };
 
 /// The next event, not answered yet.

@@ -3,7 +3,7 @@
 use countersign_testkit::process::eventually;
 use serde_json::{Value, json};
 
-use crate::{gateway::Gateway, program::Place};
+use crate::{fake_gateway::Gateway, node_process::Place};
 
 /// A command that says that it works, and waits for a file.
 fn held() -> Value {
