@@ -362,7 +362,7 @@ const CLASSES: [Class; 29] = [
                 &["only_those_whom_the_rule_names_allow_and_anybody_denies", "whom_nobody_knows_is_no_approver"],
             ),
             (
-                "countersign/tests/gsv/telegram.rs",
+                "telegram/tests/process/chat_network.rs",
                 &["whoever_may_decide_may_speak_and_answers_there_what_their_run_asks"],
             ),
             (CHILDREN, &["a_child_of_an_agent_cannot_send_what_others_sign"]),
