@@ -63,6 +63,11 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Returns what this kernel lacks to confine commands, if anything.
+pub fn sandbox_gap() -> Option<String> {
+    countersign_tools::sandbox::Kernel::here().lacks()
+}
+
 /// Waits until the process `pid` has ended.
 pub fn wait_dead(pid: &str) {
     let pid = pid.trim().parse().unwrap();

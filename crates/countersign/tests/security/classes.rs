@@ -431,7 +431,7 @@ const CLASSES: [Class; 29] = [
         &[
             ("countersign/tests/security/run_modes.rs", &["mode_silently_skips_gate"]),
             (
-                "countersign/tests/it/gates.rs",
+                "adapter-omp/tests/process/gates.rs",
                 &[
                     "whatever_is_not_clearly_allowed_does_not_run",
                     "what_destroys_beyond_the_folder_is_asked_for_without_any_rule",
@@ -468,7 +468,7 @@ const CLASSES: [Class; 29] = [
             ("countersign/tests/security/foreign_folders.rs", &["a_foreign_repository"]),
             ("adapter-gsv/tests/process/workspace.rs", &["what_leads_out_of_the_folder_is_refused"]),
             (
-                "countersign/tests/it/hostile_files.rs",
+                "adapter-omp/tests/process/hostile_files.rs",
                 &["an_id_that_is_a_path_makes_nothing_outside_the_agent_directory"],
             ),
         ],

@@ -5,8 +5,8 @@ use std::{io::Write as _, net::TcpListener, thread};
 use countersign_testkit::process::{
     HostFixture,
     provider::{Part, Reply, bash, call, say},
+    sandbox_gap,
 };
-use countersign_tools::sandbox::Kernel;
 use serde_json::{Value, json};
 
 /// No folders for temporary files: the places of a test lie in one.
@@ -35,7 +35,7 @@ fn a_command_is_held_and_asks_for_exactly_what_it_needs() {
     let outside = place.home.join("made");
     let command = format!("echo a >{}", outside.display());
     let said = told(&place, bash("k", &command), None);
-    if let Some(lacks) = Kernel::here().lacks() {
+    if let Some(lacks) = sandbox_gap() {
         assert!(said.contains("no command is run here") && said.contains(&lacks), "{said}");
         assert!(!outside.exists());
         return;

@@ -1,4 +1,4 @@
-//! The omp door through the real binary: real pipes, a scripted model provider, real files.
+//! omp in the program: real pipes, a scripted model provider, real files.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -7,33 +7,33 @@ mod attach;
 mod bad_input;
 mod bad_providers;
 mod bash_command;
-mod choosing;
 mod compaction;
 mod crash;
-mod crash_waiting;
-mod deaf;
+mod crash_at_a_gate;
 mod edited_files;
-mod endings;
-mod extras;
 mod file_notices;
 mod foreign_files;
 mod full_disk;
 mod gates;
-mod given_back;
 mod hostile_files;
-mod in_doubt;
-mod later_commands;
-mod limits;
-mod locks;
+mod message_limits;
+mod multiple_choice;
+mod output_volume;
+mod process_exit;
+mod provider_state;
 mod questions;
-mod queues;
 mod regressions;
-mod restricting;
+mod released_clients;
+mod restrictions;
+mod resumed_runs;
 mod retries;
 mod runs;
 mod sandbox;
+mod session_locks;
+mod session_switching;
 mod sessions;
 mod settings;
-mod switching;
-mod taken_up;
-mod volume;
+mod slow_reader;
+mod steering;
+mod tasks_and_mentions;
+mod unknown_outcomes;
