@@ -92,7 +92,7 @@ const CLASSES: [Class; 29] = [
                     "every_method_of_the_gsv_wire_is_refused_to_whom_its_row_does_not_name",
                 ],
             ),
-            ("countersign/tests/gjc/unattended.rs", &["what_a_declaration_does_not_cover_is_refused"]),
+            ("adapter-gjc/tests/process/unattended.rs", &["what_a_declaration_does_not_cover_is_refused"]),
             ("core/tests/it/unattended/admission.rs", &["a_command_of_the_host_needs_its_scope_and_then_its_class"]),
         ],
     ),
@@ -102,7 +102,7 @@ const CLASSES: [Class; 29] = [
         &[
             (NAMES, &["self_declared_scopes"]),
             ("countersign/tests/serve/interface.rs", &["a_token_does_what_its_scopes_say_until_it_is_removed"]),
-            ("countersign/tests/gjc/unattended.rs", &["declaring_again_only_narrows"]),
+            ("adapter-gjc/tests/process/unattended.rs", &["declaring_again_only_narrows"]),
         ],
     ),
     class(
@@ -174,7 +174,7 @@ const CLASSES: [Class; 29] = [
                     "a_host_without_secrets_is_told_that_there_are_none",
                 ],
             ),
-            ("countersign/tests/gjc/bridge.rs", &["commands_of_the_agent_do_not_know_the_token"]),
+            ("adapter-gjc/tests/process/bridge.rs", &["commands_of_the_agent_do_not_know_the_token"]),
         ],
     ),
     class(
@@ -344,7 +344,7 @@ const CLASSES: [Class; 29] = [
             ),
             (TAPS, &["a_tap_that_is_delivered_twice_is_the_same_answer"]),
             ("telegram/src/refs.rs", &["whatever_is_changed_on_a_button_makes_it_worthless"]),
-            ("countersign/tests/gjc/gates.rs", &["an_unattended_host_answers_gates_each_once"]),
+            ("adapter-gjc/tests/process/gates.rs", &["an_unattended_host_answers_gates_each_once"]),
             ("adapter-gsv/tests/process/approvals.rs", &["a_word_that_comes_twice_allows_one_thing"]),
             (
                 "countersign/tests/serve/hermes_prompts.rs",
@@ -389,7 +389,7 @@ const CLASSES: [Class; 29] = [
                 "adapter-gsv/tests/process/nodes.rs",
                 &["only_the_node_that_was_asked_answers_and_what_comes_late_is_dropped"],
             ),
-            ("countersign/tests/gjc/socket.rs", &["commands_of_the_agent_cannot_answer_for_the_host"]),
+            ("adapter-gjc/tests/process/socket.rs", &["commands_of_the_agent_cannot_answer_for_the_host"]),
             (
                 "countersign/tests/process/self_approval.rs",
                 &["a_command_of_a_run_can_approve_nothing_and_a_person_over_the_same_port_can"],
@@ -422,7 +422,7 @@ const CLASSES: [Class; 29] = [
                     "a_child_of_an_agent_that_asks_and_ends_is_told_nothing_over_the_control_socket",
                 ],
             ),
-            ("countersign/tests/gjc/unattended.rs", &["no_tool_writes_into_the_audit"]),
+            ("adapter-gjc/tests/process/unattended.rs", &["no_tool_writes_into_the_audit"]),
         ],
     ),
     class(
@@ -437,7 +437,7 @@ const CLASSES: [Class; 29] = [
                     "what_destroys_beyond_the_folder_is_asked_for_without_any_rule",
                 ],
             ),
-            ("countersign/tests/gjc/unattended.rs", &["the_agent_is_held_to_it_too"]),
+            ("adapter-gjc/tests/process/unattended.rs", &["the_agent_is_held_to_it_too"]),
             ("adapter-gsv/tests/process/jobs.rs", &["what_a_job_asks_goes_to_a_person_and_without_one_is_refused"]),
             ("countersign/tests/serve/interface.rs", &["no_token_lets_a_session_through_unasked"]),
         ],

@@ -8,7 +8,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-use crate::speaking::{event, events, start, turn};
+use crate::rpc::{event, events, start, turn};
 
 #[test]
 fn a_question_and_a_plan_are_answered_from_the_command_line() {

@@ -21,7 +21,7 @@ use nix::{
 };
 use serde_json::{Value, json};
 
-use crate::speaking;
+use crate::rpc;
 
 /// A door on a socket.
 pub(crate) struct Door {
@@ -32,7 +32,7 @@ pub(crate) struct Door {
 impl Door {
     pub(crate) fn start(place: &HostFixture, flags: &[&str]) -> Self {
         let path = place.home.join("run/a.sock");
-        let mut command = speaking::command(place, &["--listen", path.to_str().unwrap()]);
+        let mut command = rpc::command(place, &["--listen", path.to_str().unwrap()]);
         let child = command.args(flags).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         Self { child, path }
     }
@@ -303,7 +303,7 @@ fn a_place_that_is_taken_or_not_ours_is_refused_and_left_alone() {
     let taken = place.home.join("run/taken");
     fs::write(&taken, "mine").unwrap();
     let refused = |path: &Path| {
-        let output = speaking::command(&place, &["--listen", path.to_str().unwrap()]).output().unwrap();
+        let output = rpc::command(&place, &["--listen", path.to_str().unwrap()]).output().unwrap();
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
         String::from_utf8(output.stderr).unwrap()
     };
@@ -321,7 +321,7 @@ fn a_place_that_is_taken_or_not_ours_is_refused_and_left_alone() {
     client.says(&json!({"id": "1", "type": "get_state"}));
     assert_eq!(client.hears().unwrap()["success"], true, "who was there goes on");
     let other = HostFixture::new();
-    let at_stale = speaking::command(&other, &["--listen", stale.to_str().unwrap()]);
+    let at_stale = rpc::command(&other, &["--listen", stale.to_str().unwrap()]);
     let mut child = { at_stale }.stdin(Stdio::null()).spawn().unwrap();
     let stream = eventually("the socket", || UnixStream::connect(&stale).ok());
     assert_ne!(BufReader::new(stream).read_line(&mut String::new()).unwrap(), 0, "it serves");

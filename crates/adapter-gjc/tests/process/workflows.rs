@@ -6,7 +6,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-use crate::speaking::{event, start, turn};
+use crate::rpc::{event, start, turn};
 
 fn negotiate(host: &mut RpcHost) {
     let budget =
@@ -161,7 +161,7 @@ fn a_host_starts_a_session_in_a_stage_by_a_command_or_an_option() {
     }
     for value in ["team", ""] {
         let place = HostFixture::new();
-        let end = RpcHost::spawn(crate::speaking::command(&place, &["--stage", value])).close();
+        let end = RpcHost::spawn(crate::rpc::command(&place, &["--stage", value])).close();
         assert_eq!((end.code, end.frames.len()), (Some(1), 0), "{end:?}");
         let problem = format!("--stage: unknown stage {value:?}: accepted are deep-interview, ralplan, ultragoal");
         assert!(end.stderr.contains(&problem), "{}", end.stderr);
@@ -299,7 +299,7 @@ fn a_host_that_closes_its_end_of_standard_output_ends_the_process() {
         let place = HostFixture::new();
         let mut command = match product {
             "omp" => RpcHost::command_of(&place, &["--model", "fake/fake-1"]),
-            _ => crate::speaking::command(&place, &[]),
+            _ => crate::rpc::command(&place, &[]),
         };
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());

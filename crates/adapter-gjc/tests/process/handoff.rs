@@ -6,7 +6,7 @@ use countersign_testkit::process::{
 };
 use serde_json::json;
 
-use crate::speaking::{start, turn};
+use crate::rpc::{start, turn};
 
 #[test]
 fn what_the_agent_writes_down_begins_a_new_session() {

@@ -6,7 +6,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-use crate::speaking::{event, start, turn};
+use crate::rpc::{event, start, turn};
 
 fn lend(host: &mut RpcHost) {
     let schemes = json!([

@@ -6,7 +6,7 @@ use countersign_testkit::process::{
 };
 use serde_json::json;
 
-use crate::speaking::{command, event, events, start, turn};
+use crate::rpc::{command, event, events, start, turn};
 
 #[test]
 fn a_turn_comes_in_envelopes_that_are_counted() {
@@ -32,7 +32,7 @@ fn a_turn_comes_in_envelopes_that_are_counted() {
     let second = host.state()["sessionId"].take();
     place.provider.script([say("again")]);
     let from = turn(&mut host, "hi");
-    let first = &super::speaking::events(&host, from)[0];
+    let first = &super::rpc::events(&host, from)[0];
     assert_eq!((&first["session_id"], &first["seq"]), (&second, &json!(events.len() + 1)));
     host.close_cleanly();
 }

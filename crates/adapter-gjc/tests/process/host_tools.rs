@@ -6,7 +6,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-use crate::speaking::{event, events, start, turn};
+use crate::rpc::{event, events, start, turn};
 
 const DISCONNECTED: &str = "RPC client disconnected before host tool execution completed";
 

@@ -3,7 +3,7 @@
 use countersign_testkit::process::{HostFixture, lines_with, provider::say};
 use serde_json::json;
 
-use crate::speaking::{start, turn};
+use crate::rpc::{start, turn};
 
 #[test]
 fn tasks_that_were_set_outlive_the_process() {

@@ -8,7 +8,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-use crate::speaking::{event, start};
+use crate::rpc::{event, start};
 
 /// A declaration that covers prompts, reading and writing, with limits that no test reaches unless it says so.
 fn declaration(more: Value) -> Value {

@@ -22,7 +22,7 @@ use rustls::{
 };
 use serde_json::{Value, json};
 
-use crate::speaking;
+use crate::rpc;
 
 const TOKEN: &str = "a token of tests";
 
@@ -323,7 +323,7 @@ fn loopback_does_without_tls_where_that_is_asked_for() {
 #[test]
 fn a_session_on_standard_input_is_listed_while_it_runs() {
     let place = HostFixture::new();
-    let host = speaking::start(&place, &[]);
+    let host = rpc::start(&place, &[]);
     let mut listing = Command::new(binary());
     listing.args(["sessions", "running", "--json"]).env("GJC_CODING_AGENT_DIR", &place.agent);
     let listed: Value = serde_json::from_slice(&listing.output().unwrap().stdout).unwrap();
