@@ -346,10 +346,7 @@ const CLASSES: [Class; 29] = [
             ("telegram/src/refs.rs", &["whatever_is_changed_on_a_button_makes_it_worthless"]),
             ("adapter-gjc/tests/process/gates.rs", &["an_unattended_host_answers_gates_each_once"]),
             ("adapter-gsv/tests/process/approvals.rs", &["a_word_that_comes_twice_allows_one_thing"]),
-            (
-                "countersign/tests/serve/hermes_prompts.rs",
-                &["an_answer_without_a_name_that_is_posted_twice_answers_one"],
-            ),
+            ("adapter-hermes/tests/process/prompts.rs", &["an_answer_without_a_name_that_is_posted_twice_answers_one"]),
         ],
     ),
     class(

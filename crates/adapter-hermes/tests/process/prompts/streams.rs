@@ -9,8 +9,9 @@ use countersign_testkit::process::{
 use serde_json::{Value, json};
 
 use super::{
-    AGENT, raise,
-    scene::{Stream, ask, get, pending, respond},
+    AGENT,
+    client::{Stream, ask, get, pending, respond},
+    raise,
 };
 
 #[test]

@@ -1,7 +1,7 @@
 //! What waits for people, as clients of hermes see and answer it.
 
+mod client;
 mod questions;
-mod scene;
 mod streams;
 
 use std::{sync::Barrier, thread};
@@ -15,7 +15,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-use self::scene::{Stream, ask, chat, get, pending, post, respond};
+use self::client::{Stream, ask, chat, get, pending, post, respond};
 
 /// The session of the agent of most tests.
 const AGENT: &str = "agent:default";

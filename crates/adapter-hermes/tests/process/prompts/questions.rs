@@ -8,7 +8,7 @@ use countersign_testkit::process::{
 };
 use serde_json::{Value, json};
 
-use super::scene::{Stream, chat, pending, post};
+use super::client::{Stream, chat, pending, post};
 
 const STALE: &str = "Clarification prompt expired or not found. The agent may have already proceeded.";
 
