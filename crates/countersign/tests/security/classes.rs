@@ -101,7 +101,7 @@ const CLASSES: [Class; 29] = [
         "GHSA-rqpp-rjj8-7wv8",
         &[
             (NAMES, &["self_declared_scopes"]),
-            ("countersign/tests/serve/interface.rs", &["a_token_does_what_its_scopes_say_until_it_is_removed"]),
+            ("api/tests/process/routes.rs", &["a_token_does_what_its_scopes_say_until_it_is_removed"]),
             ("adapter-gjc/tests/process/unattended.rs", &["declaring_again_only_narrows"]),
         ],
     ),
@@ -337,7 +337,7 @@ const CLASSES: [Class; 29] = [
         "an approval that is replayed",
         "GHSA-hjvp-qhm6-wrh2",
         &[
-            ("countersign/tests/serve/interface.rs", &["a_gate_is_listed_read_and_answered_once"]),
+            ("api/tests/process/routes.rs", &["a_gate_is_listed_read_and_answered_once"]),
             (
                 "countersign/tests/process/crash_at_each_commit.rs",
                 &["whatever_was_the_last_commit_the_action_happens_at_most_once"],
@@ -436,7 +436,7 @@ const CLASSES: [Class; 29] = [
             ),
             ("adapter-gjc/tests/process/unattended.rs", &["the_agent_is_held_to_it_too"]),
             ("adapter-gsv/tests/process/jobs.rs", &["what_a_job_asks_goes_to_a_person_and_without_one_is_refused"]),
-            ("countersign/tests/serve/interface.rs", &["no_token_lets_a_session_through_unasked"]),
+            ("api/tests/process/routes.rs", &["no_token_lets_a_session_through_unasked"]),
         ],
     ),
     class(
