@@ -355,7 +355,7 @@ const CLASSES: [Class; 29] = [
         &[
             (TAPS, &["whoever_may_not_answer_is_not_even_told_so", "a_button_that_means_nothing_has_expired"]),
             (
-                "countersign/tests/serve/approvals.rs",
+                "policy-admin/tests/process/approvals.rs",
                 &["only_those_whom_the_rule_names_allow_and_anybody_denies", "whom_nobody_knows_is_no_approver"],
             ),
             (
