@@ -76,7 +76,7 @@ pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
             sources.push(source);
         }
         found.extend(edges::uses_of_testkit(package, &sources));
-        found.extend(cycles::findings(&package.name, workspace.relative(package.folder()), &sources));
+        found.extend(cycles::findings(workspace.relative(package.folder()), &sources));
         found.extend(sizes::findings(&package.name, file, &sources));
     }
     for page in CONTRIBUTOR_PAGES {

@@ -15,46 +15,21 @@ use crate::tidy::{
 };
 
 const WHY: &str = "modules of one crate form no circle: move what both need below both";
-const STALE: &str = "the list of edges that may close a circle only shrinks: take it out";
-
-/// Edges that close a circle today, by package. Without them there is none.
-///
-/// Only an edge that cannot be cut yet may be here, and none is ever added: an entry that no circle needs any more is a finding.
-const ALLOWED: &[(&str, &[(&str, &str)])] = &[];
 
 /// Edges between modules, each with the first place that makes it.
 type Edges = BTreeMap<(String, String), (PathBuf, usize)>;
 
-/// Finds every edge that is part of a circle, in the package `package` with the folder `folder`.
-pub(crate) fn findings(package: &str, folder: &Path, sources: &[Source<'_>]) -> Vec<Finding> {
-    let allowed = ALLOWED.iter().find(|(name, _)| *name == package).map_or(&[][..], |(_, edges)| edges);
-    findings_but(allowed, folder, sources)
-}
-
-fn findings_but(allowed: &[(&str, &str)], folder: &Path, sources: &[Source<'_>]) -> Vec<Finding> {
+/// Finds every edge that is part of a circle, in the package with the folder `folder`.
+pub(crate) fn findings(folder: &Path, sources: &[Source<'_>]) -> Vec<Finding> {
     let edges = edges(folder, sources);
-    let all = circles(edges.keys());
-    let left = circles(edges.keys().filter(|(from, to)| !allowed.contains(&(from, to))));
-    let within = |circles: &[BTreeSet<String>], from: &str, to: &str| {
-        circles.iter().find(|circle| circle.contains(from) && circle.contains(to)).cloned()
-    };
-    let mut found = Vec::new();
-    for ((from, to), (file, line)) in &edges {
-        let is_allowed = allowed.contains(&(from, to));
-        if let Some(circle) = within(&left, from, to).filter(|_| !is_allowed) {
-            let circle: Vec<&str> = circle.iter().map(String::as_str).collect();
-            let what = format!("{from} → {to}, in the circle of {}", circle.join(", "));
-            found.push(Finding { file: file.clone(), line: *line, what, why: WHY });
-        }
-    }
-    for (from, to) in allowed {
-        let is_there = edges.contains_key(&((*from).to_owned(), (*to).to_owned()));
-        if !is_there || within(&all, from, to).is_none() {
-            let what = format!("{from} → {to} of {} closes no circle", folder.display());
-            found.push(Finding { file: "xtask/src/tidy/cycles.rs".into(), line: 1, what, why: STALE });
-        }
-    }
-    found
+    let circles = circles(edges.keys());
+    let found = edges.iter().filter_map(|((from, to), (file, line))| {
+        let circle = circles.iter().find(|circle| circle.contains(from) && circle.contains(to))?;
+        let circle: Vec<&str> = circle.iter().map(String::as_str).collect();
+        let what = format!("{from} → {to}, in the circle of {}", circle.join(", "));
+        Some(Finding { file: file.clone(), line: *line, what, why: WHY })
+    });
+    found.collect()
 }
 
 /// A file below `src` with its modules from the top.
@@ -140,7 +115,7 @@ mod tests {
     use crate::workspace::rust_files;
 
     /// Writes `files` into a folder of their own and returns what is found in them.
-    fn found(files: &[(&str, &str)], allowed: &[(&str, &str)]) -> Vec<String> {
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let path = folder.path().join("src").join(name);
@@ -150,7 +125,7 @@ mod tests {
         let paths = rust_files(folder.path()).unwrap();
         let sources: Vec<Source<'_>> =
             paths.iter().map(|path| Source::new(path, &fs::read_to_string(path).unwrap())).collect();
-        let found = findings_but(allowed, folder.path(), &sources);
+        let found = findings(folder.path(), &sources);
         let shown = |finding: &Finding| {
             let file = finding.file.strip_prefix(folder.path()).unwrap_or(&finding.file);
             format!("{}:{}: {}", file.display(), finding.line, finding.what)
@@ -176,14 +151,12 @@ mod tests {
             format!("src/b/deep.rs:3: b → c, {circle}"),
             format!("src/c.rs:1: c → a, {circle}"),
         ];
-        assert_eq!(found(TREE, &[]), want);
+        assert_eq!(found(TREE), want);
     }
 
     #[test]
-    fn an_allowed_edge_opens_its_circle_and_one_without_a_circle_is_found() {
-        assert_eq!(found(TREE, &[("b", "c")]), [""; 0]);
-        let stale = found(TREE, &[("b", "c"), ("d", "a"), ("c", "d")]);
-        assert_eq!(stale.len(), 2, "{stale:?}");
-        assert!(stale[0].contains("d → a of") && stale[1].contains("c → d of"), "{stale:?}");
+    fn without_one_edge_of_it_there_is_no_circle() {
+        let open: Vec<_> = TREE.iter().filter(|(name, _)| *name != "b/deep.rs").copied().collect();
+        assert_eq!(found(&open), [""; 0]);
     }
 }
