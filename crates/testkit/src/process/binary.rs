@@ -12,6 +12,8 @@ use std::{
 
 const NAME: &str = "countersign";
 const REMEDY: &str = "run cargo build -p countersign";
+/// Crates that are no part of the program.
+const TOOLS: [&str; 2] = ["loadtest", "testkit"];
 
 static BINARY: LazyLock<Result<PathBuf, String>> = LazyLock::new(find);
 
@@ -19,7 +21,7 @@ static BINARY: LazyLock<Result<PathBuf, String>> = LazyLock::new(find);
 ///
 /// # Panics
 ///
-/// If it is not there, was built from another folder, or is older than a source that it was built from.
+/// If it is not there, or older than a source that it was built from.
 pub fn binary() -> &'static Path {
     match &*BINARY {
         Ok(path) => path,
@@ -32,32 +34,56 @@ fn find() -> Result<PathBuf, String> {
     // target/PROFILE/deps/TEST
     let folder = test.parent().and_then(Path::parent).ok_or("the running test is not in a target folder")?;
     let path = folder.join(NAME);
-    let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
     let built = modified(&path).ok_or_else(|| format!("{} is not there: {REMEDY}", path.display()))?;
-    let listing = path.with_extension("d");
-    let listed = fs::read_to_string(&listing).map_err(|error| format!("{}: {error}: {REMEDY}", listing.display()))?;
-    let main = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name(NAME).join("src/main.rs");
-    if !sources(&listed).any(|source| source == main) {
-        return Err(format!("{} was built from another folder: {REMEDY}", path.display()));
-    }
-    match newer_source(&listed, built, modified) {
+    // Cargo writes the list if it was asked for the program, and not if the tests of the program's package needed it.
+    let sources = fs::read_to_string(path.with_extension("d"))
+        .map_or_else(|_| workspace_sources(), |listed| listed_sources(&listed));
+    match newer_source(sources, built, modified) {
         None => Ok(path),
         Some(source) => Err(format!("{} is older than {}: {REMEDY}", path.display(), source.display())),
     }
 }
 
-/// Returns a source of the list that cargo wrote that changed after `built`, or that is gone.
-fn newer_source(listed: &str, built: SystemTime, modified: impl Fn(&Path) -> Option<SystemTime>) -> Option<PathBuf> {
-    sources(listed).find(|source| modified(source).is_none_or(|modified| modified > built))
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+/// Returns the first source that changed after `built`. One that is gone was taken out of another, which changed.
+fn newer_source(
+    sources: Vec<PathBuf>,
+    built: SystemTime,
+    modified: impl Fn(&Path) -> Option<SystemTime>,
+) -> Option<PathBuf> {
+    sources.into_iter().find(|source| modified(source).is_some_and(|modified| modified > built))
 }
 
 /// Returns the paths behind the colon. A space in a path has a backslash before it.
-fn sources(listed: &str) -> impl Iterator<Item = PathBuf> {
+fn listed_sources(listed: &str) -> Vec<PathBuf> {
     const SPACE: &str = "\u{0}";
     let (_, paths) = listed.split_once(": ").unwrap_or_default();
     let paths = paths.lines().next().unwrap_or_default().replace("\\ ", SPACE);
-    let paths: Vec<PathBuf> = paths.split_whitespace().map(|path| path.replace(SPACE, " ").into()).collect();
-    paths.into_iter()
+    paths.split_whitespace().map(|path| path.replace(SPACE, " ").into()).collect()
+}
+
+/// Returns every file of the crates of the workspace that the program is made of, without their tests.
+fn workspace_sources() -> Vec<PathBuf> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("");
+    let is_part = |path: &PathBuf| path.file_name().is_none_or(|name| TOOLS.iter().all(|tool| name != *tool));
+    let mut folders: Vec<PathBuf> = entries(&crates).into_iter().filter(is_part).map(|path| path.join("src")).collect();
+    let mut sources = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for path in entries(&folder) {
+            if path.file_stem().is_some_and(|name| name == "tests") {
+                continue;
+            }
+            if path.is_dir() { folders.push(path) } else { sources.push(path) }
+        }
+    }
+    sources
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
 #[cfg(test)]
@@ -67,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_that_is_newer_than_the_program_or_gone_is_found() {
+    fn a_source_that_is_newer_than_the_program_is_found() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let modified = |path: &Path| match path.to_str().unwrap() {
             "/a.rs" => Some(at(1)),
@@ -75,14 +101,22 @@ mod tests {
             "/d.rs" => Some(at(3)),
             _ => None,
         };
-        for (listed, want) in [
-            ("/countersign: /a.rs /b\\ c.rs\n", None),
-            ("/countersign: /a.rs /d.rs\n", Some("/d.rs")),
-            ("/countersign: /gone.rs /a.rs\n", Some("/gone.rs")),
-            ("/countersign:\n", None),
+        for (listed, built, want) in [
+            ("/countersign: /a.rs /b\\ c.rs\n", 2, None),
+            ("/countersign: /a.rs /b\\ c.rs\n", 1, Some("/b c.rs")),
+            ("/countersign: /a.rs /d.rs\n", 2, Some("/d.rs")),
+            ("/countersign: /gone.rs /a.rs\n", 2, None),
+            ("/countersign:\n", 2, None),
         ] {
-            assert_eq!(newer_source(listed, at(2), modified), want.map(PathBuf::from), "{listed}");
+            assert_eq!(newer_source(listed_sources(listed), at(built), modified), want.map(PathBuf::from), "{listed}");
         }
-        assert_eq!(newer_source("/countersign: /b\\ c.rs\n", at(1), modified), Some("/b c.rs".into()));
+    }
+
+    #[test]
+    fn the_sources_of_the_workspace_are_those_of_the_program() {
+        let sources = workspace_sources();
+        let has = |name: &str| sources.iter().any(|path| path.ends_with(name));
+        assert!(has("countersign/src/main.rs") && has("core/src/lib.rs"), "{sources:?}");
+        assert!(!has("testkit/src/lib.rs") && !has("policy/evaluate/tests.rs"), "{sources:?}");
     }
 }
