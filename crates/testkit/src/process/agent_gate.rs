@@ -137,6 +137,7 @@ impl AgentClient {
     }
 
     /// Returns the next frame, or the end.
+    #[expect(clippy::should_implement_trait, reason = "it waits for a peer, and its end is a value")]
     pub fn next(&mut self) -> Received {
         if self.early.is_empty() { self.hear() } else { Received::Frame(self.early.remove(0)) }
     }

@@ -24,6 +24,12 @@ pub struct HostFixture {
     pub provider: Provider,
 }
 
+impl Default for HostFixture {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl HostFixture {
     /// Creates folders without settings or rules.
     pub fn new() -> Self {
