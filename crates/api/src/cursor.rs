@@ -132,7 +132,8 @@ mod tests {
             content: None,
         };
         let batch = Batch(facts.iter().map(record).collect());
-        log.append(Partition::ZERO, Lsn(0), batch).await.unwrap();
+        let epoch = log.take_over(Partition::ZERO).await.unwrap();
+        log.append(Partition::ZERO, epoch, Lsn(0), batch).await.unwrap();
         log
     }
 

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use countersign_core::id::Lsn;
 
 use crate::{
-    error::{AppendError, ReadError, WriteError},
+    append::PendingAppend,
+    error::{ReadError, WriteError},
     log::Log,
     memory::MemoryLog,
-    record::{Batch, Content, Head, Partition, Scope, Snapshot, Stored},
+    record::{Batch, Content, Epoch, Head, Partition, Scope, Snapshot, Stored},
     sqlite::SqliteLog,
     verify::Report,
 };
@@ -45,8 +46,16 @@ macro_rules! delegate {
 }
 
 impl Log for AnyLog {
-    async fn append(&self, partition: Partition, expected: Lsn, batch: Batch) -> Result<Lsn, AppendError> {
-        delegate!(self, log => log.append(partition, expected, batch))
+    async fn take_over(&self, partition: Partition) -> Result<Epoch, WriteError> {
+        delegate!(self, log => log.take_over(partition))
+    }
+
+    async fn epoch(&self, partition: Partition) -> Result<Epoch, ReadError> {
+        delegate!(self, log => log.epoch(partition))
+    }
+
+    async fn submit(&self, partition: Partition, epoch: Epoch, expected: Lsn, batch: Batch) -> PendingAppend {
+        delegate!(self, log => log.submit(partition, epoch, expected, batch))
     }
 
     async fn head(&self, partition: Partition) -> Result<Head, ReadError> {

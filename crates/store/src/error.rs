@@ -11,7 +11,7 @@ use std::{
 
 use countersign_core::id::Lsn;
 
-use crate::record::{Batch, FACTS_LIMIT, Partition};
+use crate::record::{Epoch, FACTS_LIMIT, Partition};
 
 /// What the machine said, and about which file. Cheap to clone, since one failed commit may answer several appends.
 #[derive(Clone, Debug)]
@@ -131,9 +131,13 @@ impl OpenError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message names its fields")]
 pub enum AppendError {
-    /// Somebody else wrote behind `expected`, or `expected` was never reached. Nothing was written.
+    /// Another owner took the partition over, in `current`. Nothing was written, and no append of `epoch` will be.
+    #[error("{epoch} may not write any more: the log was taken over in {current}")]
+    Fenced { epoch: Epoch, current: Epoch },
+    /// The log does not end at `expected`: an append before this one failed, or another one took its place. Nothing was
+    /// written.
     #[error("expected the log to end at {expected}, it ends at {found}")]
-    Fenced { expected: Lsn, found: Lsn },
+    Position { expected: Lsn, found: Lsn },
     /// The disk is full. Nothing was written.
     #[error("the disk of the log is full")]
     Full,
@@ -225,15 +229,5 @@ impl From<Cause> for AppendError {
     /// For a failure before the commit: nothing was written.
     fn from(cause: Cause) -> Self {
         if cause.is_full() { Self::Full } else { Self::Io(cause) }
-    }
-}
-
-impl Batch {
-    /// Refuses facts that are too large, before anything is written.
-    pub(crate) fn check(&self) -> Result<(), AppendError> {
-        match self.0.iter().position(|record| record.facts.len() > FACTS_LIMIT) {
-            Some(index) => Err(AppendError::TooLarge { index, size: self.0[index].facts.len() }),
-            None => Ok(()),
-        }
     }
 }

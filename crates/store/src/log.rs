@@ -6,8 +6,9 @@ use bytes::Bytes;
 use countersign_core::id::Lsn;
 
 use crate::{
+    append::PendingAppend,
     error::{AppendError, ReadError, WriteError},
-    record::{Batch, Content, Head, Partition, Scope, Snapshot, Stored},
+    record::{Batch, Content, Epoch, Head, Partition, Scope, Snapshot, Stored},
     verify::Report,
 };
 
@@ -15,23 +16,95 @@ use crate::{
 ///
 /// Implementations are interchangeable: each must pass [`suite`](crate::suite). A partition that does not exist is
 /// refused by every method.
+///
+/// # Ownership
+///
+/// A partition has one owner at a time, numbered by an [`Epoch`]. [`take_over`](Log::take_over) makes the caller the owner,
+/// with a higher epoch than any before, without the consent of the owner before. Each append carries the epoch of its
+/// owner. The store compares it with the current one in the transaction that writes. An owner that was stopped or cut off
+/// and comes back therefore writes nothing: it gets [`AppendError::Fenced`], stops, and releases nothing that was not
+/// acknowledged. An owner takes over first and reads then, so that no other process adds to the records that it read.
+///
+/// Only appends are fenced. [`load_snapshot`](Log::load_snapshot) rejects a snapshot of another history, and a redaction is
+/// valid in every epoch.
+///
+/// # Pipelining
+///
+/// Several appends of one owner may be in flight. Each names the position that the one before it will reach: an owner at
+/// record 7 submits three records after 7, then one after 10, then one after 11, without waiting. The store writes them in
+/// the order of submission, may commit several at once, and answers them in that order. An acknowledged append is durable,
+/// and so is every append before it.
+///
+/// If an append fails, all that were submitted after it and before its answer was taken fail too: the position that they
+/// expect is not reached, or not by the batch that they follow. So there is never a gap. The owner drops the decisions that
+/// it made since, reads, and decides again. If an append ends uncertain, later ones in flight may end uncertain too. A read
+/// then finds none of them, or the first few without a gap.
+///
+/// # In a database
+///
+/// One append is one transaction. It locks the row of the partition (`SELECT epoch … FOR UPDATE`), compares the epoch,
+/// compares the highest position with `expected`, inserts the records with their chain, and commits. Both comparisons come
+/// before the first insert; a primary key of partition and position is the second line of defence. Appends that arrive while
+/// one commits can share the next commit, and one connection carries them pipelined.
+///
+/// If the connection breaks, all appends in flight end as [`AppendError::Uncertain`]. The first read on a new connection
+/// locks the row first: it waits for a transaction that the server still has from the old connection, so that its result is
+/// final. [`take_over`](Log::take_over) adds 1 to the epoch under the same lock. If a lease decides who owns the partition,
+/// it returns the epoch of the lease, and fails without one.
 pub trait Log: Send + Sync + 'static {
-    /// Writes `batch` as one unit behind `expected` and returns the position of its last record.
+    /// Makes the caller the owner of the partition and returns its epoch, higher than all before.
     ///
-    /// When the future is ready with `Ok`, the batch survives a power cut. A batch is never partly visible. Its records
-    /// have the positions `expected + 1` and on, without a gap; an empty batch writes nothing and returns `expected`.
-    ///
-    /// A future that is dropped leaves the outcome open: the batch may already be on its way.
+    /// Appends of older epochs may be written until this is ready, and none afterwards: [`head`](Log::head) is final then
+    /// until the new owner appends. This adds no record, and does not make a log that was not made yet.
     ///
     /// # Errors
-    /// [`AppendError::Fenced`] if the head is not `expected`; [`AppendError::TooLarge`], [`AppendError::Full`], [`AppendError::Io`], [`AppendError::Open`], [`AppendError::ReadOnly`] with nothing written;
-    /// [`AppendError::Uncertain`] if it may or may not be there: read before you write again.
+    /// [`WriteError`], with the owner left as it was.
+    fn take_over(&self, partition: Partition) -> impl Future<Output = Result<Epoch, WriteError>> + Send;
+
+    /// Returns the epoch of the partition's owner, [`Epoch::NONE`] before the first takeover.
+    ///
+    /// # Errors
+    /// As [`Log::head`].
+    fn epoch(&self, partition: Partition) -> impl Future<Output = Result<Epoch, ReadError>> + Send;
+
+    /// Submits `batch`, to be written as one unit after `expected`, and returns as soon as its place in the order is fixed.
+    ///
+    /// The store bounds the number of batches that wait, and this waits for room. A future that is dropped before it is
+    /// ready submits nothing.
+    ///
+    /// Once the returned [`PendingAppend`] is ready with `Ok`, the batch survives a power cut. A batch is never partly
+    /// visible. Its records have the positions from `expected + 1` on, without a gap. An empty batch writes nothing and
+    /// returns `expected`, with epoch and position checked.
+    ///
+    /// # Errors
+    /// [`PendingAppend`] resolves to an error: [`AppendError::Fenced`] if `epoch` is not the current one, [`AppendError::Position`] if the
+    /// head is not `expected`; [`AppendError::TooLarge`], [`AppendError::Full`], [`AppendError::Io`],
+    /// [`AppendError::Open`], [`AppendError::ReadOnly`], [`AppendError::Closed`] with nothing written;
+    /// [`AppendError::Uncertain`] if it may or may not be there: read before you write again. Errors of a log
+    /// that is closed or open for reading only, and of a partition that does not exist, come at once; all others in order.
+    fn submit(
+        &self,
+        partition: Partition,
+        epoch: Epoch,
+        expected: Lsn,
+        batch: Batch,
+    ) -> impl Future<Output = PendingAppend> + Send;
+
+    /// Submits `batch` and waits for its answer.
+    ///
+    /// A future that is dropped leaves the outcome open: the batch may be submitted already.
+    ///
+    /// # Errors
+    /// As [`Log::submit`].
     fn append(
         &self,
         partition: Partition,
+        epoch: Epoch,
         expected: Lsn,
         batch: Batch,
-    ) -> impl Future<Output = Result<Lsn, AppendError>> + Send;
+    ) -> impl Future<Output = Result<Lsn, AppendError>> + Send {
+        async move { self.submit(partition, epoch, expected, batch).await.await }
+    }
 
     /// The last record, or [`Head::EMPTY`].
     ///

@@ -13,7 +13,7 @@ mod views;
 
 use std::{
     fmt,
-    future::pending,
+    future::{pending, ready},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -23,9 +23,10 @@ use tokio::sync::watch;
 
 use self::storage::{Ending, Storage};
 use crate::{
+    append::PendingAppend,
     error::{AppendError, ReadError, WriteError},
     log::Log,
-    record::{Batch, Content, Head, Partition, Scope, Snapshot, Stored},
+    record::{Batch, Content, Epoch, Head, Partition, Scope, Snapshot, Stored},
     verify::Report,
     view::View,
 };
@@ -46,7 +47,7 @@ pub enum Fault {
     Full,
     /// [`AppendError::Io`], nothing written.
     Io,
-    /// [`AppendError::Fenced`] although nobody else wrote: `found` is one behind `expected`.
+    /// [`AppendError::Fenced`]: another owner takes the log over, and writes nothing.
     Fenced,
     /// [`AppendError::Uncertain`].
     Uncertain(Outcome),
@@ -151,7 +152,8 @@ impl MemoryLog {
     /// Opens the same log as a new process would: with all that was written, planted faults not yet met and the same
     /// disk.
     ///
-    /// The old handles are left as they are: one that did not crash is an old owner that lives on, and is fenced.
+    /// The old handles are left as they are: an owner with one that did not crash lives on, and is fenced by the next
+    /// takeover.
     #[must_use]
     pub fn restart(&self) -> Self {
         let views = self.storage().views();
@@ -195,19 +197,39 @@ impl MemoryLog {
 }
 
 impl Log for MemoryLog {
-    async fn append(&self, partition: Partition, expected: Lsn, batch: Batch) -> Result<Lsn, AppendError> {
+    async fn take_over(&self, partition: Partition) -> Result<Epoch, WriteError> {
+        self.writable(partition).await?;
+        Ok(self.storage().take_over())
+    }
+
+    async fn epoch(&self, partition: Partition) -> Result<Epoch, ReadError> {
+        self.readable(partition).await?;
+        let mut storage = self.storage();
+        storage.settle()?;
+        Ok(storage.epoch())
+    }
+
+    async fn submit(&self, partition: Partition, epoch: Epoch, expected: Lsn, batch: Batch) -> PendingAppend {
         if partition != Partition::ZERO {
-            return Err(AppendError::NoPartition(partition));
+            return PendingAppend::new(ready(Err(AppendError::NoPartition(partition))));
         }
         if !self.is_open().await {
-            return Err(AppendError::Closed);
+            return PendingAppend::new(ready(Err(AppendError::Closed)));
         }
-        let ending = self.storage().append(expected, &batch);
+        let ending = self.storage().append(epoch, expected, &batch);
         match ending {
-            Ending::Told(told) => told,
+            Ending::Answer(answer, untaken) => {
+                let log = self.clone();
+                PendingAppend::new(async move {
+                    // Not even what was written before a crash is acknowledged after it.
+                    log.is_open().await;
+                    drop(untaken);
+                    answer
+                })
+            }
             Ending::Crash => {
                 self.crash();
-                pending().await
+                PendingAppend::new(pending())
             }
         }
     }

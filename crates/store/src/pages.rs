@@ -79,14 +79,20 @@ mod tests {
     use countersign_core::id::Lsn;
 
     use super::Pages;
-    use crate::{error::ReadError, log::Log, memory::MemoryLog, record::Partition, suite::batch};
+    use crate::{
+        error::ReadError,
+        log::Log,
+        memory::MemoryLog,
+        record::Partition,
+        suite::{append_as_owner, batch},
+    };
 
     const ZERO: Partition = Partition::ZERO;
 
     #[tokio::test]
     async fn pages_join_and_end() {
         let log = MemoryLog::new();
-        log.append(ZERO, Lsn(0), batch(&["1", "2", "3", "4", "5", "6"])).await.unwrap();
+        append_as_owner(&log, Lsn(0), batch(&["1", "2", "3", "4", "5", "6"])).await.unwrap();
         let whole = log.read(ZERO, Lsn(1), 9).await.unwrap();
         for (size, want) in [(0, vec![1; 5]), (1, vec![1; 5]), (2, vec![2, 2, 1]), (5, vec![5]), (9, vec![5])] {
             let mut pages = Pages::new(log.clone(), ZERO, Lsn(1), size);
@@ -107,18 +113,18 @@ mod tests {
     #[tokio::test]
     async fn what_is_written_behind_the_last_page_is_not_read() {
         let log = MemoryLog::new();
-        log.append(ZERO, Lsn(0), batch(&["1", "2", "3"])).await.unwrap();
+        append_as_owner(&log, Lsn(0), batch(&["1", "2", "3"])).await.unwrap();
         let mut pages = Pages::new(log.clone(), ZERO, Lsn(0), 2);
         assert_eq!(pages.next().await.unwrap().len(), 2);
         assert_eq!(pages.next().await.unwrap().len(), 1);
-        log.append(ZERO, Lsn(3), batch(&["4"])).await.unwrap();
+        append_as_owner(&log, Lsn(3), batch(&["4"])).await.unwrap();
         assert_eq!(pages.next().await.unwrap(), []);
     }
 
     #[tokio::test]
     async fn a_page_that_cannot_be_read_is_the_last() {
         let log = MemoryLog::new();
-        log.append(ZERO, Lsn(0), batch(&["1", "2"])).await.unwrap();
+        append_as_owner(&log, Lsn(0), batch(&["1", "2"])).await.unwrap();
         let mut pages = Pages::new(log.clone(), ZERO, Lsn(0), 1);
         assert_eq!(pages.next().await.unwrap().len(), 1);
         log.close().await;

@@ -29,6 +29,28 @@ impl fmt::Display for Partition {
     }
 }
 
+/// Number of an ownership of a partition. Each [`Log::take_over`](crate::Log::take_over) returns a higher one, and appends of
+/// lower ones are fenced from then on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+impl Epoch {
+    /// Epoch of a partition before its first owner. No append is valid in it.
+    pub const NONE: Self = Self(0);
+
+    /// Returns the epoch of the next owner.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "epoch {}", self.0)
+    }
+}
+
 /// One fact to be recorded, and the content that belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {

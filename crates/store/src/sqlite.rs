@@ -1,6 +1,7 @@
 //! A log in a SQLite file: one writer thread that commits in groups, and a few connections that only read.
 //!
 //! It must not know what a record means. Who opens the file for writing holds its lock until the last handle is gone.
+//! Several owners within that process are told apart by their epoch, as in every log.
 //!
 //! The file is made by the first append: a log that never recorded anything leaves nothing on disk. Its tables are in
 //! `sqlite/schema/`, its chain is described in [`crate::chain`].
@@ -12,6 +13,7 @@
 
 mod ballast;
 mod copy;
+mod epoch;
 mod file;
 mod lock;
 mod query;
@@ -22,12 +24,14 @@ mod write;
 mod writer;
 
 use std::{
-    fmt, io,
+    fmt,
+    future::ready,
+    io,
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
 };
@@ -44,9 +48,10 @@ use self::{
     writer::{Append, Command, Writer},
 };
 use crate::{
+    append::PendingAppend,
     error::{AppendError, Cause, OpenError, ReadError, WriteError},
     log::Log,
-    record::{Batch, Content, Head, Partition, Scope, Snapshot, Stored},
+    record::{Batch, Content, Epoch, Head, Partition, Scope, Snapshot, Stored},
     verify::{Report, Walk},
     view::View,
 };
@@ -97,6 +102,8 @@ struct Shared {
     readers: Readers,
     /// Whether there is a file to read.
     made: AtomicBool,
+    /// The epoch of the owner while there is no file; 0 if there is none.
+    claimed: AtomicU64,
     /// Whether a commit failed in a way that a restart might still find it.
     unsettled: AtomicBool,
     /// Which file is written, once there is one.
@@ -189,11 +196,19 @@ impl SqliteLog {
         Self(Arc::new(Handle { shared, phase: Mutex::new(phase) }))
     }
 
-    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command + Send) -> Result<Option<T>, NoWriter> {
+    /// Queues a command for the writer, whose answer comes later.
+    async fn send<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command + Send,
+    ) -> Result<oneshot::Receiver<T>, NoWriter> {
         let commands = self.0.commands()?;
         let (reply, replied) = oneshot::channel();
         commands.send(command(reply)).await.map_err(|_| NoWriter::Closed)?;
-        Ok(replied.await.ok())
+        Ok(replied)
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command + Send) -> Result<Option<T>, NoWriter> {
+        Ok(self.send(command).await?.await.ok())
     }
 
     async fn write<T>(
@@ -256,6 +271,7 @@ impl Shared {
             options,
             readers,
             made: AtomicBool::new(made),
+            claimed: AtomicU64::new(Epoch::NONE.0),
             unsettled: AtomicBool::new(false),
             place: OnceLock::new(),
         })
@@ -328,18 +344,30 @@ impl Drop for Handle {
 }
 
 impl Log for SqliteLog {
-    async fn append(&self, partition: Partition, expected: Lsn, batch: Batch) -> Result<Lsn, AppendError> {
+    async fn take_over(&self, partition: Partition) -> Result<Epoch, WriteError> {
+        self.write(partition, |reply| Command::TakeOver { reply }).await
+    }
+
+    async fn epoch(&self, partition: Partition) -> Result<Epoch, ReadError> {
+        let claimed = || Epoch(self.0.shared.claimed.load(Ordering::Acquire));
+        Ok(self.query(partition, epoch::current).await?.unwrap_or_else(claimed))
+    }
+
+    async fn submit(&self, partition: Partition, epoch: Epoch, expected: Lsn, batch: Batch) -> PendingAppend {
         if partition != Partition::ZERO {
-            return Err(AppendError::NoPartition(partition));
+            return PendingAppend::new(ready(Err(AppendError::NoPartition(partition))));
         }
-        batch.check()?;
-        match self.ask(|reply| Command::Append(Append { expected, batch, reply })).await {
-            Ok(Some(told)) => told,
-            Ok(None) => Err(AppendError::Uncertain(self.0.shared.writer_gone())),
-            Err(NoWriter::ReadOnly) => Err(AppendError::ReadOnly),
-            Err(NoWriter::Closed) => Err(AppendError::Closed),
-            Err(NoWriter::Machine(cause)) => Err(AppendError::from(cause)),
-        }
+        let refused = match self.send(|reply| Command::Append(Append { epoch, expected, batch, reply })).await {
+            Ok(replied) => {
+                let shared = Arc::clone(&self.0.shared);
+                let lost = move |_| Err(AppendError::Uncertain(shared.writer_gone()));
+                return PendingAppend::new(async move { replied.await.unwrap_or_else(lost) });
+            }
+            Err(NoWriter::ReadOnly) => AppendError::ReadOnly,
+            Err(NoWriter::Closed) => AppendError::Closed,
+            Err(NoWriter::Machine(cause)) => AppendError::from(cause),
+        };
+        PendingAppend::new(ready(Err(refused)))
     }
 
     async fn head(&self, partition: Partition) -> Result<Head, ReadError> {

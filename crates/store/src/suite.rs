@@ -3,6 +3,7 @@
 //! It must not know how a log is kept: a [`Subject`] makes logs, opens them again and damages them.
 //! [`behaviour_suite!`](crate::behaviour_suite) turns all rules into tests.
 
+mod append;
 mod damage;
 mod scope;
 mod view;
@@ -20,11 +21,11 @@ use crate::{
     chain::{self, Link},
     error::{AppendError, ReadError, WriteError},
     log::Log,
-    record::{Batch, Content, FACTS_LIMIT, Head, Partition, Record, Scope, Snapshot, Stored},
+    record::{Batch, Content, Epoch, FACTS_LIMIT, Head, Partition, Record, Scope, Snapshot, Stored},
     view::View,
 };
 
-pub use self::{damage::*, scope::*, view::*};
+pub use self::{append::*, damage::*, scope::*, view::*};
 
 /// A place for one log, which the rules open, close, damage and open again.
 pub trait Subject: Send + Sync {
@@ -80,8 +81,28 @@ pub fn batch(texts: &[&str]) -> Batch {
     Batch(texts.iter().map(|text| record(text)).collect())
 }
 
+/// Takes a log over and appends a batch, as an owner does that opens it for this one batch.
+///
+/// # Errors
+/// As [`Log::append`], and what taking it over failed with in the same terms.
+pub async fn append_as_owner<L: Log>(log: &L, expected: Lsn, batch: Batch) -> Result<Lsn, AppendError> {
+    let epoch = log.take_over(ZERO).await.map_err(|error| match error {
+        WriteError::Full => AppendError::Full,
+        WriteError::Io(cause) | WriteError::Lingers(cause) => AppendError::Io(cause),
+        WriteError::Open(error) => AppendError::Open(error),
+        WriteError::ReadOnly => AppendError::ReadOnly,
+        WriteError::Closed => AppendError::Closed,
+        WriteError::NoPartition(partition) => AppendError::NoPartition(partition),
+    })?;
+    log.append(ZERO, epoch, expected, batch).await
+}
+
+async fn take_over(log: &impl Log) -> Epoch {
+    log.take_over(ZERO).await.expect("the log can be taken over")
+}
+
 async fn append(log: &impl Log, expected: u64, texts: &[&str]) -> Lsn {
-    log.append(ZERO, Lsn(expected), batch(texts)).await.expect("the append is in order")
+    append_as_owner(log, Lsn(expected), batch(texts)).await.expect("the append is in order")
 }
 
 async fn all(log: &impl Log) -> Vec<Stored> {
@@ -121,7 +142,7 @@ pub async fn records_come_back_as_they_were_appended(subject: &impl Subject) {
         content: None,
     };
     let sent = [record("one"), record("content two"), bare, Record { content: Some("".into()), ..record("four") }];
-    let last = log.append(ZERO, Lsn(0), Batch(sent.to_vec())).await.expect("the append is in order");
+    let last = append_as_owner(&log, Lsn(0), Batch(sent.to_vec())).await.expect("the append is in order");
     assert_eq!(last, Lsn(4));
 
     let mut previous = chain::GENESIS;
@@ -142,8 +163,8 @@ pub async fn only_the_expected_position_is_written_to(subject: &impl Subject) {
     let log = subject.open().await;
     append(&log, 0, &["one", "two"]).await;
     for expected in [0, 1, 3, 99] {
-        match log.append(ZERO, Lsn(expected), batch(&["late"])).await {
-            Err(AppendError::Fenced { expected: told, found: Lsn(2) }) => assert_eq!(told, Lsn(expected)),
+        match append_as_owner(&log, Lsn(expected), batch(&["late"])).await {
+            Err(AppendError::Position { expected: told, found: Lsn(2) }) => assert_eq!(told, Lsn(expected)),
             other => panic!("expected {expected}: {other:?}"),
         }
     }
@@ -156,21 +177,25 @@ pub async fn a_batch_is_written_whole_or_not_at_all(subject: &impl Subject) {
     let log = subject.open().await;
     let large = |size| Record { facts: "1".repeat(size).into(), ..record("large") };
     let refused = Batch(vec![record("one"), large(FACTS_LIMIT + 1), record("three")]);
-    match log.append(ZERO, Lsn(0), refused).await {
+    match append_as_owner(&log, Lsn(0), refused).await {
         Err(AppendError::TooLarge { index: 1, size }) => assert_eq!(size, FACTS_LIMIT + 1),
         other => panic!("{other:?}"),
     }
     assert_eq!(head(&log).await, Head::EMPTY);
-    let last = log.append(ZERO, Lsn(0), Batch(vec![record("one"), large(FACTS_LIMIT)])).await;
+    let last = append_as_owner(&log, Lsn(0), Batch(vec![record("one"), large(FACTS_LIMIT)])).await;
     assert_eq!(last.expect("the append is in order"), Lsn(2));
 }
 
-/// An empty batch writes nothing, and is still fenced.
+/// An empty batch writes nothing, and is refused like any other.
 pub async fn an_empty_batch_only_checks_the_position(subject: &impl Subject) {
     let log = subject.open().await;
     append(&log, 0, &["one"]).await;
     assert_eq!(append(&log, 1, &[]).await, Lsn(1));
-    let fenced = log.append(ZERO, Lsn(0), Batch::default()).await;
+    let epoch = take_over(&log).await;
+    let elsewhere = log.append(ZERO, epoch, Lsn(0), Batch::default()).await;
+    assert!(matches!(elsewhere, Err(AppendError::Position { .. })), "{elsewhere:?}");
+    take_over(&log).await;
+    let fenced = log.append(ZERO, epoch, Lsn(1), Batch::default()).await;
     assert!(matches!(fenced, Err(AppendError::Fenced { .. })), "{fenced:?}");
     assert_eq!(head(&log).await.lsn, Lsn(1));
 }
@@ -179,8 +204,9 @@ pub async fn an_empty_batch_only_checks_the_position(subject: &impl Subject) {
 pub async fn one_of_many_writers_wins(subject: &impl Subject) {
     let log = subject.open().await;
     append(&log, 0, &["start"]).await;
+    let epoch = take_over(&log).await;
     let rivals = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let [a, b, c, d, e, f, g, h] = rivals.map(|rival| log.append(ZERO, Lsn(1), batch(&[rival])));
+    let [a, b, c, d, e, f, g, h] = rivals.map(|rival| log.append(ZERO, epoch, Lsn(1), batch(&[rival])));
     let told = tokio::join!(a, b, c, d, e, f, g, h);
     let told = [told.0, told.1, told.2, told.3, told.4, told.5, told.6, told.7];
     let won: Vec<_> = rivals.iter().zip(&told).filter(|(_, told)| told.is_ok()).map(|(rival, _)| *rival).collect();
@@ -191,8 +217,9 @@ pub async fn one_of_many_writers_wins(subject: &impl Subject) {
 /// Appends that are queued one behind the other are all recorded, in their order.
 pub async fn queued_appends_keep_their_order(subject: &impl Subject) {
     let log = subject.open().await;
+    let epoch = take_over(&log).await;
     let queued = ["a", "b", "c", "d"];
-    let [a, b, c, d] = [0, 1, 2, 3].map(|at| log.append(ZERO, Lsn(at), batch(&[queued[at as usize]])));
+    let [a, b, c, d] = [0, 1, 2, 3].map(|at| log.append(ZERO, epoch, Lsn(at), batch(&[queued[at as usize]])));
     let told = tokio::join!(a, b, c, d);
     let told = [told.0, told.1, told.2, told.3].map(|told| told.expect("each follows the one before"));
     assert_eq!(told, [Lsn(1), Lsn(2), Lsn(3), Lsn(4)]);
@@ -267,8 +294,12 @@ pub async fn a_closed_log_says_so(subject: &impl Subject) {
     append(&log, 0, &["one"]).await;
     log.close().await;
     log.close().await;
-    let told = log.append(ZERO, Lsn(1), batch(&["late"])).await;
+    let told = log.append(ZERO, Epoch(1), Lsn(1), batch(&["late"])).await;
     assert!(matches!(told, Err(AppendError::Closed)), "{told:?}");
+    let told = log.take_over(ZERO).await;
+    assert!(matches!(told, Err(WriteError::Closed)), "{told:?}");
+    let told = log.epoch(ZERO).await;
+    assert!(matches!(told, Err(ReadError::Closed)), "{told:?}");
     let told = log.read(ZERO, Lsn(0), 1).await;
     assert!(matches!(told, Err(ReadError::Closed)), "{told:?}");
     let told = log.read_scope(ZERO, Scope::Key("key"), Lsn(0), 1).await;
@@ -283,8 +314,12 @@ pub async fn a_closed_log_says_so(subject: &impl Subject) {
 pub async fn only_partition_zero_exists(subject: &impl Subject) {
     let log = subject.open_with(vec![Said::new(1)]).await;
     let other = Partition(1);
-    let told = log.append(other, Lsn(0), batch(&["one"])).await;
+    let told = log.append(other, Epoch(1), Lsn(0), batch(&["one"])).await;
     assert!(matches!(told, Err(AppendError::NoPartition(Partition(1)))), "{told:?}");
+    let told = log.take_over(other).await;
+    assert!(matches!(told, Err(WriteError::NoPartition(Partition(1)))), "{told:?}");
+    let told = log.epoch(other).await;
+    assert!(matches!(told, Err(ReadError::NoPartition(Partition(1)))), "{told:?}");
     let told = log.head(other).await;
     assert!(matches!(told, Err(ReadError::NoPartition(Partition(1)))), "{told:?}");
     let told = log.read_scope(other, Scope::Key("key"), Lsn(0), 1).await;
@@ -347,6 +382,15 @@ macro_rules! behaviour_suite {
             an_empty_batch_only_checks_the_position
             one_of_many_writers_wins
             queued_appends_keep_their_order
+            pipelined_appends_are_answered_in_order
+            an_append_that_fails_takes_those_behind_it_with_it
+            what_was_submitted_is_written_though_nobody_waits
+            nothing_is_appended_before_a_takeover
+            a_takeover_adds_no_record
+            an_owner_that_was_taken_over_is_fenced
+            a_takeover_outlives_the_log_being_closed
+            a_takeover_is_final_for_what_is_in_flight
+            two_owners_that_take_over_in_turn_leave_one_history
             pages_join_without_a_gap
             contents_come_back_in_the_order_asked_for
             a_scope_holds_its_records_in_order

@@ -39,7 +39,8 @@ fn started_ahead(place: &GatewayFixture, ahead: Duration) {
             facts: booted.facts.clone(),
             content: None,
         };
-        log.append(Partition::ZERO, last.lsn, Batch(vec![record])).await.unwrap();
+        let epoch = log.take_over(Partition::ZERO).await.unwrap();
+        log.append(Partition::ZERO, epoch, last.lsn, Batch(vec![record])).await.unwrap();
         log.close().await;
     });
 }

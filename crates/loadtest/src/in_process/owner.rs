@@ -117,11 +117,12 @@ async fn records(log: &AnyLog) -> anyhow::Result<Vec<Record>> {
 
 /// Seconds to write `records` in batches, one after the other.
 async fn write(log: &AnyLog, records: Vec<Record>) -> anyhow::Result<f64> {
-    let mut head = log.append(Partition::ZERO, Lsn(0), Batch(records[..1].to_vec())).await?;
+    let epoch = log.take_over(Partition::ZERO).await?;
+    let mut head = log.append(Partition::ZERO, epoch, Lsn(0), Batch(records[..1].to_vec())).await?;
     let batches: Vec<Batch> = records.chunks(BATCH).map(|chunk| Batch(chunk.to_vec())).collect();
     let begun = Instant::now();
     for batch in batches {
-        head = log.append(Partition::ZERO, head, batch).await?;
+        head = log.append(Partition::ZERO, epoch, head, batch).await?;
     }
     let took = begun.elapsed().as_secs_f64();
     log.close().await;

@@ -28,9 +28,10 @@ pub(super) async fn measure(folder: &Path) -> anyhow::Result<Value> {
     let written: Vec<Record> = recorded.iter().map(record).collect();
     drop(recorded);
     let log: AnyLog = SqliteLog::open(&path, StoreOptions::default())?.into();
+    let epoch = log.take_over(Partition::ZERO).await?;
     let mut head = Lsn(0);
     for chunk in written.chunks(BATCH) {
-        head = log.append(Partition::ZERO, head, Batch(chunk.to_vec())).await?;
+        head = log.append(Partition::ZERO, epoch, head, Batch(chunk.to_vec())).await?;
     }
     log.close().await;
     drop((log, written));

@@ -327,7 +327,8 @@ mod tests {
     async fn a_follower_reads_what_it_missed_page_by_page() {
         let log = MemoryLog::new();
         let facts = long_history();
-        log.append(Partition::ZERO, Lsn(0), Batch(facts.iter().map(record).collect())).await.unwrap();
+        let epoch = log.take_over(Partition::ZERO).await.unwrap();
+        log.append(Partition::ZERO, epoch, Lsn(0), Batch(facts.iter().map(record).collect())).await.unwrap();
         let ring = Ring::new(log.clone().into(), Contents::new(log.into()));
         let mut follower = ring.subscribe(Lsn(0));
         for recorded in &facts {

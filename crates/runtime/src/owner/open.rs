@@ -7,7 +7,7 @@ use countersign_core::{
     id::Lsn,
     time::Millis,
 };
-use countersign_store::{AnyLog, Log as _, Partition, ReadError};
+use countersign_store::{AnyLog, Epoch, Log as _, Partition, ReadError, WriteError};
 
 use super::{Handle, Options, parking, snapshots, step::Owner};
 use crate::{
@@ -31,6 +31,17 @@ pub enum OpenError {
         found: Lsn,
         /// What is known to be in it.
         written: Lsn,
+    },
+    /// It could not be taken over from its last owner.
+    #[error("the log cannot be taken over")]
+    TakeOver(#[from] WriteError),
+    /// Another owner has taken it over since.
+    #[error("{epoch} may not write any more: the log was taken over in {current}")]
+    Fenced {
+        /// The epoch of this owner.
+        epoch: Epoch,
+        /// The epoch of the other one.
+        current: Epoch,
     },
     /// It holds what this version does not know. It was left as it is.
     #[error("record {lsn} cannot be used")]
@@ -62,6 +73,8 @@ pub enum OpenError {
 
 /// Where a log stands when its owner begins.
 pub(super) struct Position {
+    /// The epoch that its owner writes under.
+    pub(super) epoch: Epoch,
     /// Its head.
     pub(super) durable: Lsn,
     /// The snapshot that was read.
@@ -135,10 +148,11 @@ pub(super) async fn admit(engine: &mut Engine, contents: &Contents) -> Result<()
 }
 
 impl Handle {
-    /// Opens a log: replays it, settles what the last process left, and starts what is owed.
+    /// Opens a log: takes it over, replays it, settles what the last process left, and starts what is owed. The owner before
+    /// is fenced: it ends with its next append, and releases nothing of that.
     ///
     /// # Errors
-    /// [`OpenError`], with the log left as it was.
+    /// [`OpenError`], with no record added.
     pub async fn open(log: AnyLog, options: Options) -> Result<Self, OpenError> {
         Self::open_to(log, options, Start::AtOnce).await
     }
@@ -147,13 +161,15 @@ impl Handle {
     /// subscriber from before that call misses nothing of the work.
     ///
     /// # Errors
-    /// [`OpenError`], with the log left as it was.
+    /// [`OpenError`], with no record added.
     pub async fn open_held(log: AnyLog, options: Options) -> Result<Self, OpenError> {
         Self::open_to(log, options, Start::WhenCalled).await
     }
 
     async fn open_to(log: AnyLog, options: Options, start: Start) -> Result<Self, OpenError> {
         let contents = Contents::new(log.clone());
+        // Before anything is read: no other owner can add to it from then on.
+        let epoch = log.take_over(Partition::ZERO).await?;
         let (mut engine, snapshot) = replay_behind(&log, options.rules.clone()).await?;
         admit(&mut engine, &contents).await?;
         let clock = options.clock.clone().not_before(engine.state().at());
@@ -174,7 +190,7 @@ impl Handle {
             task: Arc::default(),
             meters: Arc::new(Meters::new()),
         };
-        let mut owner = Owner::new(engine, Position { durable, snapshot }, options, &handle);
+        let mut owner = Owner::new(engine, Position { epoch, durable, snapshot }, options, &handle);
         owner.record_recovery(recorded).await?;
         *handle.task.lock().await = Some(tokio::spawn(owner.run()));
         Ok(handle)

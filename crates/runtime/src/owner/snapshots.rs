@@ -201,7 +201,8 @@ mod tests {
             facts.extend(engine.handle(Command::Session(SessionId::new(session), open), &mut context).unwrap().0);
         }
         let log = AnyLog::from(MemoryLog::new());
-        log.append(Partition::ZERO, Lsn(0), Batch(facts.iter().map(record).collect())).await.unwrap();
+        let epoch = log.take_over(Partition::ZERO).await.unwrap();
+        log.append(Partition::ZERO, epoch, Lsn(0), Batch(facts.iter().map(record).collect())).await.unwrap();
         write_behind(log.clone(), rules(), Some(Duration::from_secs(600))).await;
         let saved = load(&log, &rules()).await.expect("it was saved");
         let sessions: Vec<&str> = saved.state().sessions().map(|session| session.id().as_str()).collect();

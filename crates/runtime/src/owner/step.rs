@@ -15,7 +15,7 @@ use countersign_core::{
     schedule,
     time::Millis,
 };
-use countersign_store::{AnyLog, Log as _};
+use countersign_store::{AnyLog, Epoch, Log as _};
 use tokio::{sync::oneshot, time::Instant};
 use tracing::error;
 
@@ -55,6 +55,8 @@ pub(super) struct Owner {
     rules: Rules,
     /// Those that the batch brings which is being decided, where it brings some.
     coming: Option<Rules>,
+    /// The epoch that this owner took the log over in.
+    epoch: Epoch,
     /// The head of the log.
     durable: Lsn,
     /// What was decided before there was anything worth a file.
@@ -130,6 +132,7 @@ impl Owner {
             rules: engine.rules().clone(),
             coming: None,
             engine,
+            epoch: at.epoch,
             durable: at.durable,
             deferred: Vec::new(),
             log: log.clone(),

@@ -5,7 +5,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 use bytes::Bytes;
@@ -15,15 +15,22 @@ use super::{Disk, Fault, Outcome, views::Views};
 use crate::{
     chain::{self, Link, SALT_SIZE},
     error::{AppendError, Cause, ReadError, WriteError},
-    record::{Batch, Content, Head, Scope, Snapshot, Stored},
+    record::{Batch, Content, Epoch, Head, Scope, Snapshot, Stored},
     verify::{Kept, Report, Walk},
     view::View,
 };
 
 /// How an append ends: with an answer, or never.
 pub(super) enum Ending {
-    Told(Result<Lsn, AppendError>),
+    /// The answer, and what is dropped when it is taken.
+    Answer(Result<Lsn, AppendError>, Option<Arc<()>>),
     Crash,
+}
+
+impl Ending {
+    const fn refused(error: AppendError) -> Self {
+        Self::Answer(Err(error), None)
+    }
 }
 
 /// Everything that survives a crash of the pretended process.
@@ -36,6 +43,9 @@ pub(super) struct Storage {
     faults: VecDeque<Option<Fault>>,
     disk: Disk,
     unsettled: bool,
+    epoch: Epoch,
+    /// Alive until the answer to the last append that ended uncertain is taken.
+    untaken: Weak<()>,
 }
 
 struct Text {
@@ -64,28 +74,38 @@ impl Storage {
         self.records.last().map_or(Head::EMPTY, |last| Head { lsn: last.lsn, chain: last.chain })
     }
 
-    pub(super) fn append(&mut self, expected: Lsn, batch: &Batch) -> Ending {
-        if let Err(error) = batch.check() {
-            return Ending::Told(Err(error));
-        }
+    pub(super) const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    pub(super) fn take_over(&mut self) -> Epoch {
+        self.epoch = self.epoch.next();
+        // Its owner may never take that answer.
+        self.untaken = Weak::new();
+        self.epoch
+    }
+
+    pub(super) fn append(&mut self, epoch: Epoch, expected: Lsn, batch: &Batch) -> Ending {
         let fault = self.faults.pop_front().flatten();
         if let Err(error) = self.settle() {
-            return Ending::Told(Err(AppendError::Io(Cause::new(error))));
+            return Ending::refused(AppendError::Io(Cause::new(error)));
         }
-        let found = self.head().lsn;
-        if found != expected {
-            return Ending::Told(Err(AppendError::Fenced { expected, found }));
+        if let Err(error) = batch.check_turn((epoch, expected), (self.epoch, self.head().lsn)) {
+            return Ending::refused(error);
+        }
+        if self.untaken.strong_count() > 0 {
+            return Ending::refused(AppendError::Io(Cause::new(io::Error::other("the append before it is uncertain"))));
         }
         match self.disk {
             Disk::Works => {}
-            Disk::Full => return Ending::Told(Err(AppendError::Full)),
-            Disk::Broken => return Ending::Told(Err(AppendError::Io(broken()))),
+            Disk::Full => return Ending::refused(AppendError::Full),
+            Disk::Broken => return Ending::refused(AppendError::Io(broken())),
         }
         match fault {
-            None => Ending::Told(Ok(self.write(batch))),
-            Some(Fault::Full) => Ending::Told(Err(AppendError::Full)),
-            Some(Fault::Io) => Ending::Told(Err(AppendError::Io(broken()))),
-            Some(Fault::Fenced) => Ending::Told(Err(AppendError::Fenced { expected, found: expected.next() })),
+            None => Ending::Answer(Ok(self.write(batch)), None),
+            Some(Fault::Full) => Ending::refused(AppendError::Full),
+            Some(Fault::Io) => Ending::refused(AppendError::Io(broken())),
+            Some(Fault::Fenced) => Ending::refused(AppendError::Fenced { epoch, current: self.take_over() }),
             Some(fault @ (Fault::Uncertain(outcome) | Fault::Breaks(outcome))) => {
                 if matches!(fault, Fault::Breaks(_)) {
                     self.disk = Disk::Broken;
@@ -95,7 +115,9 @@ impl Storage {
                     Outcome::Lost => {}
                 }
                 self.unsettled = true;
-                Ending::Told(Err(AppendError::Uncertain(broken())))
+                let untaken = Arc::new(());
+                self.untaken = Arc::downgrade(&untaken);
+                Ending::Answer(Err(AppendError::Uncertain(broken())), Some(untaken))
             }
             Some(Fault::CrashBefore) => Ending::Crash,
             Some(Fault::CrashAfter) => {

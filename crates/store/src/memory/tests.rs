@@ -7,7 +7,7 @@ use crate::{
     error::{AppendError, ReadError, WriteError},
     log::Log,
     record::Partition,
-    suite::{Damage, Said, Subject, batch},
+    suite::{Damage, Said, Subject, append_as_owner, batch},
     view::View,
 };
 
@@ -56,7 +56,7 @@ async fn each_planted_fault_ends_one_append_and_the_log_is_as_it_says() {
         (Fault::Uncertain(Outcome::Written), "Uncertain", 1),
     ] {
         let log = MemoryLog::with_faults([fault]);
-        let told = log.append(ZERO, Lsn(0), batch(&["one"])).await;
+        let told = append_as_owner(&log, Lsn(0), batch(&["one"])).await;
         let got = match told {
             Err(AppendError::Full) => "Full",
             Err(AppendError::Io(_)) => "Io",
@@ -65,7 +65,7 @@ async fn each_planted_fault_ends_one_append_and_the_log_is_as_it_says() {
             other => panic!("{fault:?}: {other:?}"),
         };
         assert_eq!((got, log.head(ZERO).await.unwrap().lsn), (want, Lsn(head)), "{fault:?}");
-        assert_eq!(log.append(ZERO, Lsn(head), batch(&["two"])).await.unwrap(), Lsn(head + 1), "{fault:?}");
+        assert_eq!(append_as_owner(&log, Lsn(head), batch(&["two"])).await.unwrap(), Lsn(head + 1), "{fault:?}");
     }
 }
 
@@ -73,17 +73,17 @@ async fn each_planted_fault_ends_one_append_and_the_log_is_as_it_says() {
 async fn a_fault_is_met_after_as_many_appends_as_were_said() {
     let log = MemoryLog::new();
     log.fail_after(1, Fault::Full);
-    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
-    let told = log.append(ZERO, Lsn(1), batch(&["two"])).await;
+    append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
+    let told = append_as_owner(&log, Lsn(1), batch(&["two"])).await;
     assert!(matches!(told, Err(AppendError::Full)), "{told:?}");
-    log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap();
+    append_as_owner(&log, Lsn(1), batch(&["two"])).await.unwrap();
 }
 
 #[tokio::test]
 async fn after_a_crash_nothing_comes_back_and_a_restart_finds_what_was_written() {
     for (fault, head) in [(Fault::CrashBefore, 0), (Fault::CrashAfter, 1)] {
         let log = MemoryLog::with_faults([fault]);
-        assert!(!is_ready(log.append(ZERO, Lsn(0), batch(&["one"]))).await);
+        assert!(!is_ready(append_as_owner(&log, Lsn(0), batch(&["one"]))).await);
         assert!(is_ready(log.crashed()).await);
         assert!(!is_ready(log.head(ZERO)).await);
         assert_eq!(log.restart().head(ZERO).await.unwrap().lsn, Lsn(head), "{fault:?}");
@@ -93,29 +93,84 @@ async fn after_a_crash_nothing_comes_back_and_a_restart_finds_what_was_written()
 #[tokio::test]
 async fn an_owner_that_lives_on_after_a_restart_is_fenced() {
     let old = MemoryLog::new();
+    let epoch = old.take_over(ZERO).await.unwrap();
     let new = old.restart();
-    new.append(ZERO, Lsn(0), batch(&["new"])).await.unwrap();
-    let told = old.append(ZERO, Lsn(0), batch(&["old"])).await;
-    assert!(matches!(told, Err(AppendError::Fenced { found: Lsn(1), .. })), "{told:?}");
+    let current = new.take_over(ZERO).await.unwrap();
+    for log in [&old, &new] {
+        let told = log.append(ZERO, epoch, Lsn(0), batch(&["old"])).await;
+        assert!(matches!(told, Err(AppendError::Fenced { current: told, .. }) if told == current), "{told:?}");
+    }
+    assert_eq!(new.append(ZERO, current, Lsn(0), batch(&["new"])).await.unwrap(), Lsn(1));
+}
+
+#[tokio::test]
+async fn nothing_is_written_behind_an_uncertain_append_before_its_answer_is_taken() {
+    for outcome in [Outcome::Lost, Outcome::Written] {
+        let log = MemoryLog::with_faults([Fault::Uncertain(outcome)]);
+        let epoch = log.take_over(ZERO).await.unwrap();
+        let uncertain = log.submit(ZERO, epoch, Lsn(0), batch(&["one"])).await;
+        // A reader settles what became of it, and the owner does not know that yet.
+        let head = log.head(ZERO).await.unwrap().lsn;
+        let behind = log.append(ZERO, epoch, Lsn(1), batch(&["two"])).await;
+        assert!(matches!(behind, Err(AppendError::Io(_) | AppendError::Position { .. })), "{behind:?}");
+        assert!(matches!(uncertain.await, Err(AppendError::Uncertain(_))));
+        assert_eq!(log.head(ZERO).await.unwrap().lsn, head);
+        assert_eq!(log.append(ZERO, epoch, head, batch(&["two"])).await.unwrap(), head.next());
+    }
+}
+
+#[tokio::test]
+async fn a_fault_in_the_middle_of_a_pipeline_takes_what_is_behind_it() {
+    for fault in [Fault::Full, Fault::Io, Fault::Fenced, Fault::Uncertain(Outcome::Lost)] {
+        let log = MemoryLog::new();
+        log.fail_after(1, fault);
+        let epoch = log.take_over(ZERO).await.unwrap();
+        let mut pending = Vec::new();
+        for expected in 0..4 {
+            pending.push(log.submit(ZERO, epoch, Lsn(expected), batch(&["one"])).await);
+        }
+        let mut answers = Vec::new();
+        for pending in pending {
+            answers.push(pending.await.is_ok());
+        }
+        assert_eq!(answers, [true, false, false, false], "{fault:?}");
+        assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_crash_between_two_appends_in_flight_acknowledges_neither() {
+    let log = MemoryLog::new();
+    log.fail_after(1, Fault::CrashBefore);
+    let epoch = log.take_over(ZERO).await.unwrap();
+    let first = log.submit(ZERO, epoch, Lsn(0), batch(&["one"])).await;
+    let second = log.submit(ZERO, epoch, Lsn(1), batch(&["two"])).await;
+    assert!(!is_ready(first).await);
+    assert!(!is_ready(second).await);
+    let log = log.restart();
+    assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
+    let current = log.take_over(ZERO).await.unwrap();
+    assert!(current > epoch);
+    assert_eq!(log.append(ZERO, current, Lsn(1), batch(&["two"])).await.unwrap(), Lsn(2));
 }
 
 #[tokio::test]
 async fn a_disk_fails_until_it_is_mended_and_reads_go_on() {
     let log = MemoryLog::new();
-    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
     log.set_disk(Disk::Full);
-    assert!(matches!(log.append(ZERO, Lsn(1), batch(&["two"])).await, Err(AppendError::Full)));
+    assert!(matches!(append_as_owner(&log, Lsn(1), batch(&["two"])).await, Err(AppendError::Full)));
     assert!(matches!(log.probe().await, Err(WriteError::Full)));
     assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
     log.set_disk(Disk::Works);
     log.probe().await.unwrap();
-    log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap();
+    append_as_owner(&log, Lsn(1), batch(&["two"])).await.unwrap();
 }
 
 #[tokio::test]
 async fn what_is_uncertain_stays_so_while_the_disk_is_broken() {
     let log = MemoryLog::with_faults([Fault::Uncertain(Outcome::Written)]);
-    assert!(matches!(log.append(ZERO, Lsn(0), batch(&["one"])).await, Err(AppendError::Uncertain(_))));
+    assert!(matches!(append_as_owner(&log, Lsn(0), batch(&["one"])).await, Err(AppendError::Uncertain(_))));
     log.set_disk(Disk::Broken);
     assert!(matches!(log.head(ZERO).await, Err(ReadError::Unsettled(_))));
     log.set_disk(Disk::Works);
@@ -126,7 +181,7 @@ async fn what_is_uncertain_stays_so_while_the_disk_is_broken() {
 async fn the_same_appends_give_the_same_log() {
     let (left, right) = (MemoryLog::new(), MemoryLog::new());
     for log in [&left, &right] {
-        log.append(ZERO, Lsn(0), batch(&["content one", "two"])).await.unwrap();
+        append_as_owner(log, Lsn(0), batch(&["content one", "two"])).await.unwrap();
     }
     assert_eq!(left.head(ZERO).await.unwrap(), right.head(ZERO).await.unwrap());
 }
@@ -137,7 +192,7 @@ async fn a_view_has_what_an_uncertain_append_wrote_and_nothing_of_one_that_faile
     for (fault, rows) in [(Fault::Io, 0), (Fault::Uncertain(Outcome::Lost), 0), (Fault::Uncertain(Outcome::Written), 1)]
     {
         log.fail_next(fault);
-        assert!(log.append(ZERO, Lsn(0), batch(&["one"])).await.is_err());
+        assert!(append_as_owner(&log, Lsn(0), batch(&["one"])).await.is_err());
         assert_eq!(log.view(ZERO, "said", "said/", None, 9).await.unwrap().len(), rows, "{fault:?}");
     }
     let log = log.restart();

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{Options, file::open_error, views};
-use crate::error::OpenError;
+use super::{Options, epoch, file::open_error, views};
+use crate::{error::OpenError, record::Epoch};
 
 /// Marks a SQLite file as one of ours: "CSGN".
 const APPLICATION: i64 = 0x4353_474e;
@@ -66,8 +66,14 @@ pub(super) fn has_keys(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(version >= KEYS)
 }
 
-/// Makes the file behind `connection` ready to be written: durable commits, the tables of today, views that lack nothing.
-pub(super) fn prepare(connection: &mut Connection, identity: Identity, options: &Options) -> rusqlite::Result<()> {
+/// Makes the file behind `connection` ready to be written: durable commits, the tables of today, views that lack nothing,
+/// and the epoch that was `claimed` while there was no file.
+pub(super) fn prepare(
+    connection: &mut Connection,
+    identity: Identity,
+    options: &Options,
+    claimed: Option<Epoch>,
+) -> rusqlite::Result<()> {
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
     if mode != "wal" {
         let reason = format!("the file system offers no write-ahead log, only {mode}");
@@ -96,6 +102,12 @@ pub(super) fn prepare(connection: &mut Connection, identity: Identity, options: 
     // What is lost of it is folded again.
     connection.pragma_update(None, "synchronous", "normal")?;
     views::catch_up(connection, &options.views);
+    // The first record of its owner syncs it; without one, nobody needs it.
+    if let Some(claimed) = claimed {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        epoch::claim(&transaction, claimed)?;
+        transaction.commit()?;
+    }
     connection.pragma_update(None, "synchronous", "full")
 }
 

@@ -15,23 +15,27 @@ use super::{
     query::{self, Index},
 };
 use crate::{
+    Log,
     error::{AppendError, ReadError, WriteError},
-    log::Log,
+    record::Epoch,
     record::Partition,
     suite::{Said, batch},
     view::View,
 };
 
 const ZERO: Partition = Partition::ZERO;
+const EPOCH: Epoch = Epoch(1);
 
-/// A log with one record, whose next commits fail half-way as often as the number says.
+/// A log with one record of its first epoch, whose next commits fail half-way as often as the number says.
 fn failing(path: &Path) -> (SqliteLog, Arc<AtomicUsize>) {
     failing_with(path, Options::default())
 }
 
 fn failing_with(path: &Path, options: Options) -> (SqliteLog, Arc<AtomicUsize>) {
-    let mut file = LogFile::make(path, &options).unwrap();
-    super::write::append(&file.connection, &options.views, [(Lsn(0), &batch(&["one"]))]).unwrap();
+    let mut file = LogFile::make(path, &options, None).unwrap();
+    assert_eq!(super::write::take_over(&file.connection).unwrap(), EPOCH);
+    let told = super::write::append(&file.connection, &options.views, [(EPOCH, Lsn(0), &batch(&["one"]))]).unwrap();
+    assert!(matches!(told[..], [Ok(Lsn(1))]), "{told:?}");
     let failures = Arc::new(AtomicUsize::new(0));
     let left = Arc::clone(&failures);
     let fail = move || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
@@ -46,10 +50,10 @@ async fn a_commit_that_fails_is_undone_and_told_as_not_written() {
     let folder = tempfile::tempdir().unwrap();
     let (log, failures) = failing(&folder.path().join("log.db"));
     failures.store(1, Ordering::Relaxed);
-    let told = log.append(ZERO, Lsn(1), batch(&["two"])).await;
+    let told = log.append(ZERO, EPOCH, Lsn(1), batch(&["two"])).await;
     assert!(matches!(told, Err(AppendError::Io(_))), "{told:?}");
     assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
-    assert_eq!(log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap(), Lsn(2));
+    assert_eq!(log.append(ZERO, EPOCH, Lsn(1), batch(&["two"])).await.unwrap(), Lsn(2));
 }
 
 #[tokio::test]
@@ -57,18 +61,18 @@ async fn a_commit_that_cannot_be_undone_is_uncertain_until_a_write_succeeds() {
     let folder = tempfile::tempdir().unwrap();
     let (log, failures) = failing(&folder.path().join("log.db"));
     failures.store(usize::MAX, Ordering::Relaxed);
-    let told = log.append(ZERO, Lsn(1), batch(&["two"])).await;
+    let told = log.append(ZERO, EPOCH, Lsn(1), batch(&["two"])).await;
     assert!(matches!(told, Err(AppendError::Uncertain(_))), "{told:?}");
     let told = log.head(ZERO).await;
     assert!(matches!(told, Err(ReadError::Unsettled(_))), "{told:?}");
-    let told = log.append(ZERO, Lsn(1), batch(&["two"])).await;
+    let told = log.append(ZERO, EPOCH, Lsn(1), batch(&["two"])).await;
     assert!(matches!(told, Err(AppendError::Io(_))), "{told:?}");
     let told = log.probe().await;
     assert!(matches!(told, Err(WriteError::Io(_))), "{told:?}");
 
     failures.store(0, Ordering::Relaxed);
     assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
-    assert_eq!(log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap(), Lsn(2));
+    assert_eq!(log.append(ZERO, EPOCH, Lsn(1), batch(&["two"])).await.unwrap(), Lsn(2));
 }
 
 #[tokio::test]
@@ -78,10 +82,10 @@ async fn a_commit_that_fails_leaves_no_trace_in_a_view() {
     let (log, failures) = failing_with(&folder.path().join("log.db"), Options { views, ..Options::default() });
     let said = async || log.view(ZERO, "said", "said/", None, 9).await.unwrap().len();
     failures.store(1, Ordering::Relaxed);
-    let told = log.append(ZERO, Lsn(1), batch(&["two"])).await;
+    let told = log.append(ZERO, EPOCH, Lsn(1), batch(&["two"])).await;
     assert!(matches!(told, Err(AppendError::Io(_))), "{told:?}");
     assert_eq!(said().await, 1);
-    log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap();
+    log.append(ZERO, EPOCH, Lsn(1), batch(&["two"])).await.unwrap();
     assert_eq!(said().await, 2);
 }
 
@@ -90,17 +94,40 @@ async fn appends_that_shared_a_failed_commit_are_each_told_so() {
     let folder = tempfile::tempdir().unwrap();
     let (log, failures) = failing(&folder.path().join("log.db"));
     failures.store(usize::MAX, Ordering::Relaxed);
-    let told = tokio::join!(log.append(ZERO, Lsn(1), batch(&["two"])), log.append(ZERO, Lsn(2), batch(&["three"])));
+    let told = tokio::join!(
+        log.append(ZERO, EPOCH, Lsn(1), batch(&["two"])),
+        log.append(ZERO, EPOCH, Lsn(2), batch(&["three"]))
+    );
     assert!(matches!(told.0, Err(AppendError::Uncertain(_))), "{told:?}");
     assert!(told.1.is_err(), "{told:?}");
     failures.store(0, Ordering::Relaxed);
     assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
 }
 
+#[tokio::test]
+async fn what_was_in_flight_behind_a_failed_commit_is_not_written_when_writing_works_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, failures) = failing(&folder.path().join("log.db"));
+    failures.store(usize::MAX, Ordering::Relaxed);
+    let mut pending = Vec::new();
+    for expected in 1..5 {
+        pending.push(log.submit(ZERO, EPOCH, Lsn(expected), batch(&["lost"])).await);
+    }
+    for (index, pending) in pending.into_iter().enumerate() {
+        let told = pending.await;
+        assert!(told.is_err(), "{told:?}");
+        if index == 0 {
+            failures.store(0, Ordering::Relaxed);
+        }
+    }
+    assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
+    assert_eq!(log.append(ZERO, EPOCH, Lsn(1), batch(&["two"])).await.unwrap(), Lsn(2));
+}
+
 #[test]
 fn a_scope_is_found_by_its_index() {
     let folder = tempfile::tempdir().unwrap();
-    let file = LogFile::make(&folder.path().join("log.db"), &Options::default()).unwrap();
+    let file = LogFile::make(&folder.path().join("log.db"), &Options::default(), None).unwrap();
     for (index, want) in [
         (Index::Session, "SEARCH events USING INDEX events_by_session (session=? AND rowid>?)"),
         (Index::Key, "SEARCH events USING INDEX events_by_key (key=? AND rowid>?)"),

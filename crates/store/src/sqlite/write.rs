@@ -11,13 +11,15 @@ use countersign_core::{
 use rusqlite::{Connection, ErrorCode, params};
 
 use super::{
+    epoch,
     file::BUSY,
     query,
     views::{self, Written},
 };
 use crate::{
     chain::{self, Link, SALT_SIZE},
-    record::{Batch, Head, Record, Snapshot, Stored},
+    error::AppendError,
+    record::{Batch, Epoch, Head, Record, Snapshot, Stored},
     view::View,
 };
 
@@ -40,34 +42,28 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
-/// Why a batch was not written while others of its transaction were.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fenced {
-    pub(super) found: Lsn,
-}
-
-/// Writes those of `batches` whose expected position is the head when their turn comes, and folds them into `views`, in one
-/// transaction.
+/// Writes those of `batches` that are of the current epoch and whose expected position is the head when their turn comes,
+/// and folds them into `views`, in one transaction.
 pub(super) fn append<'a>(
     connection: &Connection,
     views: &[Arc<dyn View>],
-    batches: impl IntoIterator<Item = (Lsn, &'a Batch)>,
-) -> Result<Vec<Result<Lsn, Fenced>>, Failure> {
+    batches: impl IntoIterator<Item = (Epoch, Lsn, &'a Batch)>,
+) -> Result<Vec<Result<Lsn, AppendError>>, Failure> {
     transact(connection, |connection| {
+        let current = epoch::current(connection)?;
         let before = query::head(connection)?;
         let mut head = before;
-        let mut told = Vec::new();
+        let mut answers = Vec::new();
         let mut written = (!views.is_empty()).then(Vec::new);
-        for (expected, batch) in batches {
-            if expected == head.lsn {
+        for (epoch, expected, batch) in batches {
+            let answer = batch.check_turn((epoch, expected), (current, head.lsn));
+            if answer.is_ok() {
                 head = insert(connection, head, batch, written.as_mut())?;
-                told.push(Ok(head.lsn));
-            } else {
-                told.push(Err(Fenced { found: head.lsn }));
             }
+            answers.push(answer.map(|()| head.lsn));
         }
         views::follow(connection, views, before, &written.unwrap_or_default())?;
-        Ok(told)
+        Ok(answers)
     })
 }
 
@@ -158,6 +154,11 @@ pub(super) fn redact(connection: &Connection, views: &[Arc<dyn View>], lsns: &[L
         }
         Ok(removed)
     })
+}
+
+/// Begins the next epoch.
+pub(super) fn take_over(connection: &Connection) -> Result<Epoch, Failure> {
+    transact(connection, epoch::advance)
 }
 
 /// Writes what no record is. Whatever an unsettled commit left behind is overwritten by it.

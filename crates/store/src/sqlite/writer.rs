@@ -15,11 +15,11 @@ use super::{
     Shared,
     ballast::Ballast,
     file::LogFile,
-    write::{self, Failure, Fenced},
+    write::{self, Failure},
 };
 use crate::{
     error::{AppendError, Cause, OpenError, WriteError},
-    record::{Batch, Snapshot},
+    record::{Batch, Epoch, Snapshot},
 };
 
 /// Appends that share one commit, at most.
@@ -31,6 +31,7 @@ const GROUP_BYTES: usize = 1024 * 1024;
 /// Something to be written. Whoever sent it may be gone; it is written all the same.
 pub(super) enum Command {
     Append(Append),
+    TakeOver { reply: oneshot::Sender<Result<Epoch, WriteError>> },
     Redact { lsns: Vec<Lsn>, reply: oneshot::Sender<Result<usize, WriteError>> },
     SaveSnapshot { snapshot: Snapshot, reply: oneshot::Sender<Result<(), WriteError>> },
     Probe { reply: oneshot::Sender<Result<(), WriteError>> },
@@ -39,6 +40,7 @@ pub(super) enum Command {
 
 /// One batch, and who waits for it.
 pub(super) struct Append {
+    pub(super) epoch: Epoch,
     pub(super) expected: Lsn,
     pub(super) batch: Batch,
     pub(super) reply: oneshot::Sender<Result<Lsn, AppendError>>,
@@ -71,6 +73,7 @@ impl Writer {
                     next = rest;
                     self.append(group);
                 }
+                Command::TakeOver { reply } => drop(reply.send(self.take_over())),
                 Command::Redact { lsns, reply } => drop(reply.send(self.redact(&lsns))),
                 Command::SaveSnapshot { snapshot, reply } => drop(reply.send(self.save(&snapshot))),
                 Command::Probe { reply } => drop(reply.send(self.probe())),
@@ -105,7 +108,9 @@ impl Writer {
     }
 
     fn make(&mut self) -> Result<(), OpenError> {
-        let made = LogFile::make(&self.shared.path, &self.shared.options);
+        let claimed = Epoch(self.shared.claimed.load(Ordering::Acquire));
+        let claimed = (claimed != Epoch::NONE).then_some(claimed);
+        let made = LogFile::make(&self.shared.path, &self.shared.options, claimed);
         if made.as_ref().is_err_and(OpenError::is_full) {
             self.ballast.free();
         }
@@ -121,15 +126,9 @@ impl Writer {
     /// the others with it.
     fn record(&mut self, group: &[Append]) -> Vec<Result<Lsn, AppendError>> {
         let Some(file) = &self.file else { return vec![Err(AppendError::Closed); group.len()] };
-        let batches = group.iter().map(|append| (append.expected, &append.batch));
+        let batches = group.iter().map(|append| (append.epoch, append.expected, &append.batch));
         match write::append(&file.connection, &self.shared.options.views, batches) {
-            Ok(told) => told
-                .into_iter()
-                .zip(group)
-                .map(|(told, append)| {
-                    told.map_err(|Fenced { found }| AppendError::Fenced { expected: append.expected, found })
-                })
-                .collect(),
+            Ok(answers) => answers,
             Err(Failure::Before(_)) if group.len() > 1 => {
                 group.iter().flat_map(|append| self.record(slice::from_ref(append))).collect()
             }
@@ -196,6 +195,27 @@ impl Writer {
         }
     }
 
+    /// Begins the next epoch, in memory as long as there is no file: a log that records nothing leaves nothing on disk.
+    fn take_over(&mut self) -> Result<Epoch, WriteError> {
+        let is_made = self.file.is_some() || self.shared.path.metadata().is_ok_and(|file| file.len() > 0);
+        if !is_made {
+            let next = Epoch(self.shared.claimed.load(Ordering::Acquire)).next();
+            self.shared.claimed.store(next.0, Ordering::Release);
+            return Ok(next);
+        }
+        if self.file.is_none() {
+            self.make_to_write()?;
+        }
+        self.settle()?;
+        let Some(file) = &self.file else { return Err(WriteError::Closed) };
+        file.check(&self.shared.path).map_err(|error| WriteError::Io(self.shared.cause(error)))?;
+        write::take_over(&file.connection).map_err(|failure| self.refused(failure))
+    }
+
+    fn make_to_write(&mut self) -> Result<(), WriteError> {
+        self.make().map_err(|error| if error.is_full() { WriteError::Full } else { WriteError::Open(error) })
+    }
+
     fn redact(&mut self, lsns: &[Lsn]) -> Result<usize, WriteError> {
         self.settle()?;
         let Some(file) = &self.file else { return Ok(0) };
@@ -229,7 +249,7 @@ impl Writer {
 
     fn probe(&mut self) -> Result<(), WriteError> {
         if self.file.is_none() {
-            self.make().map_err(|error| if error.is_full() { WriteError::Full } else { WriteError::Open(error) })?;
+            self.make_to_write()?;
         }
         let Some(file) = &self.file else { return Err(WriteError::Closed) };
         file.check(&self.shared.path).map_err(|error| WriteError::Io(self.shared.cause(error)))?;

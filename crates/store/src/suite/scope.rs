@@ -4,7 +4,7 @@
 
 use countersign_core::id::{Lsn, SessionId};
 
-use super::{Subject, ZERO, all, append, head, record};
+use super::{Subject, ZERO, all, append, append_as_owner, head, record};
 use crate::log::Log;
 use crate::record::{Batch, Record, Scope, Stored};
 
@@ -34,7 +34,7 @@ pub async fn a_scope_holds_its_records_in_order(subject: &impl Subject) {
         of(Some("a"), Some("G1"), "7"),
     ];
     for (index, record) in sent.into_iter().enumerate() {
-        log.append(ZERO, Lsn(index as u64), Batch(vec![record])).await.expect("the append is in order");
+        append_as_owner(&log, Lsn(index as u64), Batch(vec![record])).await.expect("the append is in order");
     }
     log.close().await;
     let mut log = subject.open().await;
@@ -70,7 +70,7 @@ pub async fn a_scope_holds_its_records_in_order(subject: &impl Subject) {
 pub async fn a_key_is_no_part_of_the_chain(subject: &impl Subject) {
     let log = subject.open().await;
     append(&log, 0, &["one"]).await;
-    log.append(ZERO, Lsn(1), Batch(vec![of(None, Some("key"), "two")])).await.expect("the append is in order");
+    append_as_owner(&log, Lsn(1), Batch(vec![of(None, Some("key"), "two")])).await.expect("the append is in order");
     let stored = all(&log).await;
     let without = Stored { key: None, ..stored[1].clone() };
     assert_eq!(stored[1].key.as_deref(), Some("key"));

@@ -10,7 +10,7 @@ use std::sync::{
 use bytes::Bytes;
 use countersign_core::id::Lsn;
 
-use super::{Damage, Subject, ZERO, append, batch, record};
+use super::{Damage, Subject, ZERO, append, append_as_owner, batch, record};
 use crate::{
     error::{AppendError, ReadError},
     log::Log,
@@ -128,10 +128,10 @@ pub async fn a_view_sees_every_write_at_once(subject: &impl Subject) {
 pub async fn a_failed_append_leaves_no_trace_in_a_view(subject: &impl Subject) {
     let log = subject.open_with(vec![Said::new(1)]).await;
     append(&log, 0, &["content a"]).await;
-    let fenced = log.append(ZERO, Lsn(0), batch(&["content late"])).await;
-    assert!(matches!(fenced, Err(AppendError::Fenced { .. })), "{fenced:?}");
+    let elsewhere = append_as_owner(&log, Lsn(0), batch(&["content late"])).await;
+    assert!(matches!(elsewhere, Err(AppendError::Position { .. })), "{elsewhere:?}");
     let large = Record { facts: "1".repeat(FACTS_LIMIT + 1).into(), ..record("large") };
-    let refused = log.append(ZERO, Lsn(1), Batch(vec![record("content b"), large])).await;
+    let refused = append_as_owner(&log, Lsn(1), Batch(vec![record("content b"), large])).await;
     assert!(matches!(refused, Err(AppendError::TooLarge { .. })), "{refused:?}");
     assert_eq!(said(&log, "said").await, ["00001 v1 content a"]);
     append(&log, 1, &["content c"]).await;

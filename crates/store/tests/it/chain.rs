@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use countersign_core::{digest::Digest, id::Lsn};
-use countersign_store::{Batch, Log, Partition, Record, suite::record};
+use countersign_store::{
+    Batch, Log, Record,
+    suite::{append_as_owner, record},
+};
 
 use crate::place::Place;
 
@@ -12,7 +15,7 @@ async fn the_documented_query_gives_the_text_of_each_chain() {
     let place = Place::new();
     let log = place.open();
     let bare = Record { session: None, facts: r#"{"ä":"€"}"#.into(), ..record("bare") };
-    log.append(Partition::ZERO, Lsn(0), Batch(vec![record("content one"), bare, record("two")])).await.unwrap();
+    append_as_owner(&log, Lsn(0), Batch(vec![record("content one"), bare, record("two")])).await.unwrap();
     log.close().await;
 
     let query = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/chain.sql")).unwrap();

@@ -5,7 +5,7 @@ use std::{fs, io::Read, os::unix::fs::PermissionsExt, path::Path};
 use countersign_core::id::Lsn;
 use countersign_store::{
     AppendError, Batch, Head, Log, OpenError, Options, Partition, ReadError, Record, SqliteLog, WriteError,
-    suite::{batch, record},
+    suite::{append_as_owner, batch, record},
 };
 
 use crate::place::Place;
@@ -39,7 +39,7 @@ async fn a_log_that_records_nothing_leaves_nothing_on_disk() {
 async fn the_first_append_makes_a_log_that_nobody_else_may_read() {
     let place = Place::new();
     let log = place.open();
-    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
     assert_eq!(mode(place.log().parent().unwrap()), 0o700);
     for suffix in ["", "-wal", "-shm", ".lock"] {
         assert_eq!(mode(Path::new(&format!("{}{suffix}", place.log().display()))), 0o600, "{suffix}");
@@ -53,14 +53,14 @@ async fn a_file_that_was_never_filled_is_no_log_yet() {
     fs::write(place.log(), b"").unwrap();
     let log = place.open();
     assert_eq!(log.head(ZERO).await.unwrap(), Head::EMPTY);
-    assert_eq!(log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap(), Lsn(1));
+    assert_eq!(append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap(), Lsn(1));
 }
 
 #[tokio::test]
 async fn a_link_to_a_log_is_the_same_log() {
     let place = Place::new();
     let log = place.open();
-    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
     let link = place.folder().join("link.db");
     std::os::unix::fs::symlink(place.log(), &link).unwrap();
     let told = SqliteLog::open(&link, Options::default());
@@ -83,7 +83,7 @@ async fn what_this_program_does_not_know_is_refused_and_left_as_it_was() {
     ] {
         let place = Place::new();
         let log = place.open();
-        log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+        append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
         log.close().await;
         place.raw().execute_batch(sql).unwrap();
         let before = fs::read(place.log()).unwrap();
@@ -101,7 +101,7 @@ async fn what_this_program_does_not_know_is_refused_and_left_as_it_was() {
 async fn a_newer_program_marks_the_log_as_its_own() {
     let place = Place::new();
     let log = place.open();
-    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
     log.close().await;
     let newer = SqliteLog::open(place.log(), Options { event_format: 2, ..Options::default() }).unwrap();
     newer.close().await;
@@ -136,7 +136,7 @@ async fn a_damaged_log_says_so_when_it_is_opened_or_read() {
     let place = Place::new();
     let log = place.open();
     let texts = vec!["x"; 2000];
-    log.append(ZERO, Lsn(0), batch(&texts)).await.unwrap();
+    append_as_owner(&log, Lsn(0), batch(&texts)).await.unwrap();
     log.close().await;
     let mut bytes = fs::read(place.log()).unwrap();
     let middle = 2 * 4096;
@@ -163,7 +163,7 @@ async fn redacted_text_is_nowhere_on_disk() {
     let with = |content: &str| Record { content: Some(content.into()), ..record("facts") };
     let log = place.open();
     let sent = Batch(vec![with(secret), with(&secret.repeat(400)), with("content kept")]);
-    log.append(ZERO, Lsn(0), sent).await.unwrap();
+    append_as_owner(&log, Lsn(0), sent).await.unwrap();
     let folder = place.log().parent().unwrap().to_owned();
     let holds = |needle: &[u8]| bytes_under(&folder).windows(needle.len()).any(|window| window == needle);
     assert!(holds(b"4815162342"));
@@ -176,7 +176,7 @@ async fn redacted_text_is_nowhere_on_disk() {
 async fn a_redaction_that_a_reader_hinders_says_that_traces_are_left() {
     let place = Place::new();
     let log = place.open();
-    log.append(ZERO, Lsn(0), batch(&["content one"])).await.unwrap();
+    append_as_owner(&log, Lsn(0), batch(&["content one"])).await.unwrap();
     let other = place.raw();
     other.execute_batch("BEGIN").unwrap();
     other.query_row("SELECT count(*) FROM events", [], |row| row.get::<_, i64>(0)).unwrap();
@@ -190,9 +190,9 @@ async fn a_redaction_that_a_reader_hinders_says_that_traces_are_left() {
 async fn a_redaction_of_what_is_gone_already_does_not_touch_the_file() {
     let place = Place::new();
     let log = place.open();
-    log.append(ZERO, Lsn(0), batch(&["content one"])).await.unwrap();
+    append_as_owner(&log, Lsn(0), batch(&["content one"])).await.unwrap();
     assert_eq!(log.redact(ZERO, &[Lsn(1)]).await.unwrap(), 1);
-    log.append(ZERO, Lsn(1), batch(&["content two"])).await.unwrap();
+    append_as_owner(&log, Lsn(1), batch(&["content two"])).await.unwrap();
     let waiting = place.log().with_extension("db-wal");
     let before = fs::metadata(&waiting).unwrap().len();
     assert!(before > 0);
@@ -207,7 +207,7 @@ async fn a_redaction_of_what_is_gone_already_does_not_touch_the_file() {
 async fn where_only_the_end_of_a_log_is_left_no_other_begins() {
     let place = Place::new();
     let log = place.open();
-    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
     let left = place.log().with_extension("db-wal");
     let (file, end) = (fs::read(place.log()).unwrap(), fs::read(&left).unwrap());
     log.close().await;
@@ -234,14 +234,14 @@ async fn reading_only_needs_a_log_and_refuses_to_write() {
     assert!(matches!(told, Err(OpenError::Missing { .. })), "{told:?}");
 
     let log = place.open();
-    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
     let reader = SqliteLog::open_read_only(place.log(), 1).unwrap();
     assert_eq!(reader.head(ZERO).await.unwrap(), log.head(ZERO).await.unwrap());
-    log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap();
+    append_as_owner(&log, Lsn(1), batch(&["two"])).await.unwrap();
     log.close().await;
     let report = reader.verify(ZERO, None).await.unwrap();
     assert_eq!((report.records, report.flaw), (2, None));
-    let told = reader.append(ZERO, Lsn(2), batch(&["three"])).await;
+    let told = append_as_owner(&reader, Lsn(2), batch(&["three"])).await;
     assert!(matches!(told, Err(AppendError::ReadOnly)), "{told:?}");
     let told = reader.probe().await;
     assert!(matches!(told, Err(WriteError::ReadOnly)), "{told:?}");
@@ -251,7 +251,7 @@ async fn reading_only_needs_a_log_and_refuses_to_write() {
 async fn a_chain_is_verified_across_many_pages() {
     let place = Place::new();
     let log = place.open();
-    log.append(ZERO, Lsn(0), batch(&vec!["x"; 1300])).await.unwrap();
+    append_as_owner(&log, Lsn(0), batch(&vec!["x"; 1300])).await.unwrap();
     let report = log.verify(ZERO, None).await.unwrap();
     assert_eq!((report.records, report.flaw), (1300, None));
 }
@@ -260,8 +260,8 @@ async fn a_chain_is_verified_across_many_pages() {
 async fn nothing_is_written_into_a_file_that_was_removed() {
     let place = Place::new();
     let log = place.open();
-    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
     fs::remove_file(place.log()).unwrap();
-    let told = log.append(ZERO, Lsn(1), batch(&["two"])).await;
+    let told = append_as_owner(&log, Lsn(1), batch(&["two"])).await;
     assert!(matches!(told, Err(AppendError::Io(_))), "{told:?}");
 }

@@ -9,7 +9,7 @@ use std::{
 use countersign_core::id::Lsn;
 use countersign_store::{
     AppendError, BALLAST_SIZE, Batch, Log, Options, Partition, Record, SqliteLog,
-    suite::{batch, record},
+    suite::{append_as_owner, batch, record},
 };
 
 use tempfile::TempDir;
@@ -29,7 +29,7 @@ async fn fill(log: &SqliteLog) -> Lsn {
     let large = "content ".repeat(2000);
     let mut head = log.head(ZERO).await.unwrap().lsn;
     loop {
-        match log.append(ZERO, head, batch(&["small", &large])).await {
+        match append_as_owner(log, head, batch(&["small", &large])).await {
             Ok(last) => head = last,
             Err(AppendError::Full) => return head,
             Err(other) => panic!("{other:?}"),
@@ -44,7 +44,7 @@ async fn a_batch_that_finds_no_space_leaves_nothing_behind() {
     let head = fill(&log).await;
     assert_eq!(log.head(ZERO).await.unwrap().lsn, head);
     log.probe().await.unwrap();
-    assert_eq!(log.append(ZERO, head, batch(&["small"])).await.unwrap(), head.next());
+    assert_eq!(append_as_owner(&log, head, batch(&["small"])).await.unwrap(), head.next());
     assert_eq!(log.verify(ZERO, None).await.unwrap().flaw, None);
 }
 
@@ -52,12 +52,13 @@ async fn a_batch_that_finds_no_space_leaves_nothing_behind() {
 async fn one_batch_that_is_too_large_does_not_take_those_before_it_with_it() {
     let place = Place::new();
     let log = SqliteLog::open(place.log(), Options { max_pages: Some(64), ..Options::default() }).unwrap();
-    log.append(ZERO, Lsn(0), batch(&["start"])).await.unwrap();
+    let epoch = log.take_over(ZERO).await.unwrap();
+    log.append(ZERO, epoch, Lsn(0), batch(&["start"])).await.unwrap();
     let large = Record { content: Some("x".repeat(512 * 1024).into()), ..record("large") };
     let told = tokio::join!(
-        log.append(ZERO, Lsn(1), batch(&["small"])),
-        log.append(ZERO, Lsn(2), Batch(vec![record("begin"), large])),
-        log.append(ZERO, Lsn(2), batch(&["small too"])),
+        log.append(ZERO, epoch, Lsn(1), batch(&["small"])),
+        log.append(ZERO, epoch, Lsn(2), Batch(vec![record("begin"), large])),
+        log.append(ZERO, epoch, Lsn(2), batch(&["small too"])),
     );
     assert!(matches!(told.1, Err(AppendError::Full)), "{:?}", told.1);
     assert_eq!((told.0.unwrap(), told.2.unwrap()), (Lsn(2), Lsn(3)));
@@ -69,9 +70,9 @@ async fn the_ballast_is_made_behind_the_first_append_given_up_when_full_and_rema
     let place = Place::new();
     let (log, ballast) = with_ballast(&place, Some(64));
     assert!(!ballast.exists());
-    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
     // The writer answers first: the next answer is behind what it did then.
-    log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap();
+    append_as_owner(&log, Lsn(1), batch(&["two"])).await.unwrap();
     assert_eq!(fs::metadata(&ballast).unwrap().len(), BALLAST_SIZE);
     fill(&log).await;
     assert!(!ballast.exists());
@@ -103,8 +104,8 @@ async fn on_a_small_disk_that_is_full_the_ballast_lets_small_appends_through() {
     let ballast = disk.join("ballast");
     let options = Options { ballast: Some(ballast.clone()), ..Options::default() };
     let log = SqliteLog::open(disk.join("log.db"), options).unwrap();
-    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
-    log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap();
+    append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
+    append_as_owner(&log, Lsn(1), batch(&["two"])).await.unwrap();
     assert!(ballast.exists());
 
     let head = fill(&log).await;
@@ -112,7 +113,7 @@ async fn on_a_small_disk_that_is_full_the_ballast_lets_small_appends_through() {
     assert_eq!(log.head(ZERO).await.unwrap().lsn, head);
     log.probe().await.unwrap();
     assert!(!ballast.exists(), "the space is not taken at once again");
-    assert_eq!(log.append(ZERO, head, batch(&["the end of a call"])).await.unwrap(), head.next());
+    assert_eq!(append_as_owner(&log, head, batch(&["the end of a call"])).await.unwrap(), head.next());
 
     use_up(disk);
     let head = fill(&log).await;
@@ -129,11 +130,11 @@ async fn on_a_small_disk_that_is_full_a_log_is_opened_by_giving_the_ballast_up()
         SqliteLog::open(disk.join("log.db"), Options { ballast: Some(ballast.clone()), ..Options::default() }).unwrap()
     };
     let log = open();
-    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
     log.close().await;
     assert!(ballast.exists());
     use_up(disk);
     let log = open();
     assert!(!ballast.exists());
-    assert_eq!(log.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap(), Lsn(2));
+    assert_eq!(append_as_owner(&log, Lsn(1), batch(&["two"])).await.unwrap(), Lsn(2));
 }

@@ -5,9 +5,9 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_store::{
-    Batch, Head, Log, Options, Partition, Record, Scope, SqliteLog, Stored,
+    Batch, Epoch, Head, Log, Options, Partition, Record, Scope, SqliteLog, Stored,
     chain::{self, Link},
-    suite::record,
+    suite::{append_as_owner, record},
 };
 use rusqlite::{Connection, params};
 
@@ -109,8 +109,11 @@ async fn a_log_of_version_1_is_brought_to_todays_and_keeps_its_chain() {
 
     let log = place.open();
     assert_eq!(log.head(ZERO).await.unwrap(), head);
+    for log in [&log, &reader] {
+        assert_eq!(log.epoch(ZERO).await.unwrap(), Epoch::NONE);
+    }
     let keyed = Record { key: Some("g1".into()), ..record("content of new") };
-    assert_eq!(log.append(ZERO, head.lsn, Batch(vec![keyed])).await.unwrap(), Lsn(3));
+    assert_eq!(append_as_owner(&log, head.lsn, Batch(vec![keyed])).await.unwrap(), Lsn(3));
     let whole = log.read(ZERO, Lsn(0), 9).await.unwrap();
     assert_eq!(whole[..2], old);
     for log in [&log, &reader] {
@@ -121,6 +124,7 @@ async fn a_log_of_version_1_is_brought_to_todays_and_keeps_its_chain() {
     }
     assert_eq!(log.redact(ZERO, &[Lsn(2), Lsn(3)]).await.unwrap(), 2);
     assert_eq!(log.verify(ZERO, Some(head)).await.unwrap().redacted, 2);
+    assert_eq!(reader.epoch(ZERO).await.unwrap(), Epoch(1));
     log.close().await;
 
     let log = SqliteLog::open(place.log(), Options::default()).unwrap();

@@ -3,7 +3,10 @@
 use std::process;
 
 use countersign_core::id::Lsn;
-use countersign_store::{AppendError, Log, OpenError, Options, Partition, SqliteLog, suite::batch};
+use countersign_store::{
+    AppendError, Epoch, Log, OpenError, Options, Partition, SqliteLog,
+    suite::{append_as_owner, batch},
+};
 
 use crate::{place::Place, process::Child};
 
@@ -13,7 +16,7 @@ const ZERO: Partition = Partition::ZERO;
 async fn a_second_owner_in_the_same_process_is_refused_until_the_first_is_dropped() {
     let place = Place::new();
     let first = place.open();
-    first.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+    append_as_owner(&first, Lsn(0), batch(&["one"])).await.unwrap();
     match SqliteLog::open(place.log(), Options::default()) {
         Err(OpenError::Owned { pid, .. }) => assert_eq!(pid, Some(process::id())),
         other => panic!("{other:?}"),
@@ -26,6 +29,7 @@ async fn a_second_owner_in_the_same_process_is_refused_until_the_first_is_droppe
 async fn a_second_process_is_refused_with_the_pid_of_the_first_but_may_read() {
     let place = Place::new();
     let lazy = place.open();
+    let claimed = lazy.take_over(ZERO).await.unwrap();
     let mut owner = Child::spawn("hold", &place.log());
     owner.wait_for("held");
 
@@ -33,7 +37,7 @@ async fn a_second_process_is_refused_with_the_pid_of_the_first_but_may_read() {
         Err(OpenError::Owned { pid, .. }) => assert_eq!(pid, Some(owner.id())),
         other => panic!("{other:?}"),
     }
-    match lazy.append(ZERO, Lsn(0), batch(&["late"])).await {
+    match lazy.append(ZERO, claimed, Lsn(0), batch(&["late"])).await {
         Err(AppendError::Open(OpenError::Owned { pid, .. })) => assert_eq!(pid, Some(owner.id())),
         other => panic!("{other:?}"),
     }
@@ -41,8 +45,26 @@ async fn a_second_process_is_refused_with_the_pid_of_the_first_but_may_read() {
     assert_eq!(reader.head(ZERO).await.unwrap().lsn, Lsn(1));
 
     owner.let_go();
-    let told = lazy.append(ZERO, Lsn(0), batch(&["late"])).await;
-    assert!(matches!(told, Err(AppendError::Fenced { found: Lsn(1), .. })), "{told:?}");
-    assert_eq!(lazy.append(ZERO, Lsn(1), batch(&["two"])).await.unwrap(), Lsn(2));
+    match lazy.append(ZERO, claimed, Lsn(1), batch(&["late"])).await {
+        Err(AppendError::Fenced { epoch, current }) => assert!(epoch == claimed && current > claimed, "{current}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(append_as_owner(&lazy, Lsn(1), batch(&["two"])).await.unwrap(), Lsn(2));
     assert_eq!(reader.head(ZERO).await.unwrap().lsn, Lsn(2));
+}
+
+#[tokio::test]
+async fn a_takeover_of_a_log_that_was_not_made_leaves_nothing_on_disk_and_holds_once_it_is() {
+    let place = Place::new();
+    let log = place.open();
+    assert_eq!(log.take_over(ZERO).await.unwrap(), Epoch(1));
+    let epoch = log.take_over(ZERO).await.unwrap();
+    assert_eq!((epoch, log.epoch(ZERO).await.unwrap()), (Epoch(2), Epoch(2)));
+    assert!(!place.log().exists());
+    assert!(!place.log().parent().unwrap().exists());
+    let told = log.append(ZERO, Epoch(1), Lsn(0), batch(&["late"])).await;
+    assert!(matches!(told, Err(AppendError::Fenced { current: Epoch(2), .. })), "{told:?}");
+    log.append(ZERO, epoch, Lsn(0), batch(&["one"])).await.unwrap();
+    log.close().await;
+    assert_eq!(place.open().epoch(ZERO).await.unwrap(), epoch);
 }

@@ -1,13 +1,17 @@
 //! Children of this test binary, and what a log looks like after they died.
 
 use std::{
+    collections::VecDeque,
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{self, Command, Stdio},
 };
 
 use countersign_core::id::Lsn;
-use countersign_store::{AppendError, Log, Options, Partition, ReadError, SqliteLog, suite::batch};
+use countersign_store::{
+    AppendError, Epoch, Log, Options, Partition, ReadError, SqliteLog,
+    suite::{append_as_owner, batch},
+};
 
 use crate::place::Place;
 
@@ -101,7 +105,7 @@ async fn do_deed(deed: &str) {
     let log = SqliteLog::open(path, Options::default()).unwrap();
     match deed {
         "hold" => {
-            log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
+            append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
             say("held");
             std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
         }
@@ -112,22 +116,27 @@ async fn do_deed(deed: &str) {
 }
 
 async fn append_for_ever(log: &SqliteLog) {
-    let mut head = log.head(ZERO).await.unwrap().lsn;
+    let epoch = log.take_over(ZERO).await.unwrap();
+    let mut submitted = log.head(ZERO).await.unwrap().lsn;
+    let large = "content ".repeat(1000);
+    let mut pending = VecDeque::new();
     loop {
-        let large = "content ".repeat(1000);
-        let batches = [batch(&["a", &large, "c"]), batch(&["d", "e", "f"])];
-        let [first, second] = batches;
-        let told = tokio::join!(log.append(ZERO, head, first), log.append(ZERO, Lsn(head.0 + 3), second));
-        head = told.0.and(told.1).unwrap();
+        // Three are in flight, so that a kill comes between them too.
+        while pending.len() < 3 {
+            pending.push_back(log.submit(ZERO, epoch, submitted, batch(&["a", &large, "c"])).await);
+            submitted = Lsn(submitted.0 + 3);
+        }
+        let head = pending.pop_front().unwrap().await.unwrap();
         say(&format!("acknowledged {head}"));
     }
 }
 
 async fn append_until_it_fails(log: &SqliteLog) {
     let text = "content ".repeat(500);
+    let epoch = log.take_over(ZERO).await.unwrap();
     let mut head = Lsn(0);
     let told = loop {
-        match log.append(ZERO, head, batch(&[&text])).await {
+        match log.append(ZERO, epoch, head, batch(&[&text])).await {
             Ok(last) => head = last,
             Err(error) => break error,
         }
@@ -154,7 +163,7 @@ async fn after_a_kill_every_acknowledged_batch_is_there_and_whole() {
         return do_deed(&deed).await;
     }
     let place = Place::new();
-    let mut before = 0;
+    let (mut before, mut epoch) = (0, Epoch::NONE);
     for acknowledgements in [1, 7, 40] {
         let mut child = Child::spawn("append", &place.log());
         let mut last = 0;
@@ -172,6 +181,9 @@ async fn after_a_kill_every_acknowledged_batch_is_there_and_whole() {
         let report = log.verify(ZERO, Some(head)).await.unwrap();
         assert_eq!((report.records, report.flaw), (head.lsn.0, None));
         before = head.lsn.0;
+        let last_epoch = log.epoch(ZERO).await.unwrap();
+        assert!(last_epoch > epoch, "{last_epoch} {epoch}");
+        epoch = last_epoch;
         log.close().await;
     }
 }
@@ -192,5 +204,5 @@ async fn a_disk_that_fails_in_a_commit_loses_nothing_that_was_acknowledged() {
         other => panic!("{other}"),
     }
     assert_eq!(log.verify(ZERO, Some(head)).await.unwrap().flaw, None);
-    log.append(ZERO, head.lsn, batch(&["goes on"])).await.unwrap();
+    append_as_owner(&log, head.lsn, batch(&["goes on"])).await.unwrap();
 }

@@ -5,7 +5,7 @@ use std::{io::Read, path::Path, sync::Arc};
 use countersign_core::id::Lsn;
 use countersign_store::{
     AppendError, Batch, Log, Options, Partition, ReadError, Record, Rows, SqliteLog, Stored, View,
-    suite::{Said, batch, record},
+    suite::{Said, append_as_owner, batch, record},
 };
 
 use crate::{place::Place, process::Child};
@@ -63,7 +63,7 @@ pub(crate) fn die_while_rebuilding(log: &Path) {
 async fn a_rebuild_that_was_killed_goes_on_behind_its_last_page() {
     let place = Place::new();
     let log = place.open();
-    log.append(ZERO, Lsn(0), batch(&vec!["content x"; RECORDS])).await.unwrap();
+    append_as_owner(&log, Lsn(0), batch(&vec!["content x"; RECORDS])).await.unwrap();
     log.close().await;
 
     assert!(!Child::spawn("die while rebuilding", &place.log()).ended_well());
@@ -79,7 +79,7 @@ async fn redacted_text_is_in_no_view_on_disk() {
     let secret = "the code of the safe is 4815162342 ";
     let log = open(&place, &Said::new(1));
     let sent = Batch(vec![with(secret), with(&secret.repeat(400)), with("content kept")]);
-    log.append(ZERO, Lsn(0), sent).await.unwrap();
+    append_as_owner(&log, Lsn(0), sent).await.unwrap();
     assert_eq!(log.redact(ZERO, &[Lsn(1), Lsn(2)]).await.unwrap(), 2);
     let mut bytes = Vec::new();
     for entry in std::fs::read_dir(place.log().parent().unwrap()).unwrap() {
@@ -94,14 +94,14 @@ async fn redacted_text_is_in_no_view_on_disk() {
 async fn a_view_for_which_there_is_no_space_keeps_no_log_from_being_opened() {
     let place = Place::new();
     let log = place.open();
-    log.append(ZERO, Lsn(0), Batch(vec![with("small"), with(&"large ".repeat(25_000))])).await.unwrap();
+    append_as_owner(&log, Lsn(0), Batch(vec![with("small"), with(&"large ".repeat(25_000))])).await.unwrap();
     log.close().await;
 
     let views: Vec<Arc<dyn View>> = vec![Said::new(1)];
     let log = SqliteLog::open(place.log(), Options { views, max_pages: Some(64), ..Options::default() }).unwrap();
     let told = log.view(ZERO, "said", "", None, 9).await;
     assert!(matches!(told, Err(ReadError::BrokenView(_))), "{told:?}");
-    assert_eq!(log.append(ZERO, Lsn(2), batch(&["three"])).await.unwrap(), Lsn(3));
+    assert_eq!(append_as_owner(&log, Lsn(2), batch(&["three"])).await.unwrap(), Lsn(3));
     log.close().await;
     assert_eq!(texts(&open(&place, &Said::new(1))).await.len(), 3);
 }
@@ -111,11 +111,11 @@ async fn a_batch_whose_rows_find_no_space_leaves_nothing_behind() {
     let place = Place::new();
     let views: Vec<Arc<dyn View>> = vec![Arc::new(Twice)];
     let log = SqliteLog::open(place.log(), Options { views, max_pages: Some(64), ..Options::default() }).unwrap();
-    log.append(ZERO, Lsn(0), batch(&["one"])).await.unwrap();
-    let told = log.append(ZERO, Lsn(1), Batch(vec![with(&"large ".repeat(20_000))])).await;
+    append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
+    let told = append_as_owner(&log, Lsn(1), Batch(vec![with(&"large ".repeat(20_000))])).await;
     assert!(matches!(told, Err(AppendError::Full)), "{told:?}");
     assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
-    assert_eq!(log.append(ZERO, Lsn(1), batch(&["content b"])).await.unwrap(), Lsn(2));
+    assert_eq!(append_as_owner(&log, Lsn(1), batch(&["content b"])).await.unwrap(), Lsn(2));
     assert_eq!(log.view(ZERO, "twice", "", None, 9).await.unwrap().len(), 2);
 }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{engine::Recorded, id::Lsn};
-use countersign_store::{AppendError, Batch, Log as _, Partition, Record};
+use countersign_store::{AnyLog, AppendError, Batch, Epoch, Head, Log as _, Partition, ReadError, Record};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -39,7 +39,7 @@ impl Owner {
         let batch: Vec<Record> = self.deferred.iter().chain(&recorded).map(record).collect();
         let end = Lsn(self.durable.0 + batch.len() as u64);
         let begun = Instant::now();
-        match self.log.append(Partition::ZERO, self.durable, Batch(batch)).await {
+        match self.log.append(Partition::ZERO, self.epoch, self.durable, Batch(batch)).await {
             Ok(head) => {
                 self.meters.commits.took(begun.elapsed());
                 self.is_durable(head);
@@ -49,8 +49,14 @@ impl Owner {
                 // Nothing is answered before it is known what became of it, or that this takes too long to wait for.
                 let patience = Instant::now() + UNSURE_AFTER;
                 loop {
-                    match self.log.head(Partition::ZERO).await {
-                        Ok(head) if head.lsn == end => {
+                    match head_and_epoch(&self.log).await {
+                        // The batch may be there: the next owner knows.
+                        Ok((_, current)) if current != self.epoch => {
+                            let fenced = AppendError::Fenced { epoch: self.epoch, current };
+                            self.is_unsure(&fenced.to_string().into(), releases);
+                            return Err(fenced);
+                        }
+                        Ok((head, _)) if head.lsn == end => {
                             self.is_durable(end);
                             return Ok(());
                         }
@@ -96,4 +102,11 @@ impl Owner {
         self.deferred.clear();
         self.engine.committed(head);
     }
+}
+
+/// Reads the head and the epoch of the log. The epoch is read after the head: if it is still the caller's, no other owner
+/// wrote the record at that head.
+async fn head_and_epoch(log: &AnyLog) -> Result<(Head, Epoch), ReadError> {
+    let head = log.head(Partition::ZERO).await?;
+    Ok((head, log.epoch(Partition::ZERO).await?))
 }

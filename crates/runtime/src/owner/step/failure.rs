@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::engine::Recorded;
-use countersign_store::AppendError;
+use countersign_store::{AppendError, Log as _, Partition};
 use tokio::time::Instant;
 use tracing::error;
 
@@ -26,6 +26,10 @@ impl Owner {
         let mut engine = open::replay(&self.log, rules).await?.in_place_of(&self.engine);
         let (found, written) = (engine.state().head(), self.durable);
         if found != written {
+            let current = self.log.epoch(Partition::ZERO).await?;
+            if current != self.epoch {
+                return Err(OpenError::Fenced { epoch: self.epoch, current });
+            }
             return Err(OpenError::Other { found, written });
         }
         for recorded in self.deferred.iter().chain(batch) {
@@ -44,7 +48,11 @@ impl Owner {
         };
         self.meters.failed_commits.add(1);
         error!(error = %why, "a batch was not recorded");
-        let fatal = matches!(failed, AppendError::Fenced { .. } | AppendError::Closed | AppendError::ReadOnly);
+        if matches!(failed, AppendError::Fenced { .. }) {
+            stop_fenced(&why, releases);
+            return Next::End;
+        }
+        let fatal = matches!(failed, AppendError::Position { .. } | AppendError::Closed | AppendError::ReadOnly);
         self.coming = None;
         // Whoever waits is told first: to make the state again may take a while, and may fail. What was decided behind a fact that is gone
         // now may rest on it.
@@ -105,5 +113,18 @@ impl Owner {
     pub(super) fn degrade(&mut self, why: &str) {
         self.degraded = Some((why.into(), Instant::now() + PROBE_EVERY));
         self.owes_time = true;
+    }
+}
+
+/// Releases nothing of a batch whose owner is fenced. All requests are answered "not recorded", refused ones too, because the
+/// state behind a refusal may be out of date. Reads break off. Live frames are dropped: their runs belong to the next owner.
+fn stop_fenced(why: &Arc<str>, releases: Vec<Release>) {
+    for release in releases {
+        match release {
+            Release::Reply(reply, _) => {
+                let _ = reply.send(Err(NotRecorded(Arc::clone(why)).into()));
+            }
+            Release::Facts(_) | Release::Live(_) | Release::Read(_) => {}
+        }
     }
 }
