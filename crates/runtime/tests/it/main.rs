@@ -12,4 +12,5 @@ mod silent_retries;
 mod stage;
 mod stand_in;
 mod taken_back;
+mod taken_over;
 mod week;

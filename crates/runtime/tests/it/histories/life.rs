@@ -42,7 +42,7 @@ const STEPS: u64 = 25;
 /// How long whoever asked waits, in the time of the runtime.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// When histories begin.
-const BEGIN: Millis = Millis(1_700_000_000_000);
+pub(super) const BEGIN: Millis = Millis(1_700_000_000_000);
 
 /// What outlives the process.
 #[derive(Clone)]
@@ -65,11 +65,11 @@ impl World {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn below(&self, end: u64) -> u64 {
+    pub(super) fn below(&self, end: u64) -> u64 {
         self.lock().dice.below(end)
     }
 
-    fn chance(&self, percent: u64) -> bool {
+    pub(super) fn chance(&self, percent: u64) -> bool {
         self.lock().dice.chance(percent)
     }
 
@@ -210,7 +210,7 @@ async fn live(log: &MemoryLog, world: &World, witness: &mut Witness, is_last: bo
     witness.stops_following();
 }
 
-async fn open(log: &MemoryLog, world: &World, clock: Clock) -> Handle {
+pub(super) async fn open(log: &MemoryLog, world: &World, clock: Clock) -> Handle {
     let rolled = world.clone();
     let dice: countersign_runtime::Dice = Arc::new(move || rolled.lock().dice.bytes());
     let resume = if world.chance(50) { Resume::Go } else { Resume::Wait };
@@ -258,7 +258,7 @@ fn fault(world: &World) -> Fault {
 }
 
 /// Says something, now and then twice at once under the same key.
-async fn speak(world: &World, witness: &mut Witness, requests: &Source) {
+pub(super) async fn speak(world: &World, witness: &mut Witness, requests: &Source) {
     let number = {
         let mut outside = world.lock();
         outside.said += 1;
@@ -276,7 +276,7 @@ async fn speak(world: &World, witness: &mut Witness, requests: &Source) {
 }
 
 /// Answers what waits, now and then twice, and from two people at once.
-async fn answer(world: &World, witness: &mut Witness, requests: &Source, answers: &Source) {
+pub(super) async fn answer(world: &World, witness: &mut Witness, requests: &Source, answers: &Source) {
     let pending = requests.read(|engine| engine.state().pending_gates().map(gate::Gate::id).collect::<Vec<_>>());
     let Some((pending, _)) = pending.await else { return };
     for gate in pending {
@@ -309,7 +309,7 @@ fn decide(gate: GateId, by: &str, allows: bool, key: &str) -> Command {
 }
 
 /// Until nothing works and nothing waits.
-async fn rest(world: &World, witness: &mut Witness, requests: &Source, answers: &Source) {
+pub(super) async fn rest(world: &World, witness: &mut Witness, requests: &Source, answers: &Source) {
     for _ in 0..2_000 {
         answer(world, witness, requests, answers).await;
         tokio::time::sleep(Duration::from_secs(30)).await;

@@ -50,6 +50,7 @@ pub(crate) struct Figures {
     pub(crate) answers: u64,
     pub(crate) done: u64,
     pub(crate) facts: u64,
+    pub(crate) fenced: u64,
 }
 
 impl Figures {
@@ -59,6 +60,7 @@ impl Figures {
         self.answers += other.answers;
         self.done += other.done;
         self.facts += other.facts;
+        self.fenced += other.fenced;
     }
 }
 
@@ -68,11 +70,18 @@ pub(crate) struct Witness {
     pub(crate) figures: Figures,
     said: BTreeMap<String, Told>,
     answered: BTreeMap<GateId, gate::Resolution>,
-    follower: Option<Subscriber>,
+    followers: Vec<Follower>,
     /// What followers saw, by its place.
     seen: BTreeMap<Lsn, Arc<Recorded>>,
-    /// The last that this follower saw.
+}
+
+/// Somebody who follows one owner.
+struct Follower {
+    subscriber: Subscriber,
+    /// The last that was seen.
     last: Option<Lsn>,
+    /// Where the log ended when another took it over from that owner.
+    end: Option<Lsn>,
 }
 
 impl Witness {
@@ -97,23 +106,37 @@ impl Witness {
     }
 
     pub(crate) fn follows(&mut self, subscriber: Subscriber) {
-        self.follower = Some(subscriber);
-        self.last = None;
+        self.stops_following();
+        self.follows_too(subscriber);
+    }
+
+    /// Follows one more owner.
+    pub(crate) fn follows_too(&mut self, subscriber: Subscriber) {
+        self.followers.push(Follower { subscriber, last: None, end: None });
     }
 
     pub(crate) fn stops_following(&mut self) {
-        self.follower = None;
+        self.followers.clear();
+    }
+
+    /// Another owner takes the log over, which ends at `head`: those from before release nothing behind that.
+    pub(crate) fn sees_takeover(&mut self, head: Lsn) {
+        for follower in &mut self.followers {
+            follower.end.get_or_insert(head);
+        }
     }
 
     /// Takes what was released so far.
     pub(crate) fn listen(&mut self) {
-        let Some(follower) = &mut self.follower else { return };
-        while let Some(Some(released)) = follower.next().now_or_never() {
-            let Released::Fact(recorded) = released else { continue };
-            let lsn = recorded.meta.lsn;
-            assert!(self.last.is_none_or(|last| lsn == last.next()), "{lsn} follows {:?}", self.last);
-            self.last = Some(lsn);
-            self.seen.insert(lsn, recorded);
+        for Follower { subscriber, last, end } in &mut self.followers {
+            while let Some(Some(released)) = subscriber.next().now_or_never() {
+                let Released::Fact(recorded) = released else { continue };
+                let lsn = recorded.meta.lsn;
+                assert!(last.is_none_or(|last| lsn == last.next()), "{lsn} follows {last:?}");
+                assert!(end.is_none_or(|end| lsn <= end), "{lsn} left an owner that was taken over at {end:?}");
+                *last = Some(lsn);
+                self.seen.insert(lsn, recorded);
+            }
         }
     }
 

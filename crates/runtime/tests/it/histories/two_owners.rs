@@ -1,0 +1,142 @@
+//! One log that several owners take over from each other, while those from before live on and do not know it: each goes on
+//! with its runs, and people go on to speak to it and answer what it shows.
+
+use std::time::Duration;
+
+use countersign_core::{id::Lsn, policy::Posture};
+use countersign_runtime::{
+    Clock, Handle, Lane, Source,
+    store::{AnyLog, Disk, Fault, Log as _, MemoryLog, Outcome, Partition},
+};
+
+use super::{
+    life::{self, BEGIN, World},
+    witness::Witness,
+};
+use crate::stage::{begin, name, rules};
+
+/// How many things happen in one history.
+const STEPS: u64 = 60;
+
+/// A process with an owner, on one log with all others.
+struct Node {
+    owner: Handle,
+    requests: Source,
+    answers: Source,
+}
+
+impl Node {
+    /// Starts a process that takes the log over from whoever has it.
+    async fn start(log: &MemoryLog, world: &World, witness: &mut Witness) -> Self {
+        log.set_disk(Disk::Works);
+        let log = log.restart();
+        witness.listen();
+        witness.sees_takeover(head(&log).await);
+        let owner = life::open(&log, world, Clock::starting_at(BEGIN)).await;
+        let (requests, answers) = (owner.source(Lane::Request), owner.source(Lane::Result));
+        if requests.read(|engine| engine.state().session(&name()).is_none()).await.is_some_and(|(is_new, _)| is_new) {
+            begin(&owner, &std::env::temp_dir()).await;
+        }
+        witness.follows_too(owner.subscribe().await.unwrap());
+        Self { owner, requests, answers }
+    }
+
+    async fn has_ended(&self) -> bool {
+        self.requests.read(|_| ()).await.is_none()
+    }
+}
+
+async fn head(log: &MemoryLog) -> Lsn {
+    log.head(Partition::ZERO).await.unwrap().lsn
+}
+
+/// One history from its beginning to its rest.
+pub(crate) fn live(seed: u64) -> Witness {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let (log, world, mut witness) = (MemoryLog::new(), World::new(seed), Witness::default());
+    runtime.block_on(play(&log, &world, &mut witness));
+    drop(runtime);
+    witness.examine(&log.restart(), &world);
+    witness
+}
+
+async fn play(log: &MemoryLog, world: &World, witness: &mut Witness) {
+    tokio::spawn(mend(log.clone()));
+    let mut nodes = vec![Node::start(log, world, witness).await];
+    for _ in 0..STEPS {
+        step(log, world, witness, &mut nodes).await;
+        witness.listen();
+    }
+    log.set_disk(Disk::Works);
+    let owner = nodes.pop().unwrap();
+    for node in &nodes {
+        stops(world, witness, node).await;
+    }
+    life::rest(world, witness, &owner.requests, &owner.answers).await;
+    let state = owner.requests.read(|engine| engine.state().clone()).await.unwrap().0;
+    let again = countersign_runtime::inspect(&AnyLog::from(log.clone()), rules(Posture::Gateway)).await.unwrap();
+    assert!(*again.state() == state || head(log).await == Lsn(0), "a replay gives another state");
+    for node in nodes.iter().chain([&owner]) {
+        node.owner.close().await;
+    }
+    witness.listen();
+    witness.stops_following();
+}
+
+async fn step(log: &MemoryLog, world: &World, witness: &mut Witness, nodes: &mut Vec<Node>) {
+    match world.below(20) {
+        0 | 1 => nodes.push(Node::start(log, world, witness).await),
+        2 | 3 => log.fail_after(usize::try_from(world.below(3)).unwrap(), fault(world)),
+        4 => log.set_disk(if world.chance(50) { Disk::Full } else { Disk::Works }),
+        5..10 => {
+            let millis = [1, 60, 1_000, 20_000][usize::try_from(world.below(4)).unwrap()];
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+        }
+        choice => {
+            // Whoever owns the log is spoken to most.
+            let among = if world.chance(60) { 1 } else { nodes.len() as u64 };
+            let node = &nodes[nodes.len() - 1 - usize::try_from(world.below(among)).unwrap()];
+            if choice < 15 {
+                life::speak(world, witness, &node.requests).await;
+            } else {
+                life::answer(world, witness, &node.requests, &node.answers).await;
+            }
+        }
+    }
+}
+
+/// A disk that broke is replaced after a while. Nobody can tell before what became of the last append.
+async fn mend(log: MemoryLog) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        if log.disk() == Disk::Broken {
+            log.set_disk(Disk::Works);
+        }
+    }
+}
+
+/// What goes wrong in a log that nobody dies of.
+fn fault(world: &World) -> Fault {
+    let outcome = if world.chance(50) { Outcome::Written } else { Outcome::Lost };
+    match world.below(5) {
+        0 => Fault::Full,
+        1 => Fault::Io,
+        2 => Fault::Breaks(outcome),
+        _ => Fault::Uncertain(outcome),
+    }
+}
+
+/// An owner that was taken over ends as soon as it has something to record.
+async fn stops(world: &World, witness: &mut Witness, node: &Node) {
+    for _ in 0..10 {
+        if node.has_ended().await {
+            witness.figures.fenced += 1;
+            return;
+        }
+        life::speak(world, witness, &node.requests).await;
+        witness.listen();
+        // One that could not write before tries again after a second.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    panic!("an owner that was taken over goes on");
+}

@@ -1,0 +1,113 @@
+//! An owner whose log another takes over: nothing leaves any more, and whoever waits is told.
+
+use std::time::Duration;
+
+use countersign_core::{
+    engine::Resume,
+    id::{GateId, Lsn},
+    policy::Posture,
+    time::Millis,
+};
+use countersign_runtime::{
+    Clock, Handle, Lane, Refused, Released, Subscriber,
+    models::scripted::{Reply, Scripted, Step},
+    store::{Batch, Disk, Fault, Log as _, MemoryLog, Outcome, Partition, Record},
+};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::stage::{allow, begin, open_at, pending, prompt};
+
+/// An owner with a gate that waits, in virtual time.
+async fn waits(log: &MemoryLog, folder: &TempDir) -> (Handle, GateId) {
+    let call = json!({ "path": "/proc/nowhere/x", "content": "x" }).to_string();
+    let model = Scripted::new([Reply::use_tool("c1", "write", &call), Reply::new().step(Step::Hang)]);
+    let clock = Clock::starting_at(Millis(1));
+    let owner = open_at(clock, log.clone(), &model, Posture::Gateway, Resume::Wait, None).await;
+    begin(&owner, folder.path()).await.ask(prompt()).await.unwrap();
+    let gate = pending(&owner).await;
+    (owner, gate)
+}
+
+async fn head(log: &MemoryLog) -> Lsn {
+    log.head(Partition::ZERO).await.unwrap().lsn
+}
+
+/// Waits for the end of what an owner releases.
+async fn no_fact_is_left(mut subscriber: Subscriber) {
+    while let Some(released) = subscriber.next().await {
+        assert!(!matches!(released, Released::Fact(_)), "{released:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_is_told_and_no_fact_is_released() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = MemoryLog::new();
+    let (owner, gate) = waits(&log, &folder).await;
+    let subscriber = owner.subscribe().await.unwrap();
+    let requests = owner.source(Lane::Request);
+    log.restart().take_over(Partition::ZERO).await.unwrap();
+    let before = head(&log).await;
+
+    let allowed = requests.send(allow(gate)).await;
+    let refused = requests.send(allow(gate)).await;
+    let read = requests.read(|engine| engine.state().head()).await;
+    assert_eq!(read, None);
+    for reply in [allowed, refused] {
+        let reply = reply.await.unwrap();
+        let Err(Refused::NotRecorded(why)) = reply else { panic!("{reply:?}") };
+        assert_eq!(why.0.as_ref(), "epoch 1 may not write any more: the log was taken over in epoch 2");
+    }
+    no_fact_is_left(subscriber).await;
+    assert_eq!(requests.ask(prompt()).await, Err(Refused::Closed));
+    assert_eq!(head(&log).await, before);
+    owner.close().await;
+}
+
+/// Where the log ends after the batch that answers the gate.
+async fn end_of_answer() -> Lsn {
+    let folder = tempfile::tempdir().unwrap();
+    let log = MemoryLog::new();
+    let (owner, gate) = waits(&log, &folder).await;
+    log.fail_next(Fault::Breaks(Outcome::Written));
+    let _reply = owner.source(Lane::Request).send(allow(gate)).await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let end = head(&log.restart()).await;
+    owner.close().await;
+    end
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_records_of_another_owner_do_not_pass_for_a_batch_whose_outcome_was_uncertain() {
+    let folder = tempfile::tempdir().unwrap();
+    let end = end_of_answer().await;
+    let log = MemoryLog::new();
+    let (owner, gate) = waits(&log, &folder).await;
+    let subscriber = owner.subscribe().await.unwrap();
+    log.fail_next(Fault::Breaks(Outcome::Lost));
+    let reply = owner.source(Lane::Request).send(allow(gate)).await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+
+    let other = log.restart();
+    other.set_disk(Disk::Works);
+    let epoch = other.take_over(Partition::ZERO).await.unwrap();
+    let found = other.read(Partition::ZERO, Lsn(0), usize::MAX).await.unwrap();
+    let last = found.last().unwrap();
+    let record = Record {
+        at: last.at,
+        session: last.session.clone(),
+        key: last.key.clone(),
+        kind: last.kind.clone(),
+        version: last.version,
+        facts: last.facts.clone(),
+        content: None,
+    };
+    let batch = Batch(vec![record; usize::try_from(end.0 - last.lsn.0).unwrap()]);
+    assert_eq!(other.append(Partition::ZERO, epoch, last.lsn, batch).await.unwrap(), end);
+
+    let reply = reply.await.unwrap();
+    assert!(matches!(reply, Err(Refused::Unsure(_))), "{reply:?}");
+    no_fact_is_left(subscriber).await;
+    owner.close().await;
+}
