@@ -26,11 +26,13 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
+/// Writes a line for a person to standard error.
 #[allow(clippy::print_stderr, reason = "this is how a person is told")]
 pub(crate) fn notice(line: &str) {
     eprintln!("countersign: {line}");
 }
 
+/// Writes a problem to standard error and returns the exit code of a failure.
 pub(crate) fn fail(problem: &str) -> ExitCode {
     notice(problem);
     ExitCode::FAILURE
