@@ -13,13 +13,14 @@ use countersign_core::{
 };
 use countersign_http::reply::{self, Problem};
 use countersign_runtime::store::{AnyLog, Content, Head, Log as _, Partition, ReadError, Stored};
-use countersign_view::record::{Filter, Narrator, Outcome, time_of, told};
+use countersign_view::record::{Filter, Narrator, Outcome, RecordEntry, time_of};
 use serde_json::{Value, json};
 
 use super::{
     Answered, Api, Failure,
     cursor::{Cursor, record},
     params::Params,
+    wire::audit::{ChainReport, EntryBody, EntryList, RecordBody, RecordContent, RecordHead},
 };
 
 /// How many entries a page has, if nobody says.
@@ -68,15 +69,13 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
             }
             reached = stored.lsn;
             if filter.fits(stored, &about) {
-                let mut entry = told(stored, &about, &words);
-                entry["cursor"] = json!(Cursor::behind(stored).to_string());
-                entries.push(entry);
+                let entry = RecordEntry::new(stored, &about, &words);
+                entries.push(EntryBody { entry, cursor: Cursor::behind(stored) });
             }
         }
     }
-    let next = if reached < head.lsn { Some(Cursor::at(log, reached).await?.to_string()) } else { None };
-    let cursor = Cursor::of(head).to_string();
-    Ok(reply::ok(&json!({ "entries": entries, "next": next, "cursor": cursor })))
+    let next = if reached < head.lsn { Some(Cursor::at(log, reached).await?) } else { None };
+    Ok(reply::ok(&EntryList { entries, next, cursor: Cursor::of(head) }))
 }
 
 /// The texts of a page, where they are still there.
@@ -95,7 +94,7 @@ async fn place(log: &AnyLog, text: &str) -> Result<Lsn, Failure> {
     let cursor = Cursor::parse(text).ok_or_else(|| Failure::bad(format!("after: {text:?} is no cursor")))?;
     cursor.place(log).await?.map_err(|misplaced| {
         let told = format!("the cursor {text} is not of this record: begin without it");
-        Failure(Problem::new(StatusCode::GONE, told).with("reason", json!(misplaced.word())))
+        Failure(Problem::new(StatusCode::GONE, told).with("reason", json!(misplaced)))
     })
 }
 
@@ -131,32 +130,30 @@ pub(super) async fn one(State(api): State<Arc<Api>>, Path(lsn): Path<String>) ->
     let missing = || Failure::new(StatusCode::NOT_FOUND, format!("there is no record {lsn}"));
     let lsn = Lsn(lsn.parse().map_err(|_| missing())?);
     let stored = record(log, lsn).await?.ok_or_else(missing)?;
-    let content = match log.contents(Partition::ZERO, &[lsn]).await?.pop().flatten() {
-        Some(Content::Text(text)) => json!({ "digest": stored.content_digest, "text": &*text }),
-        Some(Content::Redacted) => json!({ "digest": stored.content_digest, "redacted": true }),
-        None => Value::Null,
+    let content = log.contents(Partition::ZERO, &[lsn]).await?.pop().flatten();
+    let text = match &content {
+        Some(Content::Text(text)) => Some(&**text),
+        Some(Content::Redacted) | None => None,
     };
     let mut narrator = Narrator::default();
-    let text = content["text"].as_str().map(str::to_owned);
-    let (about, words) = narrator.about(&stored, text.as_deref());
-    let mut entry = told(&stored, &about, &words);
-    entry["version"] = json!(stored.version);
-    entry["facts"] = serde_json::from_str(&stored.facts).unwrap_or(Value::Null);
-    entry["content"] = content;
-    entry["chain"] = json!(stored.chain);
-    entry["cursor"] = json!(Cursor::behind(&stored).to_string());
-    Ok(reply::ok(&entry))
+    let (about, words) = narrator.about(&stored, text);
+    Ok(reply::ok(&RecordBody {
+        entry: RecordEntry::new(&stored, &about, &words),
+        version: stored.version,
+        facts: serde_json::from_str(&stored.facts).unwrap_or(Value::Null),
+        content: content.map(|content| match content {
+            Content::Text(text) => RecordContent::with_text(stored.content_digest, text.to_string()),
+            Content::Redacted => RecordContent::redacted(stored.content_digest),
+        }),
+        chain: stored.chain,
+        cursor: Cursor::behind(&stored),
+    }))
 }
 
 /// `GET /api/v1/audit/head`.
 pub(super) async fn head(State(api): State<Arc<Api>>) -> Answered {
     let head = api.context.handle.log().head(Partition::ZERO).await?;
-    Ok(reply::ok(&json!({
-        "lsn": head.lsn.0,
-        "chain": head.chain,
-        "head": format!("{}:{}", head.lsn, head.chain),
-        "cursor": Cursor::of(head).to_string(),
-    })))
+    Ok(reply::ok(&RecordHead { lsn: head.lsn.0, chain: head.chain, head: head_text(head), cursor: Cursor::of(head) }))
 }
 
 /// `GET /api/v1/audit/verify`.
@@ -167,13 +164,17 @@ pub(super) async fn verify(State(api): State<Arc<Api>>, RawQuery(query): RawQuer
         return Err(Failure::new(StatusCode::TOO_MANY_REQUESTS, "the chain is being checked already: ask again later"));
     };
     let report = api.context.handle.log().verify(Partition::ZERO, expected).await?;
-    Ok(reply::ok(&json!({
-        "ok": report.flaw.is_none(),
-        "records": report.records,
-        "redacted": report.redacted,
-        "head": format!("{}:{}", report.head.lsn, report.head.chain),
-        "flaw": report.flaw.map(|flaw| flaw.to_string()),
-    })))
+    Ok(reply::ok(&ChainReport {
+        ok: report.flaw.is_none(),
+        records: report.records,
+        redacted: report.redacted,
+        head: head_text(report.head),
+        flaw: report.flaw.map(|flaw| flaw.to_string()),
+    }))
+}
+
+fn head_text(head: Head) -> String {
+    format!("{}:{}", head.lsn, head.chain)
 }
 
 fn parse_head(text: &str) -> Result<Head, Failure> {

@@ -1,10 +1,12 @@
 //! Places in everything that happened. A cursor names a record and what was before it, so that one of another record, or of
 //! a future that never came, is known for what it is.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use countersign_core::id::Lsn;
 use countersign_runtime::store::{AnyLog, Head, Log as _, Partition, ReadError, Stored};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Serialize, Serializer};
 
 /// How many hex digits of the chain a cursor has.
 const DIGITS: usize = 16;
@@ -78,23 +80,14 @@ impl Cursor {
     }
 }
 
-/// Why a cursor is no place in a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a cursor is no place in this record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Misplaced {
     /// The record ends before it.
     Ahead,
     /// It is of another record, or of a history that was replaced.
     Elsewhere,
-}
-
-impl Misplaced {
-    /// The word for it.
-    pub(super) const fn word(self) -> &'static str {
-        match self {
-            Self::Ahead => "ahead",
-            Self::Elsewhere => "elsewhere",
-        }
-    }
 }
 
 impl fmt::Display for Cursor {
@@ -103,6 +96,25 @@ impl fmt::Display for Cursor {
             Some(chain) => write!(f, "{}-{chain}", self.lsn),
             None => write!(f, "{}", self.lsn),
         }
+    }
+}
+
+impl Serialize for Cursor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for Cursor {
+    fn schema_name() -> Cow<'static, str> {
+        "Cursor".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "A place in everything that happened: what GET /api/v1/events takes as after",
+        })
     }
 }
 

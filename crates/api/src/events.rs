@@ -14,12 +14,16 @@ use bytes::Bytes;
 use countersign_core::id::Lsn;
 use countersign_runtime::store::{Log as _, Partition};
 use futures_util::{Stream, StreamExt as _, stream};
-use serde_json::json;
 
 pub(super) use feed::Feed;
 pub(super) use frame::View;
 
-use super::{Answered, Api, Failure, cursor::Cursor, params::Params};
+use super::{
+    Answered, Api, Failure,
+    cursor::Cursor,
+    params::Params,
+    wire::events::{ReadyData, ResetData},
+};
 use countersign_http::{listen::Guest, web::sse};
 
 /// `GET /api/v1/events`.
@@ -46,7 +50,7 @@ pub(super) async fn stream(
             match cursor.place(log).await? {
                 Ok(lsn) => (ready(&Cursor::at(log, lsn).await?), lsn),
                 Err(misplaced) => {
-                    let told = json!({ "asked": text, "reason": misplaced.word(), "after": Cursor::START.to_string() });
+                    let told = ResetData { asked: text, reason: misplaced, after: Cursor::START };
                     (sse::frame(Some(&Cursor::START.to_string()), "reset", &told), Lsn(0))
                 }
             }
@@ -67,6 +71,5 @@ pub(super) async fn stream(
 
 /// Says from where it goes on.
 fn ready(after: &Cursor) -> Bytes {
-    let after = after.to_string();
-    sse::frame(Some(&after), "ready", &json!({ "after": after }))
+    sse::frame(Some(&after.to_string()), "ready", &ReadyData { after: after.clone() })
 }

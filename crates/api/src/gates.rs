@@ -3,19 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{
-    Extension,
     extract::{Path, RawQuery, State},
-    http::{HeaderMap, StatusCode},
+    http::StatusCode,
 };
 use countersign_core::{
     digest::Digest,
     engine::{Command, Engine, Refusal, Reply, Scope as Place},
-    gate::{self, Answer, AnswerRefusal, Command as ToGate, Content, Gate, Grant, Resolution, Scope},
+    gate::{self, Answer, AnswerRefusal, Command as ToGate, Content, Gate, Grant, Scope},
     id::GateId,
 };
 use countersign_http::{
     reply::{self, Problem},
-    web::{Body, Caller, ONCE_ONLY, access},
+    web::{ONCE_ONLY, access},
 };
 use countersign_runtime::{Lane, Refused};
 use countersign_view::{
@@ -24,34 +23,42 @@ use countersign_view::{
     gate_summary,
     time::iso,
 };
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::json;
 
-use super::{Answered, Api, Failure, cursor::Cursor, params::Params};
-
-/// How long a key for repeated answers may be.
-const LONGEST_KEY: usize = 200;
-/// How long a grant may last, in seconds: a hundred years.
-const LONGEST_GRANT: u64 = 100 * 365 * 86_400;
+use super::{
+    Answered, Api, Failure,
+    body::ApiRequest,
+    cursor::Cursor,
+    params::Params,
+    wire::gates::{
+        AllowRequest, AnswerRequest, AnswerWords, DenyRequest, GateBody, GateKind, GateList, GateOutcome, GateQuestion,
+        GateState, GateVote, GrantScope, ResolutionWord, ResolvedGate,
+    },
+};
 
 /// `GET /api/v1/gates`.
 pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery) -> Answered {
     let params = Params::of(query.as_deref(), &["door", "session", "kind", "tool"])?;
     params.one_of("door", &doors())?;
     params.one_of("kind", &kinds())?;
-    let wanted = ["door", "session", "kind", "tool"].map(|name| params.get(name).map(str::to_owned));
+    let [door, session, kind, tool] =
+        ["door", "session", "kind", "tool"].map(|name| params.get(name).map(str::to_owned));
     let source = api.context.handle.source(Lane::Result);
     let read = source.read(move |engine| {
-        let gates = engine.state().pending_gates().filter_map(|gate| told(engine, gate, None));
-        let fits = |gate: &Value| {
-            let [door, session, kind, tool] = &wanted;
-            let all = [("door", door), ("session", session), ("kind", kind), ("tool", tool)];
-            all.into_iter().all(|(name, wanted)| wanted.as_ref().is_none_or(|wanted| gate[name] == **wanted))
+        let gates = engine.state().pending_gates().filter_map(|gate| shown(engine, gate, None));
+        let is = |wanted: &Option<String>, found: Option<&str>| wanted.is_none() || wanted.as_deref() == found;
+        let fits = |gate: &GateBody| {
+            is(&door, gate.door.as_deref())
+                && is(&session, gate.session.as_deref())
+                && is(&kind, Some(gate.kind.word()))
+                && is(&tool, gate.tool.as_deref())
         };
         (gates.filter(fits).collect::<Vec<_>>(), engine.state().head())
     });
     let ((gates, head), _) = read.await.ok_or_else(Failure::closing)?;
     let cursor = Cursor::at(api.context.handle.log(), head).await?;
-    Ok(reply::ok(&json!({ "gates": gates, "cursor": cursor.to_string() })))
+    Ok(reply::ok(&GateList { gates, cursor }))
 }
 
 /// The adapters whose gates and sessions there may be: those of stdio have their sessions live here if they are attached.
@@ -60,7 +67,7 @@ pub(super) fn doors() -> Vec<String> {
 }
 
 fn kinds() -> Vec<String> {
-    gate::Kind::ALL.iter().filter_map(|kind| json!(kind).as_str().map(str::to_owned)).collect()
+    gate::Kind::ALL.into_iter().map(|kind| GateKind::from(kind).word().to_owned()).collect()
 }
 
 /// `GET /api/v1/gates/{id}`.
@@ -70,119 +77,100 @@ pub(super) async fn one(State(api): State<Arc<Api>>, Path(id): Path<String>) -> 
 }
 
 /// A gate, whether it waits or not.
-async fn read(api: &Api, id: GateId) -> Result<Value, Failure> {
+async fn read(api: &Api, id: GateId) -> Result<GateBody, Failure> {
     let source = api.context.handle.source(Lane::Result);
     let look = move |engine: &Engine| {
         let gate = engine.state().gate(id)?;
         let takes_words = gate.kind().takes_words();
-        Some((gate.content(), gate.answer_content(), takes_words, told(engine, gate, None)))
+        Some((gate.content(), gate.answer_content(), takes_words, shown(engine, gate, None)))
     };
     let (found, _) = source.read_of(Place::Gate(id), look).await.ok_or_else(Failure::closing)?;
-    let (content, answer, takes_words, told_now) = found.ok_or_else(|| unknown(&id.to_string()))?;
-    let mut value = match told_now {
-        Some(value) => value,
+    let (content, answer, takes_words, at_hand) = found.ok_or_else(|| unknown(&id.to_string()))?;
+    let mut body = match at_hand {
+        Some(body) => body,
         // What it showed lies in the record only.
         None => {
             let content = api.context.handle.contents().get(&[content]).await?.pop().flatten();
             let content = content.and_then(|text| serde_json::from_str::<Content>(&text).ok());
             let look = move |engine: &Engine| {
                 let gate = engine.state().gate(id)?;
-                content.as_ref().map_or_else(|| Some(bare(gate)), |content| told(engine, gate, Some(content)))
+                content.as_ref().map_or_else(|| Some(bare(gate)), |content| shown(engine, gate, Some(content)))
             };
-            let (value, _) = source.read_of(Place::Gate(id), look).await.ok_or_else(Failure::closing)?;
-            value.ok_or_else(|| unknown(&id.to_string()))?
+            let (body, _) = source.read_of(Place::Gate(id), look).await.ok_or_else(Failure::closing)?;
+            body.ok_or_else(|| unknown(&id.to_string()))?
         }
     };
     if let Some(answer) = answer {
         let said = api.context.handle.contents().get(&[answer]).await?.pop().flatten();
         // Answers in words are a list, a denial's reason is a text.
-        value["said"] = said.map_or(Value::Null, |said| match gate::said(&said).filter(|_| takes_words) {
-            Some(answers) => json!(answers),
-            None => json!(&*said),
-        });
+        body.said = Some(said.map(|said| match gate::said(&said).filter(|_| takes_words) {
+            Some(answers) => AnswerWords::Answers(answers),
+            None => AnswerWords::Reason(said.to_string()),
+        }));
     }
-    Ok(value)
+    Ok(body)
 }
 
 /// All of a gate. `content` is what it shows, where that is not at hand.
-fn told(engine: &Engine, gate: &Gate, content: Option<&Content>) -> Option<Value> {
+fn shown(engine: &Engine, gate: &Gate, content: Option<&Content>) -> Option<GateBody> {
     let content = content.or_else(|| engine.admitted().gate(gate.id()).map(|content| &**content))?;
     let row = gate_summary::row_of(engine, gate, content);
-    let mut value = bare(gate);
-    for (name, more) in [
-        ("door", json!(row.door)),
-        ("title", json!(row.title)),
-        ("subject", json!(row.subject)),
-        ("arguments", json!(row.arguments)),
-        ("reason", json!(row.reason)),
-        ("folder", json!(row.folder)),
-        ("proposals", json!(row.proposals)),
-        ("approvals", json!(row.approvals)),
-    ] {
-        value[name] = more;
-    }
-    match content {
-        Content::Approval { tool, intent, .. } => {
-            value["tool"] = json!(tool);
-            value["intent"] = json!(intent);
-            value["runs"] = json!(row.runs);
-        }
+    let body = GateBody {
+        door: Some(row.door),
+        title: Some(row.title),
+        subject: Some(row.subject),
+        arguments: Some(row.arguments),
+        reason: Some(row.reason),
+        folder: row.folder,
+        proposals: row.proposals,
+        approvals: row.approvals,
+        ..bare(gate)
+    };
+    Some(match content {
+        Content::Approval { tool, intent, .. } => GateBody {
+            tool: Some(tool.to_string()),
+            intent: intent.as_deref().map(str::to_owned),
+            runs: Some(row.runs),
+            ..body
+        },
         Content::Question { choices, multi, recommended, .. } => {
-            let choices: Vec<&str> = choices.iter().map(|choice| choice.label.as_str()).collect();
-            value["question"] = json!({ "choices": choices, "multi": multi, "recommended": recommended });
+            let choices = choices.iter().map(|choice| choice.label.clone()).collect();
+            GateBody { question: Some(GateQuestion { choices, multi: *multi, recommended: *recommended }), ..body }
         }
-        Content::GoOn { asker, .. } => value["asker"] = json!(asker),
-    }
-    Some(value)
+        Content::GoOn { asker, .. } => GateBody { asker: Some(asker.to_string()), ..body },
+    })
 }
 
 /// What there is to say of a gate whose content was taken out of the record.
-fn bare(gate: &Gate) -> Value {
-    let mut value = json!({
-        "id": gate.id().to_string(),
-        "state": if gate.is_pending() { "pending" } else { "resolved" },
-        "kind": gate.kind(),
-        "door": null,
-        "session": gate.session().map(ToString::to_string),
-        "call": gate.call().map(|call| call.to_string()),
-        "tool": null,
-        "title": null,
-        "subject": null,
-        "arguments": null,
-        "reason": null,
-        "folder": null,
-        "intent": null,
-        "question": null,
-        "scopes": gate.scopes(),
-        "proposals": [],
-        "approvals": null,
-        "opened_at": iso(gate.opened_at()),
-        "deadline": gate.deadline().map(iso),
+fn bare(gate: &Gate) -> GateBody {
+    let outcome = gate.resolution().map(|resolution| {
+        let (resolution, scope) = ResolutionWord::with_scope(resolution);
+        GateOutcome { resolution, scope, by: gate.resolved_by().cloned() }
     });
-    if let Some(resolution) = gate.resolution() {
-        resolved(&mut value, resolution);
-        value["by"] = json!(gate.resolved_by());
-    }
-    value
-}
-
-fn resolved(value: &mut Value, resolution: &Resolution) {
-    let (word, scope) = words(resolution);
-    value["resolution"] = json!(word);
-    if let Some(scope) = scope {
-        value["scope"] = json!(scope);
-    }
-}
-
-const fn words(resolution: &Resolution) -> (&'static str, Option<Scope>) {
-    match resolution {
-        Resolution::Allowed { scope } => ("allowed", Some(*scope)),
-        Resolution::Denied => ("denied", None),
-        Resolution::Answered => ("answered", None),
-        Resolution::Declined => ("declined", None),
-        Resolution::Granted => ("granted", None),
-        Resolution::Expired => ("expired", None),
-        Resolution::Withdrawn => ("withdrawn", None),
+    GateBody {
+        id: gate.id().to_string(),
+        state: if gate.is_pending() { GateState::Pending } else { GateState::Resolved },
+        kind: gate.kind().into(),
+        door: None,
+        session: gate.session().map(ToString::to_string),
+        call: gate.call().map(|call| call.to_string()),
+        tool: None,
+        title: None,
+        subject: None,
+        arguments: None,
+        reason: None,
+        folder: None,
+        intent: None,
+        question: None,
+        scopes: gate.scopes().iter().copied().map(GrantScope::from).collect(),
+        proposals: Vec::new(),
+        approvals: None,
+        opened_at: iso(gate.opened_at()),
+        deadline: gate.deadline().map(iso),
+        outcome,
+        runs: None,
+        asker: None,
+        said: None,
     }
 }
 
@@ -205,111 +193,85 @@ async fn find(api: &Api, id: &str) -> Result<GateId, Failure> {
 /// `POST /api/v1/gates/{id}/allow`.
 pub(super) async fn allow(
     State(api): State<Arc<Api>>,
-    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
-    headers: HeaderMap,
-    body: Body,
+    mut request: ApiRequest<AllowRequest>,
 ) -> Answered {
-    only(&body, &["scope", "rule", "lasts"])?;
-    let scope = match text(&body, "scope")? {
-        None | Some("once") => Scope::Once,
-        Some("session") => Scope::Session,
-        Some("always") => Scope::Always,
-        Some(other) => return Err(Failure::bad(format!("scope is once, session or always, not {other:?}"))),
-    };
-    let pattern = text(&body, "rule")?.map(str::to_owned);
-    let lasts = match body.0.get("lasts") {
-        None | Some(Value::Null) => None,
-        Some(lasts) => {
-            let seconds = lasts.as_u64().filter(|seconds| (1..=LONGEST_GRANT).contains(seconds));
-            let wrong = || Failure::bad("lasts is a number of seconds, of 1 at least");
-            Some(Duration::from_secs(seconds.ok_or_else(wrong)?))
-        }
-    };
+    let scope = request.body.scope.map_or(Scope::Once, Scope::from);
+    let pattern = request.body.rule.take();
+    let lasts = request.body.lasts.map(|seconds| Duration::from_secs(seconds.0));
     let answer = if scope == Scope::Once && pattern.is_none() && lasts.is_none() {
         Answer::Allow(Scope::Once)
     } else {
-        if !caller.may(access::Scope::Admin) {
+        if !request.caller.may(access::Scope::Admin) {
             return Err(Failure::new(StatusCode::FORBIDDEN, ONCE_ONLY));
         }
         Answer::Grant(Grant { scope, pattern, lasts })
     };
-    resolve(&api, &caller, &id, &headers, answer).await
+    resolve(&api, &id, &request, answer).await
 }
 
 /// `POST /api/v1/gates/{id}/deny`.
 pub(super) async fn deny(
     State(api): State<Arc<Api>>,
-    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
-    headers: HeaderMap,
-    body: Body,
+    mut request: ApiRequest<DenyRequest>,
 ) -> Answered {
-    only(&body, &["reason"])?;
-    let reason = text(&body, "reason")?.map(str::to_owned);
-    resolve(&api, &caller, &id, &headers, Answer::Deny { reason }).await
+    let reason = request.body.reason.take();
+    resolve(&api, &id, &request, Answer::Deny { reason }).await
 }
 
 /// `POST /api/v1/gates/{id}/answer`.
 pub(super) async fn answer(
     State(api): State<Arc<Api>>,
-    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
-    headers: HeaderMap,
-    body: Body,
+    mut request: ApiRequest<AnswerRequest>,
 ) -> Answered {
-    only(&body, &["answers"])?;
-    let wrong = || Failure::bad("answers is a list of texts, none of them empty");
-    let Some(Value::Array(answers)) = body.0.get("answers") else { return Err(wrong()) };
-    let said: Option<Vec<String>> = answers.iter().map(|one| one.as_str().map(str::to_owned)).collect();
-    let said = said.filter(|said| !said.is_empty() && said.iter().all(|one| !one.trim().is_empty()));
-    resolve(&api, &caller, &id, &headers, Answer::Say(said.ok_or_else(wrong)?)).await
+    let answers = std::mem::take(&mut request.body.answers.0);
+    resolve(&api, &id, &request, Answer::Say(answers)).await
 }
 
-async fn resolve(api: &Api, caller: &Caller, id: &str, headers: &HeaderMap, answer: Answer) -> Answered {
+async fn resolve<T>(api: &Api, id: &str, request: &ApiRequest<T>, answer: Answer) -> Answered {
     enough(id).map_err(Failure::bad)?;
-    let key = key(caller, headers, &answer)?;
+    let key = key(request, &answer)?;
     let gate = find(api, id).await?;
-    let command = ToGate::Answer { gate, answer, by: caller.principal.clone(), key };
+    let command = ToGate::Answer { gate, answer, by: request.caller.principal.clone(), key };
     let asked = api.context.handle.source(Lane::Result).ask(Command::Gate(command)).await;
+    let id = gate.to_string();
     match asked.map(|reply| reply.outcome) {
         Ok(Reply::Resolved(resolution)) => {
-            let mut told = json!({ "id": gate.to_string(), "state": "resolved" });
-            resolved(&mut told, &resolution);
-            Ok(reply::ok(&told))
+            let (resolution, scope) = ResolutionWord::with_scope(&resolution);
+            Ok(reply::ok(&ResolvedGate { id, state: GateState::Resolved, resolution, scope }))
         }
         Ok(Reply::Voted { have, need }) => {
-            let told = json!({ "id": gate.to_string(), "state": "pending", "have": have, "need": need });
-            Ok(reply::json(StatusCode::ACCEPTED, &told))
+            Ok(reply::json(StatusCode::ACCEPTED, &GateVote { id, state: GateState::Pending, have, need }))
         }
-        Ok(_) => Ok(reply::ok(&json!({ "id": gate.to_string() }))),
+        Ok(_) => Ok(reply::ok(&GateName { id })),
         Err(Refused::Refusal(Refusal::Answer(refusal))) => Err(refused(refusal)),
         Err(refused) => Err(refused.into()),
     }
 }
 
-/// The key under which the same answer of the same caller gets the first result. Another answer under it is another one.
-fn key(caller: &Caller, headers: &HeaderMap, answer: &Answer) -> Result<Option<String>, Failure> {
-    let Some(key) = named(headers)? else { return Ok(None) };
-    let said = Digest::of(format!("{answer:?}").as_bytes()).to_string();
-    Ok(Some(format!("{} {key} {}", caller.principal, said.get(..16).unwrap_or(&said))))
+/// A gate of which nothing more is known: the engine has no such reply to an answer.
+#[derive(Serialize)]
+struct GateName {
+    id: String,
 }
 
-/// What the header says under which repetitions are known.
-pub(super) fn named(headers: &HeaderMap) -> Result<Option<&str>, Failure> {
-    let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
-    let plain = key.to_str().ok().map(str::trim).filter(|key| (1..=LONGEST_KEY).contains(&key.len()));
-    let wrong = || Failure::bad(format!("Idempotency-Key is a text of 1 to {LONGEST_KEY} letters and digits"));
-    plain.map(Some).ok_or_else(wrong)
+/// The key under which the same answer of the same caller gets the first result. Another answer under it is another one.
+fn key<T>(request: &ApiRequest<T>, answer: &Answer) -> Result<Option<String>, Failure> {
+    let Some(key) = request.key()? else { return Ok(None) };
+    let said = Digest::of(format!("{answer:?}").as_bytes()).to_string();
+    Ok(Some(format!("{} {key} {}", request.caller.principal, said.get(..16).unwrap_or(&said))))
 }
 
 fn refused(refusal: AnswerRefusal) -> Failure {
     let told = refusal.to_string();
     match refusal {
         AnswerRefusal::AlreadyResolved { gate, resolution, by } => {
-            let (word, scope) = words(&resolution);
+            let (word, scope) = ResolutionWord::with_scope(&resolution);
+            let told = format!("{told}: {}", word.word());
             let who = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
-            let problem = Problem::new(StatusCode::CONFLICT, format!("{told}: {word}{who}"));
+            let problem = Problem::new(StatusCode::CONFLICT, format!("{told}{who}"));
             let problem = problem.with("gate", json!(gate.to_string())).with("resolution", json!(word));
             let problem = scope.map_or_else(|| problem.clone(), |scope| problem.clone().with("scope", json!(scope)));
             Failure(problem.with("by", json!(by)))
@@ -320,36 +282,5 @@ fn refused(refusal: AnswerRefusal) -> Failure {
         AnswerRefusal::NotAmong { .. } | AnswerRefusal::Nobody { .. } | AnswerRefusal::NotAllowed { .. } => {
             Failure::new(StatusCode::FORBIDDEN, told)
         }
-    }
-}
-
-/// Refuses members of a body that would be passed over.
-pub(super) fn only(body: &Body, known: &[&str]) -> Result<(), Failure> {
-    // What a page without script sends beside its fields.
-    let is_known = |name: &str| known.contains(&name) || name == "csrf";
-    match body.0.keys().find(|name| !is_known(name)) {
-        Some(name) => Err(Failure::bad(format!("there is no {name:?} here, only: {}", known.join(", ")))),
-        None => Ok(()),
-    }
-}
-
-/// A text of a body, trimmed; none where it is absent or null. An empty one is refused: whoever sends it means something.
-pub(super) fn text<'a>(body: &'a Body, name: &str) -> Result<Option<&'a str>, Failure> {
-    match body.0.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(_)) => match body.text(name) {
-            Some(text) => Ok(Some(text)),
-            None => Err(Failure::bad(format!("{name} is empty: leave it out, or say something"))),
-        },
-        Some(_) => Err(Failure::bad(format!("{name} is a text"))),
-    }
-}
-
-/// An object of a body; empty where it is absent.
-pub(super) fn object(body: &Body, name: &str) -> Result<Map<String, Value>, Failure> {
-    match body.0.get(name) {
-        None | Some(Value::Null) => Ok(Map::new()),
-        Some(Value::Object(found)) => Ok(found.clone()),
-        Some(_) => Err(Failure::bad(format!("{name} is an object"))),
     }
 }

@@ -4,13 +4,16 @@
 //! described in docs/protocol/api.md and, for programs, at `/api/v1/openapi.json`.
 
 mod audit;
+mod body;
 mod cursor;
 mod events;
 mod gates;
 mod openapi;
+mod operations;
 mod params;
 mod policy;
 mod sessions;
+mod wire;
 
 use std::sync::Arc;
 
@@ -27,6 +30,7 @@ use countersign_http::{
 use countersign_policy_admin::household::Household;
 use countersign_runtime::{Clock, Handle, Refused, store::ReadError};
 use countersign_view::Protocol;
+use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use events::{Feed, View};
@@ -58,6 +62,8 @@ struct Api {
     /// What happens, without the texts and with them.
     plain: Feed,
     whole: Feed,
+    /// What programs read about all of it.
+    document: Value,
 }
 
 /// What a handler gives: a reply, or what went wrong.
@@ -68,28 +74,12 @@ pub fn routes(context: &Arc<ApiContext>) -> Router {
     let api = Api {
         plain: Feed::new(context.handle.clone(), View::Plain),
         whole: Feed::new(context.handle.clone(), View::Whole),
+        document: openapi::document(operations::OPERATIONS),
         context: Arc::clone(context),
     };
-    Routes::new(&context.auth)
-        .at("GET", "/api/v1/gates", gates::list)
-        .at("GET", "/api/v1/gates/{id}", gates::one)
-        .at("POST", "/api/v1/gates/{id}/allow", gates::allow)
-        .at("POST", "/api/v1/gates/{id}/deny", gates::deny)
-        .at("POST", "/api/v1/gates/{id}/answer", gates::answer)
-        .at("GET", "/api/v1/sessions", sessions::list)
-        .at("POST", "/api/v1/sessions", sessions::open)
-        .at("GET", "/api/v1/sessions/{id}", sessions::one)
-        .at("POST", "/api/v1/sessions/{id}/messages", sessions::say)
-        .at("POST", "/api/v1/sessions/{id}/steer", sessions::steer)
-        .at("POST", "/api/v1/sessions/{id}/stop", sessions::stop)
-        .at("GET", "/api/v1/events", events::stream)
-        .at("GET", "/api/v1/audit", audit::list)
-        .at("GET", "/api/v1/audit/head", audit::head)
-        .at("GET", "/api/v1/audit/verify", audit::verify)
-        .at("GET", "/api/v1/audit/{lsn}", audit::one)
-        .at("POST", "/api/v1/policy/explain", policy::explain)
-        .at("GET", "/api/v1/openapi.json", openapi::document)
-        .with_state(Arc::new(api))
+    let none = Routes::new(&context.auth);
+    let all = operations::OPERATIONS.iter().fold(none, |routes, one| (one.mount)(routes, one.method, one.path));
+    all.with_state(Arc::new(api))
 }
 
 /// What went wrong, as a problem document.

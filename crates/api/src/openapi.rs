@@ -1,225 +1,125 @@
-//! The interface as programs read it: OpenAPI 3.1, made of the table of routes, so that who may call what is never told
-//! otherwise than it is.
+//! The interface as programs read it: OpenAPI 3.1, made of operations, of the types of their bodies, and of the table of routes, so
+//! that who may call what is never told otherwise than it is.
+//!
+//! It must not know which operations there are.
 
-use axum::response::Response;
+use std::{borrow::Cow, sync::Arc};
+
+use axum::{extract::State, response::Response};
 use countersign_http::{
     reply,
     web::{
-        Who,
-        access::{Effect, TABLE},
+        Routes, Who,
+        access::{self, Effect},
     },
 };
-use serde_json::{Value, json};
+use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, transform::transform_subschemas};
+use serde_json::{Map, Value, json};
 
-use super::ROOT;
+use super::{Api, wire::ProblemDocument};
 
-/// What is sent and answered, by name.
-const SCHEMAS: &str = include_str!("openapi/schemas.json");
-
-/// What the table of routes does not say of one.
-struct Operation {
-    route: (&'static str, &'static str),
-    name: &'static str,
-    summary: &'static str,
-    query: &'static [(&'static str, &'static str)],
-    /// The schema of the body.
-    body: Option<&'static str>,
-    /// Status and schema where all goes well.
-    replies: &'static [(&'static str, &'static str)],
-}
-
-const GATE: (&str, &str) = ("200", "Resolved");
-const VOTED: (&str, &str) = ("202", "Voted");
-
-/// What is said under a key is said once.
-const SAYING: [&str; 3] = ["openSession", "sayInSession", "steerSession"];
-
-const OPERATIONS: &[Operation] = &[
-    Operation {
-        route: ("GET", "/api/v1/gates"),
-        name: "listGates",
-        summary: "What waits for people, oldest first",
-        query: &[
-            ("door", "Of this door"),
-            ("session", "Of this session; an agent's is agent:ID"),
-            ("kind", "approval, question, plan, execution, pairing or budget"),
-            ("tool", "About this tool"),
-        ],
-        body: None,
-        replies: &[("200", "Gates")],
-    },
-    Operation {
-        route: ("GET", "/api/v1/gates/{id}"),
-        name: "getGate",
-        summary: "One gate by its id, or one that waits by the end of it",
-        query: &[],
-        body: None,
-        replies: &[("200", "Gate")],
-    },
-    Operation {
-        route: ("POST", "/api/v1/gates/{id}/allow"),
-        name: "allowGate",
-        summary: "Lets what a gate decides happen",
-        query: &[],
-        body: Some("Allow"),
-        replies: &[GATE, VOTED],
-    },
-    Operation {
-        route: ("POST", "/api/v1/gates/{id}/deny"),
-        name: "denyGate",
-        summary: "Does not let it happen, or declines a question",
-        query: &[],
-        body: Some("Deny"),
-        replies: &[GATE],
-    },
-    Operation {
-        route: ("POST", "/api/v1/gates/{id}/answer"),
-        name: "answerGate",
-        summary: "Answers a question",
-        query: &[],
-        body: Some("Answer"),
-        replies: &[GATE],
-    },
-    Operation {
-        route: ("GET", "/api/v1/sessions"),
-        name: "listSessions",
-        summary: "All sessions, the one in which something was said last first",
-        query: &[
-            ("door", "Opened through this door"),
-            ("after", "Where the page before ended: its next"),
-            ("limit", "How many, 1 to 1000; 100 if absent"),
-        ],
-        body: None,
-        replies: &[("200", "Sessions")],
-    },
-    Operation {
-        route: ("POST", "/api/v1/sessions"),
-        name: "openSession",
-        summary: "Opens a session, and says something in it if there is a message",
-        query: &[],
-        body: Some("Open"),
-        replies: &[("201", "Opened")],
-    },
-    Operation {
-        route: ("GET", "/api/v1/sessions/{id}"),
-        name: "getSession",
-        summary: "One session with the newest part of its conversation, or the part before an entry",
-        query: &[
-            ("before", "The entry that follows the page: earlier of the page before"),
-            ("limit", "How many entries, 1 to 200; 50 if absent"),
-        ],
-        body: None,
-        replies: &[("200", "Conversation")],
-    },
-    Operation {
-        route: ("POST", "/api/v1/sessions/{id}/messages"),
-        name: "sayInSession",
-        summary: "Says something, which a run works on",
-        query: &[],
-        body: Some("Say"),
-        replies: &[("202", "Started")],
-    },
-    Operation {
-        route: ("POST", "/api/v1/sessions/{id}/steer"),
-        name: "steerSession",
-        summary: "Gives the run that works a message on its way",
-        query: &[],
-        body: Some("Steer"),
-        replies: &[("202", "Steered")],
-    },
-    Operation {
-        route: ("POST", "/api/v1/sessions/{id}/stop"),
-        name: "stopSession",
-        summary: "Stops the run that works, if one does",
-        query: &[],
-        body: None,
-        replies: &[("200", "Stopped")],
-    },
-    Operation {
-        route: ("GET", "/api/v1/events"),
-        name: "followEvents",
-        summary: "Everything that happens, as server-sent events that can be taken up wherever they were left",
-        query: &[
-            ("after", "The id of an event, start, or now; now if absent. Last-Event-ID goes before it"),
-            ("content", "1: with the texts of facts"),
-            ("live", "1: with what models and tools say while they say it, without ids"),
-        ],
-        body: None,
-        replies: &[("200", "Event")],
-    },
-    Operation {
-        route: ("GET", "/api/v1/audit"),
-        name: "listRecord",
-        summary: "Entries of the record, oldest first",
-        query: &[
-            ("after", "A cursor; from the beginning if absent"),
-            ("last", "In its place: how many entries before the end to begin at"),
-            ("limit", "How many, 1 to 1000; 100 if absent"),
-            ("since", "From this time on: 2026-11-21, 2026-11-21T20:00Z, or 90s, 30m, 12h, 7d ago"),
-            ("until", "Before this time"),
-            ("session", "Of this session"),
-            ("agent", "Of this agent"),
-            ("tool", "About any of these tools"),
-            ("kind", "Of any of these kinds"),
-            ("outcome", "That say any of these outcomes"),
-            ("about", "About this call or gate, by its id or the end of it"),
-        ],
-        body: None,
-        replies: &[("200", "Entries")],
-    },
-    Operation {
-        route: ("GET", "/api/v1/audit/head"),
-        name: "getHead",
-        summary: "The last record and the digest of everything up to it",
-        query: &[],
-        body: None,
-        replies: &[("200", "Head")],
-    },
-    Operation {
-        route: ("GET", "/api/v1/audit/verify"),
-        name: "verifyRecord",
-        summary: "Walks along the whole chain and names the first thing that does not fit",
-        query: &[("head", "A head of before, which the record must still hold")],
-        body: None,
-        replies: &[("200", "Verified")],
-    },
-    Operation {
-        route: ("GET", "/api/v1/audit/{lsn}"),
-        name: "getRecord",
-        summary: "One record with its text",
-        query: &[],
-        body: None,
-        replies: &[("200", "Record")],
-    },
-    Operation {
-        route: ("POST", "/api/v1/policy/explain"),
-        name: "explain",
-        summary: "What would become of an agent's request, which rule decides that, and which nearly did",
-        query: &[],
-        body: Some("Explain"),
-        replies: &[("200", "Explained")],
-    },
-    Operation {
-        route: ("GET", "/api/v1/openapi.json"),
-        name: "getInterface",
-        summary: "This document",
-        query: &[],
-        body: None,
-        replies: &[("200", "Interface")],
-    },
-];
+/// Where schemas are in the document.
+const SCHEMAS: &str = "/components/schemas";
 
 /// `GET /api/v1/openapi.json`.
-pub(super) async fn document() -> Response {
-    reply::ok(&whole())
+pub(super) async fn serve(State(api): State<Arc<Api>>) -> Response {
+    reply::ok(&api.document)
 }
 
-fn whole() -> Value {
-    let schemas: Value = serde_json::from_str(SCHEMAS).unwrap_or_default();
+/// One operation.
+pub(super) struct Operation {
+    pub(super) method: &'static str,
+    pub(super) path: &'static str,
+    /// Adds its handler to a router.
+    pub(super) mount: fn(Routes<Arc<Api>>, &str, &str) -> Routes<Arc<Api>>,
+    /// Its name for those who generate clients.
+    pub(super) name: &'static str,
+    pub(super) summary: &'static str,
+    /// Parameters behind the question mark.
+    pub(super) query: &'static [(&'static str, &'static str)],
+    pub(super) body: Option<SchemaOf>,
+    /// Status and body where all goes well. Several with one status: any of them.
+    pub(super) replies: &'static [(&'static str, SchemaOf)],
+    pub(super) repeats: Repeats,
+}
+
+/// What the same request of the same caller does again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repeats {
+    /// It has an effect each time, or none at all.
+    Each,
+    /// Under one Idempotency-Key it has one effect.
+    Once,
+}
+
+/// The schema of a type.
+#[derive(Clone, Copy)]
+pub(super) struct SchemaOf {
+    /// Its name in the document.
+    pub(super) name: fn() -> Cow<'static, str>,
+    /// A reference to it, which makes it part of the document.
+    pub(super) reference: fn(&mut SchemaGenerator) -> Schema,
+}
+
+/// Returns the schema of `T`.
+pub(super) const fn schema<T: JsonSchema>() -> SchemaOf {
+    SchemaOf { name: T::schema_name, reference: SchemaGenerator::subschema_for::<T> }
+}
+
+/// Schemas of bodies that are read and of bodies that are written: a member with a default is required in the second only.
+pub(super) struct Schemas {
+    pub(super) requests: SchemaGenerator,
+    pub(super) replies: SchemaGenerator,
+}
+
+impl Schemas {
+    pub(super) fn new() -> Self {
+        let settings = || {
+            let settings = SchemaSettings::draft2020_12().with(|settings| {
+                settings.definitions_path = SCHEMAS.into();
+                settings.meta_schema = None;
+            });
+            settings.with_transform(simplify)
+        };
+        Self {
+            requests: settings().for_deserialize().into_generator(),
+            replies: settings().for_serialize().into_generator(),
+        }
+    }
+
+    /// All that were referred to, by name.
+    fn named(mut self) -> Map<String, Value> {
+        let mut named = self.requests.take_definitions(true);
+        named.extend(self.replies.take_definitions(true));
+        named.sort_keys();
+        named
+    }
+}
+
+/// Turns a choice between words into a list of them, which generators of clients know, and comments of several lines into one.
+pub(super) fn simplify(schema: &mut Schema) {
+    transform_subschemas(&mut simplify, schema);
+    if let Some(Value::String(description)) = schema.get_mut("description") {
+        *description = description.split_whitespace().collect::<Vec<_>>().join(" ");
+    }
+    let Some(Value::Array(choices)) = schema.get("oneOf") else { return };
+    let words: Option<Vec<Value>> =
+        choices.iter().map(|choice| choice.get("const").filter(|word| word.is_string()).cloned()).collect();
+    if let Some(words) = words {
+        schema.remove("oneOf");
+        schema.insert("type".to_owned(), json!("string"));
+        schema.insert("enum".to_owned(), Value::Array(words));
+    }
+}
+
+/// Makes the document of `operations`.
+pub(super) fn document(operations: &[Operation]) -> Value {
+    let mut schemas = Schemas::new();
     let mut paths = json!({});
-    for (method, path, who, effect) in TABLE.iter().filter(|row| row.1.starts_with(ROOT)) {
-        if let Some(operation) = OPERATIONS.iter().find(|one| one.route == (method, path)) {
-            paths[*path][method.to_ascii_lowercase()] = told(operation, *who, *effect);
+    for operation in operations {
+        if let Some((who, effect)) = access::entry(operation.method, operation.path) {
+            let method = operation.method.to_ascii_lowercase();
+            paths[operation.path][method] = described(operation, who, effect, &mut schemas);
         }
     }
     json!({
@@ -233,7 +133,7 @@ fn whole() -> Value {
         "servers": [{ "url": "/" }],
         "paths": paths,
         "components": {
-            "schemas": schemas,
+            "schemas": schemas.named(),
             "securitySchemes": {
                 "token": {
                     "type": "http",
@@ -251,7 +151,7 @@ fn whole() -> Value {
     })
 }
 
-fn told(operation: &Operation, who: Who, effect: Effect) -> Value {
+fn described(operation: &Operation, who: Who, effect: Effect, schemas: &mut Schemas) -> Value {
     let security = match who {
         Who::Anybody => json!([]),
         Who::Person => json!([{ "cookie": [] }]),
@@ -259,13 +159,13 @@ fn told(operation: &Operation, who: Who, effect: Effect) -> Value {
     };
     let mut parameters: Vec<Value> = ["id", "lsn"]
         .iter()
-        .filter(|name| operation.route.1.contains(&format!("{{{name}}}")))
+        .filter(|name| operation.path.contains(&format!("{{{name}}}")))
         .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
         .collect();
     parameters.extend(operation.query.iter().map(|(name, description)| {
         json!({ "name": name, "in": "query", "description": description, "schema": { "type": "string" } })
     }));
-    if operation.replies.contains(&GATE) || SAYING.contains(&operation.name) {
+    if operation.repeats == Repeats::Once {
         parameters.push(json!({
             "name": "Idempotency-Key",
             "in": "header",
@@ -273,18 +173,22 @@ fn told(operation: &Operation, who: Who, effect: Effect) -> Value {
             "schema": { "type": "string", "maxLength": 200 },
         }));
     }
-    let of = |schema: &str| json!({ "$ref": format!("#/components/schemas/{schema}") });
+    let problem = schemas.replies.subschema_for::<ProblemDocument>();
     let mut replies = json!({
         "default": {
             "description": "What went wrong",
-            "content": { "application/problem+json": { "schema": of("Problem") } },
+            "content": { "application/problem+json": { "schema": problem } },
         },
     });
-    for (status, schema) in operation.replies {
-        let kind = if *schema == "Event" { "text/event-stream" } else { "application/json" };
-        replies[*status] = json!({ "description": schema, "content": { kind: { "schema": of(schema) } } });
+    for same in operation.replies.chunk_by(|one, next| one.0 == next.0) {
+        let Some((status, first)) = same.first() else { continue };
+        let (kind, schema) = match same {
+            [_] => ("application/json", (first.reference)(&mut schemas.replies)),
+            any => ("text/event-stream", any_of(any, &mut schemas.replies)),
+        };
+        replies[*status] = json!({ "description": (first.name)(), "content": { kind: { "schema": schema } } });
     }
-    let mut told = json!({
+    let mut described = json!({
         "operationId": operation.name,
         "summary": operation.summary,
         "security": security,
@@ -292,58 +196,17 @@ fn told(operation: &Operation, who: Who, effect: Effect) -> Value {
         "responses": replies,
     });
     if let Who::Scope(scope) = who {
-        told["x-scope"] = json!(scope);
+        described["x-scope"] = json!(scope);
     }
     if let (Some(body), Effect::Acts) = (operation.body, effect) {
-        told["requestBody"] = json!({ "content": { "application/json": { "schema": of(body) } } });
+        let schema = (body.reference)(&mut schemas.requests);
+        described["requestBody"] = json!({ "content": { "application/json": { "schema": schema } } });
     }
-    told
+    described
 }
 
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::{OPERATIONS, ROOT, SCHEMAS, TABLE, whole};
-    use serde_json::Value;
-
-    #[test]
-    fn every_route_has_its_entry_and_every_entry_its_route() {
-        let routes: BTreeSet<_> =
-            TABLE.iter().filter(|row| row.1.starts_with(ROOT)).map(|row| (row.0, row.1)).collect();
-        let entries: Vec<_> = OPERATIONS.iter().map(|one| one.route).collect();
-        assert_eq!(entries.iter().copied().collect::<BTreeSet<_>>(), routes);
-        assert_eq!(entries.len(), routes.len(), "none stands twice");
-        let names: BTreeSet<_> = OPERATIONS.iter().map(|one| one.name).collect();
-        assert_eq!(names.len(), OPERATIONS.len());
-        let told = whole();
-        let paths = told["paths"].as_object().unwrap();
-        assert_eq!(paths.values().map(|path| path.as_object().unwrap().len()).sum::<usize>(), routes.len());
-        assert_eq!(told["paths"]["/api/v1/gates"]["get"]["security"][0]["token"][0], "read");
-    }
-
-    #[test]
-    fn every_schema_that_is_named_is_there_and_used() {
-        fn references(value: &Value, found: &mut BTreeSet<String>) {
-            match value {
-                Value::Object(members) => {
-                    for (name, member) in members {
-                        match member.as_str().filter(|_| name == "$ref") {
-                            Some(reference) => {
-                                found.insert(reference.trim_start_matches("#/components/schemas/").to_owned());
-                            }
-                            None => references(member, found),
-                        }
-                    }
-                }
-                Value::Array(items) => items.iter().for_each(|item| references(item, found)),
-                _ => {}
-            }
-        }
-        let mut named = BTreeSet::new();
-        references(&whole(), &mut named);
-        let schemas: Value = serde_json::from_str(SCHEMAS).unwrap();
-        let there: BTreeSet<String> = schemas.as_object().unwrap().keys().cloned().collect();
-        assert_eq!(named, there);
-    }
+/// The data of one event of a stream.
+fn any_of(replies: &[(&str, SchemaOf)], generator: &mut SchemaGenerator) -> Schema {
+    let schemas: Vec<Schema> = replies.iter().map(|(_, schema)| (schema.reference)(generator)).collect();
+    schemars::json_schema!({ "anyOf": schemas })
 }

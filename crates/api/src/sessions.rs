@@ -3,34 +3,37 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
-    Extension,
     extract::{Path, RawQuery, State},
-    http::{HeaderMap, StatusCode},
+    http::StatusCode,
 };
 use countersign_conversations::{
-    chats::{Asking, Halted, Wish},
+    chats::{Halted, Wish},
     sessions::{self, Row},
 };
 use countersign_core::{
     engine::{Engine, Reply, Scope},
     id::{Lsn, SessionId},
-    session::{Session, WhenBusy},
+    session::{Entry, Session, WhenBusy},
     time::Millis,
 };
-use countersign_http::{
-    reply,
-    web::{Body, Caller},
-};
+use countersign_http::reply;
 use countersign_runtime::Lane;
 use countersign_view::{Protocol, time::iso};
-use serde::Serialize;
-use serde_json::{Value, json, value::RawValue};
 
 use super::{
     Answered, Api, DOOR, Failure,
+    body::ApiRequest,
     cursor::Cursor,
-    gates::{doors, named, only, text},
+    gates::doors,
     params::Params,
+    wire::{
+        ModelName,
+        sessions::{
+            ConversationEntry, ConversationPage, MessageReceipt, MessageRequest, MessageState, OpenRequest,
+            OpenedSession, OpenedState, SessionList, SessionState, SessionSummary, SteerReceipt, SteerRequest,
+            StopReport, StopRequest,
+        },
+    },
 };
 
 /// How many sessions a page has, if nobody says, and how many it may have.
@@ -88,9 +91,9 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
     let mut found = rows.iter().filter(fits);
     let page: Vec<&Row> = found.by_ref().take(limit).collect();
     let next = found.next().and_then(|_| page.last()).map(|row| format!("{}.{}", row.last_at, row.id));
-    let told: Vec<Value> = page.iter().map(|row| listed(row, busy.get(&row.id))).collect();
+    let sessions = page.iter().map(|row| summary(row, busy.get(&row.id))).collect();
     let cursor = Cursor::at(api.context.handle.log(), head).await?;
-    Ok(reply::ok(&json!({ "sessions": told, "next": next, "cursor": cursor.to_string() })))
+    Ok(reply::ok(&SessionList { sessions, next, cursor }))
 }
 
 /// An agent's session is in no list: it is always at hand.
@@ -105,50 +108,39 @@ fn of_agent(session: &Session) -> Row {
     }
 }
 
-fn listed(row: &Row, busy: Option<&Busy>) -> Value {
+fn summary(row: &Row, busy: Option<&Busy>) -> SessionSummary {
     let busy = busy.cloned().unwrap_or_default();
-    json!({
-        "id": row.id,
-        "door": row.door,
-        "name": row.name,
-        "cwd": Some(&row.cwd).filter(|cwd| !cwd.is_empty()),
-        "model": row.model.as_ref().map(|(provider, id)| json!({ "provider": provider, "id": id })),
-        "opened_at": iso(Millis(row.opened_at)),
-        "last_at": iso(Millis(row.last_at)),
-        "messages": row.messages,
-        "calls": row.calls,
-        "tokens": row.tokens,
-        "state": state(&busy),
-        "run": busy.run,
-        "waiting": busy.waiting,
-    })
-}
-
-/// In one word: what it waits for goes before what it does.
-const fn state(busy: &Busy) -> &'static str {
-    match (busy.waiting, busy.works) {
-        (1.., _) => "waiting",
-        (0, true) => "working",
-        (0, false) => "resting",
+    SessionSummary {
+        id: row.id.clone(),
+        door: row.door.clone(),
+        name: row.name.clone(),
+        cwd: Some(row.cwd.clone()).filter(|cwd| !cwd.is_empty()),
+        model: row.model.clone().map(|(provider, id)| ModelName { provider, id }),
+        opened_at: iso(Millis(row.opened_at)),
+        last_at: iso(Millis(row.last_at)),
+        messages: row.messages,
+        calls: row.calls,
+        tokens: row.tokens,
+        state: state(&busy),
+        run: busy.run,
+        waiting: busy.waiting,
     }
 }
 
-/// One entry of a transcript.
-#[derive(Serialize)]
-struct Entry {
-    id: String,
-    parent: Option<String>,
-    at: String,
-    kind: Value,
-    /// Null where it was taken out of the record.
-    message: Option<Box<RawValue>>,
+const fn state(busy: &Busy) -> SessionState {
+    match (busy.waiting, busy.works) {
+        (1.., _) => SessionState::Waiting,
+        (0, true) => SessionState::Working,
+        (0, false) => SessionState::Resting,
+    }
 }
 
-/// What is read of a session.
+/// What is read of a session: a page whose messages and cursor lie in the record.
 struct Page {
-    head: Value,
-    entries: Vec<(Entry, Lsn)>,
-    earlier: Option<String>,
+    conversation: ConversationPage,
+    /// Where the message of each entry lies.
+    contents: Vec<Lsn>,
+    /// The last record that it shows.
     lsn: Lsn,
 }
 
@@ -166,16 +158,13 @@ pub(super) async fn one(State(api): State<Arc<Api>>, Path(id): Path<String>, Raw
     let read = api.context.handle.source(Lane::Request).read_of(Scope::Session(session), look).await;
     let (found, _) = read.ok_or_else(Failure::closing)?;
     let missing = || Failure::new(StatusCode::NOT_FOUND, format!("there is no session {id}"));
-    let Page { head: mut told, entries, earlier, lsn } = found.ok_or_else(missing)??;
-    let (mut entries, lsns): (Vec<Entry>, Vec<Lsn>) = entries.into_iter().unzip();
-    let contents = api.context.handle.contents().get(&lsns).await?;
-    for (entry, content) in entries.iter_mut().zip(contents) {
-        entry.message = content.and_then(|text| RawValue::from_string(text.to_string()).ok());
+    let Page { mut conversation, contents, lsn } = found.ok_or_else(missing)??;
+    let contents = api.context.handle.contents().get(&contents).await?;
+    for (entry, content) in conversation.entries.iter_mut().zip(contents) {
+        entry.message = content.and_then(|text| serde_json::from_str(&text).ok());
     }
-    told["earlier"] = json!(earlier);
-    told["cursor"] = json!(Cursor::at(api.context.handle.log(), lsn).await?.to_string());
-    told["entries"] = serde_json::to_value(&entries).unwrap_or_default();
-    Ok(reply::ok(&told))
+    conversation.cursor = Cursor::at(api.context.handle.log(), lsn).await?;
+    Ok(reply::ok(&conversation))
 }
 
 fn page(engine: &Engine, session: &Session, before: Option<&str>, limit: usize) -> Result<Page, Failure> {
@@ -188,131 +177,101 @@ fn page(engine: &Engine, session: &Session, before: Option<&str>, limit: usize) 
             .ok_or_else(|| Failure::bad(format!("before: there is no entry {before:?} in this conversation")))?,
     };
     let start = end.saturating_sub(limit);
-    let told = |entry: &&countersign_core::session::Entry| {
-        let told = Entry {
-            id: entry.id.to_string(),
-            parent: entry.parent.as_ref().map(ToString::to_string),
-            at: iso(entry.at),
-            kind: json!(entry.kind),
-            message: None,
-        };
-        (told, entry.content)
+    let shown = &path[start..end];
+    let entry = |entry: &&Entry| ConversationEntry {
+        id: entry.id.to_string(),
+        parent: entry.parent.as_ref().map(ToString::to_string),
+        at: iso(entry.at),
+        kind: entry.kind.clone(),
+        message: None,
     };
-    let entries: Vec<_> = path[start..end].iter().map(told).collect();
-    let earlier = entries.first().filter(|_| start > 0).map(|(entry, _)| entry.id.clone());
     let busy = busy(engine).remove(session.id().as_str()).unwrap_or_default();
     let model = session.settings().model.as_ref();
-    let head = json!({
-        "id": session.id(),
-        "door": session.door(),
-        "name": session.name(),
-        "parent": session.parent(),
-        "cwd": Some(session.cwd()).filter(|cwd| !cwd.is_empty()),
-        "model": model.map(|model| json!({ "provider": model.provider, "id": model.id })),
-        "opened_at": iso(session.opened_at()),
-        "state": state(&busy),
-        "run": busy.run,
-        "waiting": busy.waiting,
-        "queued": session.queued(),
-        "length": path.len(),
-    });
-    Ok(Page { head, entries, earlier, lsn: engine.state().head() })
+    let conversation = ConversationPage {
+        id: session.id().to_string(),
+        door: session.door().map(str::to_owned),
+        name: session.name().map(str::to_owned),
+        parent: session.parent().map(str::to_owned),
+        cwd: Some(session.cwd().to_owned()).filter(|cwd| !cwd.is_empty()),
+        model: model.map(|model| ModelName { provider: model.provider.to_string(), id: model.id.to_string() }),
+        opened_at: iso(session.opened_at()),
+        state: state(&busy),
+        run: busy.run,
+        waiting: busy.waiting,
+        queued: session.queued(),
+        length: path.len(),
+        earlier: shown.first().filter(|_| start > 0).map(|entry| entry.id.to_string()),
+        cursor: Cursor::START,
+        entries: shown.iter().map(entry).collect(),
+    };
+    let contents = shown.iter().map(|entry| entry.content).collect();
+    Ok(Page { conversation, contents, lsn: engine.state().head() })
 }
 
 /// `POST /api/v1/sessions`.
-pub(super) async fn open(
-    State(api): State<Arc<Api>>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
-    only(&body, &["workspace", "provider", "model", "message"])?;
-    let owned = |name| text(&body, name).map(|text| text.map(str::to_owned));
-    let (provider, message) = (owned("provider")?, owned("message")?);
-    let model = owned("model")?.map(|model| (provider.clone(), model));
+pub(super) async fn open(State(api): State<Arc<Api>>, request: ApiRequest<OpenRequest>) -> Answered {
+    let key = request.asking("open");
+    let OpenRequest { workspace, provider, model, message } = request.body;
     if model.is_none() && provider.is_some() {
         return Err(Failure::bad("provider without model says nothing: name both"));
     }
-    let key = asking(&caller, &headers, "open", &body)?;
-    let wish =
-        Wish { workspace: owned("workspace")?, model, message: message.clone(), key: key.clone(), ..Wish::default() };
+    let (key, model) = (key?, model.map(|model| (provider, model)));
+    let wish = Wish { workspace, model, message: message.clone(), key: key.clone(), ..Wish::default() };
     let session = api.context.chats.open(DOOR, wish).await?;
-    let run = match message {
+    let receipt = match message {
         Some(message) => {
             let key = key.map(|key| key.part("message"));
-            Some(api.context.chats.prompt_once(&session, &message, WhenBusy::Refuse, key.as_ref()).await?)
+            let reply = api.context.chats.prompt_once(&session, &message, WhenBusy::Refuse, key.as_ref()).await?;
+            Some(receipt(&reply))
         }
         None => None,
     };
-    let mut told = run.map_or_else(|| json!({ "state": "resting" }), |reply| started(&reply));
-    told["id"] = json!(session);
-    Ok(reply::json(StatusCode::CREATED, &told))
+    let (state, run) = receipt.map_or((OpenedState::Resting, None), |receipt| (receipt.state.into(), receipt.run));
+    Ok(reply::json(StatusCode::CREATED, &OpenedSession { state, run, id: session.to_string() }))
 }
 
-fn started(reply: &Reply) -> Value {
-    match reply {
-        Reply::Started(run) => json!({ "state": "working", "run": run.to_string() }),
-        Reply::BehindCompaction(run) => json!({ "state": "queued", "run": run.to_string() }),
-        Reply::Queued => json!({ "state": "queued" }),
-        _ => json!({ "state": "done" }),
-    }
-}
-
-/// The key under which a repetition of a request has no effect of its own.
-fn asking(caller: &Caller, headers: &HeaderMap, what: &str, body: &Body) -> Result<Option<Asking>, Failure> {
-    let name = named(headers)?;
-    Ok(name.map(|name| Asking::new(&caller.principal, name, what, &body.0)))
-}
-
-fn needed<'a>(body: &'a Body, name: &str) -> Result<&'a str, Failure> {
-    text(body, name)?.ok_or_else(|| Failure::bad(format!("{name} is missing: what is to be said")))
+fn receipt(reply: &Reply) -> MessageReceipt {
+    let (state, run) = match reply {
+        Reply::Started(run) => (MessageState::Working, Some(run)),
+        Reply::BehindCompaction(run) => (MessageState::Queued, Some(run)),
+        Reply::Queued => (MessageState::Queued, None),
+        _ => (MessageState::Done, None),
+    };
+    MessageReceipt { state, run: run.map(ToString::to_string) }
 }
 
 /// `POST /api/v1/sessions/{id}/messages`.
 pub(super) async fn say(
     State(api): State<Arc<Api>>,
-    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
-    headers: HeaderMap,
-    body: Body,
+    request: ApiRequest<MessageRequest>,
 ) -> Answered {
-    only(&body, &["text", "when_busy"])?;
-    let said = needed(&body, "text")?;
-    let when_busy = match text(&body, "when_busy")? {
-        None | Some("refuse") => WhenBusy::Refuse,
-        Some("queue") => WhenBusy::FollowUp,
-        Some("steer") => WhenBusy::Steer,
-        Some(other) => return Err(Failure::bad(format!("when_busy is refuse, queue or steer, not {other:?}"))),
-    };
-    let key = asking(&caller, &headers, "say", &body)?;
-    let reply = api.context.chats.prompt_once(&SessionId::new(id.as_str()), said, when_busy, key.as_ref()).await?;
-    Ok(reply::json(StatusCode::ACCEPTED, &started(&reply)))
+    let key = request.asking("say")?;
+    let MessageRequest { text, when_busy } = request.body;
+    let when_busy = when_busy.map_or(WhenBusy::Refuse, WhenBusy::from);
+    let reply = api.context.chats.prompt_once(&SessionId::new(id.as_str()), &text, when_busy, key.as_ref()).await?;
+    Ok(reply::json(StatusCode::ACCEPTED, &receipt(&reply)))
 }
 
 /// `POST /api/v1/sessions/{id}/steer`.
 pub(super) async fn steer(
     State(api): State<Arc<Api>>,
-    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
-    headers: HeaderMap,
-    body: Body,
+    request: ApiRequest<SteerRequest>,
 ) -> Answered {
-    only(&body, &["text"])?;
-    let said = needed(&body, "text")?;
-    let key = asking(&caller, &headers, "steer", &body)?;
-    match api.context.chats.steer(&SessionId::new(id.as_str()), said, key.as_ref()).await? {
-        Some(run) => Ok(reply::json(StatusCode::ACCEPTED, &json!({ "run": run.to_string() }))),
+    let key = request.asking("steer")?;
+    match api.context.chats.steer(&SessionId::new(id.as_str()), &request.body.text, key.as_ref()).await? {
+        Some(run) => Ok(reply::json(StatusCode::ACCEPTED, &SteerReceipt { run: run.to_string() })),
         None => Err(Failure::new(StatusCode::CONFLICT, "no run works in this session: say it as a message")),
     }
 }
 
 /// `POST /api/v1/sessions/{id}/stop`.
-pub(super) async fn stop(State(api): State<Arc<Api>>, Path(id): Path<String>, body: Body) -> Answered {
-    only(&body, &[])?;
+pub(super) async fn stop(State(api): State<Arc<Api>>, Path(id): Path<String>, _: ApiRequest<StopRequest>) -> Answered {
     let (run, stopped) = match api.context.chats.stop(&SessionId::new(id.as_str())).await? {
         Halted::Run(run) => (Some(run.to_string()), true),
         Halted::Other => (None, true),
         Halted::Nothing => (None, false),
     };
-    Ok(reply::ok(&json!({ "run": run, "stopped": stopped })))
+    Ok(reply::ok(&StopReport { run, stopped }))
 }

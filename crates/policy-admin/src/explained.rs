@@ -2,10 +2,14 @@
 //!
 //! It must not judge anything: that was done before.
 
+use std::collections::BTreeSet;
+
 use countersign_core::{
     gate::{OnExpiry, Step},
     policy::{Action, Named, Near, Subject, Verdict},
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// What rules make of a request, and what they nearly made of it.
@@ -51,50 +55,180 @@ impl Explained {
         if steps.is_empty() { vec![Step::default()] } else { steps }
     }
 
-    /// All of an explanation, for programs.
-    pub fn told(&self) -> Value {
-        let Explained { subject, verdict, near } = self;
-        let named = |rule: &Named, is_default: bool| {
-            json!({
-                "pattern": rule.pattern, "file": rule.origin.file, "line": rule.origin.line, "default": is_default,
-                "description": rule.description,
-            })
-        };
-        let near: Vec<Value> = near
-            .iter()
-            .map(|near| {
-                let mut told = named(&near.rule, near.is_default);
-                told["action"] = json!(near.action);
-                told["matches"] = json!(near.misses.is_empty());
-                told["why"] = json!(kept_off(near));
-                told
-            })
-            .collect();
-        let step = |step: &Step| {
-            let (expiry, times) = match step.on_expiry {
-                OnExpiry::Deny => ("deny", None),
-                OnExpiry::Again(times) => ("again", Some(times)),
-                OnExpiry::Next => ("next", None),
-            };
-            json!({
-                "approvals": step.approvals, "from": step.from, "within": step.within.map(|time| time.as_secs()),
-                "on_expiry": expiry, "times": times,
-            })
-        };
-        json!({
-            "verdict": action(verdict),
-            "steps": self.steps().iter().map(step).collect::<Vec<_>>(),
-            "why": verdict.why().to_string(),
-            "rule": self.rule().map(|(rule, is_default)| named(rule, is_default)),
-            "signature": subject.signature,
-            "further_signatures": subject.further_signatures,
-            "undeclared": subject.undeclared,
-            "secrets": subject.secrets().unwrap_or_default(),
-            "principal": subject.principal.as_str(),
-            "door": subject.door,
-            "target": subject.target,
-            "policy": verdict.why().policy.to_string(),
-            "nearly": near,
-        })
+    /// Returns all of it, for programs.
+    pub fn explanation(&self) -> Explanation {
+        let Self { subject, verdict, near } = self;
+        Explanation {
+            verdict: action(verdict).into(),
+            steps: self.steps().iter().map(ExplainedStep::new).collect(),
+            why: verdict.why().to_string(),
+            rule: self.rule().map(|(rule, is_default)| ExplainedRule::new(rule, is_default)),
+            signature: subject.signature.clone(),
+            further_signatures: subject.further_signatures.clone(),
+            undeclared: subject.undeclared.clone(),
+            secrets: subject.secrets().unwrap_or_default(),
+            principal: subject.principal.as_str().to_owned(),
+            door: subject.door.clone(),
+            target: subject.target.clone(),
+            policy: verdict.why().policy.to_string(),
+            nearly: near.iter().map(NearRule::new).collect(),
+        }
     }
+
+    /// All of an explanation as an object, for programs.
+    pub fn told(&self) -> Value {
+        json!(self.explanation())
+    }
+}
+
+/// What becomes of a request, and which rules decide that. *Shape:* members in this order.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Explanation {
+    /// What the rules say.
+    pub verdict: ExplainedAction,
+    /// Who has to allow what is asked about, step by step; empty where nobody is asked.
+    pub steps: Vec<ExplainedStep>,
+    /// Why, in one line.
+    pub why: String,
+    /// The rule that decided, if it was one.
+    pub rule: Option<ExplainedRule>,
+    /// The text that rules were matched against.
+    pub signature: String,
+    /// Further texts that rules were matched against, one for each further element where an argument is a list.
+    pub further_signatures: Vec<String>,
+    /// Arguments that the tool does not declare.
+    pub undeclared: Vec<String>,
+    /// Names of the secrets that the arguments refer to.
+    pub secrets: BTreeSet<String>,
+    /// Who would ask.
+    pub principal: String,
+    /// The door through which it would come; null if that is the one that the rules are for.
+    pub door: Option<String>,
+    /// The service that it would go to, if there is one.
+    pub target: Option<String>,
+    /// The digest of the rules.
+    pub policy: String,
+    /// The rules that nearly decided, the nearest first.
+    pub nearly: Vec<NearRule>,
+}
+
+/// What a rule says about what it matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Action")]
+pub enum ExplainedAction {
+    /// It may happen.
+    Allow,
+    /// It may not happen.
+    Deny,
+    /// A person decides.
+    Ask,
+}
+
+impl From<Action> for ExplainedAction {
+    fn from(action: Action) -> Self {
+        match action {
+            Action::Allow => Self::Allow,
+            Action::Deny => Self::Deny,
+            Action::Ask => Self::Ask,
+        }
+    }
+}
+
+/// A rule, and where it stands.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Rule")]
+pub struct ExplainedRule {
+    /// Its pattern, or its tool and arguments.
+    pub pattern: String,
+    /// The name of its file.
+    pub file: String,
+    /// Its line; 0 if not known.
+    pub line: u32,
+    /// Whether it is one of the defaults.
+    pub default: bool,
+    /// What its author says of it.
+    pub description: Option<String>,
+}
+
+impl ExplainedRule {
+    fn new(rule: &Named, is_default: bool) -> Self {
+        Self {
+            pattern: rule.pattern.clone(),
+            file: rule.origin.file.clone(),
+            line: rule.origin.line,
+            default: is_default,
+            description: rule.description.clone(),
+        }
+    }
+}
+
+/// A rule about the same tool that did not decide.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct NearRule {
+    /// The rule.
+    #[serde(flatten)]
+    pub rule: ExplainedRule,
+    /// What it says.
+    pub action: ExplainedAction,
+    /// Whether it matches, and another goes before it.
+    pub matches: bool,
+    /// Why it did not decide, a line each.
+    pub why: Vec<String>,
+}
+
+impl NearRule {
+    fn new(near: &Near) -> Self {
+        Self {
+            rule: ExplainedRule::new(&near.rule, near.is_default),
+            action: near.action.into(),
+            matches: near.misses.is_empty(),
+            why: kept_off(near),
+        }
+    }
+}
+
+/// One step of those who have to allow.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Step")]
+pub struct ExplainedStep {
+    /// How many people have to.
+    pub approvals: u32,
+    /// Which people may; null means whoever may answer.
+    pub from: Option<BTreeSet<String>>,
+    /// Seconds that they have; null means as long as any approval.
+    pub within: Option<u64>,
+    /// What follows when that time is over.
+    pub on_expiry: ExpiryAction,
+    /// How often the same people are asked once more, behind again.
+    pub times: Option<u32>,
+}
+
+impl ExplainedStep {
+    fn new(step: &Step) -> Self {
+        let (on_expiry, times) = match step.on_expiry {
+            OnExpiry::Deny => (ExpiryAction::Deny, None),
+            OnExpiry::Again(times) => (ExpiryAction::Again, Some(times)),
+            OnExpiry::Next => (ExpiryAction::Next, None),
+        };
+        Self {
+            approvals: step.approvals,
+            from: step.from.clone(),
+            within: step.within.map(|time| time.as_secs()),
+            on_expiry,
+            times,
+        }
+    }
+}
+
+/// What follows when nobody allowed in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExpiryAction {
+    /// The action does not happen.
+    Deny,
+    /// The same people are asked once more.
+    Again,
+    /// The next step follows; behind the last the action does not happen.
+    Next,
 }

@@ -11,6 +11,7 @@ use countersign_core::{
     policy::Covers,
     session::Session,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -72,7 +73,7 @@ pub struct Row {
 }
 
 /// Who has to allow, and who has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Approvals {
     /// How many people have to.
     pub need: u32,
@@ -80,6 +81,7 @@ pub struct Approvals {
     pub have: Vec<String>,
     /// Who may; none means whoever may answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<String>")]
     pub from: Option<Vec<String>>,
     /// The step of the escalation, from 1.
     pub step: u32,

@@ -9,7 +9,10 @@ mod planned;
 mod trail;
 mod words;
 
+use countersign_core::engine::Event;
 use countersign_runtime::store::Stored;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use filter::{Filter, names, time_of};
@@ -19,21 +22,62 @@ pub use words::{Narrator, ended};
 
 use crate::time::iso;
 
-/// One entry as an object, for programs.
+/// One entry of the record. *Shape:* members in this order.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Entry")]
+pub struct RecordEntry {
+    /// Its position in the record.
+    pub lsn: u64,
+    /// When it was recorded.
+    #[schemars(extend("format" = "date-time"))]
+    pub at: String,
+    /// The session that it belongs to; an agent's is agent:ID.
+    pub session: Option<String>,
+    /// The kind of its event.
+    #[schemars(extend("enum" = Event::KINDS))]
+    pub kind: String,
+    /// The name of its event within the kind.
+    pub event: String,
+    /// The call that it is about.
+    pub call: Option<String>,
+    /// The gate that it is about.
+    pub gate: Option<String>,
+    /// The tool of the call.
+    pub tool: Option<String>,
+    /// The text that rules were matched against, or the question.
+    pub subject: Option<String>,
+    /// How it was decided or ended, where the record says so.
+    pub outcome: Option<Outcome>,
+    /// The person or program that decided.
+    pub by: Option<String>,
+    /// What decided, such as a rule with its line.
+    pub why: Option<String>,
+    /// What happened, in one line.
+    pub text: String,
+}
+
+impl RecordEntry {
+    /// Builds the entry of a record that is about `about`, in the words `text`.
+    pub fn new(stored: &Stored, about: &About, text: &str) -> Self {
+        Self {
+            lsn: stored.lsn.0,
+            at: iso(stored.at),
+            session: stored.session.as_ref().map(ToString::to_string),
+            kind: stored.kind.to_string(),
+            event: name(stored).to_owned(),
+            call: about.call.map(|id| id.to_string()),
+            gate: about.gate.map(|id| id.to_string()),
+            tool: about.tool.as_deref().map(str::to_owned),
+            subject: about.subject.as_deref().map(str::to_owned),
+            outcome: about.outcome,
+            by: about.by.as_deref().map(str::to_owned),
+            why: about.why.as_deref().map(str::to_owned),
+            text: text.to_owned(),
+        }
+    }
+}
+
+/// Builds one entry as an object, for programs.
 pub fn told(stored: &Stored, about: &About, text: &str) -> Value {
-    json!({
-        "lsn": stored.lsn.0,
-        "at": iso(stored.at),
-        "session": stored.session,
-        "kind": stored.kind,
-        "event": name(stored),
-        "call": about.call.map(|id| id.to_string()),
-        "gate": about.gate.map(|id| id.to_string()),
-        "tool": about.tool,
-        "subject": about.subject,
-        "outcome": about.outcome.map(Outcome::word),
-        "by": about.by,
-        "why": about.why,
-        "text": text,
-    })
+    json!(RecordEntry::new(stored, about, text))
 }

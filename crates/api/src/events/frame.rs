@@ -8,10 +8,14 @@ use countersign_runtime::{
     store::{AnyLog, Content, Log as _, Partition, ReadError, Stored},
 };
 use countersign_view::{record::name, time::iso};
-use serde::Serialize;
-use serde_json::{Value, json, value::RawValue};
 
-use crate::cursor::Cursor;
+use crate::{
+    cursor::Cursor,
+    wire::{
+        audit::RecordContent,
+        events::{FactData, LiveData, LiveEvent, LivePart},
+    },
+};
 
 /// How much of a fact is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,20 +26,6 @@ pub(crate) enum View {
     Whole,
 }
 
-/// One event. *Shape:* members in this order.
-#[derive(Serialize)]
-struct Told<'a> {
-    lsn: u64,
-    at: String,
-    session: Option<&'a str>,
-    kind: &'a str,
-    event: &'a str,
-    version: u16,
-    /// The text that the chain covers.
-    facts: Option<&'a RawValue>,
-    content: Option<Value>,
-}
-
 /// A record as an event. Its id is the cursor behind it.
 ///
 /// # Errors
@@ -43,15 +33,15 @@ struct Told<'a> {
 pub(super) async fn fact(log: &AnyLog, stored: &Stored, view: View) -> Result<Bytes, ReadError> {
     let content = match stored.content_digest {
         None => None,
-        Some(digest) => Some(match view {
-            View::Plain => json!({ "digest": digest, "href": format!("/api/v1/audit/{}", stored.lsn) }),
+        digest => Some(match view {
+            View::Plain => RecordContent::at(digest, format!("/api/v1/audit/{}", stored.lsn)),
             View::Whole => match log.contents(Partition::ZERO, &[stored.lsn]).await?.pop().flatten() {
-                Some(Content::Text(text)) => json!({ "digest": digest, "text": &*text }),
-                Some(Content::Redacted) | None => json!({ "digest": digest, "redacted": true }),
+                Some(Content::Text(text)) => RecordContent::with_text(digest, text.to_string()),
+                Some(Content::Redacted) | None => RecordContent::redacted(digest),
             },
         }),
     };
-    let told = Told {
+    let told = FactData {
         lsn: stored.lsn.0,
         at: iso(stored.at),
         session: stored.session.as_ref().map(|session| session.as_str()),
@@ -66,31 +56,31 @@ pub(super) async fn fact(log: &AnyLog, stored: &Stored, view: View) -> Result<By
 
 /// What is said while it is said. It has no id: nobody can ask for it again.
 pub(super) fn live(live: &Live) -> Bytes {
-    let mut told = match &live.kind {
+    let event = match &live.kind {
         LiveKind::MessageStarted { run, provider, model, .. } => {
-            json!({ "event": "message_started", "run": run.to_string(), "provider": provider, "model": model })
+            LiveEvent::MessageStarted { run: run.to_string(), provider, model }
         }
-        LiveKind::PartStarted { index, part } => match part {
-            Part::Text => json!({ "event": "part_started", "index": index, "part": "text" }),
-            Part::Thinking => json!({ "event": "part_started", "index": index, "part": "thinking" }),
-            Part::Redacted => json!({ "event": "part_started", "index": index, "part": "redacted" }),
-            Part::ToolCall { id, name } => {
-                json!({ "event": "part_started", "index": index, "part": "tool_call", "id": id, "name": name })
-            }
-        },
-        LiveKind::Delta { index, text } => json!({ "event": "delta", "index": index, "text": text }),
-        LiveKind::PartEnded { index, .. } => json!({ "event": "part_ended", "index": index }),
+        LiveKind::PartStarted { index, part } => {
+            let (part, id, name) = match part {
+                Part::Text => (LivePart::Text, None, None),
+                Part::Thinking => (LivePart::Thinking, None, None),
+                Part::Redacted => (LivePart::Redacted, None, None),
+                Part::ToolCall { id, name } => (LivePart::ToolCall, Some(&**id), Some(&**name)),
+            };
+            LiveEvent::PartStarted { index: *index, part, id, name }
+        }
+        LiveKind::Delta { index, text } => LiveEvent::Delta { index: *index, text },
+        LiveKind::PartEnded { index, .. } => LiveEvent::PartEnded { index: *index },
         LiveKind::Idle { since, limit } => {
-            json!({ "event": "idle", "since_seconds": since.as_secs(), "limit_seconds": limit.as_secs() })
+            LiveEvent::Idle { since_seconds: since.as_secs(), limit_seconds: limit.as_secs() }
         }
         LiveKind::CallProgress { call, content, .. } => {
             let texts = content.iter().filter_map(|block| match block {
                 Block::Text(text) => Some(text.text.as_str()),
                 _ => None,
             });
-            json!({ "event": "call_progress", "call": call.to_string(), "output": texts.collect::<String>() })
+            LiveEvent::CallProgress { call: call.to_string(), output: texts.collect() }
         }
     };
-    told["session"] = json!(live.session);
-    sse::frame(None, "live", &told)
+    sse::frame(None, "live", &LiveData { event, session: live.session.as_str() })
 }

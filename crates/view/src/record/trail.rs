@@ -13,12 +13,15 @@ use countersign_core::{
     policy, session,
 };
 use countersign_runtime::store::Stored;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// How many calls and gates are remembered; the oldest are let go.
 const REMEMBERED: usize = 65_536;
 
 /// How something was decided, or how it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// By a rule or a person.
     Allowed,
@@ -288,4 +291,18 @@ pub(super) fn reason(text: &str) -> &str {
 pub fn name(stored: &Stored) -> &str {
     // Facts are `{"name":{…}}` or `"name"`.
     stored.facts.split('"').nth(1).unwrap_or(&stored.kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Outcome;
+
+    #[test]
+    fn an_outcome_is_written_as_its_word() {
+        for (outcome, _) in Outcome::ALL {
+            assert_eq!(json!(outcome), json!(outcome.word()));
+        }
+    }
 }

@@ -1,0 +1,365 @@
+//! Bodies of requests as types: what is not understood is refused by name, and so is an empty text.
+//!
+//! It must not know a route. Null counts as absent; a text is trimmed.
+
+use std::fmt;
+
+use axum::{
+    Extension, RequestExt as _,
+    extract::{FromRequest, Request},
+    http::HeaderMap,
+    response::{IntoResponse as _, Response},
+};
+use countersign_conversations::chats::Asking;
+use countersign_http::web::{Body, Caller};
+use serde::{
+    de::{self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer as _, MapAccess, Visitor},
+    forward_to_deserialize_any,
+};
+use serde_json::{Map, Value};
+
+use super::Failure;
+
+/// How long a key for repeated requests may be.
+const LONGEST_KEY: usize = 200;
+/// What a page without script sends beside the members of a body.
+const CSRF: &str = "csrf";
+
+/// The body of a request to one of the routes.
+pub(crate) trait RequestBody: DeserializeOwned + Send {
+    /// Says what `member` has to be, where it is absent though it is needed, or has a value that its type does not take.
+    fn unfit(member: &str) -> Failure {
+        Failure::bad(format!("{member} is missing"))
+    }
+}
+
+/// A request with a body: who sends it, and what it says.
+pub(crate) struct ApiRequest<T> {
+    /// Who sends it.
+    pub(crate) caller: Caller,
+    /// What it says.
+    pub(crate) body: T,
+    headers: HeaderMap,
+    members: Map<String, Value>,
+}
+
+impl<T> ApiRequest<T> {
+    /// Returns the key under which a repetition of this request has no effect of its own.
+    ///
+    /// # Errors
+    /// It is no text, or empty, or too long.
+    pub(crate) fn key(&self) -> Result<Option<&str>, Failure> {
+        let Some(key) = self.headers.get("idempotency-key") else { return Ok(None) };
+        let plain = key.to_str().ok().map(str::trim).filter(|key| (1..=LONGEST_KEY).contains(&key.len()));
+        let wrong = || Failure::bad(format!("Idempotency-Key is a text of 1 to {LONGEST_KEY} letters and digits"));
+        plain.map(Some).ok_or_else(wrong)
+    }
+
+    /// Returns the same key as conversations know it. `what` names the route.
+    ///
+    /// # Errors
+    /// As [`ApiRequest::key`].
+    pub(crate) fn asking(&self, what: &str) -> Result<Option<Asking>, Failure> {
+        Ok(self.key()?.map(|key| Asking::new(&self.caller.principal, key, what, &self.members)))
+    }
+}
+
+impl<S: Send + Sync, T: RequestBody> FromRequest<S> for ApiRequest<T> {
+    type Rejection = Response;
+
+    async fn from_request(mut request: Request, state: &S) -> Result<Self, Response> {
+        let Extension(caller) =
+            request.extract_parts::<Extension<Caller>>().await.map_err(|none| none.into_response())?;
+        let headers = request.headers().clone();
+        let Body(members) = Body::from_request(request, state).await.map_err(|refused| refused.into_response())?;
+        let body = read(&members).map_err(|failure| failure.into_response())?;
+        Ok(Self { caller, body, headers, members })
+    }
+}
+
+/// Reads the members of a body.
+fn read<T: RequestBody>(members: &Map<String, Value>) -> Result<T, Failure> {
+    T::deserialize(Members(members)).map_err(|error| match error {
+        BodyError::Unknown { name, known } => {
+            Failure::bad(format!("there is no {name:?} here, only: {}", known.join(", ")))
+        }
+        BodyError::Member(member, MemberError::Unfit) => T::unfit(member),
+        BodyError::Member(member, MemberError::NoText) => Failure::bad(format!("{member} is a text")),
+        BodyError::Member(member, MemberError::Empty) => {
+            Failure::bad(format!("{member} is empty: leave it out, or say something"))
+        }
+        BodyError::Member(member, MemberError::NoObject) => Failure::bad(format!("{member} is an object")),
+        BodyError::Member(member, MemberError::NoneOf { known, word }) => {
+            Failure::bad(format!("{member} is {}, not {word:?}", either(known)))
+        }
+    })
+}
+
+/// The words, with "or" before the last.
+fn either(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [firsts @ .., last] => format!("{} or {last}", firsts.join(", ")),
+    }
+}
+
+/// Why a body is not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum BodyError {
+    /// It has a member that would be passed over.
+    Unknown { name: String, known: &'static [&'static str] },
+    /// One of its members. The name is empty until whoever has it adds it.
+    Member(&'static str, MemberError),
+}
+
+/// Why a member is not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum MemberError {
+    /// It is absent though it is needed, or its type does not take its value.
+    Unfit,
+    NoText,
+    Empty,
+    NoObject,
+    /// It is none of the words that are known.
+    NoneOf {
+        known: &'static [&'static str],
+        word: String,
+    },
+}
+
+impl BodyError {
+    fn of_member(self, member: &'static str) -> Self {
+        match self {
+            Self::Member(_, error) => Self::Member(member, error),
+            unknown @ Self::Unknown { .. } => unknown,
+        }
+    }
+}
+
+impl From<MemberError> for BodyError {
+    fn from(error: MemberError) -> Self {
+        Self::Member("", error)
+    }
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the body is not understood: {self:?}")
+    }
+}
+
+impl std::error::Error for BodyError {}
+
+impl de::Error for BodyError {
+    /// Errors of types and values come here too.
+    fn custom<T: fmt::Display>(_: T) -> Self {
+        MemberError::Unfit.into()
+    }
+
+    fn unknown_variant(word: &str, known: &'static [&'static str]) -> Self {
+        MemberError::NoneOf { known, word: word.to_owned() }.into()
+    }
+
+    fn unknown_field(name: &str, known: &'static [&'static str]) -> Self {
+        Self::Unknown { name: name.to_owned(), known }
+    }
+
+    fn missing_field(member: &'static str) -> Self {
+        Self::Member(member, MemberError::Unfit)
+    }
+}
+
+/// All members of a body.
+struct Members<'a>(&'a Map<String, Value>);
+
+impl<'de> Deserializer<'de> for Members<'_> {
+    type Error = BodyError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, BodyError> {
+        Err(de::Error::invalid_type(de::Unexpected::Map, &visitor))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        known: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, BodyError> {
+        let is_known = |name: &str| known.contains(&name) || name == CSRF;
+        if let Some(name) = self.0.keys().find(|name| !is_known(name)) {
+            return Err(de::Error::unknown_field(name, known));
+        }
+        visitor.visit_map(InOrder { members: self.0, names: known.iter(), next: None })
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct newtype_struct seq tuple
+        tuple_struct map enum identifier ignored_any
+    }
+}
+
+/// The members that are there, in the order in which the type names them, so that the first that is wrong is always the same.
+struct InOrder<'a> {
+    members: &'a Map<String, Value>,
+    names: std::slice::Iter<'static, &'static str>,
+    next: Option<(&'static str, &'a Value)>,
+}
+
+impl<'de> MapAccess<'de> for InOrder<'_> {
+    type Error = BodyError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, BodyError> {
+        let there = |name: &&'static str| Some((*name, self.members.get(*name).filter(|value| !value.is_null())?));
+        self.next = self.names.find_map(there);
+        self.next.map(|(name, _)| seed.deserialize(name.into_deserializer())).transpose()
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, BodyError> {
+        let (name, value) = self.next.take().ok_or(MemberError::Unfit)?;
+        seed.deserialize(Member(value)).map_err(|error| error.of_member(name))
+    }
+}
+
+/// The value of one member, which is not null.
+struct Member<'a>(&'a Value);
+
+impl Member<'_> {
+    fn text(&self) -> Result<&str, BodyError> {
+        match self.0.as_str().map(str::trim) {
+            None => Err(MemberError::NoText.into()),
+            Some("") => Err(MemberError::Empty.into()),
+            Some(text) => Ok(text),
+        }
+    }
+}
+
+impl<'de> Deserializer<'de> for Member<'_> {
+    type Error = BodyError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, BodyError> {
+        self.0.clone().deserialize_any(visitor).map_err(de::Error::custom)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, BodyError> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, BodyError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, BodyError> {
+        visitor.visit_str(self.text()?)
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, BodyError> {
+        visitor.visit_str(self.text()?)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, BodyError> {
+        visitor.visit_enum(self.text()?.into_deserializer())
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, BodyError> {
+        if !self.0.is_object() {
+            return Err(MemberError::NoObject.into());
+        }
+        self.deserialize_any(visitor)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char bytes byte_buf unit unit_struct seq tuple tuple_struct struct identifier
+        ignored_any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Failure, read};
+    use crate::wire::{
+        gates::{AllowRequest, AnswerRequest, AnswerTexts, DenyRequest, GrantScope, GrantSeconds},
+        policy::ExplainRequest,
+        sessions::{BusyChoice, MessageRequest, OpenRequest, SteerRequest, StopRequest},
+    };
+
+    fn parse<T: super::RequestBody>(body: Value) -> Result<T, Failure> {
+        read(body.as_object().unwrap())
+    }
+
+    #[test]
+    fn a_body_is_read_into_its_type() {
+        let allow = AllowRequest {
+            scope: Some(GrantScope::Session),
+            rule: Some("turn(*)".to_owned()),
+            lasts: Some(GrantSeconds(60)),
+        };
+        let body = json!({ "scope": " session ", "rule": " turn(*)\n", "lasts": 60, "csrf": "x" });
+        assert_eq!(parse(body), Ok(allow));
+        let nothing = AllowRequest { scope: None, rule: None, lasts: None };
+        assert_eq!(parse(json!({ "scope": null, "rule": null, "lasts": null })), Ok(nothing));
+        let answers = AnswerTexts(vec![" a ".to_owned(), "b".to_owned()]);
+        assert_eq!(parse(json!({ "answers": [" a ", "b"] })), Ok(AnswerRequest { answers }));
+        let message = MessageRequest { text: "hello".to_owned(), when_busy: Some(BusyChoice::Queue) };
+        assert_eq!(parse(json!({ "text": "hello", "when_busy": "queue" })), Ok(message));
+        let arguments = json!({ "a": " b ", "c": null }).as_object().cloned();
+        let explain = ExplainRequest { tool: "turn".to_owned(), arguments: arguments.clone(), agent: None };
+        assert_eq!(parse(json!({ "tool": "turn", "arguments": arguments })), Ok(explain));
+        assert_eq!(parse(json!({})), Ok(StopRequest {}));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_body_names_the_member_and_what_is_accepted() {
+        fn says<T: super::RequestBody + std::fmt::Debug>(body: Value) -> String {
+            let Err(Failure(problem)) = parse::<T>(body.clone()) else { panic!("{body} is taken") };
+            format!("{problem:?}").split('"').skip(1).collect::<Vec<_>>().join("\"")
+        }
+        for (said, want) in [
+            (
+                says::<AllowRequest>(json!({ "scop": "once", "lasts": 0 })),
+                r#"there is no \"scop\" here, only: scope, rule, lasts"#,
+            ),
+            (says::<StopRequest>(json!({ "now": true })), r#"there is no \"now\" here, only: "#),
+            (says::<AllowRequest>(json!({ "rule": 1, "scope": 1 })), "scope is a text"),
+            (says::<AllowRequest>(json!({ "scope": " " })), "scope is empty: leave it out, or say something"),
+            (
+                says::<AllowRequest>(json!({ "scope": "forever" })),
+                r#"scope is once, session or always, not \"forever\""#,
+            ),
+            (says::<AllowRequest>(json!({ "rule": "" })), "rule is empty: leave it out, or say something"),
+            (says::<AllowRequest>(json!({ "lasts": "60" })), "lasts is a number of seconds, of 1 at least"),
+            (says::<AllowRequest>(json!({ "lasts": 0 })), "lasts is a number of seconds, of 1 at least"),
+            (says::<AllowRequest>(json!({ "lasts": 1.5 })), "lasts is a number of seconds, of 1 at least"),
+            (
+                says::<AllowRequest>(json!({ "lasts": 3_153_600_001_u64 })),
+                "lasts is a number of seconds, of 1 at least",
+            ),
+            (says::<DenyRequest>(json!({ "reason": [] })), "reason is a text"),
+            (says::<AnswerRequest>(json!({})), "answers is a list of texts, none of them empty"),
+            (says::<AnswerRequest>(json!({ "answers": null })), "answers is a list of texts, none of them empty"),
+            (says::<AnswerRequest>(json!({ "answers": "yes" })), "answers is a list of texts, none of them empty"),
+            (says::<AnswerRequest>(json!({ "answers": [] })), "answers is a list of texts, none of them empty"),
+            (says::<AnswerRequest>(json!({ "answers": ["a", " "] })), "answers is a list of texts, none of them empty"),
+            (says::<AnswerRequest>(json!({ "answers": ["a", 1] })), "answers is a list of texts, none of them empty"),
+            (says::<OpenRequest>(json!({ "model": {} })), "model is a text"),
+            (says::<MessageRequest>(json!({})), "text is missing: what is to be said"),
+            (says::<MessageRequest>(json!({ "text": null })), "text is missing: what is to be said"),
+            (
+                says::<MessageRequest>(json!({ "text": "x", "when_busy": "wait" })),
+                r#"when_busy is refuse, queue or steer, not \"wait\""#,
+            ),
+            (says::<SteerRequest>(json!({ "text": "\n" })), "text is empty: leave it out, or say something"),
+            (says::<ExplainRequest>(json!({ "arguments": {} })), "tool is missing: the name of a tool"),
+            (says::<ExplainRequest>(json!({ "tool": "x", "arguments": [] })), "arguments is an object"),
+        ] {
+            assert!(said.starts_with(want), "{said} is not {want}");
+        }
+    }
+}

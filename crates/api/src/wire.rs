@@ -1,0 +1,61 @@
+//! Bodies of requests and replies as types. The document at `/api/v1/openapi.json` is made of them: the name of a schema is the
+//! one that `schemars` is given, and the text beside a member is its comment.
+//!
+//! They must not decide anything. *Shape:* members in the order in which they stand.
+
+pub(crate) mod audit;
+pub(crate) mod events;
+pub(crate) mod gates;
+pub(crate) mod policy;
+pub(crate) mod sessions;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+/// What went wrong, as RFC 9457 has it. A gate that is resolved says how, and by whom.
+#[derive(JsonSchema)]
+#[schemars(rename = "Problem")]
+#[expect(dead_code, reason = "the port writes it, and adds what a failure has beside its text")]
+pub(crate) struct ProblemDocument {
+    /// Always about:blank.
+    r#type: String,
+    /// The words of the status.
+    title: String,
+    status: u16,
+    /// What was wrong, by name, and what is accepted.
+    detail: String,
+    /// The gate that is resolved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    gate: Option<String>,
+    /// How it was resolved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "gates::ResolutionWord")]
+    resolution: Option<gates::ResolutionWord>,
+    /// How far its approval reaches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "gates::GrantScope")]
+    scope: Option<gates::GrantScope>,
+    /// Who resolved it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+    /// Why a cursor is no place in this record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "crate::cursor::Misplaced")]
+    reason: Option<crate::cursor::Misplaced>,
+}
+
+/// The model of a session.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Model")]
+pub(crate) struct ModelName {
+    pub(crate) provider: String,
+    pub(crate) id: String,
+}
+
+/// This document: OpenAPI 3.1.
+#[derive(JsonSchema)]
+#[schemars(rename = "Interface", transparent)]
+#[expect(dead_code, reason = "the document is what it is about")]
+pub(crate) struct InterfaceDocument(serde_json::Map<String, Value>);

@@ -1,0 +1,358 @@
+//! Gates and the answers to them.
+
+use countersign_core::{
+    gate::{Kind, Resolution, Scope},
+    id::PrincipalId,
+};
+use countersign_view::gate_summary::Approvals;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::{Map, Value};
+
+use crate::{Failure, body::RequestBody, cursor::Cursor};
+
+/// How long a grant may last, in seconds: a hundred years.
+const LONGEST_GRANT: u64 = 100 * 365 * 86_400;
+
+/// All gates that wait.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Gates")]
+pub(crate) struct GateList {
+    /// Oldest first.
+    pub(crate) gates: Vec<GateBody>,
+    pub(crate) cursor: Cursor,
+}
+
+/// One gate.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Gate")]
+pub(crate) struct GateBody {
+    pub(crate) id: String,
+    pub(crate) state: GateState,
+    pub(crate) kind: GateKind,
+    pub(crate) door: Option<String>,
+    /// The session that waits; an agent's is agent:ID.
+    pub(crate) session: Option<String>,
+    pub(crate) call: Option<String>,
+    pub(crate) tool: Option<String>,
+    /// The tool, or the question.
+    pub(crate) title: Option<String>,
+    /// What rules were matched against, or the question.
+    pub(crate) subject: Option<String>,
+    /// Exactly what would run.
+    pub(crate) arguments: Option<Map<String, Value>>,
+    /// Why a person is asked.
+    pub(crate) reason: Option<String>,
+    /// Where on this machine it would run.
+    pub(crate) folder: Option<String>,
+    /// What the asker says it wants with it.
+    pub(crate) intent: Option<String>,
+    pub(crate) question: Option<GateQuestion>,
+    /// How far an approval may reach.
+    pub(crate) scopes: Vec<GrantScope>,
+    /// Rules that may be allowed for longer in its place.
+    pub(crate) proposals: Vec<String>,
+    pub(crate) approvals: Option<Approvals>,
+    #[schemars(extend("format" = "date-time"))]
+    pub(crate) opened_at: String,
+    #[schemars(extend("format" = "date-time"))]
+    pub(crate) deadline: Option<String>,
+    /// How it was resolved.
+    #[serde(flatten)]
+    pub(crate) outcome: Option<GateOutcome>,
+    /// What it would run from disk, a line each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) runs: Option<Vec<String>>,
+    /// Who asks whether it may go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) asker: Option<String>,
+    /// The reason of a denial, or the answers to a question; null where that was taken out of the record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<AnswerWords>")]
+    pub(crate) said: Option<Option<AnswerWords>>,
+}
+
+/// How a gate was resolved, and by whom.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct GateOutcome {
+    pub(crate) resolution: ResolutionWord,
+    /// How far an approval reaches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "GrantScope")]
+    pub(crate) scope: Option<GrantScope>,
+    /// Who resolved it; null where nobody did.
+    #[schemars(with = "Option<String>")]
+    pub(crate) by: Option<PrincipalId>,
+}
+
+/// What was said to a gate.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub(crate) enum AnswerWords {
+    /// The reason of a denial.
+    Reason(String),
+    /// The answers to a question.
+    Answers(Vec<String>),
+}
+
+/// Whether a gate waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum GateState {
+    Pending,
+    Resolved,
+}
+
+/// What a gate decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum GateKind {
+    Approval,
+    Question,
+    Plan,
+    Execution,
+    Pairing,
+    Budget,
+}
+
+impl GateKind {
+    /// Returns the word for it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Approval => "approval",
+            Self::Question => "question",
+            Self::Plan => "plan",
+            Self::Execution => "execution",
+            Self::Pairing => "pairing",
+            Self::Budget => "budget",
+        }
+    }
+}
+
+impl From<Kind> for GateKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Approval => Self::Approval,
+            Kind::Question => Self::Question,
+            Kind::Plan => Self::Plan,
+            Kind::Execution => Self::Execution,
+            Kind::Pairing => Self::Pairing,
+            Kind::Budget => Self::Budget,
+        }
+    }
+}
+
+/// What a question offers.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Question")]
+pub(crate) struct GateQuestion {
+    /// Answers that are offered.
+    pub(crate) choices: Vec<String>,
+    /// Whether several of them count.
+    pub(crate) multi: bool,
+    /// The place of the one that the asker recommends, from 0.
+    pub(crate) recommended: Option<usize>,
+}
+
+/// How far an approval reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Scope")]
+pub(crate) enum GrantScope {
+    Once,
+    Session,
+    Always,
+}
+
+impl From<Scope> for GrantScope {
+    fn from(scope: Scope) -> Self {
+        match scope {
+            Scope::Once => Self::Once,
+            Scope::Session => Self::Session,
+            Scope::Always => Self::Always,
+        }
+    }
+}
+
+impl From<GrantScope> for Scope {
+    fn from(scope: GrantScope) -> Self {
+        match scope {
+            GrantScope::Once => Self::Once,
+            GrantScope::Session => Self::Session,
+            GrantScope::Always => Self::Always,
+        }
+    }
+}
+
+/// How a gate was resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Resolution")]
+pub(crate) enum ResolutionWord {
+    Allowed,
+    Denied,
+    Answered,
+    Declined,
+    Granted,
+    Expired,
+    Withdrawn,
+}
+
+impl ResolutionWord {
+    /// Returns the word for it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Answered => "answered",
+            Self::Declined => "declined",
+            Self::Granted => "granted",
+            Self::Expired => "expired",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+
+    /// Returns the word for `resolution`, and how far its approval reaches.
+    pub(crate) fn with_scope(resolution: &Resolution) -> (Self, Option<GrantScope>) {
+        match resolution {
+            Resolution::Allowed { scope } => (Self::Allowed, Some((*scope).into())),
+            Resolution::Denied => (Self::Denied, None),
+            Resolution::Answered => (Self::Answered, None),
+            Resolution::Declined => (Self::Declined, None),
+            Resolution::Granted => (Self::Granted, None),
+            Resolution::Expired => (Self::Expired, None),
+            Resolution::Withdrawn => (Self::Withdrawn, None),
+        }
+    }
+}
+
+/// An answer that counted, or the first result of it.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Resolved")]
+pub(crate) struct ResolvedGate {
+    pub(crate) id: String,
+    #[schemars(extend("const" = "resolved"))]
+    pub(crate) state: GateState,
+    pub(crate) resolution: ResolutionWord,
+    /// How far an approval reaches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "GrantScope")]
+    pub(crate) scope: Option<GrantScope>,
+}
+
+/// It counts, and more people have to allow.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Voted")]
+pub(crate) struct GateVote {
+    pub(crate) id: String,
+    #[schemars(extend("const" = "pending"))]
+    pub(crate) state: GateState,
+    /// How many have allowed.
+    pub(crate) have: u32,
+    /// How many have to.
+    pub(crate) need: u32,
+}
+
+/// Lets what a gate decides happen.
+#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Allow")]
+pub(crate) struct AllowRequest {
+    /// How far it reaches; once if absent.
+    pub(crate) scope: Option<GrantScope>,
+    /// One of the proposals, in place of exactly this.
+    pub(crate) rule: Option<String>,
+    /// Seconds that a grant lasts; for good if absent.
+    pub(crate) lasts: Option<GrantSeconds>,
+}
+
+impl RequestBody for AllowRequest {
+    fn unfit(_: &str) -> Failure {
+        Failure::bad("lasts is a number of seconds, of 1 at least")
+    }
+}
+
+/// A number of seconds that a grant may last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct GrantSeconds(#[schemars(range(min = 1, max = LONGEST_GRANT))] pub(crate) u64);
+
+impl<'de> Deserialize<'de> for GrantSeconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let seconds = Value::deserialize(deserializer)?.as_u64().filter(|found| (1..=LONGEST_GRANT).contains(found));
+        seconds.map(Self).ok_or_else(|| D::Error::custom("no number of seconds, or too many"))
+    }
+}
+
+/// Does not let it happen, or declines a question.
+#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Deny")]
+pub(crate) struct DenyRequest {
+    /// What the agent is told.
+    pub(crate) reason: Option<String>,
+}
+
+impl RequestBody for DenyRequest {}
+
+/// Answers a question.
+#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Answer")]
+pub(crate) struct AnswerRequest {
+    /// One of the choices, several where several count, or words of one's own.
+    pub(crate) answers: AnswerTexts,
+}
+
+impl RequestBody for AnswerRequest {
+    fn unfit(_: &str) -> Failure {
+        Failure::bad("answers is a list of texts, none of them empty")
+    }
+}
+
+/// Texts that answer a question, as they were sent.
+#[derive(Debug, PartialEq, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct AnswerTexts(#[schemars(length(min = 1), inner(pattern(r"\S")))] pub(crate) Vec<String>);
+
+impl<'de> Deserialize<'de> for AnswerTexts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let said: Option<Vec<String>> = match Value::deserialize(deserializer)? {
+            Value::Array(answers) => answers.iter().map(|one| one.as_str().map(str::to_owned)).collect(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => None,
+        };
+        let said = said.filter(|said| !said.is_empty() && said.iter().all(|one| !one.trim().is_empty()));
+        said.map(Self).ok_or_else(|| D::Error::custom("no list of texts"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::gate::{Kind, Resolution, Scope};
+    use serde_json::json;
+
+    use super::{GateKind, ResolutionWord};
+
+    #[test]
+    fn words_are_those_of_the_record() {
+        for kind in Kind::ALL {
+            assert_eq!(json!(GateKind::from(kind)), json!(kind));
+            assert_eq!(json!(GateKind::from(kind).word()), json!(kind));
+        }
+        for resolution in [
+            Resolution::Allowed { scope: Scope::Once },
+            Resolution::Denied,
+            Resolution::Answered,
+            Resolution::Declined,
+            Resolution::Granted,
+            Resolution::Expired,
+            Resolution::Withdrawn,
+        ] {
+            let (word, _) = ResolutionWord::with_scope(&resolution);
+            assert_eq!(json!(word), json!(word.word()));
+        }
+    }
+}
