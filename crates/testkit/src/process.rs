@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod api_contract;
 mod attach_fixture;
 mod binary;
 mod gateway;

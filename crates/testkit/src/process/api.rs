@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::process::{Gateway, PATIENCE};
+use super::{Gateway, PATIENCE, api_contract};
 
 /// A reply, read whole.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,13 +29,13 @@ pub fn ask(
     address: &str,
     (method, path): (&str, &str),
     headers: &[(&str, &str)],
-    body: Option<&Value>,
+    sent: Option<&Value>,
 ) -> io::Result<ApiReply> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let text = body.map(ToString::to_string).unwrap_or_default();
-    if body.is_some() {
+    let text = sent.map(ToString::to_string).unwrap_or_default();
+    if sent.is_some() {
         more += "content-type: application/json\r\n";
     }
     let length = text.len();
@@ -45,11 +45,11 @@ pub fn ask(
     stream.read_to_string(&mut told)?;
     let (head, text) = told.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
     let status = head.split_whitespace().nth(1).and_then(|word| word.parse().ok());
-    Ok(ApiReply {
-        status: status.ok_or(io::ErrorKind::InvalidData)?,
-        head: head.to_owned(),
-        body: serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
-    })
+    let status = status.ok_or(io::ErrorKind::InvalidData)?;
+    let body = serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+    let reply = ApiReply { status, head: head.to_owned(), body };
+    api_contract::check((method, path), sent, &reply);
+    Ok(reply)
 }
 
 /// A client with a token.
@@ -101,7 +101,9 @@ impl ApiEvent {
     fn parse(text: &str) -> Option<Self> {
         let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         let data = serde_json::from_str(line("data")?).unwrap();
-        Some(Self { id: line("id").map(str::to_owned), name: line("event").unwrap().to_owned(), data })
+        let event = Self { id: line("id").map(str::to_owned), name: line("event").unwrap().to_owned(), data };
+        api_contract::check_event(&event);
+        Some(event)
     }
 }
 

@@ -1,0 +1,116 @@
+//! That what `/api/v1` answers is what its document says: every reply that a test gets over [`ask`](super::api::ask) is held against its schema.
+//!
+//! Schemas are taken strictly here: a member that the document does not name is a fault, though clients have to pass over it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock, Mutex},
+};
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+use super::api::{ApiEvent, ApiReply};
+
+/// The document, as it is served.
+static DOCUMENT: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(include_str!("../../../api/openapi.json")).unwrap());
+/// Its schemas, each strict.
+static SCHEMAS: LazyLock<Value> = LazyLock::new(|| {
+    let mut schemas = DOCUMENT["components"]["schemas"].clone();
+    schemas.as_object_mut().unwrap().values_mut().for_each(|schema| close(schema));
+    schemas
+});
+/// What was compiled of them, by reference.
+static COMPILED: Mutex<BTreeMap<String, Arc<Validator>>> = Mutex::new(BTreeMap::new());
+
+/// Closes a schema and all that it is made of to members that are not named.
+fn close(schema: &mut Value) {
+    let Value::Object(members) = schema else { return };
+    let is_choice = ["anyOf", "oneOf", "allOf"].iter().any(|name| members.contains_key(*name));
+    if members.contains_key("properties") {
+        let word = if is_choice { "unevaluatedProperties" } else { "additionalProperties" };
+        members.entry(word).or_insert(json!(false));
+        if let Some(properties) = members.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.values_mut().for_each(close);
+        }
+    }
+    // What a choice has beside its members is closed above; alone each of its ways is.
+    let is_closed = members.contains_key("unevaluatedProperties");
+    for name in ["anyOf", "oneOf", "allOf"] {
+        if let Some(ways) = members.get_mut(name).and_then(Value::as_array_mut).filter(|_| !is_closed) {
+            ways.iter_mut().for_each(close);
+        }
+    }
+    if let Some(items) = members.get_mut("items") {
+        close(items);
+    }
+}
+
+fn assert_fits(value: &Value, schema: &Value, at: &str) {
+    let reference = schema["$ref"].as_str().unwrap_or_else(|| panic!("{at}: a schema without a name: {schema}"));
+    let validator = Arc::clone(COMPILED.lock().unwrap().entry(reference.to_owned()).or_insert_with(|| {
+        let root = json!({ "$ref": reference, "components": { "schemas": *SCHEMAS } });
+        Arc::new(jsonschema::options().should_validate_formats(true).build(&root).unwrap())
+    }));
+    let faults: Vec<String> =
+        validator.iter_errors(value).map(|fault| format!("{}: {fault}", fault.instance_path())).collect();
+    assert!(faults.is_empty(), "{at} is not {reference}: {faults:#?}\n{value:#}");
+}
+
+/// The operation that a request is for.
+fn operation(method: &str, path: &str) -> Option<&'static Value> {
+    let path = path.split('?').next().unwrap_or(path);
+    let paths = DOCUMENT["paths"].as_object().unwrap();
+    let is_like = |template: &str| {
+        let (parts, known) = (path.split('/'), template.split('/'));
+        parts.clone().count() == known.clone().count()
+            && parts.zip(known).all(|(part, known)| part == known || known.starts_with('{'))
+    };
+    let like = || paths.iter().find(|(template, _)| is_like(template)).map(|(_, methods)| methods);
+    paths.get(path).or_else(like)?.get(method.to_ascii_lowercase())
+}
+
+/// Checks an answer of `/api/v1`, and what was sent if it was taken.
+pub(crate) fn check((method, path): (&str, &str), sent: Option<&Value>, answer: &ApiReply) {
+    if !path.starts_with("/api/v1/") {
+        return;
+    }
+    let at = format!("{method} {path}: {}", answer.status);
+    let problem = json!({ "$ref": "#/components/schemas/Problem" });
+    let Some(operation) = operation(method, path) else {
+        assert!(answer.status >= 400, "{at}: the document does not know it");
+        return assert_fits(&answer.body, &problem, &at);
+    };
+    let replies = &operation["responses"];
+    match replies.get(answer.status.to_string()) {
+        None => {
+            assert!(answer.status >= 400, "{at}: the document does not know this status");
+            assert_fits(&answer.body, &replies["default"]["content"]["application/problem+json"]["schema"], &at);
+        }
+        Some(reply) => {
+            assert_fits(&answer.body, &reply["content"]["application/json"]["schema"], &at);
+            let body = &operation["requestBody"]["content"]["application/json"]["schema"];
+            if let Some(sent) = sent.filter(|_| body.is_object()) {
+                assert_fits(sent, body, &format!("{at}: what was sent"));
+            }
+        }
+    }
+}
+
+/// Checks an event of the stream.
+pub(crate) fn check_event(event: &Event) {
+    let schema = match event.name.as_str() {
+        "ready" => "Ready",
+        "reset" => "Reset",
+        "live" => "Live",
+        _ => "Event",
+    };
+    let known = DOCUMENT["paths"]["/api/v1/events"]["get"]["responses"]["200"]["content"]["text/event-stream"]["schema"]
+        ["anyOf"]
+        .as_array()
+        .unwrap();
+    let schema = json!({ "$ref": format!("#/components/schemas/{schema}") });
+    assert!(known.contains(&schema), "{schema} is no data of an event: {known:?}");
+    assert_fits(&event.data, &schema, &event.name);
+}
