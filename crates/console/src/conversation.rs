@@ -1,5 +1,7 @@
 //! One session: what was said in it, as it comes, and saying something in it.
 
+mod form;
+
 use std::sync::Arc;
 
 use axum::{
@@ -8,14 +10,16 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Redirect, Response},
 };
+use countersign_conversations::chats::ChatError;
 use countersign_core::{
     id::{Lsn, SessionId},
     session::WhenBusy,
 };
-use countersign_http::web::{Body, Caller};
+use countersign_http::web::Caller;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use self::form::ConversationForm;
 use super::{
     Console, Look,
     gates::fresh_key,
@@ -205,12 +209,8 @@ fn conversation(transcript: &Transcript, look: &Look, at: &str) -> Markup {
 }
 
 /// Back to the conversation, or to it with what went wrong.
-async fn back(
-    console: &Console,
-    look: &Look,
-    id: &SessionId,
-    done: Result<(), countersign_conversations::chats::ChatError>,
-) -> Result<Response, Trouble> {
+async fn back(console: &Console, form: &ConversationForm, done: Result<(), ChatError>) -> Result<Response, Trouble> {
+    let ConversationForm { look, id, .. } = form;
     match done {
         Ok(()) => Ok(Redirect::to(&format!("{}#speak", path("/console/sessions/", id.as_str()))).into_response()),
         Err(error) => console.conversation(look, id, None, Vec::new(), Some(told(&error))).await,
@@ -220,79 +220,57 @@ async fn back(
 /// Back to the conversation, with what was taken back in the field.
 async fn back_with(
     console: &Console,
-    look: &Look,
-    id: &SessionId,
-    done: Result<Vec<Lsn>, countersign_conversations::chats::ChatError>,
+    form: &ConversationForm,
+    done: Result<Vec<Lsn>, ChatError>,
 ) -> Result<Response, Trouble> {
     match done {
         Ok(taken) if !taken.is_empty() => {
             let places = taken.iter().map(|at| at.0.to_string()).collect::<Vec<_>>().join(",");
-            let at = path("/console/sessions/", id.as_str());
+            let at = path("/console/sessions/", form.id.as_str());
             Ok(Redirect::to(&format!("{at}?back={places}#speak")).into_response())
         }
-        done => back(console, look, id, done.map(drop)).await,
+        done => back(console, form, done.map(drop)).await,
     }
 }
 
-pub(super) async fn unsay(
-    State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
-    Path(id): Path<String>,
-    _: Body,
-) -> Result<Response, Trouble> {
-    let (look, id) = (console.look(caller).await?, SessionId::new(id));
-    let taken = console.context.chats.take_back(&id).await;
-    back_with(&console, &look, &id, taken).await
+pub(super) async fn unsay(State(console): State<Arc<Console>>, form: ConversationForm) -> Result<Response, Trouble> {
+    let taken = console.context.chats.take_back(&form.id).await;
+    back_with(&console, &form, taken).await
 }
 
-pub(super) async fn say(
-    State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
-    Path(id): Path<String>,
-    body: Body,
-) -> Result<Response, Trouble> {
-    let (look, id) = (console.look(caller).await?, SessionId::new(id));
-    let message = body.text("message").unwrap_or_default();
-    let key = asking(&look, &body, "say");
-    let said = console.context.chats.prompt_once(&id, message, WhenBusy::Steer, key.as_ref()).await;
-    back(&console, &look, &id, said.map(drop)).await
+pub(super) async fn say(State(console): State<Arc<Console>>, form: ConversationForm) -> Result<Response, Trouble> {
+    let message = form.body.text("message").unwrap_or_default();
+    let key = asking(&form.look, &form.body, "say");
+    let said = console.context.chats.prompt_once(&form.id, message, WhenBusy::Steer, key.as_ref()).await;
+    back(&console, &form, said.map(drop)).await
 }
 
-pub(super) async fn stop(
-    State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
-    Path(id): Path<String>,
-    _: Body,
-) -> Result<Response, Trouble> {
-    let (look, id) = (console.look(caller).await?, SessionId::new(id));
+pub(super) async fn stop(State(console): State<Arc<Console>>, form: ConversationForm) -> Result<Response, Trouble> {
     let chats = &console.context.chats;
     // Whoever stops it wants nothing more of it to happen by itself: what waits is theirs to say again.
-    let taken = match chats.stop(&id).await {
-        Ok(_) => match chats.take_back(&id).await {
+    let taken = match chats.stop(&form.id).await {
+        Ok(_) => match chats.take_back(&form.id).await {
             // Its own host's messages are that host's.
-            Err(countersign_conversations::chats::ChatError::NotOurs) => Ok(Vec::new()),
+            Err(ChatError::NotOurs) => Ok(Vec::new()),
             taken => taken,
         },
         Err(error) => Err(error),
     };
-    back_with(&console, &look, &id, taken).await
+    back_with(&console, &form, taken).await
 }
 
 pub(super) async fn use_model(
     State(console): State<Arc<Console>>,
-    Extension(caller): Extension<Caller>,
-    Path(id): Path<String>,
-    body: Body,
+    form: ConversationForm,
 ) -> Result<Response, Trouble> {
-    let (look, id) = (console.look(caller).await?, SessionId::new(id));
     let chats = &console.context.chats;
-    let found = match model(&body) {
+    let found = match model(&form.body) {
         Some((provider, model)) => chats.model(provider.as_deref(), &model),
-        None => Err(countersign_conversations::chats::ChatError::Invalid("Choose a model".to_owned())),
+        None => Err(ChatError::Invalid("Choose a model".to_owned())),
     };
     let done = match found {
-        Ok(model) => chats.use_model(&id, model).await,
+        Ok(model) => chats.use_model(&form.id, model).await,
         Err(error) => Err(error),
     };
-    back(&console, &look, &id, done).await
+    back(&console, &form, done).await
 }

@@ -1,0 +1,33 @@
+//! The forms on the page of a conversation.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension, RequestExt as _,
+    extract::{FromRequest, Path, Request},
+    response::{IntoResponse as _, Response},
+};
+use countersign_core::id::SessionId;
+use countersign_http::web::{Body, Caller};
+
+use crate::{Console, Look};
+
+/// A form that was sent: about which conversation, by whom, and what it holds.
+pub(crate) struct ConversationForm {
+    pub(crate) look: Look,
+    pub(crate) id: SessionId,
+    pub(crate) body: Body,
+}
+
+impl FromRequest<Arc<Console>> for ConversationForm {
+    type Rejection = Response;
+
+    async fn from_request(mut request: Request, console: &Arc<Console>) -> Result<Self, Response> {
+        let Extension(caller) =
+            request.extract_parts::<Extension<Caller>>().await.map_err(|error| error.into_response())?;
+        let Path(id) = request.extract_parts::<Path<String>>().await.map_err(|error| error.into_response())?;
+        let body = Body::from_request(request, console).await.map_err(|error| error.into_response())?;
+        let look = console.look(caller).await.map_err(|error| error.into_response())?;
+        Ok(Self { look, id: SessionId::new(id), body })
+    }
+}
