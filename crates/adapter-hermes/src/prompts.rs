@@ -8,6 +8,7 @@ mod board;
 pub(crate) mod card;
 mod clarify;
 mod follower;
+mod form;
 mod nameless;
 mod queue;
 mod streams;
@@ -40,9 +41,12 @@ use serde_json::json;
 use tokio::sync::{broadcast, watch};
 
 use self::{
+    approvals::ApprovalAnswer,
     board::{Board, Change},
+    clarify::QuestionAnswer,
     nameless::Nameless,
     queue::{Line, Queues},
+    yolo::CoverChange,
 };
 use super::HermesContext;
 
@@ -279,14 +283,14 @@ pub(super) async fn bare(handle: &Handle, gate: GateId) -> Option<Event> {
 /// The routes.
 pub(crate) fn routes(context: &HermesContext, prompts: &Arc<Prompts>) -> Router {
     Routes::new(&context.auth)
-        .at("GET", "/api/approval/pending", approvals::pending)
-        .at("GET", "/api/approval/stream", approvals::stream)
-        .at("POST", "/api/approval/respond", approvals::respond)
+        .at("GET", "/api/approval/pending", streams::pending::<ApprovalAnswer>)
+        .at("GET", "/api/approval/stream", streams::of_line::<ApprovalAnswer>)
+        .at("POST", "/api/approval/respond", form::post::<ApprovalAnswer>)
         .at("GET", "/api/session/yolo", yolo::is_on)
-        .at("POST", "/api/session/yolo", yolo::turn)
-        .at("GET", "/api/clarify/pending", clarify::pending)
-        .at("GET", "/api/clarify/stream", clarify::stream)
-        .at("POST", "/api/clarify/respond", clarify::respond)
+        .at("POST", "/api/session/yolo", form::post::<CoverChange>)
+        .at("GET", "/api/clarify/pending", streams::pending::<QuestionAnswer>)
+        .at("GET", "/api/clarify/stream", streams::of_line::<QuestionAnswer>)
+        .at("POST", "/api/clarify/respond", form::post::<QuestionAnswer>)
         .at("GET", "/api/session/stream", streams::of_session)
         .at("GET", "/api/sessions/events", streams::of_list)
         .at("GET", "/api/sessions/gateway/stream", streams::of_gateway)

@@ -2,12 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Extension,
-    extract::State,
-    http::{StatusCode, Uri},
-    response::{IntoResponse as _, Response},
-};
+use axum::{http::StatusCode, response::Response};
 use countersign_core::{
     engine::{Refusal, Reply},
     gate::{Answer, AnswerRefusal, Resolution, Scope},
@@ -15,7 +10,7 @@ use countersign_core::{
 };
 use countersign_http::{
     reply::{self, Problem},
-    web::{BadBody, Body, Caller, ONCE_ONLY, Via, access},
+    web::{Body, Caller, ONCE_ONLY, Via, access},
 };
 use countersign_runtime::Refused;
 use serde_json::{Value, json};
@@ -23,9 +18,9 @@ use serde_json::{Value, json};
 use super::{
     super::fields::{self, Rejection},
     Closed, Found, Prompts, card,
+    form::{Form, FormError},
     nameless::Post,
-    queue::Line,
-    streams,
+    queue::{Line, Queued},
 };
 
 /// What a person can choose.
@@ -91,96 +86,64 @@ impl Told {
     }
 }
 
-/// What an answer has beside its choice.
-struct Fields {
+/// An answer to an approval.
+pub(super) struct ApprovalAnswer {
     session: SessionId,
     /// The approval that it names.
     named: Option<String>,
     /// Whether it lets the session through.
     lets_through: bool,
+    choice: Choice,
 }
 
-impl Fields {
-    fn of(body: &Body) -> Result<Self, Rejection> {
-        Ok(Self {
-            session: fields::session(body)?,
-            named: fields::text(body, "approval_id")?.map(str::to_owned),
-            lets_through: fields::switch(body, "yolo")?.unwrap_or_default(),
-        })
-    }
+impl Queued for ApprovalAnswer {
+    const LINE: Line = Line::Approvals;
 }
 
-pub(super) async fn pending(
-    State(prompts): State<Arc<Prompts>>,
-    Extension(caller): Extension<Caller>,
-    uri: Uri,
-) -> Response {
-    streams::pending(&prompts, &uri, Line::Approvals, &caller).await
-}
-
-pub(super) async fn stream(
-    State(prompts): State<Arc<Prompts>>,
-    Extension(caller): Extension<Caller>,
-    uri: Uri,
-) -> Response {
-    streams::of_line(&prompts, &uri, Line::Approvals, &caller).await
-}
-
-pub(super) async fn respond(
-    State(prompts): State<Arc<Prompts>>,
-    Extension(caller): Extension<Caller>,
-    uri: Uri,
-    body: Result<Body, BadBody>,
-) -> Result<Response, BadBody> {
-    let body = body?;
-    let Fields { session, named, lets_through } = match Fields::of(&body) {
-        Ok(fields) => fields,
-        Err(rejection) => return Ok(rejection.into_response()),
-    };
-    let choice = match Choice::of(&body) {
-        Ok(choice) => choice,
-        Err(word) => {
-            let problem = Problem::new(StatusCode::BAD_REQUEST, format!("Invalid choice: {word}"));
-            return Ok(problem.reply(uri.path()));
+impl Form for ApprovalAnswer {
+    fn read(body: &Body, caller: &Caller) -> Result<Self, FormError> {
+        let session = fields::session(body)?;
+        let named = fields::text(body, "approval_id")?.map(str::to_owned);
+        let lets_through = fields::switch(body, "yolo")?.unwrap_or_default();
+        let choice = Choice::of(body).map_err(|word| Rejection::bad(format!("Invalid choice: {word}")))?;
+        if matches!(choice, Choice::Allow(Scope::Session | Scope::Always)) && !caller.may(access::Scope::Admin) {
+            let told = json!({ "ok": false, "choice": choice.word(), "error": ONCE_ONLY });
+            return Err(FormError::Told(StatusCode::FORBIDDEN, told));
         }
-    };
-    if matches!(choice, Choice::Allow(Scope::Session | Scope::Always)) && !caller.may(access::Scope::Admin) {
-        let told = json!({ "ok": false, "choice": choice.word(), "error": ONCE_ONLY });
-        return Ok(reply::json(StatusCode::FORBIDDEN, &told));
-    }
-    if lets_through && matches!(caller.via, Via::Token { .. }) {
-        // It would go on allowing after the token was taken away.
-        let problem =
-            Problem::new(StatusCode::FORBIDDEN, "Letting a session through is for people: a token is not enough");
-        return Ok(problem.reply(uri.path()));
-    }
-    let told = match named {
-        Some(named) => decide(&prompts, &session, Some(&named), choice, &caller).await,
-        None => decide_once(&prompts, &session, choice, &caller, &body).await,
-    };
-    let mut told = match told {
-        Ok(told) => told,
-        Err(closed) => return Ok(Problem::from(closed).reply(uri.path())),
-    };
-    if lets_through {
-        let mut is_on = prompts.is_covered(&session);
-        // Whoever denies lets nothing through, and neither does who comes behind a denial or names nothing that there was.
-        if !is_on && told.is_allowed && choice != Choice::Deny {
-            is_on = match prompts.cover(&session, &caller.principal).await {
-                Ok(()) => true,
-                Err(refused) => {
-                    told = Told::refused(StatusCode::SERVICE_UNAVAILABLE, &refused.to_string());
-                    false
-                }
-            };
+        if lets_through && matches!(caller.via, Via::Token { .. }) {
+            // It would go on allowing after the token was taken away.
+            let why = "Letting a session through is for people: a token is not enough";
+            return Err(Rejection::new(StatusCode::FORBIDDEN, why).into());
         }
-        told.more["yolo_enabled"] = is_on.into();
+        Ok(Self { session, named, lets_through, choice })
     }
-    let mut reply = json!({ "ok": told.is_ok, "choice": choice.word() });
-    if let (Some(reply), Value::Object(more)) = (reply.as_object_mut(), told.more) {
-        reply.extend(more);
+
+    async fn act(self, prompts: &Arc<Prompts>, caller: &Caller, body: &Body) -> Result<Response, Problem> {
+        let Self { session, named, lets_through, choice } = self;
+        let mut told = match named {
+            Some(named) => decide(prompts, &session, Some(&named), choice, caller).await?,
+            None => decide_once(prompts, &session, choice, caller, body).await?,
+        };
+        if lets_through {
+            let mut is_on = prompts.is_covered(&session);
+            // Whoever denies lets nothing through, and neither does who comes behind a denial or names nothing that there was.
+            if !is_on && told.is_allowed && choice != Choice::Deny {
+                is_on = match prompts.cover(&session, &caller.principal).await {
+                    Ok(()) => true,
+                    Err(refused) => {
+                        told = Told::refused(StatusCode::SERVICE_UNAVAILABLE, &refused.to_string());
+                        false
+                    }
+                };
+            }
+            told.more["yolo_enabled"] = is_on.into();
+        }
+        let mut reply = json!({ "ok": told.is_ok, "choice": choice.word() });
+        if let (Some(reply), Value::Object(more)) = (reply.as_object_mut(), told.more) {
+            reply.extend(more);
+        }
+        Ok(reply::json(told.status, &reply))
     }
-    Ok(reply::json(told.status, &reply))
 }
 
 /// Hands an answer that names nothing to the oldest that waits. What the same caller posts twice is one answer, and its

@@ -2,12 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Extension,
-    extract::State,
-    http::{StatusCode, Uri},
-    response::{IntoResponse as _, Response},
-};
+use axum::{http::StatusCode, response::Response};
 use countersign_conversations::chats::sayable;
 use countersign_core::{
     digest::Digest,
@@ -17,7 +12,7 @@ use countersign_core::{
 };
 use countersign_http::{
     reply::{self, Problem},
-    web::{BadBody, Body, Caller},
+    web::{Body, Caller},
 };
 use countersign_runtime::Refused;
 use countersign_view::{Lines, escape};
@@ -26,9 +21,9 @@ use serde_json::{Value, json};
 use super::{
     super::fields::{self, Rejection},
     Closed, Found, Prompts,
+    form::{Form, FormError},
     nameless::Post,
-    queue::Line,
-    streams,
+    queue::{Line, Queued},
 };
 
 /// What is said to whoever answers what waits no longer.
@@ -36,59 +31,44 @@ const STALE: &str = "Clarification prompt expired or not found. The agent may ha
 /// What stands between labels where several are chosen.
 const BETWEEN: [&str; 4] = [", ", ",", "\r\n", "\n"];
 
-pub(super) async fn pending(
-    State(prompts): State<Arc<Prompts>>,
-    Extension(caller): Extension<Caller>,
-    uri: Uri,
-) -> Response {
-    streams::pending(&prompts, &uri, Line::Questions, &caller).await
+/// An answer to a question.
+pub(super) struct QuestionAnswer {
+    session: SessionId,
+    /// The question that it names.
+    named: Option<String>,
+    said: String,
 }
 
-pub(super) async fn stream(
-    State(prompts): State<Arc<Prompts>>,
-    Extension(caller): Extension<Caller>,
-    uri: Uri,
-) -> Response {
-    streams::of_line(&prompts, &uri, Line::Questions, &caller).await
+impl Queued for QuestionAnswer {
+    const LINE: Line = Line::Questions;
 }
 
-pub(super) async fn respond(
-    State(prompts): State<Arc<Prompts>>,
-    Extension(caller): Extension<Caller>,
-    uri: Uri,
-    body: Result<Body, BadBody>,
-) -> Result<Response, BadBody> {
-    let body = body?;
-    let (session, named) = match fields_of(&body) {
-        Ok(fields) => fields,
-        Err(rejection) => return Ok(rejection.into_response()),
-    };
-    let Some(said) = said(&body) else {
-        return Ok(Problem::new(StatusCode::BAD_REQUEST, "response is required").reply(uri.path()));
-    };
-    if let Err(why) = sayable(&said, "response") {
-        return Ok(Problem::new(StatusCode::BAD_REQUEST, why.to_string()).reply(uri.path()));
+impl Form for QuestionAnswer {
+    fn read(body: &Body, _: &Caller) -> Result<Self, FormError> {
+        let session = fields::session(body)?;
+        let named = fields::text(body, "clarify_id")?.map(str::to_owned);
+        let said = said(body).ok_or_else(|| Rejection::bad("response is required"))?;
+        sayable(&said, "response").map_err(|why| Rejection::bad(why.to_string()))?;
+        Ok(Self { session, named, said })
     }
-    let told = match named {
-        Some(named) => answer(&prompts, &session, Some(&named), &said, &caller).await,
-        None => {
-            // What is posted twice is one answer: the oldest is another question by then.
-            let post = Post::new(&caller, &session, &body);
-            let (of, said) = (Arc::clone(&prompts), said.clone());
-            let answer = async move { answer(&of, &session, None, &said, &caller).await };
-            prompts.nameless_words.once(&post, answer, |told| matches!(told, Ok(Ok(())))).await
-        }
-    };
-    Ok(match told {
-        Ok(Ok(())) => reply::ok(&json!({ "ok": true, "response": said })),
-        Ok(Err(Unsaid { status, told })) => reply::json(status, &told),
-        Err(closed) => Problem::from(closed).reply(uri.path()),
-    })
-}
 
-/// The session of an answer, and the question that it names.
-fn fields_of(body: &Body) -> Result<(SessionId, Option<String>), Rejection> {
-    Ok((fields::session(body)?, fields::text(body, "clarify_id")?.map(str::to_owned)))
+    async fn act(self, prompts: &Arc<Prompts>, caller: &Caller, body: &Body) -> Result<Response, Problem> {
+        let Self { session, named, said } = self;
+        let told = match named {
+            Some(named) => answer(prompts, &session, Some(&named), &said, caller).await,
+            None => {
+                // What is posted twice is one answer: the oldest is another question by then.
+                let post = Post::new(caller, &session, body);
+                let (of, said, by) = (Arc::clone(prompts), said.clone(), caller.clone());
+                let answer = async move { answer(&of, &session, None, &said, &by).await };
+                prompts.nameless_words.once(&post, answer, |told| matches!(told, Ok(Ok(())))).await
+            }
+        };
+        Ok(match told? {
+            Ok(()) => reply::ok(&json!({ "ok": true, "response": said })),
+            Err(Unsaid { status, told }) => reply::json(status, &told),
+        })
+    }
 }
 
 /// Why something was not said, as it is told.

@@ -22,6 +22,12 @@ pub(crate) enum Line {
     Questions,
 }
 
+/// What is sent about the prompts of one of the two.
+pub(crate) trait Queued {
+    /// Which of the two.
+    const LINE: Line;
+}
+
 impl Line {
     /// The name of the event that says how it stands.
     pub(crate) const fn event(self) -> &'static str {

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{
+    Extension,
     extract::State,
     http::{StatusCode, Uri},
     response::Response,
@@ -23,29 +24,37 @@ use super::{
     Closed, Prompts, Seat,
     board::Notice,
     card,
-    queue::Line,
+    queue::Queued,
 };
 
 /// What keeps a stream alive on which nothing happens.
 const ALIVE: &str = "keepalive";
 
 /// The reply to a poll of one queue. Nobody's queue is empty.
-pub(super) async fn pending(prompts: &Prompts, uri: &Uri, line: Line, caller: &Caller) -> Response {
-    let Some(session) = super::session_in(uri) else {
+pub(super) async fn pending<Q: Queued>(
+    State(prompts): State<Arc<Prompts>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Response {
+    let Some(session) = super::session_in(&uri) else {
         return reply::ok(&json!({ "pending": null, "pending_count": 0 }));
     };
-    prompts.shown(line, caller, &session);
+    prompts.shown(Q::LINE, &caller, &session);
     match prompts.queues(&session).await {
-        Ok(queues) => reply::ok(&queues.state(line)),
+        Ok(queues) => reply::ok(&queues.state(Q::LINE)),
         Err(closed) => Problem::from(closed).reply(uri.path()),
     }
 }
 
 /// The stream of one queue: how it stands, then every newer state. Whoever reads slowly gets the newest.
-pub(super) async fn of_line(prompts: &Arc<Prompts>, uri: &Uri, line: Line, caller: &Caller) -> Response {
-    let Some(session) = super::session_in(uri) else { return super::without_session(uri) };
-    prompts.shown(line, caller, &session);
-    let ((first, states), seat) = match prompts.watch(&session, line).await {
+pub(super) async fn of_line<Q: Queued>(
+    State(prompts): State<Arc<Prompts>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Response {
+    let Some(session) = super::session_in(&uri) else { return super::without_session(&uri) };
+    prompts.shown(Q::LINE, &caller, &session);
+    let ((first, states), seat) = match prompts.watch(&session, Q::LINE).await {
         Ok(watched) => watched,
         Err(closed) => return Problem::from(closed).reply(uri.path()),
     };

@@ -6,10 +6,9 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{
-    Extension,
     extract::State,
     http::{StatusCode, Uri},
-    response::{IntoResponse as _, Response},
+    response::Response,
 };
 use countersign_conversations::chats::ChatError;
 use countersign_core::{
@@ -19,14 +18,15 @@ use countersign_core::{
 };
 use countersign_http::{
     reply::{self, Problem},
-    web::{BadBody, Body, Caller},
+    web::{Body, Caller},
 };
 use countersign_runtime::{Lane, Refused};
 use serde_json::json;
 
 use super::{
-    super::fields::{self, Rejection},
+    super::fields,
     Prompts, card,
+    form::{Form, FormError},
 };
 
 /// How many sessions can be let through at once.
@@ -48,32 +48,30 @@ pub(super) async fn is_on(State(prompts): State<Arc<Prompts>>, uri: Uri) -> Resp
     reply::ok(&json!({ "yolo_enabled": prompts.is_covered(&session) }))
 }
 
-pub(super) async fn turn(
-    State(prompts): State<Arc<Prompts>>,
-    Extension(caller): Extension<Caller>,
-    uri: Uri,
-    body: Result<Body, BadBody>,
-) -> Result<Response, BadBody> {
-    let body = body?;
-    let (session, is_on) = match fields_of(&body) {
-        Ok(fields) => fields,
-        Err(rejection) => return Ok(rejection.into_response()),
-    };
-    if is_on && !prompts.knows(&session).await {
-        return Ok(Problem::new(StatusCode::NOT_FOUND, ChatError::Unknown.to_string()).reply(uri.path()));
-    }
-    if !is_on {
-        prompts.covered.lock().remove(&session);
-    } else if let Err(refused) = prompts.cover(&session, &caller.principal).await {
-        return Ok(Problem::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string()).reply(uri.path()));
-    }
-    Ok(reply::ok(&json!({ "ok": true, "yolo_enabled": is_on })))
+/// Whether a session is to be let through.
+pub(super) struct CoverChange {
+    session: SessionId,
+    is_on: bool,
 }
 
-/// The session, and whether it is to be let through.
-fn fields_of(body: &Body) -> Result<(SessionId, bool), Rejection> {
-    fields::not_null(body, "enabled")?;
-    Ok((fields::session(body)?, fields::switch(body, "enabled")?.unwrap_or(true)))
+impl Form for CoverChange {
+    fn read(body: &Body, _: &Caller) -> Result<Self, FormError> {
+        fields::not_null(body, "enabled")?;
+        Ok(Self { session: fields::session(body)?, is_on: fields::switch(body, "enabled")?.unwrap_or(true) })
+    }
+
+    async fn act(self, prompts: &Arc<Prompts>, caller: &Caller, _: &Body) -> Result<Response, Problem> {
+        let Self { session, is_on } = self;
+        if is_on && !prompts.knows(&session).await {
+            return Err(Problem::new(StatusCode::NOT_FOUND, ChatError::Unknown.to_string()));
+        }
+        if !is_on {
+            prompts.covered.lock().remove(&session);
+        } else if let Err(refused) = prompts.cover(&session, &caller.principal).await {
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, refused.to_string()));
+        }
+        Ok(reply::ok(&json!({ "ok": true, "yolo_enabled": is_on })))
+    }
 }
 
 impl Prompts {

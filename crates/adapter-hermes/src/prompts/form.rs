@@ -1,0 +1,69 @@
+//! What people send about prompts: one handler over the kind of what is sent.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    extract::State,
+    http::{StatusCode, Uri},
+    response::{IntoResponse, Response},
+};
+use countersign_http::web::{BadBody, Body, Caller, Problem, reply};
+use serde_json::Value;
+
+use super::{super::fields::Rejection, Prompts};
+
+/// One kind of what is sent: how it is read, and what it does.
+pub(super) trait Form: Sized + Send {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// The reply to a body that is wrong, or to what this caller may not.
+    fn read(body: &Body, caller: &Caller) -> Result<Self, FormError>;
+
+    /// Does it, and gives the reply.
+    fn act(
+        self,
+        prompts: &Arc<Prompts>,
+        caller: &Caller,
+        body: &Body,
+    ) -> impl Future<Output = Result<Response, Problem>> + Send;
+}
+
+/// Why nothing was done.
+pub(super) enum FormError {
+    /// The body is wrong, or is not for this caller.
+    Rejected(Rejection),
+    /// The same, told beside what was sent.
+    Told(StatusCode, Value),
+}
+
+impl From<Rejection> for FormError {
+    fn from(rejection: Rejection) -> Self {
+        Self::Rejected(rejection)
+    }
+}
+
+impl IntoResponse for FormError {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Rejected(rejection) => rejection.into_response(),
+            Self::Told(status, told) => reply::json(status, &told),
+        }
+    }
+}
+
+/// Reads what is sent and does it.
+pub(super) async fn post<F: Form>(
+    State(prompts): State<Arc<Prompts>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+    body: Result<Body, BadBody>,
+) -> Result<Response, BadBody> {
+    let body = body?;
+    let form = match F::read(&body, &caller) {
+        Ok(form) => form,
+        Err(error) => return Ok(error.into_response()),
+    };
+    Ok(form.act(&prompts, &caller, &body).await.unwrap_or_else(|problem| problem.reply(uri.path())))
+}
