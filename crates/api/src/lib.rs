@@ -15,7 +15,7 @@ mod policy;
 mod sessions;
 mod wire;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::{
     Router,
@@ -62,8 +62,8 @@ struct Api {
     /// What happens, without the texts and with them.
     plain: Feed,
     whole: Feed,
-    /// What programs read about all of it.
-    document: Value,
+    /// What programs read about all of it. Made when it is asked for first.
+    document: LazyLock<Value>,
 }
 
 /// What a handler gives: a reply, or what went wrong.
@@ -74,7 +74,7 @@ pub fn routes(context: &Arc<ApiContext>) -> Router {
     let api = Api {
         plain: Feed::new(context.handle.clone(), View::Plain),
         whole: Feed::new(context.handle.clone(), View::Whole),
-        document: openapi::document(operations::OPERATIONS),
+        document: LazyLock::new(|| openapi::document(operations::OPERATIONS)),
         context: Arc::clone(context),
     };
     let none = Routes::new(&context.auth);

@@ -23,15 +23,18 @@ const SCHEMAS: &str = "/components/schemas";
 
 /// `GET /api/v1/openapi.json`.
 pub(super) async fn serve(State(api): State<Arc<Api>>) -> Response {
-    reply::ok(&api.document)
+    reply::ok(&*api.document)
 }
+
+/// Adds the handler of a method and a path to a router.
+pub(super) type Mount = fn(Routes<Arc<Api>>, &str, &str) -> Routes<Arc<Api>>;
 
 /// One operation.
 pub(super) struct Operation {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     /// Adds its handler to a router.
-    pub(super) mount: fn(Routes<Arc<Api>>, &str, &str) -> Routes<Arc<Api>>,
+    pub(super) mount: Mount,
     /// Its name for those who generate clients.
     pub(super) name: &'static str,
     pub(super) summary: &'static str,
