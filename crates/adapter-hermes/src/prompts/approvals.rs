@@ -112,8 +112,9 @@ impl Form for ApprovalAnswer {
         }
         if lets_through && matches!(caller.via, Via::Token { .. }) {
             // It would go on allowing after the token was taken away.
-            let why = "Letting a session through is for people: a token is not enough";
-            return Err(Rejection::new(StatusCode::FORBIDDEN, why).into());
+            let rejection =
+                Rejection::new(StatusCode::FORBIDDEN, "Letting a session through is for people: a token is not enough");
+            return Err(rejection.into());
         }
         Ok(Self { session, named, lets_through, choice })
     }
