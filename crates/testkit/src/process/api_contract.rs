@@ -47,14 +47,18 @@ fn close(schema: &mut Value) {
     }
 }
 
-fn assert_fits(value: &Value, schema: &Value, at: &str) {
-    let reference = schema["$ref"].as_str().unwrap_or_else(|| panic!("{at}: a schema without a name: {schema}"));
+/// What of `value` does not fit the schema that `reference` names.
+fn faults(value: &Value, reference: &str) -> Vec<String> {
     let validator = Arc::clone(COMPILED.lock().unwrap().entry(reference.to_owned()).or_insert_with(|| {
         let root = json!({ "$ref": reference, "components": { "schemas": *SCHEMAS } });
         Arc::new(jsonschema::options().should_validate_formats(true).build(&root).unwrap())
     }));
-    let faults: Vec<String> =
-        validator.iter_errors(value).map(|fault| format!("{}: {fault}", fault.instance_path())).collect();
+    validator.iter_errors(value).map(|fault| format!("{}: {fault}", fault.instance_path())).collect()
+}
+
+fn assert_fits(value: &Value, schema: &Value, at: &str) {
+    let reference = schema["$ref"].as_str().unwrap_or_else(|| panic!("{at}: a schema without a name: {schema}"));
+    let faults = faults(value, reference);
     assert!(faults.is_empty(), "{at} is not {reference}: {faults:#?}\n{value:#}");
 }
 
@@ -113,4 +117,40 @@ pub(crate) fn check_event(event: &Event) {
     let schema = json!({ "$ref": format!("#/components/schemas/{schema}") });
     assert!(known.contains(&schema), "{schema} is no data of an event: {known:?}");
     assert_fits(&event.data, &schema, &event.name);
+}
+
+#[test]
+fn a_reply_that_is_not_what_the_document_says_is_found() {
+    let entry = json!({ "id": "e", "parent": null, "at": "2026-11-27T00:00:00Z", "kind": "user", "message": null });
+    let page = |entry: Value| {
+        json!({
+            "id": "s", "door": null, "name": null, "parent": null, "cwd": null, "model": null,
+            "opened_at": "2026-11-27T00:00:00Z", "state": "resting", "run": null, "waiting": 0, "queued": 0,
+            "length": 1, "earlier": null, "cursor": "0", "entries": [entry],
+        })
+    };
+    let live = |more: Value| {
+        let mut live = json!({ "event": "delta", "index": 0, "text": "a", "session": "s" });
+        live.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        live
+    };
+    let with = |name: &str, value: Value| {
+        let mut entry = entry.clone();
+        entry[name] = value;
+        page(entry)
+    };
+    for (schema, value, count) in [
+        ("Conversation", page(entry.clone()), 0),
+        ("Conversation", with("extra", json!(1)), 1),
+        ("Conversation", with("at", json!("yesterday")), 1),
+        ("Conversation", with("id", json!(1)), 1),
+        ("Conversation", page(json!({ "id": "e", "parent": null, "kind": "user", "message": null })), 1),
+        ("Live", live(json!({})), 0),
+        ("Live", live(json!({ "extra": 1 })), 1),
+        ("Explained", json!({ "verdict": "refused", "why": "x" }), 0),
+        ("Explained", json!({ "verdict": "refused", "why": "x", "extra": 1 }), 1),
+    ] {
+        let found = faults(&value, &format!("#/components/schemas/{schema}"));
+        assert_eq!(found.len(), count, "{schema}: {found:?} {value}");
+    }
 }
