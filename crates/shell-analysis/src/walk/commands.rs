@@ -184,14 +184,16 @@ impl Walk<'_> {
     fn note_meanings(&mut self, assignments: &[Word], argv: &[Word]) {
         let program = argv.first().and_then(Word::as_literal).map(base_name);
         let words = argv.get(1..).unwrap_or_default();
-        let set = assignments.iter().chain(words).filter_map(|word| word.value.split_once('='));
-        let set: Vec<(String, String)> = set.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        for (name, value) in set {
-            match name.as_str() {
-                _ if name.starts_with("GIT_CONFIG") => self.may_begin("git"),
-                _ if name.starts_with("BASH_ALIASES[") || program == Some("alias") => self.may_begin(&value),
-                _ if is_dangerous_variable(&name) && value.contains(char::is_whitespace) => self.suppose(&value),
-                _ => {}
+        for word in assignments.iter().chain(words) {
+            let Some((name, value)) = word.value.split_once('=') else { continue };
+            // What stands in brackets is a wildcard elsewhere.
+            let is_alias = program == Some("alias") || word.raw.starts_with("BASH_ALIASES[");
+            if name.starts_with("GIT_CONFIG") {
+                self.may_begin("git");
+            } else if is_alias {
+                self.may_begin(value);
+            } else if is_dangerous_variable(name) && value.contains(char::is_whitespace) {
+                self.suppose(word.approximate().split_once('=').map_or("", |(_, text)| text));
             }
         }
         if program == Some("hash") {
