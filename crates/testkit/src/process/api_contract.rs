@@ -103,7 +103,7 @@ pub(crate) fn check((method, path): (&str, &str), sent: Option<&Value>, answer: 
 }
 
 /// Checks an event of the stream.
-pub(crate) fn check_event(event: &Event) {
+pub(crate) fn check_event(event: &ApiEvent) {
     let schema = match event.name.as_str() {
         "ready" => "Ready",
         "reset" => "Reset",
