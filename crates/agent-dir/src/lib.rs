@@ -6,6 +6,7 @@ pub mod environment;
 pub mod keys;
 pub mod load_error;
 pub mod models_file;
+pub mod names;
 pub mod persist;
 pub mod place;
 pub mod restrictions;

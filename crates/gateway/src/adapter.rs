@@ -215,6 +215,8 @@ mod tests {
         assert_eq!(ask("tools: { approval: { bash: deny } }", "bash"), Ok(Action::Deny));
         assert!(ask("bash: { enabled: false }", "bash").unwrap_err().contains("switch bash off"));
         assert_eq!(ask("{}", "a_tool_of_the_host"), Ok(Action::Allow));
+        assert_eq!(ask("tools: { approval: { SHELL: deny } }", "shell"), Ok(Action::Deny));
+        assert_eq!(ask("tools: { approval: { deploy: prompt } }", "Deploy"), Ok(Action::Ask));
     }
 
     #[test]
