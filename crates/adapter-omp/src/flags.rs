@@ -211,11 +211,15 @@ pub fn parse_for(product: Product, arguments: impl IntoIterator<Item = String>) 
     let mut arguments = arguments.into_iter().peekable();
     while let Some(argument) = arguments.next() {
         let (name, mut inline) = match argument.split_once('=') {
-            Some((name, value)) if name.starts_with("--") => (name.to_owned(), Some(value.to_owned())),
+            Some((name, value)) if name.starts_with('-') => (name.to_owned(), Some(value.to_owned())),
             _ => (argument, None),
         };
         let is_bare = inline.is_none() && arguments.peek().is_none_or(|next| next.starts_with('-'));
-        let mut value = || inline.take().or_else(|| arguments.next()).ok_or_else(|| format!("{name} needs a value"));
+        // A flag that restricts is never taken for the value of another.
+        let mut value = || {
+            let next = inline.take().or_else(|| arguments.next_if(|next| !restricting::is_flag(next)));
+            next.ok_or_else(|| format!("{name} needs a value"))
+        };
         match name.as_str() {
             "--mode" => flags.mode = Some(value()?),
             "--provider" => flags.provider = Some(value()?),
@@ -362,7 +366,8 @@ mod tests {
             ("--approval-mode", format!("--approval-mode \"\": {modes}")),
             ("--approval-mode=", format!("--approval-mode \"\": {modes}")),
             ("--approval-mode ask", format!("--approval-mode \"ask\": {modes}")),
-            ("--approval-mode --no-session", format!("--approval-mode \"--no-session\": {modes}")),
+            ("--approval-mode --no-session", format!("--approval-mode \"\": {modes}")),
+            ("--approval-mode --yolo", format!("--approval-mode \"--yolo\": {modes}")),
             (
                 "--approval-mode write --yolo",
                 "--approval-mode is given twice, as write and as yolo: expected one value".to_owned(),
@@ -415,9 +420,73 @@ mod tests {
                 assert_eq!(read(&format!("{flag}={value}")), Err(want), "{flag}={value}");
             }
         }
-        for line in ["--attach=/x", "--no-title=1", "--what=1", "--model=m", "--name=n"] {
+        for line in ["--attach=/x", "--no-title=1", "--what=1", "--model=m", "--name=n", "-x=1", "-r=id", "-e=x.ts"] {
             assert!(read(line).is_ok(), "{line}");
         }
+    }
+
+    #[test]
+    fn a_short_flag_that_restricts_is_read_or_refused() {
+        let tools = Flags { tools: Some(vec!["read".into()]), ..Flags::default() };
+        let excluded = |names: &[&str]| Flags {
+            excluded_tools: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..Flags::default()
+        };
+        for (line, want) in [
+            ("-t=read", tools.clone()),
+            ("-t read", tools),
+            ("-xt=bash", excluded(&["bash"])),
+            ("-xt=bash,write", excluded(&["bash", "write"])),
+        ] {
+            for product in [Product::Omp, Product::Gjc] {
+                let want = Flags { product, ..want.clone() };
+                assert_eq!(parse_for(product, line.split(' ').map(str::to_owned)), Ok(want), "{line}");
+            }
+        }
+        for (line, want) in [
+            ("-nt=1", "-nt takes no value, found \"1\": leave the flag out to switch it off"),
+            ("-nbt=true", "-nbt takes no value, found \"true\": leave the flag out to switch it off"),
+            ("-nc=1", "-nc takes no value, found \"1\": leave the flag out to switch it off"),
+            ("-t=", "-t \"\": expected names of tools with commas between, such as read,grep; --no-tools gives none"),
+            ("-tread", "-tread is not a flag of this door: write -t NAMES, or --tread if that is its name"),
+            ("-xtbash", "-xtbash is not a flag of this door: write -xt NAMES, or --xtbash if that is its name"),
+            ("-nt1", "-nt1 is not a flag of this door: write -nt, or --nt1 if that is its name"),
+            ("-nbttrue", "-nbttrue is not a flag of this door: write -nbt, or --nbttrue if that is its name"),
+            ("-T read", "-T is not a flag of this door: write -t NAMES"),
+            ("-XT=bash", "-XT is not a flag of this door: write -xt NAMES, or --XT if that is its name"),
+            ("-ct read", "-ct is not a flag of this door: write -t NAMES, or --ct if that is its name"),
+            ("-pnt", "-pnt is not a flag of this door: write -nt, or --pnt if that is its name"),
+            ("-tools read", "-tools is not a flag of this door; did you mean --tools?"),
+            ("-no-tools", "-no-tools is not a flag of this door; did you mean --no-tools?"),
+            ("-approval-mode=write", "-approval-mode is not a flag of this door; did you mean --approval-mode?"),
+            (
+                "-allowed-tools read",
+                "-allowed-tools is not a flag of this door, and its name says that it restricts: use --tools or \
+                 --exclude-tools with names of tools, or --permissions with a file of rules",
+            ),
+            ("\u{2014}tools read", "\u{2014}tools begins with '\u{2014}', which is no hyphen: write --tools"),
+            ("\u{2014}tools=x", "\u{2014}tools=x begins with '\u{2014}', which is no hyphen: write --tools=x"),
+            ("\u{2013}\u{2013}yolo", "\u{2013}\u{2013}yolo begins with '\u{2013}', which is no hyphen: write --yolo"),
+            ("-\u{2013}tools read", "-\u{2013}tools begins with '\u{2013}', which is no hyphen: write --tools"),
+            ("\u{2212}t read", "\u{2212}t begins with '\u{2212}', which is no hyphen: write -t"),
+        ] {
+            for product in [Product::Omp, Product::Gjc] {
+                assert_eq!(parse_for(product, line.split(' ').map(str::to_owned)), Err(want.to_owned()), "{line}");
+            }
+        }
+        for line in ["-x", "-s value", "-canary", "-print", "-name n", "- \u{2014}", "a\u{2014}b"] {
+            assert!(read(line).is_ok(), "{line}: {:?}", read(line));
+        }
+    }
+
+    #[test]
+    fn a_flag_that_restricts_is_no_value_of_another() {
+        for line in ["--model --no-tools", "--theme -nt", "--name --tools=x", "--system-prompt -xt bash", "--cwd -t=x"]
+        {
+            let name = line.split(' ').next().unwrap_or(line);
+            assert_eq!(read(line), Err(format!("{name} needs a value")), "{line}");
+        }
+        assert!(read("--append-system-prompt --x --name -1").is_ok());
     }
 
     #[test]

@@ -3,7 +3,10 @@
 
 use std::path::PathBuf;
 
-use countersign_agent_dir::restrictions;
+use countersign_agent_dir::{
+    names::{self, Restricts},
+    restrictions,
+};
 use countersign_config::slips;
 use countersign_core::policy::ApprovalMode;
 use countersign_runtime::models::entry::Level;
@@ -37,50 +40,12 @@ const REFUSED: [(&str, &str); 4] = [
     ("-na", "files of the project are read here; use --no-context-files and --no-prompt-templates"),
 ];
 
-/// Words of a flag's name that say that it restricts, and what to use in its place. A star stands for any end of the word.
-const WORDS: [(&[&str], &str); 4] = [
-    (
-        &[
-            "allow*",
-            "disallow*",
-            "deny*",
-            "denied",
-            "block*",
-            "forbid*",
-            "exclud*",
-            "restrict*",
-            "tool*",
-            "whitelist*",
-            "blacklist*",
-            "capabilit*",
-            "privileg*",
-        ],
-        "use --tools or --exclude-tools with names of tools, or --permissions with a file of rules",
-    ),
-    (
-        &[
-            "approv*", "permi*", "confirm*", "ask", "polic*", "safe*", "secur*", "guard*", "protect*", "strict*",
-            "trust*", "untrust*", "requir*", "review*", "rule*",
-        ],
-        "use --approval-mode always-ask or --approval-mode write, or --permissions with a file of rules",
-    ),
-    (
-        &["sandbox*", "readonly", "only", "isolat*", "jail*", "access*", "dry", "dryrun"],
-        "use --tools read,grep,find,ls for a session that only reads, or countersign.sandbox in config.yml for commands",
-    ),
-    (
-        &["max", "limit*", "budget*", "quota*"],
-        "turns, tokens, time and cost of a session have no limit here; end the process, or set countersign.bash_timeout in \
-         config.yml",
-    ),
-];
+/// Short flags that restrict, each with how it is written.
+const SHORT: [(&str, &str); 6] =
+    [("xt", "-xt NAMES"), ("nbt", "-nbt"), ("nt", "-nt"), ("nc", "-nc"), ("np", "-np"), ("t", "-t NAMES")];
 
-/// Words that take away what another word of the name says.
-const NEGATIONS: [&str; 5] = ["no", "not", "without", "disable*", "prevent*"];
-
-/// Words for what an agent can do. With one of [`NEGATIONS`] they restrict.
-const ABILITIES: [&str; 10] =
-    ["bash", "shell*", "exec*", "command*", "writ*", "edit*", "net", "network*", "internet", "web*"];
+/// Short flags that are switches: other programs let them stand before another in one word.
+const SWITCHES: [char; 5] = ['a', 'c', 'h', 'p', 'v'];
 
 /// Returns why a start with `flag` is refused, if it is: it restricts in an original and is not enforced here, it is a slip in one that
 /// restricts, or its name says that it restricts.
@@ -88,36 +53,75 @@ pub(super) fn refused(flag: &str) -> Option<String> {
     if let Some((_, problem)) = REFUSED.iter().find(|(name, _)| *name == flag) {
         return Some(format!("{flag}: {problem}"));
     }
-    if let Some(meant) = slip(flag) {
+    if let Some(problem) = dashed(flag) {
+        return Some(problem);
+    }
+    let name = flag.strip_prefix('-')?;
+    let is_letter = name.chars().nth(1).is_none();
+    if let Some(meant) = slip(flag).filter(|_| !is_letter) {
         return Some(format!("{flag} is not a flag of this door; did you mean {meant}?"));
     }
-    let words = words(flag);
-    let has = |patterns: &[&str]| words.iter().any(|word| patterns.iter().any(|pattern| fits(word, pattern)));
-    let by_word = WORDS.iter().find(|(patterns, _)| has(patterns)).map(|(_, instead)| *instead);
-    let instead = by_word.or_else(|| (has(&NEGATIONS) && has(&ABILITIES)).then_some(WORDS[0].1))?;
-    Some(format!("{flag} is not a flag of this door, and its name says that it restricts: {instead}"))
-}
-
-/// Returns the words of a long flag's name in lower case: apart at dashes, underscores, dots and capitals.
-fn words(flag: &str) -> Vec<String> {
-    let Some(name) = flag.strip_prefix("--") else { return Vec::new() };
-    let mut words = vec![String::new()];
-    let mut was_small = false;
-    for letter in name.chars() {
-        if !letter.is_alphanumeric() || letter.is_uppercase() && was_small {
-            words.push(String::new());
-        }
-        if letter.is_alphanumeric() {
-            words.last_mut().into_iter().for_each(|word| word.extend(letter.to_lowercase()));
-        }
-        was_small = letter.is_lowercase();
+    if let Some(what) = names::restricts(name) {
+        let instead = instead(what);
+        return Some(format!("{flag} is not a flag of this door, and its name says that it restricts: {instead}"));
     }
-    words.retain(|word| !word.is_empty());
-    words
+    let written = short(name)?;
+    let whole = if is_letter { String::new() } else { format!(", or --{name} if that is its name") };
+    Some(format!("{flag} is not a flag of this door: write {written}{whole}"))
 }
 
-fn fits(word: &str, pattern: &str) -> bool {
-    pattern.strip_suffix('*').map_or(word == pattern, |begin| word.starts_with(begin))
+/// Whether `argument` is a flag that restricts, and so no value of another.
+pub(super) fn is_flag(argument: &str) -> bool {
+    let name = argument.split('=').next().unwrap_or(argument);
+    let is_short = || name.strip_prefix('-').is_some_and(|name| SHORT.iter().any(|(short, _)| *short == name));
+    RESTRICTING.iter().any(|(flag, _)| *flag == name) || is_short()
+}
+
+/// Returns what to use in the place of a flag of another program.
+const fn instead(what: Restricts) -> &'static str {
+    match what {
+        Restricts::Tools => "use --tools or --exclude-tools with names of tools, or --permissions with a file of rules",
+        Restricts::Approvals => {
+            "use --approval-mode always-ask or --approval-mode write, or --permissions with a file of rules"
+        }
+        Restricts::Reach => {
+            "use --tools read,grep,find,ls for a session that only reads, or countersign.sandbox in config.yml for commands"
+        }
+        Restricts::Amount => {
+            "turns, tokens, time and cost of a session have no limit here; end the process, or set countersign.bash_timeout \
+             in config.yml"
+        }
+    }
+}
+
+/// Returns why an argument is refused that begins with a dash other than the hyphen, as word processors put it before a name.
+fn dashed(argument: &str) -> Option<String> {
+    let rest = argument.trim_start_matches(is_dash);
+    let dash = argument[..argument.len() - rest.len()].chars().find(|letter| *letter != '-')?;
+    if !rest.starts_with(char::is_alphanumeric) {
+        return None;
+    }
+    let name = rest.split('=').next().unwrap_or(rest);
+    let is_short = name.chars().nth(1).is_none() || SHORT.iter().any(|(short, _)| *short == name);
+    let hyphens = if is_short { "-" } else { "--" };
+    Some(format!("{argument} begins with {dash:?}, which is no hyphen: write {hyphens}{rest}"))
+}
+
+const fn is_dash(letter: char) -> bool {
+    matches!(
+        letter,
+        '-' | '\u{ad}' | '\u{2010}'
+            ..='\u{2015}' | '\u{2043}' | '\u{2212}' | '\u{2e3a}' | '\u{2e3b}' | '\u{fe58}' | '\u{fe63}' | '\u{ff0d}'
+    )
+}
+
+/// Returns how the short flag is written that restricts and with which `name` begins, or ends behind switches.
+fn short(name: &str) -> Option<&'static str> {
+    let small = name.to_lowercase();
+    let is_behind_switches =
+        |short: &str| small.strip_suffix(short).is_some_and(|rest| rest.chars().all(|c| SWITCHES.contains(&c)));
+    let begins = SHORT.iter().find(|(short, _)| small.starts_with(short));
+    begins.or_else(|| SHORT.iter().find(|(short, _)| is_behind_switches(short))).map(|(_, written)| *written)
 }
 
 /// Returns the flag that restricts and that `flag` was probably meant to be.
