@@ -12,6 +12,7 @@ pub mod place;
 pub mod restrictions;
 pub mod roster;
 mod sandbox;
+mod section;
 pub mod settings;
 pub mod wildcard;
 

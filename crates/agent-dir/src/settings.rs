@@ -14,7 +14,7 @@ use countersign_core::session::{Otherwise, Patience};
 use countersign_files::paths;
 use countersign_runtime::{models::entry::Level, tools::sandbox};
 
-use super::{AgentDir, LoadError, Restrictions};
+use super::{AgentDir, LoadError, Restrictions, section};
 
 /// Everything that the stdio doors read from `config.yml`.
 #[derive(Clone, Debug, PartialEq)]
@@ -211,7 +211,7 @@ impl Default for Settings {
 
 /// Whose file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
+pub(super) enum Owner {
     User,
     Project,
     Host,
@@ -242,6 +242,9 @@ impl Settings {
             }
             let node = Node::read(&file);
             let node = if owner == Owner::Host { node.map_err(LoadError::Named)? } else { node? };
+            // Settings that restrict are more than one to a key, and the strictest counts.
+            settings.restrictions.take(&Place::root(&file, node.as_ref()))?;
+            let node = node.map(|node| section::apart(node, &file)).transpose()?;
             settings.take(&Place::root(&file, node.as_ref()), owner)?;
         }
         Ok(settings)
@@ -282,11 +285,15 @@ impl Settings {
             Some(_) => self.edit_mode = EditMode::Replace,
         }
         self.todo_reminders.take(&root.at("todo")?.at("reminders")?)?;
-        self.restrictions.take(root)?;
-        match owner {
-            Owner::User => self.ours.take(root)?,
-            Owner::Project | Owner::Host => {}
-        }
+        let notices = match owner {
+            Owner::User => {
+                let notices = section::check(root)?;
+                self.ours.take(root)?;
+                notices
+            }
+            Owner::Project | Owner::Host => section::elsewhere(root, owner),
+        };
+        self.restrictions.notices.extend(notices);
         Ok(())
     }
 
@@ -294,7 +301,10 @@ impl Settings {
         if let Some(model) = root.at("defaultModel")?.text()? {
             self.model_roles.insert("default".to_owned(), model.to_owned());
         }
-        for (role, model) in root.at("modelRoles")?.members()? {
+        // A host changes the one with levels: it counts last.
+        let joined = root.members()?.into_iter();
+        let joined = joined.filter_map(|(key, model)| Some((key.strip_prefix("modelRoles.")?, model)));
+        for (role, model) in joined.chain(root.at("modelRoles")?.members()?) {
             if let Some(model) = model.text()? {
                 self.model_roles.insert(role.to_owned(), model.to_owned());
             }
@@ -411,6 +421,8 @@ mod tests {
     use super::{AgentDir, EditMode, Settings};
     use crate::{Environment, Product};
 
+    const OF_USER: &str = "it counts in the user's own config.yml";
+
     fn load(user: &str, project: &str) -> Result<Settings, String> {
         let home = tempfile::tempdir().unwrap();
         let cwd = home.path().join("work");
@@ -507,7 +519,38 @@ countersign:
         want.model_roles.insert("default".to_owned(), "a/b".to_owned());
         want.todo_reminders.enabled = false;
         want.thinking_level = Level::Xhigh;
-        assert_eq!(load(user, project), Ok(want));
+        let mut got = load(user, project).unwrap();
+        let told = std::mem::take(&mut got.restrictions.notices);
+        assert_eq!(got, want);
+        for (told, key) in told.iter().zip(["config.yml:2: approval_timeout", "config.yml:3: countersign"]) {
+            assert!(told.ends_with(&format!("{key} was ignored: {OF_USER}, and not in a project's file")), "{told}");
+        }
+        assert_eq!(told.len(), 2);
+    }
+
+    #[test]
+    fn a_setting_counts_however_its_levels_are_joined() {
+        for (dotted, levels) in [
+            ("countersign.sandbox.mode: workspace", "countersign: { sandbox: { mode: workspace } }"),
+            ("countersign.sandbox: { mode: workspace }", "countersign: { sandbox: {} }"),
+            ("countersign: { sandbox.network: off }", "countersign: { sandbox: { network: off } }"),
+            ("countersign.bash_timeout: 1", "countersign: { bash_timeout: 1 }"),
+            ("countersign.gates.approval.timeout: 1", "countersign: { gates: { approval: { timeout: 1 } } }"),
+            (
+                "retry.enabled: false\ncompaction.enabled: false",
+                "retry: { enabled: false }\ncompaction: { enabled: false }",
+            ),
+            ("todo.reminders.max: 1\nedit.mode: patch", "todo: { reminders: { max: 1 } }\nedit: { mode: patch }"),
+            ("modelRoles.default: a/b", "modelRoles: { default: a/b }"),
+            ("modelRoles.default: c/d\nmodelRoles: { default: a/b }", "modelRoles: { default: a/b }"),
+        ] {
+            let got = load(dotted, "");
+            assert_eq!(got, load(levels, ""), "{dotted}");
+            assert!(got.is_ok_and(|got| got != Settings::default()), "{dotted}");
+        }
+        let problem = load("countersign.sandbox.mode: enforce", "").unwrap_err();
+        let want = "countersign.sandbox.mode: expected off, guard or workspace, found other text";
+        assert_eq!(problem, format!("~/.omp/agent/config.yml:1: {want}"));
     }
 
     #[test]

@@ -1,0 +1,323 @@
+//! The section `countersign` of `config.yml`: which keys there are, and how the levels of a key may be joined.
+//!
+//! The whole section is ours, so an unknown key in it is a slip. It must not know what a setting means. Source:
+//! docs/protocol/omp.md, Fields that restrict.
+
+use std::path::Path;
+
+use countersign_config::{
+    slips,
+    yaml::{Kind, Node, Place},
+};
+
+use super::{
+    names,
+    settings::{LoadError, Owner},
+};
+
+/// The name of the section.
+const NAME: &str = "countersign";
+
+/// Settings of the section that count outside of it too.
+const OUTSIDE: [&str; 2] = ["approval_timeout", "clarify_timeout"];
+
+/// How often and how long a gate waits.
+const GATE: &[&str] = &["timeout", "remind", "default"];
+
+/// The keys of the section and of the mappings in it.
+const KEYS: [(&str, &[&str]); 7] = [
+    (
+        NAME,
+        &[
+            "approval_timeout",
+            "clarify_timeout",
+            "retry_ask_after",
+            "host_timeout",
+            "bash_timeout",
+            "gates",
+            "sandbox",
+            "attach",
+            "data",
+        ],
+    ),
+    ("countersign.gates", &["question", "approval", "execution"]),
+    ("countersign.gates.question", GATE),
+    ("countersign.gates.approval", GATE),
+    ("countersign.gates.execution", GATE),
+    ("countersign.sandbox", &["mode", "write", "temporary", "read", "network", "on_missing"]),
+    ("countersign.sandbox.network", &["hosts", "unlisted"]),
+];
+
+/// How many levels of a key may be joined: none of ours has more.
+const MOST_LEVELS: usize = 8;
+
+/// Sections of the originals in which a key with dots stands for its levels.
+const OTHERS: [&str; 5] = ["retry", "compaction", "providers", "edit", "todo"];
+
+/// Checks the keys of a user's file that are ours, and returns a notice of each that counts only within the section, unless its name
+/// says that it restricts: those are told anyway.
+///
+/// # Errors
+/// [`LoadError`] for a key that is not there, has nothing behind it, or is a slip in the name of the section.
+pub(super) fn check(root: &Place<'_>) -> Result<Vec<String>, LoadError> {
+    let mut notices = Vec::new();
+    for (key, member) in root.members()? {
+        if key == NAME {
+            check_keys(&member)?;
+        } else if OUTSIDE.contains(&key) && member.is_absent() {
+            return Err(member.wrong("a value where the key stands").into());
+        } else if let Some(meant) = slip(key) {
+            return Err(refused(&member, &format!("there is no such setting; did you mean {meant}?")));
+        } else if KEYS[0].1.contains(&key) && !OUTSIDE.contains(&key) && names::restricts(key).is_none() {
+            let (file, line) = (member.file().display(), member.line());
+            notices.push(format!("{file}:{line}: {key} was ignored; did you mean {NAME}.{key}?"));
+        }
+    }
+    Ok(notices)
+}
+
+/// Returns a notice of each key of a file of `owner` that is ours: they count in the user's own file alone.
+pub(super) fn elsewhere(root: &Place<'_>, owner: Owner) -> Vec<String> {
+    let whose = match owner {
+        Owner::User => return Vec::new(),
+        Owner::Project => "a project's file",
+        Owner::Host => "a file of --config",
+    };
+    let members = root.members().unwrap_or_default();
+    let ours = members.into_iter().filter(|(key, _)| *key == NAME || OUTSIDE.contains(key) || slip(key).is_some());
+    let ours = ours.map(|(key, member)| {
+        let (file, line) = (member.file().display(), member.line());
+        format!("{file}:{line}: {key} was ignored: it counts in the user's own config.yml, and not in {whose}")
+    });
+    ours.collect()
+}
+
+fn check_keys(place: &Place<'_>) -> Result<(), LoadError> {
+    if place.is_absent() {
+        return Err(place.wrong("a value where the key stands").into());
+    }
+    let Some((_, keys)) = KEYS.iter().find(|(at, _)| *at == place.key()) else { return Ok(()) };
+    // Its reader says of another value what it must be.
+    for (key, member) in place.members().unwrap_or_default() {
+        if !keys.contains(&key) {
+            let meant = slips::meant(key, keys.iter().copied(), 2).map(|meant| format!("{}.{meant}", place.key()));
+            let hint = meant.map_or_else(
+                || format!("the settings here are {}", keys.join(", ")),
+                |meant| format!("did you mean {meant}?"),
+            );
+            return Err(refused(&member, &format!("there is no such setting; {hint}")));
+        }
+        check_keys(&member)?;
+    }
+    Ok(())
+}
+
+/// Returns what of ours `key` was probably meant to be, where it is none.
+fn slip(key: &str) -> Option<&'static str> {
+    if OUTSIDE.contains(&key) {
+        return None;
+    }
+    let head = key.split('.').next().unwrap_or(key);
+    let word = names::words(head).into_iter().next().unwrap_or_default();
+    let section = [head, &word].into_iter().find_map(|word| slips::meant(word, [NAME], 2));
+    section.or_else(|| slips::meant(key, OUTSIDE, 2))
+}
+
+fn refused(place: &Place<'_>, problem: &str) -> LoadError {
+    let (file, line, key) = (place.file().display(), place.line(), place.key());
+    LoadError::Refused(format!("{file}:{line}: {key}: {problem}"))
+}
+
+/// Returns `root` with the levels apart that keys of our section, and of those that are read here, have joined by dots.
+///
+/// # Errors
+/// [`LoadError::Refused`] for a setting of our section that stands there twice. In the others the one with levels counts: hosts
+/// change settings there.
+pub(super) fn apart(root: Node, file: &Path) -> Result<Node, LoadError> {
+    let line = root.line;
+    let members = match root.kind {
+        Kind::Map(members) => members,
+        kind => return Ok(Node { line, kind }),
+    };
+    let is_read = |key: &str| {
+        let head = key.split('.').next().unwrap_or(key);
+        head == NAME || OTHERS.contains(&head)
+    };
+    let (read, mut apart): (Vec<_>, Vec<_>) = members.into_iter().partition(|(key, _)| is_read(key));
+    let (dotted, levelled): (Vec<_>, Vec<_>) = read.into_iter().partition(|(key, _)| key.contains('.'));
+    for (key, node) in levelled.into_iter().chain(dotted) {
+        let is_ours = key.split('.').next() == Some(NAME);
+        match put(&mut apart, &key, node, "") {
+            Err((line, key)) if is_ours => {
+                let file = file.display();
+                return Err(LoadError::Refused(format!("{file}:{line}: {key}: it stands there twice: keep one")));
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(Node { line, kind: Kind::Map(apart) })
+}
+
+/// Puts `node` at `key` below `above`, level by level. Fails with the line and the whole key where something else is there already.
+fn put(members: &mut Vec<(String, Node)>, key: &str, node: Node, above: &str) -> Result<(), (u64, String)> {
+    let joined = key.split_once('.').filter(|_| above.matches('.').count() < MOST_LEVELS);
+    let (first, rest) = joined.map_or((key, None), |(first, rest)| (first, Some(rest)));
+    let whole = if above.is_empty() { first.to_owned() } else { format!("{above}.{first}") };
+    let line = node.line;
+    let below = match (rest, node.kind) {
+        (Some(rest), kind) => vec![(rest.to_owned(), Node { line, kind })],
+        (None, Kind::Map(below)) => below,
+        (None, kind) if members.iter().any(|(name, _)| name == first) => {
+            drop(kind);
+            return Err((line, whole));
+        }
+        (None, kind) => {
+            members.push((first.to_owned(), Node { line, kind }));
+            return Ok(());
+        }
+    };
+    let at = members.iter().position(|(name, _)| name == first).unwrap_or_else(|| {
+        members.push((first.to_owned(), Node { line, kind: Kind::Map(Vec::new()) }));
+        members.len() - 1
+    });
+    let Kind::Map(there) = &mut members[at].1.kind else { return Err((line, whole)) };
+    let mut outcome = Ok(());
+    for (key, node) in below {
+        let one = put(there, &key, node, &whole);
+        outcome = outcome.and(one);
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use countersign_config::yaml::{Node, Place};
+    use serde_json::json;
+
+    use super::{Owner, apart, check, elsewhere};
+
+    fn node(text: &str) -> Node {
+        Node::parse(text).unwrap().unwrap()
+    }
+
+    fn checked(text: &str) -> Result<Vec<String>, String> {
+        let file = Path::new("config.yml");
+        let node = apart(node(text), file).map_err(|error| error.to_string())?;
+        check(&Place::root(file, Some(&node))).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_key_counts_however_its_levels_are_joined() {
+        let want =
+            json!({"countersign": {"sandbox": {"mode": "guard", "network": {"hosts": ["a.b"]}}, "bash_timeout": 1}});
+        for text in [
+            "countersign: { sandbox: { mode: guard, network: { hosts: [a.b] } }, bash_timeout: 1 }",
+            "countersign: { sandbox.mode: guard, sandbox.network.hosts: [a.b], bash_timeout: 1 }",
+            "countersign.sandbox.mode: guard\ncountersign.sandbox: { network.hosts: [a.b] }\ncountersign.bash_timeout: 1",
+            "countersign.sandbox: { mode: guard }\ncountersign.sandbox.network: { hosts: [a.b] }\ncountersign: { bash_timeout: 1 }",
+        ] {
+            let got = apart(node(text), Path::new("config.yml")).unwrap();
+            assert_eq!(got.to_json(), want, "{text}");
+        }
+        let others = "retry.enabled: false\nretry: { maxRetries: 1 }\nx.y: { z.a: 1 }\ntools.approval: { a.b: deny }";
+        let want =
+            json!({"x.y": {"z.a": 1}, "tools.approval": {"a.b": "deny"}, "retry": {"maxRetries": 1, "enabled": false}});
+        assert_eq!(apart(node(others), Path::new("config.yml")).unwrap().to_json(), want);
+        // What a host changes is written with levels.
+        let both = apart(node("retry.enabled: false\nretry: { enabled: true }"), Path::new("config.yml")).unwrap();
+        assert_eq!(both.to_json(), json!({"retry": {"enabled": true}}));
+    }
+
+    #[test]
+    fn a_key_of_ours_that_stands_there_twice_is_refused() {
+        for (text, want) in [
+            ("countersign.bash_timeout: 1\ncountersign: { bash_timeout: 2 }", "1: countersign.bash_timeout"),
+            ("countersign: { sandbox.mode: guard, sandbox: { mode: off } }", "1: countersign.sandbox.mode"),
+            ("countersign:\ncountersign.sandbox.mode: guard", "2: countersign"),
+            ("countersign.sandbox: off\ncountersign.sandbox.mode: guard", "2: countersign.sandbox"),
+        ] {
+            assert_eq!(checked(text), Err(format!("config.yml:{want}: it stands there twice: keep one")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_not_there_is_refused() {
+        let all = "approval_timeout, clarify_timeout, retry_ask_after, host_timeout, bash_timeout, gates, sandbox, attach, data";
+        let section = "did you mean countersign?";
+        for (text, key, hint) in [
+            ("countersign: { sanbox: strict }", "countersign.sanbox", "did you mean countersign.sandbox?"),
+            ("countersign.sanbox.mode: guard", "countersign.sanbox", "did you mean countersign.sandbox?"),
+            ("countersign: { Sandbox: { mode: guard } }", "countersign.Sandbox", "did you mean countersign.sandbox?"),
+            ("countersign.bash_timeuot: 1", "countersign.bash_timeuot", "did you mean countersign.bash_timeout?"),
+            ("countersign: { bashTimeout: 1 }", "countersign.bashTimeout", "did you mean countersign.bash_timeout?"),
+            ("countersign: { limits: 1 }", "countersign.limits", &format!("the settings here are {all}")),
+            ("countersign..sandbox: {}", "countersign.", &format!("the settings here are {all}")),
+            (&format!("countersign{}: 1", ".a".repeat(400)), "countersign.a", &format!("the settings here are {all}")),
+            (
+                "countersign: { sandbox: { netwrok: off } }",
+                "countersign.sandbox.netwrok",
+                "did you mean countersign.sandbox.network?",
+            ),
+            (
+                "countersign.sandbox.network.host: [a]",
+                "countersign.sandbox.network.host",
+                "did you mean countersign.sandbox.network.hosts?",
+            ),
+            (
+                "countersign.gates.approval.timout: 1",
+                "countersign.gates.approval.timout",
+                "did you mean countersign.gates.approval.timeout?",
+            ),
+            ("Countersign: { sandbox: {} }", "Countersign", section),
+            ("countersing.sandbox.mode: guard", "countersing.sandbox.mode", section),
+            ("counter-sign: { sandbox: {} }", "counter-sign", section),
+            ("countersign_sandbox: guard", "countersign_sandbox", section),
+            ("countersignSandbox: guard", "countersignSandbox", section),
+            ("aproval_timeout: 1", "aproval_timeout", "did you mean approval_timeout?"),
+        ] {
+            let want = format!("config.yml:1: {key}: there is no such setting; {hint}");
+            assert_eq!(checked(text), Err(want), "{text}");
+        }
+        for text in ["counter: 1", "sign: 1", "countdown: 3", "theme: { countersign: 1 }", "approval_timeout: 3"] {
+            assert_eq!(checked(text), Ok(Vec::new()), "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_behind_a_key_of_ours_is_no_absence() {
+        for (text, key) in [
+            ("countersign:\n", "1: countersign"),
+            ("countersign:\n  sandbox:\n", "2: countersign.sandbox"),
+            ("countersign.sandbox:\n", "1: countersign.sandbox"),
+            ("countersign: { sandbox: { mode: } }", "1: countersign.sandbox.mode"),
+            ("countersign.sandbox.network.hosts:", "1: countersign.sandbox.network.hosts"),
+            ("countersign.bash_timeout: null", "1: countersign.bash_timeout"),
+            ("approval_timeout:", "1: approval_timeout"),
+        ] {
+            let want = format!("config.yml:{key}: expected a value where the key stands, found nothing");
+            assert_eq!(checked(text), Err(want), "{text}");
+        }
+        assert_eq!(checked("countersign: {}"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_key_of_ours_where_it_does_not_count_is_told() {
+        assert_eq!(checked("sandbox: { mode: guard }"), Ok(Vec::new()));
+        let want = "config.yml:1: bash_timeout was ignored; did you mean countersign.bash_timeout?";
+        assert_eq!(checked("bash_timeout: 1"), Ok(vec![want.to_owned()]));
+        let node = node("countersign: { sandbox: {} }\ntheme: x\napproval_timeout: 1");
+        let root = Place::root(Path::new("config.yml"), Some(&node));
+        let want = |whose: &str| {
+            [(1, "countersign"), (3, "approval_timeout")].map(|(line, key)| {
+                format!(
+                    "config.yml:{line}: {key} was ignored: it counts in the user's own config.yml, and not in {whose}"
+                )
+            })
+        };
+        assert_eq!(elsewhere(&root, Owner::User), Vec::<String>::new());
+        assert_eq!(elsewhere(&root, Owner::Project), want("a project's file"));
+        assert_eq!(elsewhere(&root, Owner::Host), want("a file of --config"));
+    }
+}
