@@ -18,7 +18,7 @@ use crate::{
 pub enum Resume {
     /// Runs and queues go on.
     Go,
-    /// They wait for their host.
+    /// They wait for their host. What people were asked or told of happens all the same: gates, answers, further attempts.
     Wait,
 }
 

@@ -178,9 +178,23 @@ impl Run {
         self.last.as_ref().map(|(entry, ..)| entry)
     }
 
-    /// Whether people are or were asked about the wait that it is in: what they say of it must happen.
-    pub(crate) fn is_asked_about(&self) -> bool {
-        matches!(self.phase, Phase::Backoff { .. }) && self.gate.is_some()
+    /// How often it was tried again since the provider last answered.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// The question to people about the wait that it is in, waiting or answered.
+    pub fn wait_question(&self) -> Option<GateId> {
+        self.gate
+    }
+
+    /// Whether another attempt is due, now or after a wait, and has not begun: whoever takes the run up sends nothing twice.
+    pub(crate) fn awaits_attempt(&self) -> bool {
+        match self.phase {
+            Phase::Backoff { .. } => true,
+            Phase::Between => self.last.is_none(),
+            Phase::Opening | Phase::Thinking { .. } | Phase::Calling | Phase::Ended(_) => false,
+        }
     }
 
     /// Whether its last message ended in an error. Nobody is shown such a message, so its calls can have no results.

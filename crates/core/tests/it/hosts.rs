@@ -6,11 +6,12 @@ use countersign_core::{
     gate::{Answer, Scope},
     id::SessionId,
     policy::{self, Door, Surroundings},
+    run::Failure,
     session::{self, WhenBusy},
 };
 use serde_json::json;
 
-use crate::stage::{Stage, asking, open, ruled, session, wanted};
+use crate::stage::{Stage, asking, open, ruled, seconds, session, wanted};
 
 /// The rules of a host whose agent directory is `realm`.
 fn of(realm: &str, rules: Rules) -> Rules {
@@ -182,4 +183,17 @@ fn a_session_goes_on_in_another_log_only_from_rest() {
     assert_eq!(stage.here().left_for(), Some("/data"));
     assert_eq!(stage.session(session::Command::ComeFrom { home: home() }).cell(), "Done: session came_from");
     assert_eq!(stage.here().left_for(), None);
+}
+
+#[test]
+fn an_attempt_that_is_due_while_the_rules_are_away_waits_for_them() {
+    let mut stage = Stage::hosted(open(), asking());
+    stage.prompt(WhenBusy::Refuse);
+    stage.fail(Failure { retryable: true, overflow: false, after: Some(seconds(100)) });
+    assert_eq!(stage.restart(open(), Resume::Go).cell(), "Done: booted");
+    stage.now = stage.now + seconds(3_600);
+    for want in ["Done: booted, run resumed", "Done: booted"] {
+        assert_eq!(stage.restart(open(), Resume::Go).cell(), want);
+    }
+    assert_eq!(brings(&mut stage, asking()), "Done: run turn_opened, run asked");
 }

@@ -253,8 +253,8 @@ fn a_wait_for_another_attempt_goes_on_to_its_time() {
         stage.now = stage.now + Duration::from_secs(3600);
         stage
     };
-    let ended = "run ended interrupted";
-    table(open, &[("its time passed", overdue, "run resumed, run turn_opened, run asked", ended)]);
+    let asks = "run resumed, run turn_opened, run asked";
+    table(open, &[("its time is to come", backing_off, "", ""), ("its time passed", overdue, asks, asks)]);
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn a_restart_takes_up_or_ends_what_the_last_process_left() {
         ("thinking, go", thinking(), Resume::Go, [&["booted", "run interrupted"][..], &asks].concat()),
         ("thinking, wait", thinking(), Resume::Wait, vec!["booted", "run interrupted", interrupted]),
         ("backing off, go", backing_off(), Resume::Go, vec!["booted"]),
-        ("backing off, wait", backing_off(), Resume::Wait, vec!["booted", interrupted]),
+        ("backing off, wait", backing_off(), Resume::Wait, vec!["booted"]),
         ("started, go", with(open(), "write"), Resume::Go, [&unknown[..], &asks].concat()),
         ("started, wait", with(open(), "write"), Resume::Wait, [&unknown[..], &[interrupted]].concat()),
         (

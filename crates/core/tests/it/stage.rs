@@ -219,6 +219,11 @@ impl Stage {
         counts
     }
 
+    /// How often a fact is in the log, in its words.
+    pub(crate) fn count_of(&self, fact: &str) -> usize {
+        self.log.iter().filter(|recorded| words(&recorded.fact.event) == fact).count()
+    }
+
     /// How runs ended, in order.
     pub(crate) fn ends(&self) -> Vec<String> {
         let facts = self.log.iter().map(|recorded| words(&recorded.fact.event));

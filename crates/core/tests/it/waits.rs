@@ -265,3 +265,44 @@ fn what_was_said_of_a_wait_is_there_for_the_next_process() {
         }
     }
 }
+
+#[test]
+fn a_death_behind_any_batch_of_a_wait_without_a_question_makes_each_attempt_once() {
+    let attempts = |stage: &Stage| stage.count_of("run asked");
+    let goes_on = |stage: &mut Stage| {
+        let Some(run) = stage.here().run() else { return false };
+        match stage.engine.state().run(run).expect("the stage has it").phase() {
+            Phase::Backoff { until } => {
+                stage.now = *until;
+                stage.tell(Command::Tick);
+            }
+            _ if attempts(stage) == 1 => drop(fails(stage, 100)),
+            _ => drop(stage.answer(StopReason::Stop, Vec::new(), None)),
+        }
+        true
+    };
+    let mut whole = working();
+    let opened_at = whole.batches();
+    let mut died_at = Vec::new();
+    while goes_on(&mut whole) {
+        died_at.push(whole.now);
+    }
+    assert_eq!(died_at, [1_000, 101_000, 101_000].map(Millis), "it fails, it is asked again, it answers");
+    for (dies_after, resume, want) in [
+        (opened_at + 1, Resume::Go, (2, "run ended completed")),
+        (opened_at + 1, Resume::Wait, (2, "run ended completed")),
+        // The next attempt is under way.
+        (opened_at + 2, Resume::Go, (3, "run ended completed")),
+        (opened_at + 2, Resume::Wait, (2, "run ended interrupted")),
+        (opened_at + 3, Resume::Wait, (2, "run ended completed")),
+    ] {
+        for later in [0, 3_600] {
+            let case = format!("{resume:?}, behind batch {dies_after}, {later} s later");
+            let mut stage = whole.clone();
+            stage.now = died_at[dies_after - opened_at - 1] + seconds(later);
+            stage.die_after(dies_after, open(), resume);
+            while goes_on(&mut stage) {}
+            assert_eq!((attempts(&stage), stage.ends()), (want.0, vec![want.1.to_owned()]), "{case}");
+        }
+    }
+}

@@ -93,7 +93,7 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
     let waits_for_more = session.unattended().is_some_and(|unattended| unattended.gates().any(is_asked));
     let goes_on = resume == Resume::Go
         || waits_for_more
-        || run.is_asked_about()
+        || run.awaits_attempt()
         || is_answered(view, session, run)
         || run.calls().iter().any(|call| is_a_persons(view, *call));
     for call in run.calls().iter().filter_map(|call| view.state.call(*call)) {
