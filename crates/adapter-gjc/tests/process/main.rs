@@ -5,6 +5,7 @@
 mod attach;
 mod bridge;
 mod bridge_runs;
+mod crash_in_a_wait;
 mod example_host;
 mod frames;
 mod gates;

@@ -101,8 +101,12 @@ impl Door {
             Vec::new()
         });
         let mut frames = Vec::new();
-        self.teller.resume(left, contents, &mut frames);
+        let next_attempt = left.next_attempt();
+        self.teller.resume(left, contents, self.shelf.common.clock.now(), &mut frames);
         self.tell(frames);
+        if let Some(until) = next_attempt {
+            self.tell_next_attempt(until);
+        }
         for waiting in gates {
             self.dialog(waiting, Draft::default());
         }

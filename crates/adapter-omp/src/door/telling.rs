@@ -10,6 +10,7 @@ use countersign_core::{
     policy, run,
     schedule::Zone,
     session,
+    time::Millis,
 };
 use countersign_protocol::omp::{
     Event, Response, UiMethod, UiRequest,
@@ -98,14 +99,17 @@ impl Door {
         // What people are asked about says it too.
         let Happened::Run(run::Event::BackedOff { delay, until, gate: None, .. }) = event else { return };
         if *delay >= LONG {
-            let until = Zone::UTC.date_and_time(*until);
-            self.notify(
-                format!(
-                    "The model did not answer; the next attempt is at {until}. Choose another model to go on at once."
-                ),
-                NotifyType::Warning,
-            );
+            self.tell_next_attempt(*until);
         }
+    }
+
+    /// Tells when a run that waits for its next attempt goes on.
+    pub(super) fn tell_next_attempt(&mut self, until: Millis) {
+        let until = Zone::UTC.date_and_time(until);
+        self.notify(
+            format!("The model did not answer; the next attempt is at {until}. Choose another model to go on at once."),
+            NotifyType::Warning,
+        );
     }
 
     /// Tells of what happens at once.

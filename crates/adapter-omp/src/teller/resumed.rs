@@ -3,22 +3,49 @@
 use countersign_core::{
     call,
     engine::Engine,
+    gate::Gate,
     id::{CallId, Lsn, SessionId},
     message::Message,
-    run::Phase,
-    session::{Entry, Kind},
+    run::{Phase, Run},
+    session::{Entry, Kind, Session},
+    time::Millis,
 };
 
 use super::{Event, Teller, Turn, identity, shown};
 use crate::entries;
+
+/// A wait for the next attempt of a run.
+struct Wait {
+    attempt: u32,
+    max_attempts: u32,
+    until: Millis,
+    /// Whether people are asked about it.
+    is_asked: bool,
+    /// Where the message of the failure lies behind which it waits.
+    failed: Option<Lsn>,
+}
+
+impl Wait {
+    fn of(engine: &Engine, session: &Session, run: &Run) -> Option<Self> {
+        let Phase::Backoff { until } = *run.phase() else { return None };
+        let gate = run.wait_question().and_then(|gate| engine.state().gate(gate));
+        Some(Self {
+            attempt: run.attempt(),
+            max_attempts: session.settings().retry.max,
+            until,
+            is_asked: gate.is_some_and(Gate::is_pending),
+            failed: run.answered().and_then(|failed| session.entry(failed)).map(|entry| entry.content),
+        })
+    }
+}
 
 /// What the log has of a run that works.
 pub struct Left {
     phase: Phase,
     /// What it added so far, oldest first.
     added: Vec<Entry>,
-    /// The failure that it waits behind.
-    failed: Option<Lsn>,
+    /// Its wait for the next attempt, if it is in one.
+    wait: Option<Wait>,
     /// Its calls that have not ended, and where they stand.
     calls: Vec<(CallId, call::Content, call::Phase)>,
 }
@@ -33,20 +60,25 @@ impl Left {
         // Where its first message is not there any more, its last one still is.
         let from = began.or_else(|| added.iter().rposition(is_answer)).unwrap_or(added.len());
         added.drain(..from);
-        let failed = run.answered().filter(|_| matches!(run.phase(), Phase::Backoff { .. }));
-        let failed = failed.and_then(|failed| session.entry(failed)).map(|entry| entry.content);
+        let wait = Wait::of(engine, session, run);
         let calls = run.calls().iter().filter_map(|call| engine.state().call(*call)).filter(|call| !call.is_over());
         let calls = calls.filter_map(|call| {
             let content = engine.admitted().call(call.id())?;
             Some((call.id(), (**content).clone(), call.phase().clone()))
         });
         let calls = calls.collect();
-        Some(Self { phase: run.phase().clone(), added, failed, calls })
+        Some(Self { phase: run.phase().clone(), added, wait, calls })
     }
 
     /// Where the contents of what it added lie, and that of the failure that it waits behind.
     pub fn contents(&self) -> Vec<Lsn> {
-        self.added.iter().map(|entry| entry.content).chain(self.failed).collect()
+        let failed = self.wait.as_ref().and_then(|wait| wait.failed);
+        self.added.iter().map(|entry| entry.content).chain(failed).collect()
+    }
+
+    /// When it goes on, if it waits for its next attempt and nobody is asked about that.
+    pub fn next_attempt(&self) -> Option<Millis> {
+        self.wait.as_ref().filter(|wait| !wait.is_asked).map(|wait| wait.until)
     }
 }
 
@@ -67,6 +99,7 @@ impl Teller {
         &mut self,
         left: Left,
         contents: impl IntoIterator<Item = Option<std::sync::Arc<str>>>,
+        now: Millis,
         frames: &mut Vec<Event>,
     ) {
         self.is_running = true;
@@ -90,19 +123,13 @@ impl Teller {
             }
             self.added.push(message);
         }
-        let failed = contents.next().flatten().filter(|_| left.failed.is_some());
-        if let Some(Ok(Message::Assistant(said))) = failed.as_deref().map(serde_json::from_str) {
-            self.error = said.error_message.unwrap_or_default();
-        }
         self.turn = match left.phase {
             Phase::Calling => Turn::Answered,
             Phase::Opening | Phase::Thinking { .. } => Turn::Empty,
             Phase::Between | Phase::Backoff { .. } | Phase::Ended(_) => Turn::Closed,
         };
         match left.phase {
-            // The next attempt begins by itself.
-            Phase::Backoff { .. } => self.is_waiting = true,
-            Phase::Between => frames.push(Event::AgentStart),
+            Phase::Backoff { .. } | Phase::Between => frames.push(Event::AgentStart),
             Phase::Opening | Phase::Thinking { .. } | Phase::Calling | Phase::Ended(_) => {
                 frames.extend([Event::AgentStart, Event::TurnStart]);
             }
@@ -113,5 +140,24 @@ impl Teller {
                 self.started(call, frames);
             }
         }
+        if let Some(wait) = left.wait {
+            self.resume_wait(wait, contents.next().flatten().as_deref(), now, frames);
+        }
+    }
+
+    /// Pauses the run that was just taken up, as it was paused when its wait began. `failed` is the content of the failure.
+    fn resume_wait(&mut self, wait: Wait, failed: Option<&str>, now: Millis, frames: &mut Vec<Event>) {
+        if let Some(Ok(Message::Assistant(said))) = failed.map(serde_json::from_str) {
+            self.error = said.error_message.unwrap_or_default();
+        }
+        self.is_waiting = true;
+        self.attempt = wait.attempt;
+        frames.push(Event::AgentEnd { messages: std::mem::take(&mut self.added) });
+        frames.push(Event::AutoRetryStart {
+            attempt: wait.attempt,
+            max_attempts: wait.max_attempts,
+            delay_ms: u64::try_from(wait.until.since(now).as_millis()).unwrap_or(u64::MAX),
+            error_message: self.error.clone(),
+        });
     }
 }

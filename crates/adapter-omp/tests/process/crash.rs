@@ -153,7 +153,7 @@ fn during_a_compaction_the_conversation_is_as_it_was() {
 }
 
 #[test]
-fn while_another_attempt_is_waited_for_the_prompt_is_kept() {
+fn while_another_attempt_is_waited_for_prompt_and_wait_are_kept() {
     let place = HostFixture::with_config("retry: { baseDelayMs: 600000, provider: { maxRetries: 0 } }\n");
     let mut host = begun(&place);
     place.provider.script([refuse(503, "overloaded")]);
@@ -161,8 +161,13 @@ fn while_another_attempt_is_waited_for_the_prompt_is_kept() {
     host.event(from, "auto_retry_start");
     host.kill();
     let mut again = place.resume();
+    again.event(0, "auto_retry_start");
+    let from = again.mark();
+    again.done(json!({ "type": "abort_retry" }));
+    again.settled(from);
     go_on(&mut again, &place);
     assert!(again.said().contains(&"two".to_owned()));
+    assert_eq!(place.provider.count(), 3);
 }
 
 #[test]

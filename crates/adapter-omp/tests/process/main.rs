@@ -10,6 +10,7 @@ mod bash_command;
 mod compaction;
 mod crash;
 mod crash_at_a_gate;
+mod crash_in_a_wait;
 mod edited_files;
 mod file_notices;
 mod foreign_files;

@@ -1,0 +1,54 @@
+//! kill -9 while a run waits for its next attempt at the model.
+
+use countersign_testkit::process::{
+    HostFixture, RpcHost,
+    provider::{refuse, say},
+};
+use serde_json::json;
+
+use crate::rpc::{event, start};
+
+const UI: [&str; 2] = ["--mode", "rpc-ui"];
+
+fn notice(host: &RpcHost, from: usize) -> String {
+    let told = host.wait(from, "when the wait ends", |frame| frame["method"] == "notify");
+    told["message"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_wait_is_told_with_its_end_by_the_next_process_and_goes_on() {
+    for (case, ask_after) in [("told", 0), ("answered", 60)] {
+        let config =
+            format!("retry: {{ provider: {{ maxRetries: 0 }} }}\ncountersign: {{ retry_ask_after: {ask_after} }}\n");
+        let place = HostFixture::with_config(&config);
+        place.provider.script([refuse(429, "slow down").with("retry-after", "100")]);
+        let mut host = start(&place, &UI);
+        let from = host.prompt("hi");
+        let dialog = host.dialog(from);
+        if case == "answered" {
+            host.reply(&dialog, json!({ "value": dialog["options"][0] }));
+        }
+        assert_eq!(host.state()["isStreaming"], true, "{case}");
+        host.kill();
+        let mut again = start(&place, &[&UI[..], &["--continue"]].concat());
+        let paused = event(&again, 0, "agent_end");
+        assert_eq!(
+            (&paused["stopReason"], paused["messages"].as_array().unwrap().len()),
+            (&json!("paused"), 2),
+            "{case}"
+        );
+        let started = event(&again, 0, "auto_retry_start");
+        assert_eq!(started["attempt"], 1, "{case}");
+        assert!((1..=100_000).contains(&started["delayMs"].as_u64().unwrap()), "{case}: {started}");
+        let told = notice(&again, 0);
+        assert!(told.starts_with("The model did not answer; the next attempt is at 20"), "{case}: {told}");
+        assert_eq!(again.state()["isStreaming"], true, "{case}");
+        place.provider.script([say("fine")]);
+        let from = again.mark();
+        again.done(json!({ "type": "set_model", "provider": "fake", "modelId": "fake-2" }));
+        assert_eq!(event(&again, from, "agent_end")["stopReason"], "completed", "{case}");
+        assert_eq!(event(&again, from, "auto_retry_end")["success"], true, "{case}");
+        assert_eq!((again.said(), place.provider.count()), (vec!["hi".to_owned(), "fine".to_owned()], 2), "{case}");
+        again.close_cleanly();
+    }
+}

@@ -1,0 +1,207 @@
+//! kill -9 and other ends while a run waits for its next attempt at the model.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use countersign_testkit::process::{
+    AttachFixture, HostFixture, RpcHost, eventually, lines_with, message_text as text, of_type as only,
+    provider::{Part, Reply, refuse, say},
+    roles, shape,
+};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+/// No attempt is silent, and nobody is asked about a wait.
+const TOLD: &str = "retry: { baseDelayMs: 100, provider: { maxRetries: 0 } }\ncountersign: { retry_ask_after: 0 }\n";
+/// The same, and people are asked about each wait of a minute.
+const ASKED: &str = "retry: { baseDelayMs: 100, provider: { maxRetries: 0 } }\ncountersign: { retry_ask_after: 60 }\n";
+/// What a host is told that takes up a run in a wait, up to where it hears of the end.
+const TAKEN_UP: &str = "ready agent_start agent_end auto_retry_start extension_ui_request";
+
+/// A provider that asks for so many seconds.
+fn limited(seconds: &str) -> Reply {
+    refuse(429, "slow down").with("retry-after", seconds)
+}
+
+/// A session of one turn, in whose second one the provider gives these replies.
+fn begun(place: &RpcHostFixture, replies: Vec<Reply>) -> (RpcHost, usize) {
+    let mut host = place.start(&[]);
+    host.turn("one");
+    lines_with(&host.file(), "\"ok\"");
+    place.provider.script(replies);
+    let from = host.prompt("two");
+    host.event(from, "auto_retry_start");
+    (host, from)
+}
+
+/// Waits for the end of a wait of a second.
+fn second() {
+    let begun = Instant::now();
+    eventually("a second", || (begun.elapsed() > Duration::from_millis(1100)).then_some(()));
+}
+
+fn notice(host: &RpcHost, from: usize) -> String {
+    let told = host.wait(from, "when the wait ends", |frame| frame["method"] == "notify");
+    told["message"].as_str().unwrap().to_owned()
+}
+
+/// Checks what a host is told of a wait of 100 seconds that it takes up; the failure before was the first.
+fn check_taken_up(host: &mut RpcHost) {
+    host.dialog(0);
+    let frames = host.since(0);
+    assert_eq!(shape(&frames), TAKEN_UP);
+    let added = only(&frames, "agent_end").remove(0)["messages"].take();
+    assert_eq!(roles(added.as_array().unwrap()), ["user", "assistant"]);
+    assert_eq!(text(&added[0]), "two");
+    let start = only(&frames, "auto_retry_start").remove(0);
+    assert_eq!((&start["attempt"], &start["maxAttempts"]), (&json!(1), &json!(3)));
+    assert_eq!(start["errorMessage"], added[1]["errorMessage"]);
+    assert!((1..=100_000).contains(&start["delayMs"].as_u64().unwrap()), "{start}");
+    assert_eq!(host.state()["isStreaming"], true);
+}
+
+/// Has another model asked at once, and checks what follows.
+fn go_on_with_another_model(host: &mut RpcHost, place: &RpcHostFixture) {
+    place.provider.script([say("fine")]);
+    let from = host.mark();
+    host.done(json!({ "type": "set_model", "provider": "fake", "modelId": "fake-2" }));
+    let frames = host.settled(from);
+    assert_eq!(only(&frames, "auto_retry_end"), [json!({ "type": "auto_retry_end", "success": true, "attempt": 1 })]);
+    assert_eq!(host.said(), ["one", "ok", "two", "fine"]);
+    assert_eq!(place.provider.count(), 3);
+    assert_eq!(host.state()["isStreaming"], false);
+}
+
+#[test]
+fn a_wait_that_was_told_outlives_every_way_to_end() {
+    type Way = fn(Host);
+    for (case, end) in [
+        ("kill", (|host| host.kill()) as Way),
+        ("eof", |host| host.close_cleanly()),
+        ("term", |mut host| {
+            host.signal(Signal::SIGTERM);
+            assert_eq!(host.wait_end().code, Some(0));
+        }),
+    ] {
+        let place = HostFixture::with_config(TOLD);
+        let (host, from) = begun(&place, vec![limited("100")]);
+        let told = notice(&host, from);
+        end(host);
+        // And once more: the process that took it up ends as well.
+        let mut again = place.resume();
+        check_taken_up(&mut again);
+        assert_eq!(notice(&again, 0), told, "{case}");
+        end(again);
+        let mut again = place.resume();
+        check_taken_up(&mut again);
+        again.refused(json!({ "type": "prompt", "message": "no" }));
+        go_on_with_another_model(&mut again, &place);
+    }
+}
+
+#[test]
+fn a_death_behind_each_step_of_a_wait_sends_nothing_twice() {
+    let place = HostFixture::with_config(TOLD);
+    let (host, _) = begun(&place, vec![limited("4"), limited("1"), Reply::new(vec![Part::Hang]), say("not asked for")]);
+    host.kill();
+    // The wait is taken up, or has ended meanwhile: the second attempt is made once, and begins another wait.
+    let again = place.resume();
+    again.wait(0, "the second wait", |frame| frame["type"] == "auto_retry_start" && frame["attempt"] == 2);
+    again.kill();
+    let again = place.resume();
+    place.provider.asked(3);
+    again.kill();
+    // That one may have been answered: it stands until the host says more.
+    let mut again = place.resume();
+    assert_eq!((again.state()["isStreaming"].clone(), place.provider.count()), (json!(false), 4));
+    place.provider.script([say("fine")]);
+    again.turn("three");
+    assert_eq!(again.said(), ["one", "ok", "two", "three", "fine"]);
+    assert_eq!(place.provider.count(), 5);
+}
+
+#[test]
+fn a_wait_that_is_over_when_its_session_is_opened_is_not_waited_for_again() {
+    let place = HostFixture::with_config(TOLD);
+    let (host, _) = begun(&place, vec![limited("1"), say("fine")]);
+    host.kill();
+    second();
+    let mut again = place.resume();
+    let frames = again.settled(0);
+    let fine = "+assistant text_start text_delta text_end -assistant turn_end agent_end";
+    assert_eq!(shape(&frames), format!("ready agent_start turn_start {fine}"));
+    assert_eq!((again.said(), place.provider.count()), (["one", "ok", "two", "fine"].map(str::to_owned).to_vec(), 3));
+}
+
+#[test]
+fn what_was_answered_about_a_wait_is_told_with_its_end() {
+    let place = HostFixture::with_config(ASKED);
+    let (mut host, from) = begun(&place, vec![limited("100")]);
+    let dialog = host.dialog(from);
+    assert!(dialog["options"][0].as_str().unwrap().starts_with("Wait until "), "{dialog}");
+    host.reply(&dialog, json!({ "value": dialog["options"][0] }));
+    assert_eq!(host.state()["isStreaming"], true);
+    host.kill();
+    let mut again = place.resume();
+    check_taken_up(&mut again);
+    let told = notice(&again, 0);
+    assert!(told.starts_with("The model did not answer; the next attempt is at 20"), "{told}");
+    go_on_with_another_model(&mut again, &place);
+}
+
+#[test]
+fn a_wait_that_is_taken_up_can_be_stopped() {
+    for (config, command, error) in [
+        (TOLD, Some("abort_retry"), "Retry cancelled"),
+        (TOLD, Some("abort"), "Retry cancelled"),
+        (ASKED, Some("abort"), "Retry cancelled"),
+        (ASKED, None, "429 rate limit: slow down"),
+    ] {
+        let place = HostFixture::with_config(config);
+        let (host, from) = begun(&place, vec![limited("100")]);
+        host.dialog(from);
+        host.kill();
+        let mut again = place.resume();
+        check_taken_up(&mut again);
+        let from = again.mark();
+        match command {
+            Some(command) => drop(again.done(json!({ "type": command }))),
+            None => {
+                let dialog = again.dialog(0);
+                again.reply(&dialog, json!({ "value": "Stop" }));
+            }
+        }
+        let frames = again.settled(from);
+        let end = only(&frames, "auto_retry_end").remove(0);
+        assert_eq!((&end["success"], &end["attempt"]), (&json!(false), &json!(1)), "{command:?}");
+        assert!(end["finalError"].as_str().unwrap().starts_with(error), "{end}");
+        assert_eq!(only(&frames, "agent_end"), Vec::<Value>::new(), "{command:?}");
+        again.turn("three");
+        assert_eq!((again.said().last().unwrap().as_str(), place.provider.count()), ("ok", 3), "{command:?}");
+    }
+}
+
+#[test]
+fn a_wait_in_a_gateway_outlives_it_and_waits_for_its_host() {
+    let house = AttachFixture::with("");
+    fs::write(house.place.agent.join("config.yml"), TOLD).unwrap();
+    let gateway = house.gateway();
+    let mut host = house.host(&[]);
+    house.place.provider.script([limited("1"), say("fine")]);
+    let from = host.prompt("two");
+    host.event(from, "auto_retry_start");
+    gateway.kill();
+    host.wait_end();
+    second();
+    // However often that happens: without its host nothing is asked of the model, and the run stands.
+    for _ in 0..2 {
+        house.gateway().kill();
+    }
+    assert_eq!(house.place.provider.count(), 1);
+    let _gateway = house.gateway();
+    let mut host = house.host(&["--continue"]);
+    eventually("the end of the run", || (host.said().last().unwrap() == "fine").then_some(()));
+    assert_eq!((host.said(), house.place.provider.count()), (["two", "fine"].map(str::to_owned).to_vec(), 2));
+}
