@@ -26,7 +26,7 @@ fn limited(seconds: &str) -> Reply {
 }
 
 /// A session of one turn, in whose second one the provider gives these replies.
-fn begun(place: &RpcHostFixture, replies: Vec<Reply>) -> (RpcHost, usize) {
+fn begun(place: &HostFixture, replies: Vec<Reply>) -> (RpcHost, usize) {
     let mut host = place.start(&[]);
     host.turn("one");
     lines_with(&host.file(), "\"ok\"");
@@ -63,7 +63,7 @@ fn check_taken_up(host: &mut RpcHost) {
 }
 
 /// Has another model asked at once, and checks what follows.
-fn go_on_with_another_model(host: &mut RpcHost, place: &RpcHostFixture) {
+fn go_on_with_another_model(host: &mut RpcHost, place: &HostFixture) {
     place.provider.script([say("fine")]);
     let from = host.mark();
     host.done(json!({ "type": "set_model", "provider": "fake", "modelId": "fake-2" }));
@@ -76,7 +76,7 @@ fn go_on_with_another_model(host: &mut RpcHost, place: &RpcHostFixture) {
 
 #[test]
 fn a_wait_that_was_told_outlives_every_way_to_end() {
-    type Way = fn(Host);
+    type Way = fn(RpcHost);
     for (case, end) in [
         ("kill", (|host| host.kill()) as Way),
         ("eof", |host| host.close_cleanly()),
