@@ -10,10 +10,7 @@ use countersign_config::{
     yaml::{Kind, Node, Place},
 };
 
-use super::{
-    names,
-    settings::{LoadError, Owner},
-};
+use super::{LoadError, names};
 
 /// The name of the section.
 const NAME: &str = "countersign";
@@ -53,6 +50,17 @@ const MOST_LEVELS: usize = 8;
 
 /// Sections of the originals in which a key with dots stands for its levels.
 const OTHERS: [&str; 5] = ["retry", "compaction", "providers", "edit", "todo"];
+
+/// Whose file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// The user's own: the section counts here alone.
+    User,
+    /// That of the project in the working folder.
+    Project,
+    /// One that the host names.
+    Host,
+}
 
 /// Checks the keys of a user's file that are ours, and returns a notice of each that counts only within the section, unless its name
 /// says that it restricts: those are told anyway.

@@ -14,7 +14,10 @@ use countersign_core::session::{Otherwise, Patience};
 use countersign_files::paths;
 use countersign_runtime::{models::entry::Level, tools::sandbox};
 
-use super::{AgentDir, LoadError, Restrictions, section};
+use super::{
+    AgentDir, LoadError, Restrictions,
+    section::{self, Owner},
+};
 
 /// Everything that the stdio doors read from `config.yml`.
 #[derive(Clone, Debug, PartialEq)]
@@ -207,14 +210,6 @@ impl Default for Settings {
             },
         }
     }
-}
-
-/// Whose file it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
-    User,
-    Project,
-    Host,
 }
 
 impl Settings {
