@@ -18,7 +18,7 @@ static DOCUMENT: LazyLock<Value> =
 /// Its schemas, each strict.
 static SCHEMAS: LazyLock<Value> = LazyLock::new(|| {
     let mut schemas = DOCUMENT["components"]["schemas"].clone();
-    schemas.as_object_mut().unwrap().values_mut().for_each(|schema| close(schema));
+    schemas.as_object_mut().unwrap().values_mut().for_each(close);
     schemas
 });
 /// What was compiled of them, by reference.
