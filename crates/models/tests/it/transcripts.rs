@@ -84,9 +84,9 @@ fn a_stream_that_stops_anywhere_before_its_end_is_a_failure() {
             let items = decode(api, [Bytes::from(events[..cut].concat())]);
             let got = describe(&items);
             let finished = got.lines().last().is_some_and(|line| line.starts_with("stop"));
-            let may_finish = events[..cut]
-                .iter()
-                .any(|event| event.contains("finish_reason\":\"") || event.contains("finishReason"));
+            let may_finish = events[..cut].iter().any(|event| {
+                ["finish_reason\":\"", "finishReason", "stop_reason\":\""].iter().any(|reason| event.contains(reason))
+            });
             assert_eq!(finished, may_finish, "{api}: {name} after {cut} of {want}");
             if !finished {
                 assert!(

@@ -1,4 +1,4 @@
-//! Reads Anthropic's stream. Its end is `message_stop`.
+//! Reads Anthropic's stream. Its end is the reason in `message_delta`, behind which `message_stop` comes.
 
 use std::collections::BTreeMap;
 
@@ -95,12 +95,7 @@ impl Decode for Decoder {
     fn event(&mut self, data: &str) -> Result<Progress, Failure> {
         // Not Anthropic's own end: gateways that speak several wires put it behind every stream.
         if data.trim() == "[DONE]" {
-            self.close_all()?;
-            // Without a reason nothing says that a call without input has none.
-            if !self.parts.has_whole_calls() || (self.stop.is_none() && self.parts.has_blank_calls()) {
-                return Err(cut_call());
-            }
-            return self.finish();
+            return self.finish_whole();
         }
         let frame: Frame<'_> = read(data)?;
         // Other events hold no content: an answer with a delta that is not read is not whole.
@@ -144,11 +139,14 @@ impl Decode for Decoder {
             "error" => return Err(in_stream(data)),
             _ => {}
         }
-        Ok(Progress::Open)
+        Ok(if self.stop.is_some() { Progress::Whole } else { Progress::Open })
     }
 
     fn end(&mut self) -> Result<(), Failure> {
-        Err(unfinished())
+        if self.stop.is_none() {
+            return Err(unfinished());
+        }
+        self.finish_whole().map(drop)
     }
 
     fn take(&mut self) -> Vec<Event> {
@@ -282,6 +280,16 @@ impl Decoder {
             cache_write: tokens.cache_creation_input_tokens.unwrap_or(cache_write),
         };
         self.parts.usage(self.usage);
+    }
+
+    /// Ends an answer without `message_stop`, if its calls are whole.
+    fn finish_whole(&mut self) -> Result<Progress, Failure> {
+        self.close_all()?;
+        // Without a reason nothing says that a call without input has none.
+        if !self.parts.has_whole_calls() || (self.stop.is_none() && self.parts.has_blank_calls()) {
+            return Err(cut_call());
+        }
+        self.finish()
     }
 
     fn finish(&mut self) -> Result<Progress, Failure> {
