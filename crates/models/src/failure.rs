@@ -6,7 +6,7 @@ use std::time::Duration;
 
 pub(crate) use cap::smaller_cap;
 pub use ending::EMPTY_ANSWER;
-pub(crate) use ending::{Ending, empty, ending, known_ending};
+pub(crate) use ending::{Ending, empty, ending, known_ending, without_calls};
 pub(crate) use said::{in_stream, no_stream, with_status};
 
 mod cap;

@@ -6,8 +6,8 @@
 use super::{Failure, FailureKind, excerpt};
 use crate::Stop;
 
-/// Ended as an answer ends: with its last word, with calls, at a word that was asked for as its end, or to go on later.
-const REGULAR: [&str; 25] = [
+/// Ended as an answer ends: with its last word, at a word that was asked for as its end, or to go on later.
+const REGULAR: [&str; 20] = [
     "stop",
     "stopped",
     "stop_sequence",
@@ -28,12 +28,9 @@ const REGULAR: [&str; 25] = [
     "finish",
     "finished",
     "success",
-    "tool_use",
-    "tool_call",
-    "tool_calls",
-    "function_call",
-    "function_calls",
 ];
+/// Ended with calls.
+const CALLS: [&str; 5] = ["tool_use", "tool_call", "tool_calls", "function_call", "function_calls"];
 /// Reached the cap of the answer or the window of the model.
 const LENGTH: [&str; 9] = [
     "length",
@@ -120,6 +117,8 @@ pub(crate) fn known_ending(reason: &str, detail: Option<&str>) -> Option<Ending>
     let failed = |kind, message| Ending::Failed(Failure::new(kind, message));
     let ending = if is_one_of(&REGULAR) {
         Ending::Stopped(Stop::Stop)
+    } else if is_one_of(&CALLS) {
+        Ending::Stopped(Stop::ToolUse)
     } else if is_one_of(&LENGTH) {
         Ending::Stopped(Stop::Length)
     } else if is_one_of(&WITHHELD) {
@@ -176,6 +175,11 @@ pub(crate) fn empty(word: Option<&str>) -> Failure {
     Failure::new(FailureKind::Empty, message)
 }
 
+/// The failure of an answer that ended for calls of which none came. The model may write them the next time.
+pub(crate) fn without_calls() -> Failure {
+    Failure::new(FailureKind::Broken, "the answer ended for tool calls, but none came (terminated)")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,7 +190,7 @@ mod tests {
             ("stop", None, Ok(Stop::Stop)),
             ("end_turn", None, Ok(Stop::Stop)),
             ("MAX_TOKENS", None, Ok(Stop::Length)),
-            ("tool_calls", Some("whatever"), Ok(Stop::Stop)),
+            ("tool_calls", Some("whatever"), Ok(Stop::ToolUse)),
             ("COMPLETE", None, Ok(Stop::Stop)),
             (
                 "Fell_Over",

@@ -10,7 +10,10 @@ use super::{
     is_same_json,
     kept::{self, Kept, Late},
 };
-use crate::{Event, Failure, Part, PartKind, Stop, Usage, failure::empty};
+use crate::{
+    Event, Failure, Part, PartKind, Stop, Usage,
+    failure::{empty, without_calls},
+};
 
 /// Events that are ready, and the parts that are still open.
 #[derive(Debug, Default)]
@@ -339,7 +342,7 @@ impl Parts {
     ///
     /// # Errors
     /// The model gave neither text nor calls and did not reach its cap either; the failure holds the provider's own
-    /// `word` for the end.
+    /// `word` for the end. Or the answer ended for calls, and only text came.
     pub(crate) fn stop(&mut self, stop: Stop, word: Option<&str>) -> Result<(), Failure> {
         self.begin(None);
         self.end_all();
@@ -347,7 +350,8 @@ impl Parts {
         let stop = match stop {
             Stop::Length => Stop::Length,
             Stop::Stop | Stop::ToolUse if self.calls > 0 => Stop::ToolUse,
-            Stop::Stop | Stop::ToolUse if self.said => Stop::Stop,
+            Stop::ToolUse if self.said => return Err(without_calls()),
+            Stop::Stop if self.said => Stop::Stop,
             Stop::Stop | Stop::ToolUse => return Err(empty(word)),
         };
         self.ready.extend(kept::payload(self.kept.take(), &std::mem::take(&mut self.late)).map(Event::Payload));

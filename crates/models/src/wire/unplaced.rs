@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{read, unread};
-use crate::Failure;
+use crate::{Failure, failure::in_stream};
 
 /// Last words of names whose members hold what the model said or wants to be called.
-const CONTENT: [&str; 16] = [
+const CONTENT: [&str; 17] = [
     "text",
     "content",
     "transcript",
@@ -30,10 +30,27 @@ const CONTENT: [&str; 16] = [
     "arg",
     "input",
     "parameter",
+    CALL,
 ];
 
-/// Those of [`CONTENT`] whose members hold arguments: an object there says something even if no text is in it.
-const ARGUMENTS: [&str; 4] = ["argument", "arg", "input", "parameter"];
+/// The last word of names whose members hold calls.
+const CALL: &str = "call";
+
+/// Those of [`CONTENT`] whose members hold calls or arguments: an object there says something even if no text is in it.
+const ARGUMENTS: [&str; 5] = ["argument", "arg", "input", "parameter", CALL];
+
+/// Those of [`CONTENT`] that some servers give to what only tells about an answer, such as `"message": "Success"`.
+const VAGUE: [&str; 7] = ["message", "code", "json", "argument", "arg", "input", "parameter"];
+
+/// Those of [`CONTENT`] whose members hold a whole answer with its own members.
+const HOLDERS: [&str; 10] =
+    ["text", "content", "transcript", "output", "answer", "message", "response", "completion", "refusal", "delta"];
+
+/// Words of names whose members tell that the provider failed.
+const FAILURES: [&str; 4] = ["error", "exception", "fault", "traceback"];
+
+/// Last words of names of [`FAILURES`] in more words.
+const FAILURE_TEXTS: [&str; 6] = ["message", "msg", "detail", "description", "text", "info"];
 
 /// Last words of names whose members only tell about an answer.
 const ABOUT: [&str; 28] = [
@@ -77,7 +94,7 @@ pub(crate) enum Rule {
     Content,
     /// Any text: nothing that is not known may be there.
     AnyText,
-    /// A text whose name says that it is content: what stands there mostly tells about an answer.
+    /// A call, or a text whose name says that it is content: what stands there mostly tells about an answer.
     NamedText,
 }
 
@@ -108,7 +125,53 @@ pub(crate) fn unplaced_in(raw: &RawValue, known: &[&str], rule: Rule) -> Result<
     Ok(None)
 }
 
+/// Refuses an event that is an error or that holds content in a member other than those that the wire has there.
+///
+/// An event with none of those and without a type is no part of an answer: its `message` or `detail` is that of an error.
+///
+/// # Errors
+/// What the provider said, or [`crate::FailureKind::Refused`], naming the member.
+pub(crate) fn check_event(data: &str, known: &[&str]) -> Result<(), Failure> {
+    let Ok(all) = serde_json::from_str::<BTreeMap<String, &RawValue>>(data) else { return Ok(()) };
+    let is_error_event = all.get("type").is_some_and(|kind| kind.get() == "\"error\"");
+    let is_part = all.keys().any(|name| name == "type" || known.contains(&name.as_str()));
+    let members: Map<String, Value> = all
+        .into_iter()
+        .filter(|(name, _)| !known.contains(&name.as_str()))
+        .filter_map(|(name, raw)| Some((name, serde_json::from_str(raw.get()).ok()?)))
+        .collect();
+    let says_error = |name: &String, value: &Value| {
+        is_failure(name, value) || (!is_part && ["message", "detail"].contains(&name.as_str()))
+    };
+    if is_error_event || members.iter().any(|(name, value)| says_error(name, value) && !is_empty(value)) {
+        return Err(in_stream(data));
+    }
+    unplaced(&members, Rule::NamedText).map_or(Ok(()), |name| Err(unread(&format!("an event with {name}"))))
+}
+
+/// Whether a member tells that the provider failed.
+fn is_failure(name: &str, value: &Value) -> bool {
+    let words = words(name);
+    let (Some(first), Some(last)) = (words.first(), words.last()) else { return false };
+    let is_text = FAILURES.contains(&first.as_str()) && FAILURE_TEXTS.contains(&last.as_str());
+    let is_told = matches!(value, Value::String(_) | Value::Array(_) | Value::Object(_));
+    is_told && (is_text || FAILURES.contains(&last.as_str()))
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+    }
+}
+
 fn is_content(name: &str, value: &Value, rule: Rule) -> bool {
+    if rule == Rule::NamedText {
+        return is_named_text(name, value, false);
+    }
     let words = words(name);
     let last = words.last().map_or("", String::as_str);
     if ABOUT.contains(&last) || words.iter().any(|word| SEALED.contains(&word.as_str())) {
@@ -117,15 +180,33 @@ fn is_content(name: &str, value: &Value, rule: Rule) -> bool {
     let is_named = CONTENT.contains(&last);
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
-        Value::String(text) if rule == Rule::NamedText => is_named && !text.is_empty(),
         Value::String(text) => {
             !text.is_empty() && (is_named || rule == Rule::AnyText || text.contains(char::is_whitespace))
         }
-        Value::Array(_) | Value::Object(_) if rule == Rule::NamedText => false,
         Value::Array(items) => items.iter().any(|item| is_content(name, item, rule)),
         Value::Object(members) => {
             (ARGUMENTS.contains(&last) && !members.is_empty())
                 || members.iter().any(|(name, value)| is_content(name, value, rule))
+        }
+    }
+}
+
+/// Whether a member is a call or a text by its name, or holds one. `is_inside` of a member that holds a whole answer.
+fn is_named_text(name: &str, value: &Value, is_inside: bool) -> bool {
+    let words = words(name);
+    let last = words.last().map_or("", String::as_str);
+    if ABOUT.contains(&last) || words.iter().any(|word| SEALED.contains(&word.as_str())) {
+        return false;
+    }
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) if VAGUE.contains(&last) => text.trim().contains(char::is_whitespace),
+        Value::String(text) => CONTENT.contains(&last) && !text.is_empty(),
+        Value::Array(items) => items.iter().any(|item| is_named_text(name, item, is_inside)),
+        Value::Object(members) => {
+            let is_inside = is_inside || HOLDERS.contains(&last);
+            (last == CALL && !members.is_empty())
+                || (is_inside && members.iter().any(|(name, value)| is_named_text(name, value, true)))
         }
     }
 }
@@ -154,7 +235,7 @@ pub(super) fn words(name: &str) -> Vec<String> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Rule, unplaced};
+    use super::{Rule, check_event, unplaced};
 
     #[test]
     fn a_member_holds_content_if_its_name_or_its_text_says_so() {
@@ -174,10 +255,53 @@ mod tests {
             (json!({"encrypted_content": seal, "reasoning_details": [{"text": "a b"}]}), false, false, false),
             (json!({"role": "assistant", "finish_reason": "a b", "citations": [{"text": "a b"}]}), false, false, false),
             (json!({"output_index": 1, "input_id": "x", "phase": "final answer"}), false, false, false),
+            (json!({"message": {"role": "assistant", "content": "Hi"}}), true, true, true),
+            (json!({"output": {"choices": [{"delta": {"text": "Hi"}}]}}), true, true, true),
+            (json!({"tool_calls": [{"id": "a", "function": {"name": "ls"}}]}), true, true, true),
+            (json!({"content": [{"type": "image", "data": seal}]}), false, true, false),
+            (json!({"message": "Success", "code": "ok", "tool_calls": []}), true, true, false),
         ] {
             let Value::Object(members) = members else { panic!("an object") };
             let got = [Rule::Content, Rule::AnyText, Rule::NamedText].map(|rule| unplaced(&members, rule).is_some());
             assert_eq!(got, [content, any, named], "{members:?}");
+        }
+    }
+
+    #[test]
+    fn what_stands_beside_an_answer_is_harmless_unless_it_is_prose_by_its_name_or_an_error() {
+        for harmless in [
+            json!({"id": "r", "model": "m", "system_fingerprint": "fp_1", "service_tier": "default", "created": 1}),
+            json!({"x_groq": {"id": "req_1", "usage": {"queue_time": 0.1}}, "provider": "Some Provider Inc"}),
+            json!({"prompt_filter_results": [{"content_filter_results": {"hate": {"severity": "safe"}}}]}),
+            json!({"citations": ["https://a.example"], "search_results": [{"title": "a b", "snippet": "c d"}]}),
+            json!({"web_search": [{"title": "a b", "content": "what a page says"}]}),
+            json!({"timings": {"prompt_n": 1}, "usage": {"prompt_tokens_details": {"text_tokens": 1}}}),
+            json!({"code": 0, "message": "Success", "sid": "cha000"}),
+            json!({"id": "r", "code": "", "message": "", "error": null, "errors": [], "detail": null}),
+            json!({"base_resp": {"status_code": 0, "status_msg": ""}, "error_code": 0, "error_msg": ""}),
+            json!({"amazon-bedrock-trace": {"guardrail": {"input": {"text": "a b"}}}, "warnings": ["a b"]}),
+            json!({"type": "heartbeat", "detail": "please go on waiting for it"}),
+            json!({"response_format": {"type": "text"}, "max_tool_calls": 3, "parallel_tool_calls": true}),
+        ] {
+            assert_eq!(check_event(&harmless.to_string(), &["id", "choices", "sid", "usage", "code"]), Ok(()));
+        }
+        let lost = "the answer holds content that cannot be read: an event with ";
+        for (data, want) in [
+            (json!({"id": "r", "output_text": "lost"}), format!("{lost}output_text")),
+            (json!({"id": "r", "content": "lost"}), format!("{lost}content")),
+            (json!({"id": "r", "message": "lost words"}), format!("{lost}message")),
+            (json!({"id": "r", "message": {"content": "lost"}}), format!("{lost}message")),
+            (json!({"text": "lost"}), format!("{lost}text")),
+            (json!({"id": "r", "tool_calls": [{"id": "a"}]}), format!("{lost}tool_calls")),
+            (json!({"detail": "engine died badly"}), "server error: engine died badly".to_owned()),
+            (json!({"detail": [{"msg": "no"}]}), r#"server error: [{"msg":"no"}]"#.to_owned()),
+            (json!({"message": "boom"}), "server error: boom".to_owned()),
+            (json!({"id": "r", "type": "error", "message": "boom"}), "server error: boom".to_owned()),
+            (json!({"id": "r", "error": "boom"}), "server error: boom".to_owned()),
+            (json!({"error_msg": "boom"}), r#"server error: {"error_msg":"boom"}"#.to_owned()),
+        ] {
+            let got = check_event(&data.to_string(), &["id"]).unwrap_err();
+            assert_eq!(got.message, want, "{data}");
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::{
         Decode, Progress, cut_call, is_same_json, misplaced,
         parts::Parts,
         read, unfinished,
-        unplaced::{Rule, unplaced, unplaced_in},
+        unplaced::{Rule, check_event, unplaced, unplaced_in},
         unread,
     },
 };
@@ -97,6 +97,7 @@ impl Decode for Decoder {
         if data.trim() == "[DONE]" {
             return self.finish_whole();
         }
+        check_event(data, &EVENT)?;
         let frame: Frame<'_> = read(data)?;
         // Other events hold no content: an answer with a delta that is not read is not whole.
         if frame.r#type != "content_block_delta" && frame.delta.as_ref().is_some_and(Delta::has_content) {
@@ -169,6 +170,9 @@ impl Delta {
         self.r#type.as_deref().is_none_or(|kind| kinds.contains(&kind))
     }
 }
+
+/// Members of events that are read.
+const EVENT: [&str; 6] = ["type", "index", "message", "content_block", "delta", "usage"];
 
 /// Members of a block that are read.
 const MEMBERS: [&str; 8] = ["type", "text", "thinking", "signature", "data", "id", "name", "input"];

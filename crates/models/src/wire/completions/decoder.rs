@@ -17,7 +17,7 @@ use crate::{
         misplaced,
         parts::Parts,
         read, unfinished,
-        unplaced::{Rule, check_placed},
+        unplaced::{Rule, check_event, check_placed},
         unread,
     },
 };
@@ -41,7 +41,12 @@ pub(crate) struct Decoder {
     thoughts: String,
     /// The part of the content that is open, if that is a thought.
     thought: Kept,
+    /// Whether the provider ran tools itself, for which an answer may end too.
+    ran_tools: bool,
 }
+
+/// Members of a chunk that are read.
+const EVENT: [&str; 5] = ["id", "object", "choices", "usage", "error"];
 
 #[derive(Clone, Copy, PartialEq)]
 enum Prose {
@@ -93,6 +98,7 @@ impl Decode for Decoder {
             self.end()?;
             return Ok(Progress::Ended);
         }
+        check_event(data, &EVENT)?;
         let chunk: Chunk = read(data)?;
         self.chunks += 1;
         if chunk.error.is_some() || chunk.object.as_deref() == Some("error") {
@@ -134,6 +140,7 @@ impl Decode for Decoder {
             Some(Ending::Stopped(Stop::Length)) => Stop::Length,
             Some(Ending::Stopped(Stop::Stop | Stop::ToolUse)) | None => stop,
         };
+        let stop = if stop == Stop::ToolUse && self.ran_tools { Stop::Stop } else { stop };
         self.parts.finish(self.usage, stop, word)
     }
 
@@ -201,6 +208,7 @@ impl Decoder {
         if let Some(name) = given::content(&delta.rest) {
             return Err(unread(name));
         }
+        self.ran_tools |= delta.rest.contains_key(given::RAN_TOOLS);
         let rest = given::with_answer(delta.rest);
         check_placed(&rest, Rule::Content)?;
         self.parts.keep(rest);

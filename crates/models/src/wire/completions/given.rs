@@ -31,13 +31,16 @@ const DETAILS: &str = "reasoning_details";
 /// Members of a delta that hold content which no conversation here has a place for.
 const CONTENT: [&str; 2] = ["audio", "images"];
 
+/// The list in which Groq tells of tools that it ran itself.
+pub(super) const RAN_TOOLS: &str = "executed_tools";
+
 /// Members of a delta that only tell about it, and that are not part of a message that goes back.
 const ABOUT: [&str; 9] = [
     "role",
     "annotations",
     "citations",
     "search_results",
-    "executed_tools",
+    RAN_TOOLS,
     "channel",
     "token_ids",
     "logprobs",

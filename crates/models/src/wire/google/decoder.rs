@@ -13,7 +13,7 @@ use crate::{
         Decode, Progress,
         parts::Parts,
         read, unfinished,
-        unplaced::{Rule, unplaced_in},
+        unplaced::{Rule, check_event, unplaced_in},
         unread, withheld,
     },
 };
@@ -111,6 +111,7 @@ impl Decode for Decoder {
             self.end()?;
             return Ok(Progress::Ended);
         }
+        check_event(data, &EVENT)?;
         let frame: Frame<'_> = read(data)?;
         if frame.error.is_some() {
             return Err(in_stream(data));
@@ -125,7 +126,7 @@ impl Decode for Decoder {
         }
         for (at, raw) in frame.candidates.into_iter().flatten().enumerate() {
             let candidate: Candidate<'_> = read(raw.get())?;
-            placed("a candidate", raw, &["finishMessage"], Rule::NamedText)?;
+            placed("a candidate", raw, &["content", "finishMessage"], Rule::NamedText)?;
             let pieces: Vec<_> = match candidate.content {
                 Some(raw) => {
                     placed("a candidate", raw, &["parts"], Rule::Content)?;
@@ -229,6 +230,9 @@ impl Decoder {
         index
     }
 }
+
+/// Members of a chunk that are read.
+const EVENT: [&str; 5] = ["candidates", "promptFeedback", "usageMetadata", "responseId", "error"];
 
 /// Members of a part that are read, or that only tell about it.
 const KNOWN: [&str; 6] = ["text", "thought", "thoughtSignature", "functionCall", "partMetadata", "videoMetadata"];

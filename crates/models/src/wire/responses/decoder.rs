@@ -10,7 +10,7 @@ use crate::{
     failure::{Ending, ending, in_stream, known_ending},
     wire::{
         Decode, Progress, cut_call, misplaced, read, unfinished,
-        unplaced::{Rule, unplaced},
+        unplaced::{Rule, check_event, unplaced, unplaced_in},
         unread,
     },
 };
@@ -36,7 +36,8 @@ struct Frame<'a> {
     text: Option<Value>,
     refusal: Option<String>,
     part: Option<Content>,
-    response: Option<Response<'a>>,
+    #[serde(borrow)]
+    response: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -49,6 +50,7 @@ struct Response<'a> {
     usage: Option<Tokens>,
     #[serde(borrow)]
     output: Option<Vec<&'a RawValue>>,
+    output_text: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -131,7 +133,9 @@ impl Decode for Decoder {
             self.items.finish(&[], None, Stop::Stop)?;
             return Ok(Progress::Ended);
         }
+        check_event(data, &EVENT)?;
         let frame: Frame<'_> = read(data)?;
+        let response = frame.response.map(|raw| read::<Response<'_>>(raw.get())).transpose()?;
         let place = (frame.output_index, frame.item_id.as_deref());
         let delta = frame.delta.as_ref().and_then(Value::as_str).unwrap_or_default();
         // What a delta that is no text would add is not known, and must not be missing.
@@ -152,7 +156,7 @@ impl Decode for Decoder {
                 return Err(unread(&format!("a delta of {kind:?} that is no text")));
             }
             "response.created" | "response.in_progress" => {
-                self.items.begin(frame.response.and_then(|response| response.id));
+                self.items.begin(response.and_then(|response| response.id));
             }
             "response.output_item.added" => {
                 if let Some(raw) = frame.item {
@@ -188,10 +192,11 @@ impl Decode for Decoder {
                 }
             }
             "response.completed" | "response.incomplete" | "response.done" => {
-                return self.finish(frame.response, frame.r#type == "response.incomplete");
+                self.check_response(frame.response, response.as_ref())?;
+                return self.finish(response, frame.r#type == "response.incomplete");
             }
             "response.failed" | "response.cancelled" => {
-                let error = frame.response.and_then(|response| response.error);
+                let error = response.and_then(|response| response.error);
                 return Err(in_stream(error.map_or("the response failed", RawValue::get)));
             }
             "error" => return Err(in_stream(data)),
@@ -220,7 +225,34 @@ impl Decode for Decoder {
     }
 }
 
+/// Members of events that are read.
+const EVENT: [&str; 9] = ["type", "response", "item", "delta", "arguments", "name", "text", "refusal", "part"];
+
+/// Members of a response that are read, or that repeat the request.
+const RESPONSE: [&str; 7] = ["output", "output_text", "error", "text", "instructions", "input", "prompt"];
+
 impl Decoder {
+    /// Refuses content of a whole response that no item of it holds.
+    fn check_response(&self, raw: Option<&RawValue>, response: Option<&Response<'_>>) -> Result<(), Failure> {
+        let (Some(raw), Some(response)) = (raw, response) else { return Ok(()) };
+        if let Some(name) = unplaced_in(raw, &RESPONSE, Rule::NamedText)? {
+            return Err(unread(&format!("a response with {name}")));
+        }
+        // Some servers repeat the texts of all items.
+        let dense = |text: &str| text.split_whitespace().collect::<String>();
+        let whole = dense(response.output_text.as_deref().unwrap_or_default());
+        if dense(&self.items.text()).contains(&whole) {
+            return Ok(());
+        }
+        let output = response.output.iter().flatten().map(|raw| read::<Item>(raw.get()));
+        let output = output.collect::<Result<Vec<_>, _>>()?;
+        let texts = output.iter().flat_map(|item| &item.content).flatten().filter_map(Content::text);
+        if dense(&texts.collect::<String>()).contains(&whole) {
+            return Ok(());
+        }
+        Err(unread("a response with output_text"))
+    }
+
     fn finish(&mut self, response: Option<Response<'_>>, incomplete: bool) -> Result<Progress, Failure> {
         let Some(response) = response else {
             self.items.finish(&[], None, if incomplete { Stop::Length } else { Stop::Stop })?;

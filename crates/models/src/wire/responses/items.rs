@@ -90,6 +90,12 @@ impl Items {
         self.parts.held() + self.orphans.values().map(String::len).sum::<usize>()
     }
 
+    /// All text so far.
+    pub(super) fn text(&self) -> String {
+        let texts = self.items.iter().filter(|known| known.kind == Kind::Text);
+        texts.flat_map(|known| known.said.values().map(String::as_str)).collect()
+    }
+
     pub(super) fn begin(&mut self, response_id: Option<String>) {
         self.parts.begin(response_id);
     }
