@@ -18,11 +18,14 @@ use futures_util::{Stream, StreamExt, stream};
 use sse_stream::SseByteStream;
 use tokio::time::Instant;
 
+use self::lines::Lines;
 use crate::{
     Event, Failure, FailureKind, Part, PartKind, Usage,
-    failure::no_stream,
+    failure::{in_stream, no_stream},
     wire::{Decode, Progress},
 };
+
+mod lines;
 
 /// The most that one server-sent event may hold, comments between events included.
 pub(crate) const EVENT_LIMIT: usize = 16 << 20;
@@ -35,6 +38,12 @@ const PART: usize = 256;
 
 /// The time without content, on a live connection, after which the reader sends a notice.
 const NOTICE: Duration = Duration::from_secs(30);
+
+/// How many bytes of an event that is not whole count as a sign that it goes on: less is what keeps a connection alive.
+const STEP: usize = 1 << 10;
+
+/// How many times the limit of silence an event that grows may take until it is whole.
+const PATIENCE: u64 = 4;
 
 /// How long to wait for what may follow a whole answer.
 pub(crate) const TRAIL: Duration = Duration::from_secs(2);
@@ -164,6 +173,10 @@ impl Reading {
                 self.meter.ends_frame();
                 self.framed = true;
                 match frame.data.as_deref().filter(|data| !data.trim().is_empty()) {
+                    // Whatever form its data has on the other wires.
+                    data if frame.event.as_deref() == Some("error") => {
+                        Err(in_stream(data.unwrap_or("an error event without data")))
+                    }
                     Some(data) => self.decoder.event(data),
                     None => Ok(if whole { Progress::Whole } else { Progress::Open }),
                 }
@@ -231,7 +244,9 @@ struct Meter {
     said: AtomicU64,
     /// Bytes since the last frame.
     unread: AtomicUsize,
-    /// When something came last of a frame that is not whole, in milliseconds behind `begun`. 0 if there is none.
+    /// Bytes of the frame that is not whole, white space left out.
+    grown: AtomicUsize,
+    /// When that frame grew last by a [`STEP`], in milliseconds behind `begun`. 0 if it did not.
     in_frame: AtomicU64,
     /// Whether bytes or frames came behind the last part of the answer, and none of them was part of it.
     is_idle: AtomicBool,
@@ -254,6 +269,7 @@ impl Meter {
             begun: Instant::now(),
             said: AtomicU64::new(0),
             unread: AtomicUsize::new(0),
+            grown: AtomicUsize::new(0),
             in_frame: AtomicU64::new(0),
             is_idle: AtomicBool::new(false),
             whole: AtomicBool::new(false),
@@ -271,20 +287,29 @@ impl Meter {
         self.is_idle.store(false, Ordering::Relaxed);
     }
 
-    /// Something of a frame came.
-    fn goes_on(&self) {
-        self.in_frame.store(self.now(), Ordering::Relaxed);
+    /// So many bytes of a frame came. Whether it grew by a [`STEP`].
+    fn grows(&self, bytes: usize) -> bool {
+        let before = self.grown.fetch_add(bytes, Ordering::Relaxed);
+        let is_step = before / STEP < before.saturating_add(bytes) / STEP;
+        if is_step {
+            self.in_frame.store(self.now(), Ordering::Relaxed);
+        }
+        is_step
     }
 
     /// A frame is whole.
     fn ends_frame(&self) {
+        self.grown.store(0, Ordering::Relaxed);
         self.in_frame.store(0, Ordering::Relaxed);
     }
 
-    /// How long nothing came of the answer, nor of a frame that is on its way.
-    fn silence(&self) -> Duration {
-        let last = self.said.load(Ordering::Relaxed).max(self.in_frame.load(Ordering::Relaxed));
-        Duration::from_millis(self.now().saturating_sub(last))
+    /// How long nothing came of the answer, nor enough of a frame that is on its way. Such a frame breaks a silence of
+    /// `limit` only so often.
+    fn silence(&self, limit: Duration) -> Duration {
+        let said = self.said.load(Ordering::Relaxed);
+        let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        let grew = self.in_frame.load(Ordering::Relaxed).min(said.saturating_add(limit.saturating_mul(PATIENCE)));
+        Duration::from_millis(self.now().saturating_sub(said.max(grew)))
     }
 
     /// When something of the answer came last.
@@ -293,34 +318,10 @@ impl Meter {
     }
 }
 
-/// Where in its lines a stream is, as far as that tells comments from everything else.
-#[derive(Clone, Copy, Default)]
-enum Place {
-    #[default]
-    LineStart,
-    Comment,
-    Field,
-}
-
-impl Place {
-    /// Passes over a chunk, and says whether anything but comments and line ends was in it.
-    fn pass(&mut self, chunk: &[u8]) -> bool {
-        let mut is_field = false;
-        for byte in chunk {
-            *self = match (*self, byte) {
-                (_, b'\n' | b'\r') => Self::LineStart,
-                (Self::LineStart, b':') | (Self::Comment, _) => Self::Comment,
-                (Self::LineStart | Self::Field, _) => Self::Field,
-            };
-            is_field |= matches!(self, Self::Field);
-        }
-        is_field
-    }
-}
-
-/// Passes bytes on, but fails on silence and on a frame that is too long. Comments and frames that bring nothing of the
-/// answer break no silence: a proxy may send them for a provider that is gone. A clean end gets the blank line that
-/// servers forget behind their last event.
+/// Passes bytes on, but fails on silence and on a frame that is too long.
+///
+/// Comments, white space between events, frames that bring nothing of the answer and frames that hardly grow break no
+/// silence: a proxy may send them for a provider that is gone.
 fn watched<B>(
     bytes: B,
     meter: Arc<Meter>,
@@ -329,14 +330,14 @@ fn watched<B>(
 where
     B: Stream<Item = Result<Bytes, Failure>> + Send + 'static,
 {
-    let start = (Some(Box::pin(bytes)), meter, Place::default());
-    stream::unfold(start, move |(bytes, meter, mut place)| async move {
+    let start = (Some(Box::pin(bytes)), meter, Lines::default());
+    stream::unfold(start, move |(bytes, meter, mut lines)| async move {
         let mut bytes = bytes?;
         let next = match silence {
             None => bytes.next().await,
             Some(silence) => {
                 let limit = if meter.whole.load(Ordering::Relaxed) { silence.min(TRAIL) } else { silence };
-                let left = limit.saturating_sub(meter.silence());
+                let left = limit.saturating_sub(meter.silence(limit));
                 tokio::time::timeout(left, bytes.next()).await.unwrap_or_else(|_| {
                     let failure = if meter.is_idle.load(Ordering::Relaxed) { idle(silence) } else { silent(silence) };
                     Some(Err(failure))
@@ -344,21 +345,21 @@ where
             }
         };
         match next {
-            None => Some((Ok(Bytes::from_static(b"\n\n")), (None, meter, place))),
-            Some(Err(failure)) => Some((Err(failure), (None, meter, place))),
+            None => Some((Ok(lines.finish()), (None, meter, lines))),
+            Some(Err(failure)) => Some((Err(failure), (None, meter, lines))),
             Some(Ok(chunk)) => {
                 meter.keep_head(&chunk);
                 let unread = meter.unread.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
                 if unread > EVENT_LIMIT {
                     let message = format!("an event in the stream is longer than {EVENT_LIMIT} bytes (terminated)");
-                    return Some((Err(Failure::new(FailureKind::Broken, message)), (None, meter, place)));
+                    return Some((Err(Failure::new(FailureKind::Broken, message)), (None, meter, lines)));
                 }
-                if place.pass(&chunk) {
-                    meter.goes_on();
-                } else {
+                let is_first = unread == chunk.len();
+                let (chunk, grown) = lines.pass(chunk);
+                if !meter.grows(grown) && (grown == 0 || !is_first) {
                     meter.is_idle.store(true, Ordering::Relaxed);
                 }
-                Some((Ok(chunk), (Some(bytes), meter, place)))
+                Some((Ok(chunk), (Some(bytes), meter, lines)))
             }
         }
     })
@@ -416,7 +417,63 @@ mod tests {
         assert_eq!(said, (Err(silent(SILENCE)), Duration::from_secs(220)));
         let pieces = [(100, "data: {\"choices\""), (100, ":[{\"delta\":{\"content\":"), (100, "\"Hi\"}}]}\n\n")];
         let said = last(&pieces).await;
-        assert_eq!(said, (Err(silent(SILENCE)), Duration::from_secs(420)), "a frame that comes in pieces");
+        assert_eq!(said, (Err(silent(SILENCE)), SILENCE), "a frame that stops");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bytes_that_complete_no_event_break_no_silence() {
+        let wires = [Api::AnthropicMessages, Api::OpenaiCompletions, Api::OpenaiResponses, Api::GoogleGenerativeAi];
+        for api in wires {
+            for piece in [" ", "\t", "x", ":", "\r\n", "data: \n"] {
+                let got = last_over(api, &[(1, piece); 1000]).await;
+                assert_eq!(got, (Err(idle(SILENCE)), SILENCE), "{api}: {piece:?}");
+                if piece == "\r\n" {
+                    continue;
+                }
+                let script: Vec<_> = [(0, "data: {\"a")].into_iter().chain([(1, piece); 1000]).collect();
+                let got = last_over(api, &script).await;
+                assert_eq!(got, (Err(idle(SILENCE)), SILENCE), "{api}: {piece:?} in an event");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_event_may_take_some_time_but_not_for_ever() {
+        let piece = "x".repeat(STEP);
+        let event = |pieces| {
+            let pieces = vec![(100, piece.as_str()); pieces];
+            let begun = [(0, "data: {\"choices\":[{\"delta\":{\"content\":\"")];
+            begun.into_iter().chain(pieces).chain([(0, "\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")])
+        };
+        let whole: Vec<_> = event(4).collect();
+        assert_eq!(last(&whole).await, (Ok(Event::Stop(Stop::Stop)), Duration::from_secs(400)));
+        let endless: Vec<_> = event(1000).collect();
+        assert_eq!(last(&endless).await.1, Duration::from_secs(600));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn white_space_that_a_model_writes_breaks_the_silence() {
+        let blank = "data: {\"choices\":[{\"delta\":{\"content\":\" \"}}]}\n\n";
+        assert_eq!(last(&[(100, blank); 5]).await, (Err(silent(SILENCE)), Duration::from_secs(620)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_named_error_and_a_bare_error_are_failures_in_the_providers_word() {
+        let hi = [Api::AnthropicMessages, Api::OpenaiCompletions, Api::OpenaiResponses, Api::GoogleGenerativeAi];
+        for api in hi {
+            for (error, want) in [
+                ("event: error\ndata: {\"message\":\"named err\"}\n\n", "server error: named err"),
+                ("event: error\ndata: went down\n\n", "server error: went down"),
+                ("event: error\ndata:\n\n", "server error: an error event without data"),
+                ("error: {\"message\":\"named err\"}\n\n", "server error: named err"),
+                (": x\n\n{\"error\":{\"message\":\"bare err\"}}\n\n", "server error: bare err"),
+                ("{\"error\":{\"message\":\"bare err\"}}\n", "server error: bare err"),
+            ] {
+                let script = [(0, error), (0, "data: [DONE]\n\n")];
+                let failure = Failure::new(FailureKind::Server, want);
+                assert_eq!(last_over(api, &script).await.0, Err(failure), "{api}: {error:?}");
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]

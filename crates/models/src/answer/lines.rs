@@ -1,0 +1,154 @@
+//! Passes the lines of a stream on, counts what belongs to events, and makes events of errors and objects on lines that
+//! are no field.
+//!
+//! It must not know events: those are put together from the lines behind it.
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+/// The longest line that may be held until its end.
+const HELD_LIMIT: usize = 64 << 10;
+
+/// Where in its lines a stream is.
+#[derive(Clone, Copy, Default)]
+enum Place {
+    #[default]
+    LineStart,
+    Comment,
+    Field,
+    /// A line that is held until its end: an object, or a field whose name may be `error`.
+    Held,
+}
+
+/// The lines of one stream.
+///
+/// Some servers write an error as a bare JSON object, or behind `error:`, between the events of a stream. The standard
+/// has readers ignore both.
+#[derive(Default)]
+pub(super) struct Lines {
+    place: Place,
+    held: Vec<u8>,
+    /// An object that came before any field: the body may be no stream of events.
+    early: Option<Vec<u8>>,
+    /// Whether a field of an event came.
+    has_field: bool,
+}
+
+impl Lines {
+    /// Passes a chunk, and says how many bytes of it are neither comment nor white space.
+    pub(super) fn pass(&mut self, chunk: Bytes) -> (Bytes, usize) {
+        let mut grown = 0;
+        let mut changed: Option<Vec<u8>> = None;
+        for (at, byte) in chunk.iter().copied().enumerate() {
+            let is_end = matches!(byte, b'\n' | b'\r');
+            let begins_data = !self.has_field && byte == b'd' && matches!(self.place, Place::LineStart);
+            self.place = match self.place {
+                Place::Held if is_end => Place::Held,
+                _ if is_end => Place::LineStart,
+                Place::LineStart if byte == b':' => Place::Comment,
+                Place::LineStart if matches!(byte, b'{' | b'e') => Place::Held,
+                Place::LineStart => Place::Field,
+                place => place,
+            };
+            let is_comment = matches!(self.place, Place::Comment);
+            grown += usize::from(!is_comment && !byte.is_ascii_whitespace());
+            if !matches!(self.place, Place::Held) {
+                if begins_data {
+                    self.begin_fields(changed.get_or_insert_with(|| chunk[..at].to_vec()));
+                }
+                if let Some(changed) = &mut changed {
+                    changed.push(byte);
+                }
+                continue;
+            }
+            let out = changed.get_or_insert_with(|| chunk[..at].to_vec());
+            if is_end {
+                self.release(out);
+                out.push(byte);
+            } else {
+                self.held.push(byte);
+                if self.held.len() > HELD_LIMIT {
+                    out.append(&mut self.held);
+                    self.place = Place::Field;
+                }
+            }
+        }
+        (changed.map_or(chunk, Bytes::from), grown)
+    }
+
+    /// Ends the stream: what was held, and the blank line that servers forget behind their last event.
+    pub(super) fn finish(&mut self) -> Bytes {
+        let mut out = Vec::new();
+        self.release(&mut out);
+        out.extend(b"\n\n");
+        out.into()
+    }
+
+    /// Passes the held line on, as an event if it is one.
+    fn release(&mut self, out: &mut Vec<u8>) {
+        self.place = Place::LineStart;
+        let line = std::mem::take(&mut self.held);
+        let is_object = |text: &[u8]| serde_json::from_slice::<Map<String, Value>>(text).is_ok();
+        let error = line.strip_prefix(b"error:").filter(|error| serde_json::from_slice::<Value>(error).is_ok());
+        if let Some(error) = error {
+            self.begin_fields(out);
+            out.extend([b"\nevent: error\ndata: ", error.trim_ascii(), b"\n"].concat());
+        } else if !is_object(&line) {
+            if line.starts_with(b"event:") {
+                self.begin_fields(out);
+            }
+            out.extend(line);
+        } else if self.has_field {
+            out.extend([b"\ndata: ", line.as_slice(), b"\n"].concat());
+        } else {
+            out.extend(&line);
+            self.early.get_or_insert(line);
+        }
+    }
+
+    /// Learns that this is a stream of events, in which an earlier object is one too.
+    fn begin_fields(&mut self, out: &mut Vec<u8>) {
+        self.has_field = true;
+        if let Some(line) = self.early.take() {
+            out.extend([b"\ndata: ", line.as_slice(), b"\n\n"].concat());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_an_error_or_an_object_becomes_an_event() {
+        for (lines, want) in [
+            ("data: a\n\n{\"b\":1}\n\ndata: c\n\n", "data: a\n\n\ndata: {\"b\":1}\n\n\ndata: c\n\n\n\n"),
+            ("data: a\n{\"b\":1}\ndata: c\n", "data: a\n\ndata: {\"b\":1}\n\ndata: c\n\n\n"),
+            ("data: a\n\n{\"b\":1}", "data: a\n\n\ndata: {\"b\":1}\n\n\n"),
+            ("{\"b\":1}\ndata: c\n\n", "{\"b\":1}\n\ndata: {\"b\":1}\n\ndata: c\n\n\n\n"),
+            ("error: {\"b\":1}\n\n", "\nevent: error\ndata: {\"b\":1}\n\n\n\n\n"),
+            // No stream of events.
+            ("{\"b\":1}\n{\"b\":2}\n", "{\"b\":1}\n{\"b\":2}\n\n\n"),
+            ("{\n \"b\":1\n}\n", "{\n \"b\":1\n}\n\n\n"),
+            // Fields and comments.
+            ("event: e\r\ndata: {\"b\":1}\r\n\r\n", "event: e\r\ndata: {\"b\":1}\r\n\r\n\n\n"),
+            ("data: a\n\nerror: down\n{no\n: {}\n", "data: a\n\nerror: down\n{no\n: {}\n\n\n"),
+        ] {
+            for size in [1, 3, 1000] {
+                let mut passer = Lines::default();
+                let chunks = lines.as_bytes().chunks(size).map(Bytes::copy_from_slice);
+                let mut got: Vec<u8> = chunks.flat_map(|chunk| passer.pass(chunk).0).collect();
+                got.extend(passer.finish());
+                assert_eq!(String::from_utf8(got).unwrap(), want, "{lines:?} by {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn comments_and_white_space_are_not_counted() {
+        let mut lines = Lines::default();
+        for (chunk, want) in [(" ", 0), (" \n: here\n\t\r\n", 0), ("data", 4), (": x ", 2), ("\n:x", 0), ("\n{} ", 2)] {
+            assert_eq!(lines.pass(Bytes::from_static(chunk.as_bytes())).1, want, "{chunk:?}");
+        }
+    }
+}
