@@ -8,7 +8,7 @@ use chrono::{DateTime, FixedOffset, NaiveDateTime, NaiveTime};
 use chrono_tz::Tz;
 use serde_json::Value;
 
-/// The longest wait that a limit may need, a year; a hint above it is a mistake.
+/// The longest wait, a year. A hint above it is read as this one: no attempt before it can succeed either.
 const LONGEST: f64 = 366.0 * 86_400.0;
 /// Numbers of seconds above this are instants since 1970.
 const INSTANT: f64 = 1_000_000_000.0;
@@ -18,8 +18,7 @@ const INSTANT: f64 = 1_000_000_000.0;
 pub(crate) fn in_headers<'a>(header: impl Fn(&str) -> Option<&'a str>, now: SystemTime) -> Option<Duration> {
     [("retry-after-ms", MILLIS), ("retry-after", 1.0), ("x-ratelimit-reset-ms", MILLIS), ("x-ratelimit-reset", 1.0)]
         .into_iter()
-        .find_map(|(name, unit)| header(name).and_then(|value| span_in_text(value, unit, now)))
-        .and_then(wait)
+        .find_map(|(name, unit)| header(name).and_then(|value| span_in_text(value, unit, now)).and_then(wait))
         .or_else(|| of_limits(header, now))
 }
 
@@ -74,8 +73,12 @@ fn unit_of(name: &str) -> Option<f64> {
 
 const MILLIS: f64 = 0.001;
 
-/// Seconds until what a number in `unit` means: a span, or an instant in seconds or milliseconds since 1970.
+/// Seconds until what a number in `unit` means: a span, or an instant in seconds or milliseconds since 1970. Not a number
+/// for one below 0, which means nothing.
 fn from_now(number: f64, unit: f64, now: SystemTime) -> f64 {
+    if number < 0.0 {
+        return f64::NAN;
+    }
     let seconds = number * unit;
     let instant = if seconds > INSTANT * 1000.0 { seconds * MILLIS } else { seconds };
     if instant > INSTANT { instant - since_1970(now) } else { seconds }
@@ -193,13 +196,17 @@ fn next_time(time: NaiveTime, zone: Tz, now: SystemTime) -> Option<f64> {
     moments.map(|moment| moment.timestamp() as f64 - since_1970(now)).find(|wait| *wait > 0.0)
 }
 
+/// Reads a number in digits, one that is too large for its type too, which is infinite then.
 fn number(text: &str) -> Option<f64> {
-    text.trim().parse::<f64>().ok().filter(|number| number.is_finite())
+    let text = text.trim();
+    let is_digits = text.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-'));
+    text.parse::<f64>().ok().filter(|_| is_digits)
 }
 
-/// A wait in whole milliseconds.
+/// A wait in whole milliseconds. What has passed is none at all.
 fn wait(seconds: f64) -> Option<Duration> {
-    (seconds <= LONGEST).then(|| Duration::from_secs_f64((seconds.max(0.0) / MILLIS).round() / 1000.0))
+    let millis = (seconds.clamp(0.0, LONGEST) / MILLIS).round();
+    (!seconds.is_nan()).then(|| Duration::from_secs_f64(millis / 1000.0))
 }
 
 /// Adds up amounts such as `1h2m3.5s`, `250ms` and `20 seconds`. A bare number is in `unit`.
@@ -228,6 +235,9 @@ fn amount(mut text: &str, unit: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
+    /// The longest wait in milliseconds.
+    const YEAR: Option<u64> = Some(366 * 86_400_000);
+
     #[test]
     fn headers_say_how_long_to_wait() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
@@ -246,7 +256,16 @@ mod tests {
             ("reset in amounts", vec![("x-ratelimit-reset", "6m0s")], Some(360_000)),
             ("reset at a date", vec![("x-ratelimit-reset", "2027-01-15T08:00:12.5Z")], Some(12_500)),
             ("longer than a month", vec![("retry-after", "3024000")], Some(3_024_000_000)),
-            ("longer than a year", vec![("retry-after", "9e8")], None),
+            ("longer than a year", vec![("retry-after", "9e8")], YEAR),
+            ("no number is too large", vec![("retry-after", "99999999999999999999")], YEAR),
+            ("nor one that no type holds", vec![("retry-after", "9e999")], YEAR),
+            ("nor one in milliseconds", vec![("retry-after-ms", "99999999999999999999")], YEAR),
+            ("nor an instant", vec![("x-ratelimit-reset", "99999999999999999999")], YEAR),
+            ("nor an amount", vec![("x-ratelimit-reset-requests", "99999999999999999999h")], YEAR),
+            ("nor that of another limit", vec![("ratelimit-reset", "99999999999999999999")], YEAR),
+            ("less than nothing", vec![("retry-after", "-7")], None),
+            ("less than nothing, and another", vec![("retry-after-ms", "-7"), ("retry-after", "7")], Some(7_000)),
+            ("endless in words", vec![("retry-after", "infinity")], None),
             ("nothing", vec![], None),
             ("anthropic's subscription", vec![("anthropic-ratelimit-unified-reset", "1800000012")], Some(12_000)),
             (
@@ -305,7 +324,11 @@ mod tests {
             (r#"{"error":{"resets_at":1700000000}}"#, Some(0)),
             (r#"{"error":{"message":"slow down","retries":3,"retryable":true,"code":429}}"#, None),
             (r#"{"error":{"resets_at":null,"reset":{"after":true}}}"#, None),
-            (r#"{"error":{"resets_in_seconds":9e8}}"#, None),
+            (r#"{"error":{"resets_in_seconds":9e8}}"#, YEAR),
+            (r#"{"error":{"retry_after":99999999999999999999}}"#, YEAR),
+            (r#"{"error":{"retry_after":"99999999999999999999"}}"#, YEAR),
+            (r#"{"error":{"retryDelay":"99999999999999999999s"}}"#, YEAR),
+            (r#"{"error":{"retry_after":-7,"resets_in_seconds":"-7"}}"#, None),
         ] {
             let read = serde_json::from_str(body).unwrap();
             assert_eq!(in_body(&read, now), want.map(Duration::from_millis), "{body}");
@@ -331,6 +354,8 @@ mod tests {
             ("resets 3pm", None),
             ("resets 15:00 (Nowhere/Else)", None),
             ("resets at 1800000012", Some(12)),
+            ("resets at 99999999999999999999", YEAR.map(|millis| millis / 1000)),
+            ("will reset at 9999-12-31T23:59:59Z", YEAR.map(|millis| millis / 1000)),
             ("resets in 5 minutes", None),
             ("resets now", None),
             ("nothing", None),
@@ -353,6 +378,8 @@ mod tests {
             ("Your quota will reset after 1h2m3s.", Some(3_723_000)),
             ("please wait 20 seconds", Some(20_000)),
             ("retry in a while", None),
+            ("try again in 99999999999999999999 seconds", YEAR),
+            ("try again in -7 seconds", None),
             ("nothing", None),
         ] {
             assert_eq!(in_text(text), want.map(Duration::from_millis), "{text}");
