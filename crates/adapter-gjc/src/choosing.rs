@@ -25,7 +25,7 @@ pub(super) async fn set_default(door: &mut Door, id: Option<Id>, wanted: Default
     }
     let folder = &door.shelf.common.folder;
     let model = format!("{provider}/{model_id}");
-    let level = thinking_level.as_deref().map(ours).and_then(Level::parse);
+    let level = thinking_level.as_deref().and_then(Level::parse);
     let kept = persist(folder, Change::Model(&model))
         .and_then(|()| level.map_or(Ok(()), |level| persist(folder, Change::ThinkingLevel(level))));
     if let Err(error) = kept {
@@ -44,10 +44,6 @@ pub(super) fn level(door: &Door, level: String) -> String {
             let settings = Settings::load(&door.shelf.common.folder, &door.shelf.cwd).unwrap_or_default();
             settings.thinking_level.as_str().to_owned()
         }
-        other => ours(other).to_owned(),
+        other => Level::parse(other).map_or_else(|| other.to_owned(), |level| level.as_str().to_owned()),
     }
-}
-
-fn ours(level: &str) -> &str {
-    if level == "max" { "xhigh" } else { level }
 }

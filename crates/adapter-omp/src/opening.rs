@@ -8,7 +8,7 @@ use std::{
 
 use countersign_agent_dir::Choice;
 use countersign_core::{id::EntryId, session::Settings};
-use countersign_runtime::models::{Api, Entry};
+use countersign_runtime::models::{Api, Entry, Level};
 use serde_json::Value;
 
 use super::{
@@ -123,10 +123,16 @@ pub(crate) async fn fork_of(shelf: &Shelf, opened: Arc<Opened>, settings: Settin
     Ok(Seat { damage, ..seat })
 }
 
-/// The thinking level that a session had last.
+/// The thinking level that a session had last, as far as it is known here.
 fn last_level(notes: &[(EntryId, String)]) -> Option<String> {
     let mut values = notes.iter().rev().filter_map(|(_, text)| serde_json::from_str::<Value>(text).ok());
-    values.find_map(|value| value.get("thinkingLevel")?.as_str().map(str::to_owned))
+    values.find_map(|value| known_level(&value))
+}
+
+/// The thinking level of an entry that changed it.
+fn known_level(entry: &Value) -> Option<String> {
+    let level = entry.get("thinkingLevel")?.as_str().and_then(Level::parse)?;
+    Some(level.as_str().to_owned())
 }
 
 /// The settings of a session that is opened again: the model and the level that it had last, where they can still be had.
@@ -137,7 +143,7 @@ pub(crate) fn restored(shelf: &Shelf, mut settings: Settings, notes: &[(EntryId,
     let entry = model
         .and_then(|(provider, id)| shelf.common.entry(provider, id))
         .filter(|entry| entry.api == Api::Demo || shelf.common.roster.lock().credential(&entry.provider).is_some());
-    let level = last("thinkingLevel").map(str::to_owned).or_else(|| settings.thinking.clone());
+    let level = values.iter().rev().find_map(known_level).or_else(|| settings.thinking.clone());
     if let Some(entry) = entry {
         settings = with_model(settings, &entry, level.as_deref());
     }

@@ -301,7 +301,6 @@ fn thinking(place: &Place<'_>) -> Result<Option<Thinking>, WrongType> {
         let place = place.at(key)?;
         match place.text()? {
             None => Ok(usual),
-            Some("max") => Ok(Level::Xhigh),
             Some(name) => Level::parse(name).ok_or_else(|| place.wrong("minimal, low, medium, high or xhigh")),
         }
     };

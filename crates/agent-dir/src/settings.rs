@@ -271,7 +271,7 @@ impl Settings {
         put(&mut self.steering_mode, root.at("steeringMode")?.text()?.map(str::to_owned));
         put(&mut self.follow_up_mode, root.at("followUpMode")?.text()?.map(str::to_owned));
         put(&mut self.interrupt_mode, root.at("interruptMode")?.text()?.map(str::to_owned));
-        put(&mut self.thinking_level, root.at("defaultThinkingLevel")?.text()?.and_then(level));
+        put(&mut self.thinking_level, root.at("defaultThinkingLevel")?.text()?.and_then(Level::parse));
         self.take_models(root)?;
         match root.at("edit")?.at("mode")?.text()? {
             None => {}
@@ -399,11 +399,6 @@ fn seconds(place: &Place<'_>) -> Result<Option<Duration>, WrongType> {
         }
         None => Ok(None),
     }
-}
-
-/// Newer versions know `max`; words that no version knows leave the setting alone.
-fn level(name: &str) -> Option<Level> {
-    if name == "max" { Some(Level::Xhigh) } else { Level::parse(name) }
 }
 
 #[cfg(test)]

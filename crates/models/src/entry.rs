@@ -120,8 +120,11 @@ impl Level {
         }
     }
 
-    /// Reads a name.
+    /// Reads a name. `max`, which newer versions of hosts have above `xhigh`, is the highest.
     pub fn parse(name: &str) -> Option<Self> {
+        if name == "max" {
+            return Some(Self::Xhigh);
+        }
         Self::ALL.into_iter().find(|level| level.as_str() == name)
     }
 }
@@ -209,5 +212,19 @@ impl fmt::Debug for Entry {
             .field("reasoning", &self.reasoning)
             .field("headers", &self.headers.keys())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Level;
+
+    #[test]
+    fn max_is_the_highest_level() {
+        for level in Level::ALL {
+            assert_eq!(Level::parse(level.as_str()), Some(level));
+        }
+        assert_eq!(Level::parse("max"), Level::ALL.last().copied());
+        assert_eq!(Level::parse("ultra"), None);
     }
 }

@@ -162,13 +162,10 @@ pub(super) fn patterns(flag: &str, value: &str) -> Result<Vec<String>, String> {
     Ok(patterns)
 }
 
-/// Reads the value of `--thinking`. Newer versions know `max`.
+/// Reads the value of `--thinking`.
 pub(super) fn level(value: String) -> Result<String, String> {
-    if Level::parse(&value).is_some() {
-        return Ok(value);
-    }
-    if value == "max" {
-        return Ok(Level::Xhigh.as_str().to_owned());
+    if let Some(level) = Level::parse(&value) {
+        return Ok(level.as_str().to_owned());
     }
     let accepted = Level::ALL.map(Level::as_str).join(", ");
     Err(format!("--thinking {value:?}: expected one of {accepted}"))

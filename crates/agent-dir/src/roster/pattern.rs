@@ -85,3 +85,20 @@ fn split_level(wanted: &str) -> Option<(&str, Level)> {
     let (name, level) = wanted.rsplit_once(':')?;
     Some((name, Level::parse(level)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Level, split_level};
+
+    #[test]
+    fn a_level_may_stand_behind_the_name_of_a_model() {
+        for (wanted, want) in [
+            ("p/m:high", Some(("p/m", Level::High))),
+            ("p/m:max", Some(("p/m", Level::Xhigh))),
+            ("p/m:free", None),
+            ("p/m", None),
+        ] {
+            assert_eq!(split_level(wanted), want, "{wanted}");
+        }
+    }
+}
