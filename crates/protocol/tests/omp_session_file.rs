@@ -55,7 +55,7 @@ fn only_what_we_do_not_know_is_kept_raw() {
             ("00000007", "block"),
             ("0000000f", "message"),
             ("00000019", "entry"),
-            ("0000001a", "entry")
+            ("0000001a", "message")
         ]
     );
 }

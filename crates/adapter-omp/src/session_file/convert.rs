@@ -14,6 +14,7 @@ use countersign_protocol::{
         session_file::{Body, Entry},
     },
 };
+use countersign_runtime::models::Level;
 use countersign_view::time::millis;
 use serde_json::{Map, Value};
 
@@ -118,6 +119,29 @@ pub fn of_entry(entry: &Entry) -> Option<(Message, Option<Millis>)> {
     }
 }
 
+/// Whether an entry is of a form that we cannot read, although it belongs to the conversation.
+pub(super) fn is_not_understood(entry: &Entry) -> bool {
+    const READ: [&str; 6] =
+        ["message", "custom_message", "compaction", "branch_summary", "thinking_level_change", "model_change"];
+    match &entry.body {
+        Body::Message(body) => match &body.message {
+            AgentMessage::Other(_) => match serde_json::to_value(&body.message) {
+                Ok(Value::Object(wire)) => understood(&wire).is_none(),
+                Ok(_) | Err(_) => true,
+            },
+            _ => false,
+        },
+        Body::ThinkingLevelChange(change) => {
+            change.thinking_level.as_deref().is_some_and(|level| Level::parse(level).is_none())
+        }
+        Body::Unknown(line) => {
+            let kind = line.read::<Value>().ok().and_then(|line| Some(line.get("type")?.as_str()?.to_owned()));
+            kind.is_some_and(|kind| READ.contains(&kind.as_str()))
+        }
+        _ => false,
+    }
+}
+
 /// Reads the members of a message as far as the log has a place for them. `None` if it is of a role or form that it has
 /// none for.
 fn understood(wire: &Members) -> Option<Message> {
@@ -136,6 +160,9 @@ fn understood(wire: &Members) -> Option<Message> {
             wire.shift_remove(name);
         }
     }
+    if wire.get("role").is_some_and(|role| role == "assistant") {
+        complete_assistant(&mut wire);
+    }
     for name in ["duration", "ttft"] {
         if let Some(number) = wire.get(name).and_then(Value::as_f64) {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, which is meant")]
@@ -151,6 +178,18 @@ fn understood(wire: &Members) -> Option<Message> {
         Some(_) | None => {}
     }
     serde_json::from_value(Value::Object(wire)).ok()
+}
+
+/// Puts in what an assistant's message may lack: it used nothing, it was done, and nobody knows who wrote it.
+fn complete_assistant(wire: &mut Members) {
+    if wire.get("usage").is_none_or(Value::is_null) {
+        wire.insert("usage".to_owned(), Value::Object(Members::new()));
+    }
+    for (name, usual) in [("api", ""), ("provider", ""), ("model", ""), ("stopReason", "stop")] {
+        if wire.get(name).is_none_or(Value::is_null) {
+            wire.insert(name.to_owned(), usual.into());
+        }
+    }
 }
 
 fn is_block(block: &Value) -> bool {

@@ -13,7 +13,7 @@ use countersign_protocol::omp::session_file::{Body, Entry, Form, Header, Session
 use countersign_runtime::tools::regular;
 use countersign_view::time::iso;
 
-use super::mark::Mark;
+use super::{convert, mark::Mark};
 
 /// The largest file that is read, in bytes.
 pub(super) const LARGEST: u64 = 1 << 30;
@@ -53,6 +53,11 @@ impl Opened {
             1 => Some("1 line could not be read and was left out".to_owned()),
             more => Some(format!("{more} lines could not be read and were left out")),
         };
+        let foreign = match self.file.entries.iter().filter(|entry| convert::is_not_understood(entry)).count() {
+            0 => None,
+            1 => Some("1 entry could not be understood and counts for nothing".to_owned()),
+            more => Some(format!("{more} entries could not be understood and count for nothing")),
+        };
         let entries = match self.file.reattached {
             0 => None,
             1 => Some("1 entry whose parent is not in the file follows the entry before it".to_owned()),
@@ -63,7 +68,7 @@ impl Opened {
             1 => Some("1 entry whose parents lead back to it follows the entry before it".to_owned()),
             more => Some(format!("{more} entries whose parents lead back to them follow the entries before them")),
         };
-        let parts: Vec<String> = [lines, entries, circles].into_iter().flatten().collect();
+        let parts: Vec<String> = [lines, foreign, entries, circles].into_iter().flatten().collect();
         (!parts.is_empty()).then(|| format!("session file {} is damaged: {}", self.path.display(), parts.join("; ")))
     }
 

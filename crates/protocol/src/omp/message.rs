@@ -37,7 +37,7 @@ pub enum AgentMessage {
     BranchSummary(BranchSummary),
     /// `fileMention`: the files that a user message names.
     FileMention(FileMention),
-    /// Any other role.
+    /// Any other role; in a session file also one of these that lacks members of its role.
     Other(Json),
 }
 

@@ -16,8 +16,9 @@ pub use self::entry::{
 };
 pub use self::migration::{Migration, migrate};
 use self::{
+    entry::Parent,
     orphans::{Reattached, reattach},
-    unique::{Ids, separate},
+    unique::{Ids, called, separate},
 };
 use crate::json::{Extra, Wire, mend};
 
@@ -79,7 +80,7 @@ pub struct SessionFile {
 pub enum Form {
     /// As we write it.
     Current,
-    /// Older, or with an id that stands there twice: it should be written again as it was read.
+    /// Older, or with an id that stands there twice or a line without `parentId`: it should be written again as it was read.
     Older,
 }
 
@@ -92,7 +93,7 @@ pub struct NotASession;
 /// before them has; it must not repeat itself.
 ///
 /// Lenient: a line that is no entry is counted and left out, an entry whose parent is not in the file hangs on the entry
-/// before it, and so does the earliest of a circle of parents, and an entry of a type or a form that we do not know keeps its place in the tree. A line may lack its line
+/// before it, and so do one whose line has no `parentId` and the earliest of a circle of parents, and an entry of a type or a form that we do not know keeps its place in the tree. A line may lack its line
 /// break, as after a crash, and the file may begin with a byte order mark.
 ///
 /// # Errors
@@ -103,14 +104,14 @@ pub fn read(text: &str, mut fresh: impl FnMut() -> String) -> Result<SessionFile
     let first = lines.next().ok_or(NotASession)?;
     let header = header(first).ok_or(NotASession)?;
     if header.version >= VERSION {
-        return Ok(collect(header, lines.map(Entry::parse), Form::Current, fresh));
+        return Ok(collect(header, lines.map(Entry::parse_with_parent), Form::Current, fresh));
     }
     let lines: Vec<_> = std::iter::once(first).chain(lines).map(members).collect();
     let unreadable = lines.iter().filter(|line| line.is_none()).count();
     let migrated = migrate(lines.into_iter().flatten().collect(), &mut fresh).into_lines();
     let mut migrated = migrated.into_iter().map(|line| Value::Object(line).to_string());
     let header = migrated.next().as_deref().and_then(self::header).ok_or(NotASession)?;
-    let mut file = collect(header, migrated.map(|line| Entry::parse(&line)), Form::Older, fresh);
+    let mut file = collect(header, migrated.map(|line| Entry::parse_with_parent(&line)), Form::Older, fresh);
     file.unreadable += unreadable;
     Ok(file)
 }
@@ -133,6 +134,16 @@ pub fn fuzz(bytes: &[u8]) {
     assert_eq!((again.header, again.entries), (file.header, file.entries), "{text:?}");
 }
 
+/// Hangs an entry whose line says nothing of a parent on the one before it, as the lines of a file in one row mean it.
+fn follow(entry: &mut Entry, before: Option<&Entry>) {
+    entry.parent_id = before.map(|before| before.id.clone());
+    if let Body::Unknown(line) = &mut entry.body
+        && let Some(again) = called(line, &entry.id, entry.parent_id.as_deref())
+    {
+        *line = again;
+    }
+}
+
 fn header(line: &str) -> Option<Header> {
     let is_session = members(line)?.get("type")? == "session";
     serde_json::from_str(line).ok().filter(|_| is_session)
@@ -148,7 +159,7 @@ fn members(line: &str) -> Option<Map<String, Value>> {
 
 fn collect(
     header: Header,
-    lines: impl Iterator<Item = Result<Entry, serde_json::Error>>,
+    lines: impl Iterator<Item = Result<(Entry, Parent), serde_json::Error>>,
     form: Form,
     fresh: impl FnMut() -> String,
 ) -> SessionFile {
@@ -156,7 +167,13 @@ fn collect(
     for line in lines {
         match line {
             // A second header is no entry, whatever its id: what follows would go on from it.
-            Ok(entry) if !is_header(&entry) => file.entries.push(entry),
+            Ok((mut entry, parent)) if !is_header(&entry) => {
+                if parent == Parent::Missing {
+                    follow(&mut entry, file.entries.last());
+                    file.form = Form::Older;
+                }
+                file.entries.push(entry);
+            }
             Ok(_) | Err(_) => file.unreadable += 1,
         }
     }

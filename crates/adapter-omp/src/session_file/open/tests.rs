@@ -278,6 +278,26 @@ fn what_was_left_out_or_moved_is_told_and_what_a_newer_program_wrote_is_not() {
         ("no type", vec![r#"{"id":"b","parentId":"a"}"#.to_owned()], Some(left_out)),
         ("no id", vec![r#"{"type":"label","parentId":"a","targetId":"x"}"#.to_owned()], Some(left_out)),
         ("two of them", vec!["{}".to_owned(), "[]".to_owned()], Some("2 lines could not be read and were left out")),
+        (
+            "lines of no form that is known",
+            vec![
+                r#"{"type":"message","id":"b","parentId":"a","message":{"role":"user","timestamp":1}}"#.to_owned(),
+                r#"{"type":"message","id":"c","parentId":"b","message":null}"#.to_owned(),
+                r#"{"type":"message","id":"d","parentId":"c","message":{"role":"oracle","content":"x"}}"#.to_owned(),
+                r#"{"type":"message","id":"e","parentId":"d"}"#.to_owned(),
+                r#"{"type":"thinking_level_change","id":"f","parentId":"e","thinkingLevel":"ultra"}"#.to_owned(),
+            ],
+            Some("5 entries could not be understood and count for nothing"),
+        ),
+        (
+            "what is understood without some of it",
+            vec![
+                r#"{"type":"message","id":"b","parentId":"a","message":{"role":"assistant","content":[]}}"#.to_owned(),
+                r#"{"type":"thinking_level_change","id":"c","parentId":"b","thinkingLevel":"max"}"#.to_owned(),
+                r#"{"type":"message","id":"d","parentId":"c","message":{"role":"user","content":"x"}}"#.to_owned(),
+            ],
+            None,
+        ),
         ("a newer type", vec![r#"{"type":"later","id":"b","parentId":"a","x":1}"#.to_owned()], None),
         (
             "its own parent",
@@ -303,4 +323,30 @@ fn what_was_left_out_or_moved_is_told_and_what_a_newer_program_wrote_is_not() {
         let said = format!("session file {} is damaged: ", place.file().display());
         assert_eq!(place.open().damage(), want.map(|want| said + want), "{case}");
     }
+}
+
+#[test]
+fn entries_that_say_nothing_of_a_parent_are_in_one_row() {
+    let header = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#;
+    let said = |id: &str, rest: &str| format!(r#"{{"type":"message","id":"{id}","timestamp":"",{rest}}}"#);
+    let lines = [
+        header.to_owned(),
+        said("a", r#""message":{"role":"user","content":"1","timestamp":1}"#),
+        said("b", r#""message":{"role":"assistant","content":[{"type":"text","text":"2"}]}"#),
+        r#"{"type":"later","id":"c"}"#.to_owned(),
+        said("d", r#""message":{"role":"user","content":"3","timestamp":3}"#),
+        said("e", r#""parentId":"b","message":{"role":"user","content":"4","timestamp":4}"#),
+        said("f", r#""parentId":null,"message":{"role":"user","content":"5","timestamp":5}"#),
+    ];
+    let place = Place::with(&(lines.join("\n") + "\n"));
+    let opened = place.open();
+    let want = [("a", ""), ("b", "a"), ("c", "b"), ("d", "c"), ("e", "b"), ("f", "")];
+    assert_eq!(tree(&opened), want.map(|(id, parent)| (id.to_owned(), parent.to_owned())));
+    assert_eq!(kinds(&opened), ["user", "assistant", "-", "user", "user", "user"]);
+    assert_eq!((opened.damage(), opened.file.form), (None, Form::Older));
+    let header = opened.file.header.clone();
+    let mut writer = Writer::resume(place.file(), header, place.blobs(), opened.mark.length).unwrap();
+    writer.rewrite(&opened.file.entries).unwrap();
+    let again = place.open();
+    assert_eq!((tree(&again), again.file.form), (tree(&opened), Form::Current));
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, value::RawValue};
 
 use crate::json::{Extra, Json, Wire, mend};
@@ -256,10 +256,25 @@ struct Head {
     #[serde(rename = "type")]
     kind: String,
     id: String,
-    #[serde(default)]
-    parent_id: Option<String>,
+    /// Null for the first entry. Absent in a file whose entries are in one row.
+    #[serde(default, deserialize_with = "present")]
+    parent_id: Option<Option<String>>,
     #[serde(default)]
     timestamp: String,
+}
+
+/// Reads a member that is there, null too.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// What the line of an entry says of its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parent {
+    /// Its id, or null.
+    Named,
+    /// Nothing.
+    Missing,
 }
 
 #[derive(Serialize)]
@@ -324,6 +339,11 @@ impl Entry {
     /// # Errors
     /// If the line is no object with a `type` and an `id`.
     pub fn parse(line: &str) -> Result<Self, serde_json::Error> {
+        Self::parse_with_parent(line).map(|(entry, _)| entry)
+    }
+
+    /// Reads one line as [`Entry::parse`] does, with whether it says anything of a parent.
+    pub(super) fn parse_with_parent(line: &str) -> Result<(Self, Parent), serde_json::Error> {
         let line = mend(line);
         // A list would be read as the members of an object in their order, and has no id that could be changed.
         if !line.trim_start().starts_with('{') {
@@ -334,11 +354,13 @@ impl Entry {
             None => Err(error),
         });
         let Head { kind, id, parent_id, timestamp } = head?;
-        let body = match read_body(&kind, &line).or_else(|| read_once(&kind, &line)) {
+        let body = read_body(&kind, &line).or_else(|| read_once(&kind, &line));
+        let body = match body.or_else(|| read_incomplete_message(&kind, &line)) {
             Some(body) => body,
             None => Body::Unknown(Json::parse(line.into_owned())?),
         };
-        Ok(Self { id, parent_id, timestamp, body })
+        let parent = if parent_id.is_some() { Parent::Named } else { Parent::Missing };
+        Ok((Self { id, parent_id: parent_id.flatten(), timestamp, body }, parent))
     }
 }
 
@@ -346,6 +368,25 @@ impl Entry {
 fn read_once(kind: &str, line: &str) -> Option<Body> {
     let outer = once(line)?;
     read_body(kind, &outer).or_else(|| read_body(kind, &serde_json::from_str::<Value>(&outer).ok()?.to_string()))
+}
+
+/// Reads the body of a message that lacks members of its role: it stays as it is written, for a reader who needs less.
+fn read_incomplete_message(kind: &str, line: &str) -> Option<Body> {
+    #[derive(Deserialize)]
+    struct Loose {
+        message: Json,
+        #[serde(flatten)]
+        extra: Extra,
+    }
+
+    if kind != "message" {
+        return None;
+    }
+    let loose = |line: &str| serde_json::from_str::<Loose>(line).ok();
+    let Loose { message, extra } = loose(line).or_else(|| loose(&once(line)?))?;
+    let extra = extra.without(&["id", "parentId", "timestamp"]);
+    let is_object = message.text().trim_start().starts_with('{');
+    is_object.then(|| Body::Message(Box::new(MessageEntry { message: AgentMessage::Other(message), extra })))
 }
 
 /// A line with each member once. The last one counts, as in the original; the value of one that does not count may be anything, even a

@@ -56,17 +56,13 @@ pub(super) fn separate(entries: &mut [Entry], mut fresh: impl FnMut() -> String)
 pub(super) fn called(line: &Json, id: &str, parent: Option<&str>) -> Option<Json> {
     if let Ok(mut members) = line.read::<Map<String, Value>>() {
         members.insert("id".to_owned(), id.into());
-        if members.contains_key("parentId") {
-            members.insert("parentId".to_owned(), parent.into());
-        }
+        members.insert("parentId".to_owned(), parent.into());
         return Some(Value::Object(members).into());
     }
     // It holds a number that no number of ours can, which stays as it is written.
     let mut members = line.read::<BTreeMap<String, Box<RawValue>>>().ok()?;
     members.insert("id".to_owned(), to_raw_value(id).ok()?);
-    if members.contains_key("parentId") {
-        members.insert("parentId".to_owned(), to_raw_value(&parent).ok()?);
-    }
+    members.insert("parentId".to_owned(), to_raw_value(&parent).ok()?);
     to_raw_value(&members).ok().map(Json::from)
 }
 
