@@ -113,6 +113,12 @@ impl Teller {
         })
     }
 
+    /// The teller of the session that takes the place of this one. That all is quiet is still to be said of a run that was
+    /// stopped for it.
+    pub(crate) fn successor(&self) -> Self {
+        Self { owes_settled: self.owes_settled || self.is_running, ..Self::default() }
+    }
+
     /// Whether it is to be said that all is quiet, as soon as it has been for a while.
     pub(crate) fn is_settling(&self) -> bool {
         self.owes_settled && !self.is_running && !self.is_compacting
@@ -477,4 +483,21 @@ impl Teller {
 
 fn wire_of(assistant: &Assistant, at: Millis) -> Json {
     Json::of(&convert::to_wire(&Message::Assistant(assistant.clone()), at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Event, Teller};
+
+    #[test]
+    fn quiet_after_a_run_that_another_session_stopped_is_told_once() {
+        for (case, teller, want) in [
+            ("quiet", Teller::default(), None),
+            ("stopped", Teller { owes_settled: true, ..Teller::default() }, Some(Event::AgentSettled)),
+            ("cut off", Teller { is_running: true, ..Teller::default() }, Some(Event::AgentSettled)),
+        ] {
+            let mut next = teller.successor();
+            assert_eq!((next.settled(), next.settled()), (want, None), "{case}");
+        }
+    }
 }

@@ -38,7 +38,6 @@ use crate::{
     refusal_text::{CANCELLED, problem},
     seat::{Beginning, Seat, first_entries},
     seat_error::SeatError,
-    teller::Teller,
 };
 
 /// How long a name may take to reach the session's file before it is acknowledged without: it is recorded.
@@ -246,7 +245,7 @@ pub(crate) async fn switch(door: &mut Door) {
     {
         door.notify(unwritten.to_string(), NotifyType::Warning);
     }
-    door.teller = Teller::default();
+    door.teller = door.teller.successor();
     door.write(&Response::success(id, command, &data));
     door.ended();
     door.take_up().await;

@@ -133,6 +133,7 @@ fn a_run_that_a_switch_stops_is_told_of_no_more() {
     host.event(from, "message_update");
     host.done(json!({ "type": "switch_session", "sessionPath": file }));
     place.provider.request(1, |request| request.is_gone);
+    host.settled(from);
     assert_eq!(of_type(&host.since(from), "agent_end").len(), 0);
     assert_eq!((host.said().len(), &host.state()["isStreaming"]), (2, &json!(false)));
 }
