@@ -8,7 +8,10 @@ use axum::{
     http::{StatusCode, Uri},
     response::{IntoResponse, Response},
 };
-use countersign_http::web::{BadBody, Body, Caller, Problem, reply};
+use countersign_http::{
+    reply::{self, Problem},
+    web::{BadBody, Body, Caller},
+};
 use serde_json::Value;
 
 use super::{super::fields::Rejection, Prompts};
