@@ -16,7 +16,10 @@ pub use clock::Clock;
 pub use countersign_models as models;
 pub use countersign_store as store;
 pub use countersign_tools as tools;
-pub use deliver::{Contents, Live, LiveKind, Part, Released, Subscriber};
+pub use deliver::{
+    Contents, FrameRing, Live, LiveKind, Part, Released, RingFrame, RingGap, RingHead, RingLimit, RingReader,
+    Subscriber,
+};
 pub use inbox::{Lane, NotRecorded, Refused, Reply, Source};
 pub use message_content::estimated;
 pub use owner::{Dice, Handle, OpenError, Options, inspect, record, system_dice};

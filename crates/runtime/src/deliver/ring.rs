@@ -7,16 +7,16 @@ use countersign_core::{
     id::Lsn,
 };
 use countersign_store::{AnyLog, Log as _, Partition, ReadError};
-use parking_lot::RwLock;
-use tokio::sync::watch;
 use tracing::warn;
 
-use super::{contents::Contents, live::Live};
+use super::{
+    contents::Contents,
+    frame_ring::{FrameRing, RingFrame, RingGap, RingLimit, RingReader},
+    live::Live,
+};
 
-/// How many frames are held at most.
-const FRAMES: usize = 16_384;
-/// How many bytes of content they hold at most.
-const BYTES: usize = 16 << 20;
+/// How much is held at most.
+const LIMIT: RingLimit = RingLimit { frames: 16_384, bytes: 16 << 20 };
 /// How long a follower waits before it reads again what it could not read.
 const RETRY: Duration = Duration::from_millis(500);
 /// How many records a follower that is behind reads at a time.
@@ -33,8 +33,8 @@ pub enum Released {
     Live(Arc<Live>),
 }
 
-impl Released {
-    fn bytes(&self) -> usize {
+impl RingFrame for Released {
+    fn size(&self) -> usize {
         match self {
             Self::Fact(recorded) => 256 + recorded.fact.content.as_ref().map_or(0, |content| content.len()),
             Self::Live(live) => 256 + live.bytes(),
@@ -42,77 +42,46 @@ impl Released {
     }
 }
 
-/// How far the ring has come.
-#[derive(Clone, Copy, Debug, Default)]
-struct Head {
-    /// The number of the next frame.
-    next: u64,
-    /// Whether none will come.
-    is_over: bool,
-}
-
-#[derive(Debug, Default)]
-struct Frames {
-    /// The number of the first frame that is held.
-    first: u64,
-    held: VecDeque<Released>,
-    bytes: usize,
-}
-
 /// Where the owner puts what it releases.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    frames: Arc<RwLock<Frames>>,
-    head: watch::Sender<Head>,
+    frames: FrameRing<Released>,
     log: AnyLog,
     contents: Contents,
 }
 
 impl Ring {
     pub(crate) fn new(log: AnyLog, contents: Contents) -> Self {
-        Self { frames: Arc::default(), head: watch::Sender::new(Head::default()), log, contents }
+        Self { frames: FrameRing::new(LIMIT, 0), log, contents }
     }
 
     /// Puts frames behind the others, without waking anybody yet.
     pub(crate) fn push(&self, released: Released) {
-        let mut frames = self.frames.write();
-        frames.bytes += released.bytes();
-        frames.held.push_back(released);
-        while frames.held.len() > FRAMES || frames.bytes > BYTES && frames.held.len() > 1 {
-            if let Some(old) = frames.held.pop_front() {
-                frames.bytes -= old.bytes();
-                frames.first += 1;
-            }
-        }
+        self.frames.push(released);
     }
 
     /// The number behind the last frame that was pushed.
     pub(crate) fn pushed(&self) -> u64 {
-        let frames = self.frames.read();
-        frames.first + frames.held.len() as u64
+        self.frames.next()
     }
 
     /// Wakes whoever follows.
     pub(crate) fn publish(&self) {
-        let pushed = self.pushed();
-        self.head.send_if_modified(|head| std::mem::replace(&mut head.next, pushed) != pushed);
+        self.frames.publish();
     }
 
     /// Tells whoever follows that nothing more comes.
     pub(crate) fn end(&self) {
-        self.publish();
-        self.head.send_modify(|head| head.is_over = true);
+        self.frames.end();
     }
 
     /// Follows from the next frame on.
     pub(crate) fn subscribe(&self, lsn: Lsn) -> Subscriber {
         Subscriber {
-            frames: Arc::clone(&self.frames),
-            head: self.head.subscribe(),
+            // Facts of the batch that is being released stand before whoever asks in it.
+            frames: self.frames.reader(),
             log: self.log.clone(),
             contents: self.contents.clone(),
-            // Facts of the batch that is being released stand before whoever asks in it.
-            cursor: self.pushed(),
             behind: None,
             lsn,
             caught_up: VecDeque::new(),
@@ -124,11 +93,9 @@ impl Ring {
 /// A cursor into what an owner releases. It costs the owner nothing and never misses a fact.
 #[derive(Debug)]
 pub struct Subscriber {
-    frames: Arc<RwLock<Frames>>,
-    head: watch::Receiver<Head>,
+    frames: RingReader<Released>,
     log: AnyLog,
     contents: Contents,
-    cursor: u64,
     /// The last fact that was handed out.
     lsn: Lsn,
     caught_up: VecDeque<Released>,
@@ -140,7 +107,8 @@ pub struct Subscriber {
 impl Subscriber {
     /// The number of the next frame.
     pub fn position(&self) -> u64 {
-        if self.caught_up.is_empty() { self.cursor } else { self.behind.unwrap_or(self.cursor) }
+        let cursor = self.frames.cursor();
+        if self.caught_up.is_empty() { cursor } else { self.behind.unwrap_or(cursor) }
     }
 
     /// The next frame, or `None` once the owner has ended and everything was handed out.
@@ -153,24 +121,12 @@ impl Subscriber {
             if let Some(released) = self.caught_up.pop_front() {
                 return Some(self.handed(released));
             }
-            if let Some(released) = self.held() {
-                match released {
-                    Ok(released) if self.is_known(&released) => {}
-                    Ok(released) => return Some(self.handed(released)),
-                    Err(_) if self.is_broken => return None,
-                    Err(first) => self.catch_up(first).await,
-                }
-                continue;
-            }
-            if self.head.borrow().is_over || self.head.changed().await.is_err() {
-                // The owner has ended; what it pushed last may still be there.
-                match self.held() {
-                    Some(Ok(released)) if self.is_known(&released) => {}
-                    Some(Ok(released)) => return Some(self.handed(released)),
-                    Some(Err(_)) if self.is_broken => return None,
-                    Some(Err(first)) => self.catch_up(first).await,
-                    None => return None,
-                }
+            match self.frames.next().await {
+                Ok(Some(released)) if self.is_known(&released) => {}
+                Ok(Some(released)) => return Some(self.handed(released)),
+                Ok(None) => return None,
+                Err(RingGap { .. }) if self.is_broken => return None,
+                Err(RingGap { first }) => self.catch_up(first).await,
             }
         }
     }
@@ -181,10 +137,10 @@ impl Subscriber {
             return Some(self.handed(released));
         }
         loop {
-            match self.held() {
-                Some(Ok(released)) if self.is_known(&released) => {}
-                Some(Ok(released)) => return Some(self.handed(released)),
-                Some(Err(_)) | None => return None,
+            match self.frames.try_next() {
+                Ok(Some(released)) if self.is_known(&released) => {}
+                Ok(Some(released)) => return Some(self.handed(released)),
+                Ok(None) | Err(RingGap { .. }) => return None,
             }
         }
     }
@@ -201,40 +157,23 @@ impl Subscriber {
         released
     }
 
-    /// The frame at the cursor; an error with the first number that is held, if the cursor's is gone.
-    fn held(&mut self) -> Option<Result<Released, u64>> {
-        let published = self.head.borrow_and_update().next;
-        if self.cursor >= published {
-            return None;
-        }
-        let frames = self.frames.read();
-        if self.cursor < frames.first {
-            return Some(Err(frames.first));
-        }
-        let at = usize::try_from(self.cursor - frames.first).ok()?;
-        let released = frames.held.get(at).cloned()?;
-        self.cursor += 1;
-        Some(Ok(released))
-    }
-
     /// Reads from the log what is no longer held, up to the first fact that is. If the log cannot be read now, it is tried again: nothing is passed over.
     async fn catch_up(&mut self, first: u64) {
-        let (first, upto) = {
-            let frames = self.frames.read();
-            let held = frames.held.iter().find_map(|released| match released {
+        let (first, upto) = self.frames.with_frames(|held| {
+            let fact = held.iter().find_map(|(_, released)| match released {
                 Released::Fact(recorded) => Some(recorded.meta.lsn),
                 Released::Live(_) => None,
             });
-            (frames.first.max(first), held)
-        };
+            (held.front().map_or(first, |(number, _)| *number), fact)
+        });
         match self.missed(upto).await {
             Ok(Missed { facts, is_all }) => {
                 self.caught_up = facts;
                 // Where there is more, the cursor stays behind what is held, so that the next page is read when this one is
                 // handed out: all of it may be more than fits into memory.
-                self.behind = is_all.then_some(self.cursor);
+                self.behind = is_all.then_some(self.frames.cursor());
                 if is_all {
-                    self.cursor = first;
+                    self.frames.seek(first);
                 }
             }
             Err(error @ (ReadError::Closed | ReadError::Corrupt(_) | ReadError::Content(_))) => {
@@ -268,7 +207,7 @@ impl Subscriber {
                 let meta = Meta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() };
                 let fact = Fact { event, session: stored.session, content };
                 let released = Released::Fact(Arc::new(Recorded { meta, fact }));
-                bytes += released.bytes();
+                bytes += released.size();
                 facts.push_back(released);
             } else if facts.is_empty() {
                 // Nobody is handed it, and without this the same page would be read again.
@@ -337,7 +276,7 @@ mod tests {
         ring.end();
         let mut seen = Vec::new();
         while let Some(Released::Fact(recorded)) = follower.next().await {
-            let held: usize = follower.caught_up.iter().map(Released::bytes).sum();
+            let held: usize = follower.caught_up.iter().map(Released::size).sum();
             assert!(held < 3 << 20, "{held} bytes");
             seen.push(recorded.meta.lsn);
         }
