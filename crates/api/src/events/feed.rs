@@ -12,19 +12,16 @@ use std::{
 use bytes::Bytes;
 use countersign_core::id::Lsn;
 use countersign_runtime::{
-    Handle, Released,
+    FrameRing, Handle, Released, RingFrame, RingGap, RingLimit, RingReader,
     store::{Log as _, Partition, ReadError, Stored},
 };
-use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch;
+use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::frame::{self, View};
 
-/// How many events are held at most.
-const HELD: usize = 8192;
-/// How many bytes they may have.
-const BYTES: usize = 8 << 20;
+/// How much is held at most.
+const LIMIT: RingLimit = RingLimit { frames: 8192, bytes: 8 << 20 };
 /// How many records are read at once.
 const PAGE: usize = 128;
 
@@ -43,14 +40,9 @@ impl Feed {
     /// Follows from behind `after`; with what is said while it is said if `live`.
     pub(crate) fn follow(&self, after: Lsn, live: bool) -> Follower {
         let mut known = self.ring.lock();
-        let ring = known.upgrade().filter(|ring| !ring.frames.read().is_over).unwrap_or_else(|| {
+        let ring = known.upgrade().filter(|ring| !ring.frames.head().is_over).unwrap_or_else(|| {
             let gone = CancellationToken::new();
-            let ring = Arc::new(Ring {
-                frames: RwLock::default(),
-                pushed: watch::Sender::new(()),
-                lively: AtomicUsize::new(0),
-                _gone: gone.clone().drop_guard(),
-            });
+            let ring = Arc::new(Ring::new(gone.clone().drop_guard()));
             let weak = Arc::downgrade(&ring);
             tokio::spawn(fill(self.handle.clone(), self.view, weak, gone));
             ring
@@ -60,88 +52,60 @@ impl Feed {
         if live {
             ring.lively.fetch_add(1, Ordering::Relaxed);
         }
-        let pushed = ring.pushed.subscribe();
-        let (handle, view) = (self.handle.clone(), self.view);
-        Follower { handle, view, ring, pushed, live, lsn: after, at: None, page: VecDeque::new() }
+        let (handle, view, frames) = (self.handle.clone(), self.view, ring.frames.reader());
+        Follower { handle, view, ring, frames, live, lsn: after, is_behind: true, page: VecDeque::new() }
     }
 }
 
 struct Ring {
-    frames: RwLock<Frames>,
-    pushed: watch::Sender<()>,
+    /// The first frame ever is empty: it marks the record behind which the others begin.
+    frames: FrameRing<Frame>,
     /// How many of those who follow want to hear what is said while it is said.
     lively: AtomicUsize,
     _gone: DropGuard,
 }
 
-#[derive(Default)]
-struct Frames {
-    /// The record before the first that is held; none before anything can be.
-    base: Option<Lsn>,
-    /// The number of the first frame.
-    first: u64,
-    held: VecDeque<Frame>,
-    bytes: usize,
-    is_over: bool,
-}
-
+#[derive(Clone, Debug)]
 struct Frame {
     /// None for what is not in the record.
     lsn: Option<Lsn>,
+    /// The last record before it, or its own if it marks where the frames begin.
+    before: Lsn,
     bytes: Bytes,
 }
 
-/// What a ring has at a place.
-enum At {
-    Frame(Option<Lsn>, Bytes),
-    /// It is held no longer.
-    Gone,
-    NotYet,
-    Over,
+impl RingFrame for Frame {
+    fn size(&self) -> usize {
+        self.bytes.len()
+    }
 }
 
 impl Ring {
-    fn change(&self, change: impl FnOnce(&mut Frames)) {
-        change(&mut self.frames.write());
-        self.pushed.send_modify(|()| {});
+    fn new(gone: DropGuard) -> Self {
+        Self { frames: FrameRing::new(LIMIT, 0), lively: AtomicUsize::new(0), _gone: gone }
     }
 
-    fn at(&self, place: u64) -> At {
-        let frames = self.frames.read();
-        let Some(index) = place.checked_sub(frames.first) else { return At::Gone };
-        match usize::try_from(index).ok().and_then(|index| frames.held.get(index)) {
-            Some(frame) => At::Frame(frame.lsn, frame.bytes.clone()),
-            None if frames.is_over => At::Over,
-            None => At::NotYet,
-        }
+    /// Marks the record behind which the frames begin.
+    fn begin(&self, last: Lsn) {
+        self.push(Frame { lsn: Some(last), before: last, bytes: Bytes::new() });
     }
 
-    /// The place behind the record `lsn`, if everything behind it is or will be here.
-    fn place(&self, lsn: Lsn) -> Option<u64> {
-        let frames = self.frames.read();
-        if frames.base.is_none_or(|base| lsn < base) {
-            return None;
-        }
-        let before = frames.held.iter().rposition(|frame| frame.lsn.is_some_and(|held| held <= lsn));
-        Some(frames.first + before.map_or(0, |index| index as u64 + 1))
-    }
-
-    fn is_over(&self) -> bool {
-        self.frames.read().is_over
+    fn push(&self, frame: Frame) {
+        self.frames.push(frame);
+        self.frames.publish();
     }
 }
 
-impl Frames {
-    fn push(&mut self, lsn: Option<Lsn>, bytes: Bytes) {
-        self.bytes += bytes.len();
-        self.held.push_back(Frame { lsn, bytes });
-        while self.held.len() > HELD || self.bytes > BYTES && self.held.len() > 1 {
-            let Some(old) = self.held.pop_front() else { return };
-            self.bytes -= old.bytes.len();
-            self.first += 1;
-            self.base = old.lsn.or(self.base);
+/// The place behind the record `lsn`, if everything behind it is or will be in the ring.
+fn place(frames: &RingReader<Frame>, lsn: Lsn) -> Option<u64> {
+    frames.with_frames(|held| {
+        let (first, oldest) = held.front()?;
+        if lsn < oldest.before {
+            return None;
         }
-    }
+        let before = held.iter().rev().find(|(_, frame)| frame.lsn.is_some_and(|held| held <= lsn));
+        Some(before.map_or(*first, |(number, _)| number + 1))
+    })
 }
 
 /// Fills a ring until nobody follows or the owner ends.
@@ -154,16 +118,17 @@ async fn fill(handle: Handle, view: View, ring: Weak<Ring>, gone: CancellationTo
         tracing::warn!(%error, "those who follow events are sent away: the record cannot be read");
     }
     if let Some(ring) = ring.upgrade() {
-        ring.change(|frames| frames.is_over = true);
+        ring.frames.end();
     }
 }
 
 async fn pour(handle: &Handle, view: View, ring: &Weak<Ring>) -> Result<(), ReadError> {
+    // Not the facts alone: live frames are events as well.
     let Some(mut subscriber) = handle.subscribe().await else { return Ok(()) };
     // What was written since the subscription comes once more below, and is passed over there.
     let mut last = handle.log().head(Partition::ZERO).await?.lsn;
     let Some(begun) = ring.upgrade() else { return Ok(()) };
-    begun.change(|frames| frames.base = Some(last));
+    begun.begin(last);
     drop(begun);
     let mut page = VecDeque::<Stored>::new();
     while let Some(released) = subscriber.next().await {
@@ -171,8 +136,7 @@ async fn pour(handle: &Handle, view: View, ring: &Weak<Ring>) -> Result<(), Read
             Released::Live(live) => {
                 let Some(ring) = ring.upgrade() else { return Ok(()) };
                 if ring.lively.load(Ordering::Relaxed) > 0 {
-                    let bytes = frame::live(&live);
-                    ring.change(|frames| frames.push(None, bytes));
+                    ring.push(Frame { lsn: None, before: last, bytes: frame::live(&live) });
                 }
             }
             Released::Fact(recorded) => {
@@ -183,9 +147,9 @@ async fn pour(handle: &Handle, view: View, ring: &Weak<Ring>) -> Result<(), Read
                     }
                     let Some(stored) = page.pop_front() else { break };
                     let bytes = frame::fact(handle.log(), &stored, view).await?;
-                    last = stored.lsn;
+                    let before = std::mem::replace(&mut last, stored.lsn);
                     let Some(ring) = ring.upgrade() else { return Ok(()) };
-                    ring.change(|frames| frames.push(Some(last), bytes));
+                    ring.push(Frame { lsn: Some(last), before, bytes });
                 }
             }
         }
@@ -198,12 +162,12 @@ pub(crate) struct Follower {
     handle: Handle,
     view: View,
     ring: Arc<Ring>,
-    pushed: watch::Receiver<()>,
+    frames: RingReader<Frame>,
     live: bool,
     /// The last record that was handed out.
     lsn: Lsn,
-    /// The place in the ring; none while the record is read instead.
-    at: Option<u64>,
+    /// Whether the record is read instead of the ring.
+    is_behind: bool,
     page: VecDeque<Stored>,
 }
 
@@ -216,34 +180,32 @@ impl Follower {
                 self.lsn = stored.lsn;
                 return Some(told);
             }
-            self.pushed.mark_unchanged();
-            let Some(at) = self.at else {
-                self.at = self.ring.place(self.lsn);
-                if self.at.is_none() {
-                    let page = self.handle.log().read(Partition::ZERO, self.lsn, PAGE).await;
-                    self.page = self.told(page)?.into();
-                    if self.page.is_empty() && (self.ring.is_over() || self.pushed.changed().await.is_err()) {
-                        return None;
-                    }
+            if self.is_behind {
+                self.frames.mark_known();
+                if let Some(place) = place(&self.frames, self.lsn) {
+                    self.frames.seek(place);
+                    self.is_behind = false;
+                    continue;
+                }
+                let page = self.handle.log().read(Partition::ZERO, self.lsn, PAGE).await;
+                self.page = self.told(page)?.into();
+                if self.page.is_empty() && !self.frames.changed().await {
+                    return None;
                 }
                 continue;
-            };
-            match self.ring.at(at) {
-                At::Frame(lsn, bytes) => {
-                    self.at = Some(at + 1);
-                    match lsn {
-                        Some(lsn) if lsn <= self.lsn => {}
-                        Some(lsn) => {
-                            self.lsn = lsn;
-                            return Some(bytes);
-                        }
-                        None if self.live => return Some(bytes),
-                        None => {}
+            }
+            match self.frames.next().await {
+                Ok(Some(Frame { lsn, bytes, .. })) => match lsn {
+                    Some(lsn) if lsn <= self.lsn => {}
+                    Some(lsn) => {
+                        self.lsn = lsn;
+                        return Some(bytes);
                     }
-                }
-                At::Gone => self.at = None,
-                At::Over => return None,
-                At::NotYet => self.pushed.changed().await.ok()?,
+                    None if self.live => return Some(bytes),
+                    None => {}
+                },
+                Ok(None) => return None,
+                Err(RingGap { .. }) => self.is_behind = true,
             }
         }
     }

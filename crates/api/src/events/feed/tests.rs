@@ -1,54 +1,64 @@
 use bytes::Bytes;
 use countersign_core::id::Lsn;
-use parking_lot::RwLock;
-use tokio::sync::watch;
+use countersign_runtime::{RingGap, RingReader};
+use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
-use super::{At, AtomicUsize, BYTES, Frames, HELD, Ring};
+use super::{Frame, LIMIT, Ring, place};
 
-fn ring() -> Ring {
-    Ring {
-        frames: RwLock::new(Frames { base: Some(Lsn(10)), ..Frames::default() }),
-        pushed: watch::Sender::new(()),
-        lively: AtomicUsize::new(0),
-        _gone: CancellationToken::new().drop_guard(),
-    }
+fn ring() -> (Ring, RingReader<Frame>) {
+    let ring = Ring::new(CancellationToken::new().drop_guard());
+    ring.begin(Lsn(10));
+    let frames = ring.frames.reader();
+    (ring, frames)
 }
 
-fn next(ring: &Ring, after: u64) -> Option<Lsn> {
-    match ring.at(ring.place(Lsn(after))?) {
-        At::Frame(lsn, _) => lsn,
-        At::Gone | At::NotYet | At::Over => None,
-    }
+fn push(ring: &Ring, lsn: u64, bytes: &Bytes) {
+    ring.push(Frame { lsn: Some(Lsn(lsn)), before: Lsn(lsn - 1), bytes: bytes.clone() });
+}
+
+fn next(frames: &mut RingReader<Frame>, after: u64) -> Option<Lsn> {
+    frames.seek(place(frames, Lsn(after))?);
+    frames.try_next().unwrap()?.lsn
 }
 
 #[test]
 fn a_place_is_in_the_ring_only_if_everything_behind_it_is() {
-    let ring = ring();
+    let (ring, mut frames) = ring();
     for lsn in [11, 12] {
-        ring.change(|frames| frames.push(Some(Lsn(lsn)), Bytes::from_static(b"fact")));
-        ring.change(|frames| frames.push(None, Bytes::from_static(b"live")));
+        push(&ring, lsn, &Bytes::from_static(b"fact"));
+        ring.push(Frame { lsn: None, before: Lsn(lsn), bytes: Bytes::from_static(b"live") });
     }
-    assert_eq!(ring.place(Lsn(9)), None, "the record is read for what was before");
-    assert_eq!((next(&ring, 10), ring.place(Lsn(11)), ring.place(Lsn(12))), (Some(Lsn(11)), Some(1), Some(3)));
-    assert!(matches!(ring.at(4), At::NotYet));
-    ring.change(|frames| frames.is_over = true);
-    assert!(matches!(ring.at(4), At::Over) && matches!(ring.at(3), At::Frame(None, _)));
+    assert_eq!(place(&frames, Lsn(9)), None, "the record is read for what was before");
+    assert_eq!(next(&mut frames, 10), Some(Lsn(11)));
+    assert_eq!([11, 12].map(|lsn| place(&frames, Lsn(lsn))), [Some(2), Some(4)]);
+    frames.seek(4);
+    assert!(matches!(frames.next().now_or_never(), Some(Ok(Some(Frame { lsn: None, .. })))));
+    assert!(frames.next().now_or_never().is_none());
+    ring.frames.end();
+    assert!(matches!(frames.next().now_or_never(), Some(Ok(None))));
+}
+
+#[test]
+fn nobody_has_a_place_before_the_frames_begin() {
+    let ring = Ring::new(CancellationToken::new().drop_guard());
+    assert_eq!(place(&ring.frames.reader(), Lsn(10)), None);
 }
 
 #[test]
 fn what_is_held_is_bounded_and_whoever_is_behind_is_sent_to_the_record() {
-    let ring = ring();
-    let begun = ring.place(Lsn(10)).unwrap();
-    for lsn in 11..11 + HELD as u64 + 5 {
-        ring.change(|frames| frames.push(Some(Lsn(lsn)), Bytes::from_static(b"fact")));
+    let (ring, mut frames) = ring();
+    let begun = place(&frames, Lsn(10)).unwrap();
+    for lsn in 11..11 + LIMIT.frames as u64 + 5 {
+        push(&ring, lsn, &Bytes::from_static(b"fact"));
     }
-    assert!(matches!(ring.at(begun), At::Gone));
-    assert_eq!((ring.place(Lsn(14)), next(&ring, 15)), (None, Some(Lsn(16))));
-    let large = Bytes::from(vec![0; BYTES]);
+    frames.seek(begun);
+    assert!(matches!(frames.try_next(), Err(RingGap { .. })));
+    assert_eq!((place(&frames, Lsn(14)), next(&mut frames, 15)), (None, Some(Lsn(16))));
+    let large = Bytes::from(vec![0; LIMIT.bytes]);
     for lsn in 20_000..20_003 {
-        ring.change(|frames| frames.push(Some(Lsn(lsn)), large.clone()));
+        push(&ring, lsn, &large);
     }
-    assert_eq!(ring.frames.read().held.len(), 1, "the last one is held however large");
-    assert_eq!(next(&ring, 20_001), Some(Lsn(20_002)));
+    assert_eq!(ring.frames.with_frames(|held| held.len()), 1, "the last one is held however large");
+    assert_eq!(next(&mut frames, 20_001), Some(Lsn(20_002)));
 }
