@@ -6,9 +6,8 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
+use countersign_runtime::{FrameRing, RingGap, RingLimit};
 use futures_util::{Stream, stream};
-use parking_lot::Mutex;
-use tokio::sync::watch;
 
 /// How many bytes are kept at most, however few frames that are. One frame is always kept.
 const MOST_BYTES: usize = 64 << 20;
@@ -16,27 +15,7 @@ const MOST_BYTES: usize = 64 << 20;
 const AT_ONCE: usize = 64;
 
 /// The frames that were told last.
-pub(crate) struct Window {
-    most: usize,
-    kept: Mutex<Kept>,
-    head: watch::Sender<Head>,
-}
-
-struct Kept {
-    /// Each with its number; they ascend.
-    frames: VecDeque<(u64, Bytes)>,
-    bytes: usize,
-    /// The number of the last frame that is not kept any more.
-    lost: u64,
-    /// The number of the last frame.
-    last: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Head {
-    last: u64,
-    is_over: bool,
-}
+pub(crate) struct Window(FrameRing<Bytes>);
 
 /// What is behind a place.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,69 +29,59 @@ pub(crate) enum Behind {
 impl Window {
     /// Keeps the `most` frames that came last. Numbers begin behind `last`.
     pub(crate) fn new(most: usize, last: u64) -> Arc<Self> {
-        let kept = Kept { frames: VecDeque::new(), bytes: 0, lost: last, last };
-        let head = watch::Sender::new(Head { last, is_over: false });
-        Arc::new(Self { most, kept: Mutex::new(kept), head })
+        let limit = RingLimit { frames: most, bytes: MOST_BYTES };
+        Arc::new(Self(FrameRing::new(limit, last + 1)))
     }
 
     /// Puts a frame behind the others, which is made of its number, and gives that.
     pub(crate) fn push(&self, make: impl FnOnce(u64) -> Bytes) -> u64 {
-        let mut kept = self.kept.lock();
-        let number = kept.last + 1;
-        kept.keep(number, make(number), self.most);
-        drop(kept);
-        self.head.send_modify(|head| head.last = number);
+        let number = self.0.push_with(make);
+        self.0.publish();
         number
     }
 
     /// Puts a frame behind the others that has a number already, which must be larger than theirs.
     pub(crate) fn keep(&self, number: u64, frame: Bytes) {
-        let mut kept = self.kept.lock();
-        kept.keep(number, frame, self.most);
-        drop(kept);
-        self.head.send_modify(|head| head.last = number);
+        self.0.push_numbered(number, frame);
+        self.0.publish();
     }
 
     /// The number of the last frame.
     pub(crate) fn last(&self) -> u64 {
-        self.head.borrow().last
+        self.0.head().next - 1
     }
 
     /// Whether nothing more comes.
     pub(crate) fn is_over(&self) -> bool {
-        self.head.borrow().is_over
+        self.0.head().is_over
     }
 
     /// Nothing more comes.
     pub(crate) fn end(&self) {
-        self.head.send_modify(|head| head.is_over = true);
+        self.0.end();
     }
 
     /// What is behind the frame with the number `after`, some of it at a time.
     pub(crate) fn behind(&self, after: u64) -> Behind {
-        let kept = self.kept.lock();
-        if after < kept.lost || after > kept.last {
-            return Behind::Lost(kept.frames.front().map_or(kept.last + 1, |(number, _)| *number));
+        match self.0.page(after.saturating_add(1), AT_ONCE) {
+            Ok(frames) => Behind::Frames(frames),
+            Err(RingGap { first }) => Behind::Lost(first),
         }
-        let at = kept.frames.partition_point(|(number, _)| *number <= after);
-        Behind::Frames(kept.frames.iter().skip(at).take(AT_ONCE).cloned().collect())
     }
 
     /// The place before the first frame that is kept.
     pub(crate) fn oldest(&self) -> u64 {
-        self.kept.lock().lost
+        self.0.oldest() - 1
     }
 
     /// Waits until nothing more comes.
     pub(crate) async fn ended(&self) {
-        // The sender is ours, so it cannot be gone.
-        let _ = self.head.subscribe().wait_for(|head| head.is_over).await;
+        self.0.ended().await;
     }
 
     /// Waits until something is behind `after`, or until nothing more comes.
     pub(crate) async fn moves(&self, after: u64) {
-        // The sender is ours, so it cannot be gone.
-        let _ = self.head.subscribe().wait_for(|head| head.last > after || head.is_over).await;
+        self.0.reached(after.saturating_add(1)).await;
     }
 
     /// All that comes behind `after`, each with its number, and where frames are gone what `lost` makes of the first that is
@@ -124,19 +93,6 @@ impl Window {
     ) -> impl Stream<Item = (u64, Bytes)> + Send + 'static {
         let place = Place { window: self, after, taken: VecDeque::new(), lost };
         stream::unfold(place, |mut place| async move { Some((place.next().await?, place)) })
-    }
-}
-
-impl Kept {
-    fn keep(&mut self, number: u64, frame: Bytes, most: usize) {
-        self.bytes += frame.len();
-        self.frames.push_back((number, frame));
-        self.last = number;
-        while self.frames.len() > most || (self.bytes > MOST_BYTES && self.frames.len() > 1) {
-            let Some((number, frame)) = self.frames.pop_front() else { return };
-            self.bytes -= frame.len();
-            self.lost = number;
-        }
     }
 }
 
