@@ -17,8 +17,8 @@ pub use countersign_models as models;
 pub use countersign_store as store;
 pub use countersign_tools as tools;
 pub use deliver::{
-    Contents, FrameRing, Live, LiveKind, Part, Released, RingFrame, RingGap, RingHead, RingLimit, RingReader,
-    Subscriber,
+    Contents, FactFollower, FrameRing, Live, LiveKind, Part, Released, RingFrame, RingGap, RingHead, RingLimit,
+    RingReader, Subscriber,
 };
 pub use inbox::{Lane, NotRecorded, Refused, Reply, Source};
 pub use message_content::estimated;

@@ -145,6 +145,12 @@ impl Subscriber {
         }
     }
 
+    /// Returns how many frames it holds itself.
+    #[cfg(test)]
+    pub(super) fn caught_up(&self) -> usize {
+        self.caught_up.len()
+    }
+
     /// Whether it was handed out already, from the log.
     fn is_known(&self, released: &Released) -> bool {
         matches!(released, Released::Fact(recorded) if recorded.meta.lsn <= self.lsn)

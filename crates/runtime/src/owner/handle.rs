@@ -5,11 +5,12 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use countersign_core::engine::Recorded;
 use countersign_store::{AnyLog, Log as _};
 use tokio::{sync::oneshot, task::JoinHandle};
 
 use crate::{
-    deliver::{Contents, Ring, Subscriber},
+    deliver::{Contents, FactFollower, Ring, Subscriber},
     inbox::{Inbox, Item, Lane, Read, Source},
     meters::Meters,
 };
@@ -39,7 +40,7 @@ impl Handle {
         self.inbox.record_all();
     }
 
-    /// Follows what is released from now on.
+    /// Follows everything that is released, from now on.
     pub async fn subscribe(&self) -> Option<Subscriber> {
         let ring = Arc::clone(&self.ring);
         let (tx, rx) = oneshot::channel();
@@ -51,6 +52,14 @@ impl Handle {
         });
         self.source(Lane::Request).put(Item::Read(None, read)).await.then_some(())?;
         rx.await.ok()
+    }
+
+    /// Follows the facts of which `select` makes something, from now on. `None` if the owner takes nothing any more.
+    pub async fn follow<T>(
+        &self,
+        select: impl FnMut(&Arc<Recorded>) -> Option<T> + Send + 'static,
+    ) -> Option<FactFollower<T>> {
+        Some(FactFollower::new(self.subscribe().await?, select))
     }
 
     /// Starts the work that [`Handle::open_held`] held back. Does nothing where work was started already.

@@ -1,0 +1,167 @@
+//! A follower of some facts of an owner, in the order of the log.
+//!
+//! It must not know what its caller makes of a fact.
+
+use std::{fmt, sync::Arc};
+
+use countersign_core::engine::Recorded;
+
+use super::ring::{Released, Subscriber};
+
+/// Makes something of the facts that are followed, and nothing of others.
+type Select<T> = Box<dyn FnMut(&Arc<Recorded>) -> Option<T> + Send>;
+
+/// Follows the facts of which `select` makes something.
+///
+/// *Start*: the fact after the one that was the last when the follower was made. Facts that a later read of the state shows
+/// already may therefore come as well. *Loss*: none. A follower that falls behind what the owner holds reads the log, and waits
+/// where the log cannot be read. *End*: the owner has ended and everything was handed out, or the log is damaged, which is logged.
+/// *Cancellation*: dropping a future of this type loses no fact; dropping the follower ends it.
+///
+/// [`Subscriber`] is for whoever needs live frames or positions.
+pub struct FactFollower<T> {
+    subscriber: Subscriber,
+    select: Select<T>,
+}
+
+impl<T> FactFollower<T> {
+    pub(crate) fn new(
+        subscriber: Subscriber,
+        select: impl FnMut(&Arc<Recorded>) -> Option<T> + Send + 'static,
+    ) -> Self {
+        Self { subscriber, select: Box::new(select) }
+    }
+
+    /// Returns what was made of the next fact, or `None` at the end.
+    pub async fn next(&mut self) -> Option<T> {
+        loop {
+            let released = self.subscriber.next().await?;
+            if let Some(selected) = self.selected(&released) {
+                return Some(selected);
+            }
+        }
+    }
+
+    /// Returns what was made of the next fact if that is at hand.
+    pub fn try_next(&mut self) -> Option<T> {
+        loop {
+            let released = self.subscriber.try_next()?;
+            if let Some(selected) = self.selected(&released) {
+                return Some(selected);
+            }
+        }
+    }
+
+    /// Returns what was made of the next fact and of those at hand after it, at most `most` in all. `None` at the end.
+    pub async fn next_batch(&mut self, most: usize) -> Option<Vec<T>> {
+        let mut batch = vec![self.next().await?];
+        while batch.len() < most
+            && let Some(selected) = self.try_next()
+        {
+            batch.push(selected);
+        }
+        Some(batch)
+    }
+
+    fn selected(&mut self, released: &Released) -> Option<T> {
+        match released {
+            Released::Fact(recorded) => (self.select)(recorded),
+            Released::Live(_) => None,
+        }
+    }
+}
+
+impl<T> fmt::Debug for FactFollower<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FactFollower").field("subscriber", &self.subscriber).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::{
+        engine::{Event, Fact, Meta},
+        id::Lsn,
+        time::Millis,
+    };
+    use countersign_store::{Batch, Log as _, MemoryLog, Partition};
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::{
+        deliver::{Contents, Ring},
+        record,
+    };
+
+    /// How many facts a follower that is behind holds at most.
+    const PAGE: usize = 256;
+
+    fn facts(count: u64) -> Vec<Recorded> {
+        let recorded = |lsn| Recorded {
+            meta: Meta { lsn: Lsn(lsn), at: Millis(lsn), session: None },
+            fact: Fact { event: Event::Booted, session: None, content: None },
+        };
+        (1..=count).map(recorded).collect()
+    }
+
+    /// A ring over a log that has these facts, and a follower of the even ones from the first on.
+    async fn recorded(facts: &[Recorded]) -> (Ring, FactFollower<u64>) {
+        let log = MemoryLog::new();
+        let epoch = log.take_over(Partition::ZERO).await.unwrap();
+        log.append(Partition::ZERO, epoch, Lsn(0), Batch(facts.iter().map(record).collect())).await.unwrap();
+        let ring = Ring::new(log.clone().into(), Contents::new(log.into()));
+        let even = |recorded: &Arc<Recorded>| Some(recorded.meta.lsn.0).filter(|lsn| lsn % 2 == 0);
+        let follower = FactFollower::new(ring.subscribe(Lsn(0)), even);
+        (ring, follower)
+    }
+
+    fn release(ring: &Ring, facts: Vec<Recorded>) {
+        facts.into_iter().for_each(|recorded| ring.push(Released::Fact(Arc::new(recorded))));
+        ring.publish();
+    }
+
+    #[tokio::test]
+    async fn a_follower_that_fell_behind_gets_every_fact_once_and_holds_a_page() {
+        for count in [10, 1_000, 100_000] {
+            let facts = facts(count);
+            let (ring, mut follower) = recorded(&facts).await;
+            release(&ring, facts);
+            ring.end();
+            let mut seen = Vec::new();
+            while let Some(lsn) = follower.next().await {
+                assert!(follower.subscriber.caught_up() <= PAGE, "of {count}");
+                seen.push(lsn);
+            }
+            assert!(seen.into_iter().eq((2..=count).step_by(2)), "of {count}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_future_that_is_dropped_loses_no_fact_and_the_end_comes_last() {
+        let facts = facts(5);
+        let (ring, mut follower) = recorded(&facts).await;
+        assert_eq!(follower.next().now_or_never(), None);
+        let mut facts = facts.into_iter();
+        release(&ring, facts.by_ref().take(1).collect());
+        assert_eq!(follower.next().now_or_never(), None, "it is not followed");
+        release(&ring, facts.by_ref().take(1).collect());
+        assert_eq!(follower.next().now_or_never(), Some(Some(2)));
+        release(&ring, facts.collect());
+        ring.end();
+        assert_eq!(follower.next().now_or_never(), Some(Some(4)));
+        assert_eq!(follower.next().now_or_never(), Some(None));
+    }
+
+    #[tokio::test]
+    async fn a_batch_has_what_is_at_hand_and_no_more_than_was_asked_for() {
+        let facts = facts(9);
+        let (ring, mut follower) = recorded(&facts).await;
+        assert_eq!(follower.next_batch(3).now_or_never(), None);
+        release(&ring, facts);
+        assert_eq!(follower.next_batch(3).now_or_never(), Some(Some(vec![2, 4, 6])));
+        assert_eq!(follower.next_batch(3).now_or_never(), Some(Some(vec![8])));
+        assert_eq!(follower.try_next(), None);
+        ring.end();
+        assert_eq!(follower.next_batch(3).now_or_never(), Some(None));
+    }
+}
