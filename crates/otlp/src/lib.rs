@@ -11,9 +11,10 @@ mod spans;
 mod wire;
 mod words;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use countersign_runtime::{Handle, Released};
+use countersign_core::engine::Recorded;
+use countersign_runtime::Handle;
 use tokio::{
     sync::mpsc::{self, Receiver, Sender},
     task::JoinHandle,
@@ -54,12 +55,11 @@ impl Collector {
     /// Tells it what `handle` records from now on. `None` if the gateway closes already.
     pub async fn follow(self, handle: &Handle) -> Option<Traces> {
         let Self { sampler, sender, receiver, exporter, dropped } = self;
-        let mut subscriber = handle.subscribe().await?;
+        let mut tracer = Tracer::default();
+        let span = move |recorded: &Arc<Recorded>| tracer.take(recorded).filter(|span| sampler.takes(span.trace));
+        let mut spans = handle.follow(span).await?;
         tokio::spawn(async move {
-            let mut tracer = Tracer::default();
-            while let Some(released) = subscriber.next().await {
-                let Released::Fact(recorded) = released else { continue };
-                let Some(span) = tracer.take(&recorded).filter(|span| sampler.takes(span.trace)) else { continue };
+            while let Some(span) = spans.next().await {
                 if sender.try_send(span).is_err() {
                     dropped.add(1);
                 }
