@@ -14,11 +14,11 @@ use std::{
 
 use countersign_core::{
     call::{self, End},
-    engine::{Command, Event},
+    engine::{Command, Event, Recorded},
     gate,
     id::{CallId, GateId},
 };
-use countersign_runtime::{Released, Source};
+use countersign_runtime::Source;
 use tokio::{sync::mpsc, time::Instant};
 
 pub(super) use self::look::rules;
@@ -108,14 +108,18 @@ impl Cards {
     }
 
     pub(super) async fn run(mut self) {
-        let Some(mut subscriber) = self.shared.handle.subscribe().await else { return };
+        let of_cards = |recorded: &Arc<Recorded>| {
+            matches!(recorded.fact.event, Event::Gate(_) | Event::Call(call::Event::Ended { .. }))
+                .then(|| Arc::clone(recorded))
+        };
+        let Some(mut facts) = self.shared.handle.follow(of_cards).await else { return };
         if !self.begin().await {
             return;
         }
         let stop = self.shared.stop.clone();
         loop {
-            while let Some(released) = subscriber.try_next() {
-                self.released(&released);
+            while let Some(recorded) = facts.try_next() {
+                self.recorded(&recorded);
             }
             let now = Instant::now();
             if stop.is_cancelled() && (self.due.is_empty() || self.quiet > now) {
@@ -138,8 +142,8 @@ impl Cards {
             let next = self.due.values().map(|due| due.at).chain(self.wholes.front().map(|whole| whole.at)).min();
             let wake = next.map(|next| next.max(self.quiet));
             tokio::select! {
-                released = subscriber.next() => match released {
-                    Some(released) => self.released(&released),
+                recorded = facts.next() => match recorded {
+                    Some(recorded) => self.recorded(&recorded),
                     None => return,
                 },
                 Some(gate) = self.orders.recv() => self.order(gate),
@@ -172,8 +176,7 @@ impl Cards {
         }
     }
 
-    fn released(&mut self, released: &Released) {
-        let Released::Fact(recorded) = released else { return };
+    fn recorded(&mut self, recorded: &Recorded) {
         match &recorded.fact.event {
             Event::Gate(gate::Event::Opened { gate, call, .. }) => {
                 self.calls.extend(call.map(|call| (call, *gate)));
