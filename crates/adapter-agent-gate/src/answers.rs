@@ -5,8 +5,12 @@ use std::{
     sync::Arc,
 };
 
-use countersign_core::{call, engine::Event, id::CallId};
-use countersign_runtime::{Handle, Released, Subscriber};
+use countersign_core::{
+    call,
+    engine::{Event, Recorded},
+    id::CallId,
+};
+use countersign_runtime::Handle;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc::UnboundedSender, watch};
 
@@ -42,22 +46,15 @@ impl Answers {
     /// nobody would be answered any more.
     pub(super) async fn follow(handle: &Handle, closing: watch::Sender<bool>) -> Option<Arc<Self>> {
         let answers = Arc::new(Self::default());
-        let subscriber = handle.subscribe().await?;
+        let mut ends = handle.follow(end_of_request).await?;
         let follower = Arc::clone(&answers);
         tokio::spawn(async move {
-            follower.run(subscriber).await;
+            while let Some((call, end, content)) = ends.next().await {
+                follower.ended(call, end, content);
+            }
             closing.send_replace(true);
         });
         Some(answers)
-    }
-
-    async fn run(&self, mut subscriber: Subscriber) {
-        while let Some(released) = subscriber.next().await {
-            let Released::Fact(recorded) = released else { continue };
-            if let Event::Call(call::Event::Ended { call, end, entry: None }) = &recorded.fact.event {
-                self.ended(*call, *end, recorded.fact.content.clone().unwrap_or_default());
-            }
-        }
     }
 
     fn ended(&self, call: CallId, end: call::End, content: Arc<str>) {
@@ -116,6 +113,16 @@ impl Answers {
             waiting.retain(|(_, of)| !of.same_channel(connection));
             !waiting.is_empty()
         });
+    }
+}
+
+/// Returns the call that ended, if no run asked for it, with how and with what.
+fn end_of_request(recorded: &Arc<Recorded>) -> Option<(CallId, call::End, Arc<str>)> {
+    match &recorded.fact.event {
+        Event::Call(call::Event::Ended { call, end, entry: None }) => {
+            Some((*call, *end, recorded.fact.content.clone().unwrap_or_default()))
+        }
+        _ => None,
     }
 }
 
