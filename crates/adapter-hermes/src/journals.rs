@@ -91,6 +91,7 @@ impl Held {
 impl Journals {
     /// Follows the log from now on. `None` if the gateway closes.
     pub(super) async fn open(handle: Handle) -> Option<Arc<Self>> {
+        // Not the facts alone: live frames are events of a turn as well.
         let mut subscriber = handle.subscribe().await?;
         let source = handle.source(Lane::Request);
         let read = source.read(|engine| {

@@ -92,7 +92,7 @@ impl Prompts {
     /// Begins to follow the log. `None` if it cannot be followed any more.
     pub(crate) async fn open(context: &HermesContext) -> Option<Arc<Self>> {
         let handle = context.handle.clone();
-        let subscriber = handle.subscribe().await?;
+        let facts = handle.follow(follower::fact_of_session).await?;
         let prompts = Arc::new(Self {
             handle,
             boards: Mutex::new(Boards::new()),
@@ -102,7 +102,7 @@ impl Prompts {
         });
         let (waiting, _) = prompts.handle.source(Lane::Result).read(Queues::sessions).await?;
         prompts.refresh(&waiting).await.ok()?;
-        tokio::spawn(follower::follow(Arc::clone(&prompts), subscriber));
+        tokio::spawn(follower::follow(Arc::clone(&prompts), facts));
         Some(prompts)
     }
 

@@ -15,7 +15,7 @@ use countersign_core::{
     run::{self, End, Trigger},
     session::{self, Kind},
 };
-use countersign_runtime::{Lane, Released, Source, Subscriber};
+use countersign_runtime::{FactFollower, Lane, Source};
 use countersign_view::{Lines, escape};
 use serde_json::{Value, json};
 
@@ -58,8 +58,13 @@ struct Said {
     problem: Option<String>,
 }
 
+/// Returns the fact if it is about a session.
+pub(super) fn fact_of_session(recorded: &Arc<Recorded>) -> Option<Arc<Recorded>> {
+    recorded.meta.session.is_some().then(|| Arc::clone(recorded))
+}
+
 /// Follows the log to its end.
-pub(super) async fn follow(prompts: Arc<Prompts>, mut subscriber: Subscriber) {
+pub(super) async fn follow(prompts: Arc<Prompts>, mut facts: FactFollower<Arc<Recorded>>) {
     let mut follower = Follower {
         answers: prompts.handle.source(Lane::Result),
         prompts: Arc::clone(&prompts),
@@ -69,11 +74,9 @@ pub(super) async fn follow(prompts: Arc<Prompts>, mut subscriber: Subscriber) {
         touched: BTreeSet::new(),
         ended: BTreeSet::new(),
     };
-    while let Some(first) = subscriber.next().await {
-        follower.released(&first).await;
-        for _ in 0..TOGETHER {
-            let Some(released) = subscriber.try_next() else { break };
-            follower.released(&released).await;
+    while let Some(batch) = facts.next_batch(TOGETHER).await {
+        for recorded in batch {
+            follower.recorded(&recorded).await;
         }
         if follower.settle().await.is_none() {
             break;
@@ -83,8 +86,7 @@ pub(super) async fn follow(prompts: Arc<Prompts>, mut subscriber: Subscriber) {
 }
 
 impl Follower {
-    async fn released(&mut self, released: &Released) {
-        let Released::Fact(recorded) = released else { return };
+    async fn recorded(&mut self, recorded: &Recorded) {
         let Some(session) = &recorded.meta.session else { return };
         match &recorded.fact.event {
             Event::Gate(gate::Event::Shown { .. } | gate::Event::Updated { .. }) => {}
