@@ -17,11 +17,11 @@ use std::sync::{
 };
 
 use countersign_core::{
-    engine::{Command, Event, Refusal, Reply},
+    engine::{Command, Event, Recorded, Refusal, Reply},
     schedule::{self, Limits, Replan},
 };
 use countersign_protocol::gsv::{Fault, Method, Request, code};
-use countersign_runtime::{Fired, Lane, Refused, Released};
+use countersign_runtime::{Fired, Lane, Refused};
 use tokio::sync::watch;
 
 use super::{
@@ -102,15 +102,12 @@ impl Bell {
 /// Brings the settings into force that concern jobs and heartbeats, now and whenever they change. `None` if the gateway
 /// closes.
 pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
-    let mut subscriber = door.context.handle.subscribe().await?;
+    let of_settings = |recorded: &Arc<Recorded>| matches!(recorded.fact.event, Event::Settings(_)).then_some(());
+    let mut changes = door.context.handle.follow(of_settings).await?;
     bring_settings(door).await.ok()?;
     let door = Arc::clone(door);
     tokio::spawn(async move {
-        while let Some(released) = subscriber.next().await {
-            let Released::Fact(recorded) = released else { continue };
-            if !matches!(recorded.fact.event, Event::Settings(_)) {
-                continue;
-            }
+        while let Some(()) = changes.next().await {
             // Whatever is not recorded now is brought with the next change, or by the next process.
             if door.settings.refresh(&door.context.handle).await.is_none() || bring_settings(&door).await.is_err() {
                 tracing::warn!("settings of jobs and heartbeats are not in force yet");
@@ -136,6 +133,11 @@ async fn bring_settings(door: &Arc<Door>) -> Result<(), Fault> {
         heartbeats::plan(door, Replan::Changes).await?;
     }
     Ok(())
+}
+
+/// Returns the fact if it is about jobs.
+fn fact_of_schedule(recorded: &Arc<Recorded>) -> Option<Arc<Recorded>> {
+    matches!(recorded.fact.event, Event::Schedule(_)).then(|| Arc::clone(recorded))
 }
 
 /// Somebody connected: from the first on, agents have heartbeats.

@@ -57,8 +57,8 @@ pub(super) struct Nodes {
 
 /// Follows the record for those who wait. `None` if the gateway closes.
 pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
-    let subscriber = door.context.handle.subscribe().await?;
-    tokio::spawn(waiting::follow(Arc::clone(door), subscriber));
+    let facts = door.context.handle.follow(waiting::event_of_call).await?;
+    tokio::spawn(waiting::follow(Arc::clone(door), facts));
     Some(())
 }
 

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use countersign_config::Config;
 use countersign_core::{
     digest::Digest as Known,
-    engine::{Command, Event},
+    engine::{Command, Event, Recorded},
     id::PrincipalId,
     schedule::Zone,
     session::{ModelRef, Profile, Renewal, RenewalMode, Retry, Settings as SessionSettings, Sums, Thresholds},
@@ -20,7 +20,7 @@ use countersign_protocol::gsv::{
     key::{DmScope, Keys, agent_id},
     settings::{self as wire, Change, MASK, Set, defaults, merged, put},
 };
-use countersign_runtime::{Handle, Lane, Refused, Released};
+use countersign_runtime::{Handle, Lane, Refused};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -251,15 +251,14 @@ impl Settings {
 
     /// Brings what was set into force, and follows what is set by others than [`Settings::set`]. `None` if the gateway closes.
     pub(super) async fn follow(self: &Arc<Self>, handle: &Handle) -> Option<()> {
-        let mut subscriber = handle.subscribe().await?;
+        let of_settings = |recorded: &Arc<Recorded>| matches!(recorded.fact.event, Event::Settings(_)).then_some(());
+        let mut changes = handle.follow(of_settings).await?;
         self.refresh(handle).await?;
         self.forget().await;
         let (settings, handle) = (Arc::clone(self), handle.clone());
         tokio::spawn(async move {
-            while let Some(released) = subscriber.next().await {
-                let is_ours =
-                    matches!(&released, Released::Fact(recorded) if matches!(recorded.fact.event, Event::Settings(_)));
-                if is_ours && settings.refresh(&handle).await.is_none() {
+            while let Some(()) = changes.next().await {
+                if settings.refresh(&handle).await.is_none() {
                     return;
                 }
             }

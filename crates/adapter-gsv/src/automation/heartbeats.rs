@@ -24,7 +24,7 @@ use countersign_protocol::{
         workspace::Path,
     },
 };
-use countersign_runtime::{Fired, Lane, Released};
+use countersign_runtime::{Fired, Lane};
 use serde_json::Value;
 
 use super::{
@@ -34,7 +34,7 @@ use super::{
         chat, registry,
         workspace::{self, WorkspaceError},
     },
-    ask, closing, firing,
+    ask, closing, fact_of_schedule, firing,
     telling::Telling,
 };
 
@@ -180,14 +180,14 @@ pub(super) async fn trigger(door: &Arc<Door>, agent: &str) -> Answer {
 
 /// Has an agent look after its list now, and waits until it is asked. What it came to, if it was not.
 async fn fire(door: &Arc<Door>, agent: &str) -> Result<Option<(Status, String)>, Fault> {
-    let mut subscriber = door.context.handle.subscribe().await.ok_or_else(closing)?;
+    let mut facts = door.context.handle.follow(fact_of_schedule).await.ok_or_else(closing)?;
     let Reply::Fired(fired) = ask(door, schedule::Command::Fire(Which::Now(job_of(agent)))).await? else {
         return Ok(None);
     };
     let is_it = |firing: &FiringId| fired.contains(firing);
     let mut has_fired = false;
     loop {
-        let Released::Fact(recorded) = subscriber.next().await.ok_or_else(closing)? else { continue };
+        let recorded = facts.next().await.ok_or_else(closing)?;
         match &recorded.fact.event {
             Event::Schedule(schedule::Event::Said { firing }) if is_it(firing) => return Ok(None),
             Event::Schedule(schedule::Event::Ended { firing, status, .. }) if is_it(firing) => {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{Command, Engine, Event, Refusal, Reply},
+    engine::{Command, Engine, Event, Recorded, Refusal, Reply},
     id::{JobId, Lsn},
     schedule::{self, FiringId, Job, Kind, Outcome, Stage, Which},
 };
@@ -15,14 +15,14 @@ use countersign_protocol::{
     Json,
     gsv::{Fault, code, cron, key},
 };
-use countersign_runtime::{Lane, Refused, Released, Subscriber};
+use countersign_runtime::{FactFollower, Lane, Refused};
 use uuid::Uuid;
 
 use super::{
     super::{Door, answer::Answer, peer::Peer},
     ask, closing,
     definition::Definition,
-    failed, fault, history,
+    fact_of_schedule, failed, fault, history,
 };
 
 pub(super) async fn status(door: &Arc<Door>) -> Answer {
@@ -208,7 +208,7 @@ pub(super) async fn run(door: &Arc<Door>, peer: &Peer, run: cron::Run) -> Answer
 /// # Errors
 /// 500 with why none did, 503 where whoever asked has gone.
 async fn ran(door: &Arc<Door>, peer: &Peer, run: cron::Run) -> Result<cron::Ran, Fault> {
-    let mut subscriber = door.context.handle.subscribe().await.ok_or_else(closing)?;
+    let mut facts = door.context.handle.follow(fact_of_schedule).await.ok_or_else(closing)?;
     let fired = match fire(door, &run).await? {
         Ok(fired) => fired,
         Err(skipped) => return Ok(cron::Ran { ok: true, ran: 0, results: vec![skipped] }),
@@ -218,7 +218,7 @@ async fn ran(door: &Arc<Door>, peer: &Peer, run: cron::Run) -> Result<cron::Ran,
     while results.len() < fired.len() {
         let (over, result) = tokio::select! {
             biased;
-            end = next_end(&mut subscriber, &mut spoke) => end.ok_or_else(closing)?,
+            end = next_end(&mut facts, &mut spoke) => end.ok_or_else(closing)?,
             () = peer.gone() => return Err(Fault::new(code::UNAVAILABLE, "the connection is gone")),
         };
         // An earlier run of the same job may end meanwhile.
@@ -282,9 +282,12 @@ enum Over {
 }
 
 /// The next end of a firing or of a job. Firings that began are in `spoke`.
-async fn next_end(subscriber: &mut Subscriber, spoke: &mut HashSet<FiringId>) -> Option<(Over, cron::RunResult)> {
+async fn next_end(
+    facts: &mut FactFollower<Arc<Recorded>>,
+    spoke: &mut HashSet<FiringId>,
+) -> Option<(Over, cron::RunResult)> {
     loop {
-        let Released::Fact(recorded) = subscriber.next().await? else { continue };
+        let recorded = facts.next().await?;
         let Event::Schedule(event) = &recorded.fact.event else { continue };
         match event {
             schedule::Event::Ended { firing, status, took, next, .. } => {

@@ -35,6 +35,7 @@ const AGAIN: Duration = Duration::from_secs(2);
 
 /// Begins to follow. `None` if the gateway closes.
 pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
+    // Not the facts alone: every frame is a reason to try again what could not be recorded.
     let subscriber = door.context.handle.subscribe().await?;
     let found = |engine: &Engine| {
         let state = engine.state();

@@ -9,9 +9,9 @@ use std::{
 
 use countersign_core::{
     channel::{Account, Command as Network, End, Event as Told, Letter as Owed},
-    engine::{Command, Event},
+    engine::{Command, Event, Recorded},
 };
-use countersign_runtime::{Lane, Refused, Released, Subscriber};
+use countersign_runtime::{FactFollower, Lane, Refused};
 use countersign_telegram::transport::{Carried, Letter};
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 
@@ -36,7 +36,7 @@ type Work = BoxFuture<'static, (Account, Step)>;
 
 /// Begins to deliver. `None` if the gateway closes.
 pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
-    let subscriber = door.context.handle.subscribe().await?;
+    let owed = door.context.handle.follow(account_owed).await?;
     let source = door.context.handle.source(Lane::Request);
     let read = source.read(|engine| {
         engine.state().channels().letters().map(|letter| letter.to.account.clone()).collect::<BTreeSet<_>>()
@@ -52,8 +52,16 @@ pub(super) async fn follow(door: &Arc<Door>) -> Option<()> {
     for account in waiting {
         post.look_at(account);
     }
-    tokio::spawn(post.run(subscriber));
+    tokio::spawn(post.run(owed));
     Some(())
+}
+
+/// Returns the account at which a letter is owed, if the fact says so.
+fn account_owed(recorded: &Arc<Recorded>) -> Option<Account> {
+    match &recorded.fact.event {
+        Event::Channel(Told::Owed { to, .. }) => Some(to.account.clone()),
+        _ => None,
+    }
 }
 
 struct Post {
@@ -66,17 +74,12 @@ struct Post {
 }
 
 impl Post {
-    async fn run(mut self, mut subscriber: Subscriber) {
+    async fn run(mut self, mut owed: FactFollower<Account>) {
         let door = Arc::clone(&self.door);
         loop {
             tokio::select! {
-                released = subscriber.next() => match released {
-                    Some(Released::Fact(recorded)) => {
-                        if let Event::Channel(Told::Owed { to, .. }) = &recorded.fact.event {
-                            self.look_at(to.account.clone());
-                        }
-                    }
-                    Some(_) => {}
+                account = owed.next() => match account {
+                    Some(account) => self.look_at(account),
                     None => return,
                 },
                 kicked = door.networks.kicked() => {

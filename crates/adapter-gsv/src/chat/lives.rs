@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use countersign_core::{
     channel::{self, Heard},
     digest::Digest,
-    engine::{Command, Event, Refusal},
+    engine::{Command, Event, Recorded, Refusal},
     id::{PrincipalId, SessionId},
     run,
     session::{self, Profile, Setting},
@@ -16,7 +16,7 @@ use countersign_protocol::gsv::{
     chat::{CANCELLED, State},
     code, key, session as wire,
 };
-use countersign_runtime::{Lane, Refused, Released, Subscriber};
+use countersign_runtime::{Lane, Refused};
 use countersign_view::Protocol;
 
 use super::{
@@ -319,7 +319,9 @@ async fn rest(door: &Arc<Door>, id: &SessionId, seen: Seen) -> Result<Whole, Fau
         return see_whole(door, &seen.key).await;
     }
     let closing = || unreadable("the gateway is closing");
-    let mut subscriber = door.context.handle.subscribe().await.ok_or_else(closing)?;
+    let session = id.clone();
+    let end = move |recorded: &Arc<Recorded>| is_end(recorded, &session).then_some(());
+    let mut ends = door.context.handle.follow(end).await.ok_or_else(closing)?;
     ask(door, Command::Session(id.clone(), session::Command::Clear)).await?;
     for run in &seen.behind {
         door.tell(&seen.key, Some(run), State::Error { error: CANCELLED.to_owned() }, None);
@@ -334,25 +336,20 @@ async fn rest(door: &Arc<Door>, id: &SessionId, seen: Seen) -> Result<Whole, Fau
             if seen.is_at_rest {
                 return Ok(seen);
             }
-            something_ended(&mut subscriber, id).await.ok_or_else(closing)?;
+            ends.next().await.ok_or_else(closing)?;
         }
     };
     let rested = tokio::time::timeout(ENDING, resting).await;
     rested.unwrap_or_else(|_| Err(unreadable("what works in the session does not end")))
 }
 
-/// Waits until a run or a compaction of a session has ended.
-async fn something_ended(subscriber: &mut Subscriber, id: &SessionId) -> Option<()> {
-    loop {
-        let Released::Fact(recorded) = subscriber.next().await? else { continue };
-        let is_end = matches!(
-            &recorded.fact.event,
-            Event::Run(run::Event::Ended { .. }) | Event::Session(session::Event::CompactionEnded { .. })
-        );
-        if is_end && recorded.meta.session.as_ref() == Some(id) {
-            return Some(());
-        }
-    }
+/// Whether a run or a compaction of a session has ended.
+fn is_end(recorded: &Recorded, id: &SessionId) -> bool {
+    let is_end = matches!(
+        &recorded.fact.event,
+        Event::Run(run::Event::Ended { .. }) | Event::Session(session::Event::CompactionEnded { .. })
+    );
+    is_end && recorded.meta.session.as_ref() == Some(id)
 }
 
 #[cfg(test)]

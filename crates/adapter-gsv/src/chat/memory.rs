@@ -5,14 +5,14 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use countersign_conversations::prompt::compaction::serialise;
 use countersign_core::{
-    engine::{Command, Event},
+    engine::{Command, Event, Recorded},
     id::{EntryId, Lsn},
     message::Message,
     session,
 };
 use countersign_protocol::gsv::{directive::Model, key, session as wire, workspace::Path};
 use countersign_runtime::{
-    Released, note_down,
+    note_down,
     store::{Log as _, Partition, Rows, Stored, View},
 };
 use serde::{Deserialize, Serialize};
@@ -110,16 +110,16 @@ fn row_of(renewed: Lsn) -> String {
 /// Has models write down what should be remembered of conversations that were put away, also of those that an earlier process did
 /// not come to. Whoever begins anew does not wait for it. `None` if the gateway closes.
 pub(crate) async fn follow(door: &Arc<Door>) -> Option<()> {
-    let mut subscriber = door.context.handle.subscribe().await?;
+    let renewal = |recorded: &Arc<Recorded>| {
+        let is_renewal = matches!(recorded.fact.event, Event::Session(session::Event::Renewed));
+        (is_renewal && recorded.fact.content.is_some()).then_some(())
+    };
+    let mut renewals = door.context.handle.follow(renewal).await?;
     let mut desk = Desk { door: Arc::clone(door), begun: BTreeSet::new(), room: Arc::new(Semaphore::new(AT_ONCE)) };
     tokio::spawn(async move {
         desk.look().await;
-        while let Some(released) = subscriber.next().await {
-            let Released::Fact(recorded) = released else { continue };
-            if matches!(recorded.fact.event, Event::Session(session::Event::Renewed)) && recorded.fact.content.is_some()
-            {
-                desk.look().await;
-            }
+        while let Some(()) = renewals.next().await {
+            desk.look().await;
         }
     });
     Some(())

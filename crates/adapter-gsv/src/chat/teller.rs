@@ -59,6 +59,7 @@ struct Ask {
 
 /// Follows the record for clients. `None` if the gateway closes.
 pub(crate) async fn follow(door: &Arc<Door>) -> Option<()> {
+    // Not the facts alone: what a model says is told as it comes.
     let subscriber = door.context.handle.subscribe().await?;
     let talks = found(&door.context.handle).await?;
     for (session, talk) in &talks {

@@ -2,9 +2,13 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use countersign_core::{call, engine::Event, id::CallId};
+use countersign_core::{
+    call,
+    engine::{Event, Recorded},
+    id::CallId,
+};
 use countersign_protocol::gsv::{Fault, tool::Outcome};
-use countersign_runtime::{Released, Subscriber};
+use countersign_runtime::FactFollower;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -97,19 +101,25 @@ impl Waiting {
     }
 }
 
-/// Follows the record, for those who wait for what is in it.
-pub(super) async fn follow(door: Arc<Door>, mut subscriber: Subscriber) {
-    while let Some(released) = subscriber.next().await {
-        let Released::Fact(recorded) = released else { continue };
-        let Event::Call(event) = &recorded.fact.event else { continue };
+/// Returns what happened to a call, if it is that.
+pub(super) fn event_of_call(recorded: &Arc<Recorded>) -> Option<call::Event> {
+    match &recorded.fact.event {
+        Event::Call(event) => Some(event.clone()),
+        _ => None,
+    }
+}
+
+/// Follows calls, for those who wait for what is recorded of them.
+pub(super) async fn follow(door: Arc<Door>, mut events: FactFollower<call::Event>) {
+    while let Some(event) = events.next().await {
         match event {
             call::Event::Ended { call, .. } => {
-                door.nodes.waiting.ended(*call);
-                door.nodes.waiting.given_up(*call);
-                door.nodes.hand.release(*call);
+                door.nodes.waiting.ended(call);
+                door.nodes.waiting.given_up(call);
+                door.nodes.hand.release(call);
             }
             // What became of it may be asked for once more, and whoever told of it need not wait for that.
-            call::Event::InDoubt { call, .. } | call::Event::ResultDropped { call } => door.nodes.waiting.ended(*call),
+            call::Event::InDoubt { call, .. } | call::Event::ResultDropped { call } => door.nodes.waiting.ended(call),
             call::Event::LeftBehind { .. } => door.nodes.executions.changed(),
             _ => {}
         }
