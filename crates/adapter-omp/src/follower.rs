@@ -2,10 +2,10 @@
 //!
 //! It must not know what is followed, nor what for.
 
-use std::{future::Future, path::Path};
+use std::{future::Future, path::Path, sync::Arc};
 
-use countersign_core::id::SessionId;
-use countersign_runtime::{Clock, Contents, Source, Subscriber};
+use countersign_core::{engine::Recorded, id::SessionId};
+use countersign_runtime::{Clock, Contents, FactFollower, Source};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Starts a follower of a session that works in a folder. None where the session needs none.
@@ -17,8 +17,8 @@ pub struct LogReaders {
     pub source: Source,
     /// Reads contents.
     pub contents: Contents,
-    /// Follows what happens from before the first read on.
-    pub subscriber: Subscriber,
+    /// Follows the facts of the session from before the first read on.
+    pub facts: FactFollower<Arc<Recorded>>,
     /// Current time.
     pub clock: Clock,
 }

@@ -9,7 +9,7 @@ use std::{
 
 use countersign_core::{
     digest::Digest,
-    engine::{Command, Refusal},
+    engine::{Command, Recorded, Refusal},
     id::{EntryId, Lsn, SessionId},
     session::{self, Entry, Imported, Kind, Said, Setting, Settings},
 };
@@ -110,6 +110,7 @@ impl Seat {
             begin_with(&requests, &id, beginning.entries).await?;
             count_tasks(&requests, &id, &told_tasks).await?;
         }
+        // The door tells live frames as well, and both it and the writer of the file say how far they are by positions.
         let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
         let mut keeper = None;
         if let Some(mut writer) = writer {
@@ -366,9 +367,13 @@ fn fresh_id(shelf: &Shelf) -> Result<SessionId, getrandom::Error> {
 /// Starts the dialect's follower of a session's log, where it has one.
 async fn start_follower(shelf: &Shelf, handle: &Handle, id: &SessionId) -> Result<Option<LogFollower>, SeatError> {
     let Some(start) = shelf.common.dialect.follower else { return Ok(None) };
-    let subscriber = handle.subscribe().await.ok_or(SeatError::Closed)?;
+    let session = id.clone();
+    let of_session = move |recorded: &Arc<Recorded>| {
+        (recorded.meta.session.as_ref() == Some(&session)).then(|| Arc::clone(recorded))
+    };
+    let facts = handle.follow(of_session).await.ok_or(SeatError::Closed)?;
     let (source, contents) = (handle.source(Lane::Request), handle.contents().clone());
-    let readers = LogReaders { source, contents, subscriber, clock: shelf.common.clock.clone() };
+    let readers = LogReaders { source, contents, facts, clock: shelf.common.clock.clone() };
     Ok(start(id.clone(), &shelf.cwd, readers))
 }
 

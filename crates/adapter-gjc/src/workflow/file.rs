@@ -11,7 +11,7 @@ use countersign_adapter_omp::{LogFollower, LogReaders};
 use countersign_config::yaml::LARGEST;
 use countersign_core::{
     call,
-    engine::{Event, Scope as At},
+    engine::{Event, Recorded, Scope as At},
     gate::{self, Content, Gate},
     id::{CallId, GateId, SessionId},
     time::Millis,
@@ -22,7 +22,7 @@ use countersign_protocol::gjc::{
     gate_id::body_hash,
     registry::file_name,
 };
-use countersign_runtime::{Released, tools::regular};
+use countersign_runtime::tools::regular;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -70,23 +70,23 @@ impl Work {
     async fn follow(mut self) {
         self.all().await;
         loop {
-            if let Some(released) = self.readers.subscriber.try_next() {
-                self.take(&released).await;
+            if let Some(recorded) = self.readers.facts.try_next() {
+                self.take(&recorded).await;
                 continue;
             }
             self.write().await;
             let next = tokio::select! {
                 biased;
                 () = self.ends.cancelled() => None,
-                next = self.readers.subscriber.next() => next,
+                next = self.readers.facts.next() => next,
             };
             match next {
-                Some(released) => self.take(&released).await,
+                Some(recorded) => self.take(&recorded).await,
                 None => break,
             }
         }
-        while let Some(released) = self.readers.subscriber.try_next() {
-            self.take(&released).await;
+        while let Some(recorded) = self.readers.facts.try_next() {
+            self.take(&recorded).await;
         }
         self.write().await;
     }
@@ -106,11 +106,7 @@ impl Work {
         }
     }
 
-    async fn take(&mut self, released: &Released) {
-        let Released::Fact(recorded) = released else { return };
-        if recorded.meta.session.as_ref() != Some(&self.session) {
-            return;
-        }
+    async fn take(&mut self, recorded: &Recorded) {
         match &recorded.fact.event {
             Event::Gate(gate::Event::Opened { gate, call, .. }) => {
                 self.goes_on(*call);

@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_core::{
-    engine::{Command, Refusal},
+    engine::{Command, Recorded, Refusal},
     id::SessionId,
     session::Entry,
 };
-use countersign_runtime::{Host, Lane, Refused, Released};
+use countersign_runtime::{Host, Lane, Refused};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -180,7 +180,10 @@ impl Leaving {
     /// Ready once nothing works or waits in the session and its rules were taken away, or the record has ended.
     async fn ended(&self) {
         let requests = self.hall.handle.source(Lane::Request);
-        let Some(mut subscriber) = self.hall.handle.subscribe().await else { return };
+        let session = self.session.clone();
+        let of_session =
+            move |recorded: &Arc<Recorded>| (recorded.meta.session.as_ref() == Some(&session)).then_some(());
+        let Some(mut changes) = self.hall.handle.follow(of_session).await else { return };
         loop {
             match requests.ask(Command::Leave(self.session.clone())).await {
                 Ok(_) | Err(Refused::Closed) => return,
@@ -192,12 +195,8 @@ impl Leaving {
                     continue;
                 }
             }
-            loop {
-                match subscriber.next().await {
-                    None => return,
-                    Some(Released::Fact(recorded)) if recorded.meta.session.as_ref() == Some(&self.session) => break,
-                    Some(_) => {}
-                }
+            if changes.next().await.is_none() {
+                return;
             }
         }
     }

@@ -20,6 +20,7 @@ pub struct Lasting(watch::Receiver<u64>);
 impl Lasting {
     /// Follows from here on; `None` if there is nothing to follow any more.
     pub(super) async fn follow(handle: &Handle) -> Option<Self> {
+        // Not the facts alone: others wait for positions, which live frames move as well.
         let mut subscriber = handle.subscribe().await?;
         let (at, reached) = watch::channel(subscriber.position());
         tokio::spawn(async move {
