@@ -12,9 +12,12 @@ use std::{
 use countersign_adapter_gjc as gjc;
 use countersign_adapter_omp::{attach::Hall, serve_attached};
 use countersign_config::logging::Levels;
-use countersign_core::{engine::Event, id::PrincipalId};
+use countersign_core::{
+    engine::{Event, Recorded},
+    id::PrincipalId,
+};
 use countersign_http::listen::{self, peer::Local, seldom::Seldom};
-use countersign_runtime::{Handle, Released, meters::Gauge};
+use countersign_runtime::{Handle, meters::Gauge};
 use countersign_view::principals;
 use nix::sys::resource::{Resource, getrlimit};
 use serde_json::json;
@@ -274,19 +277,15 @@ async fn write(writing: &mut OwnedWriteHalf, answered: &Answered) -> std::io::Re
 
 /// Writes what waits now, and again after whatever may have changed that.
 async fn watch(writing: &mut OwnedWriteHalf, handle: &Handle, by: &PrincipalId) -> std::io::Result<()> {
-    let Some(mut subscriber) = handle.subscribe().await else { return Ok(()) };
+    let of_gates = |recorded: &Arc<Recorded>| matches!(recorded.fact.event, Event::Gate(_)).then_some(());
+    let Some(mut changes) = handle.follow(of_gates).await else { return Ok(()) };
     loop {
         let answered = answer(handle, Request::Gates, by).await;
         write(writing, &answered).await?;
-        loop {
-            match subscriber.next().await {
-                None => return Ok(()),
-                Some(Released::Fact(recorded)) if matches!(recorded.fact.event, Event::Gate(_)) => break,
-                Some(_) => {}
-            }
-        }
         // What came in the same moment is in one answer.
-        while let Some(_more) = subscriber.try_next() {}
+        if changes.next_batch(usize::MAX).await.is_none() {
+            return Ok(());
+        }
     }
 }
 
