@@ -121,6 +121,7 @@ impl Live {
     }
 
     async fn run(&self, handle: Handle, clock: Clock) {
+        // Not the facts alone: what is being written is shown as it comes.
         let Some(mut released) = handle.subscribe().await else { return };
         let source = handle.source(Lane::Request);
         let head = source.read(|engine| engine.state().head()).await;

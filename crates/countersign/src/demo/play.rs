@@ -82,6 +82,7 @@ pub(super) async fn play(
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<Finish> {
     let closed = || anyhow::anyhow!("the session is closed");
+    // Not the facts alone: what the model says is shown as it comes.
     let mut subscriber = handle.subscribe().await.ok_or_else(closed)?;
     let prompt = Message::User(Spoken { content: vec![Block::text(script::PROMPT)], ..Spoken::default() });
     let content = serde_json::to_string(&prompt)?;
