@@ -12,7 +12,7 @@ use countersign_adapter_omp::{
 use countersign_agent_dir::{Environment, Product};
 use countersign_core::{
     engine::Recorded,
-    gate::{Answer, Content, Gate, Scope},
+    gate::{Answer, Gate, Scope},
     session::Told,
 };
 use countersign_protocol::{
@@ -23,6 +23,7 @@ use countersign_protocol::{
     lines::Line,
     omp::{Event, Id, Response, UiAnswer},
 };
+use countersign_view::GateRequest;
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{
@@ -156,28 +157,28 @@ impl DialectExtension for GjcDialect {
         unattended::heard(door, recorded);
     }
 
-    fn on_gate_shown(&self, door: &mut Door, gate: &Gate, content: &Content) -> bool {
-        workflow::show(door, gate, content)
+    fn on_gate_shown(&self, door: &mut Door, gate: &Gate, request: &GateRequest) -> bool {
+        workflow::show(door, gate, request)
     }
 
     fn permission_request(
         &self,
         door: &Door,
         call: &str,
-        content: &Content,
+        request: &GateRequest,
         offered: &[Scope],
     ) -> Option<PermissionRequest> {
-        permission::request(call, content, offered).filter(|_| is_on_bridge(door))
+        permission::request(call, request, offered).filter(|_| is_on_bridge(door))
     }
 
     fn permission_answer(
         &self,
         door: &Door,
         answer: &UiAnswer,
-        content: &Content,
+        request: &GateRequest,
         offered: &[Scope],
     ) -> Option<Answer> {
-        permission::said(answer, content, offered).filter(|_| is_on_bridge(door))
+        permission::said(answer, request, offered).filter(|_| is_on_bridge(door))
     }
 
     fn on_prompt(&self, door: &Door, text: String) -> String {

@@ -4,7 +4,7 @@
 //! letter. Source: docs/protocol/gjc.md, Workflow gates.
 
 use countersign_core::{
-    gate::{self, Answer, Content, Form, Gate, Kind, Phase, Scope, Stage},
+    gate::{self, Answer, Form, Gate, Kind, Phase, Scope, Stage},
     id::SessionId,
 };
 use countersign_protocol::{
@@ -19,7 +19,11 @@ use countersign_protocol::{
         workflow::{self, Context, Opening, Resolution, WorkflowGate},
     },
 };
-use countersign_view::{GateCard, Lines, escape, gate_card, time::iso};
+use countersign_view::{
+    GateCard, GateRequest, Lines, escape, gate_card,
+    gate_request::{QuestionRequest, RequestKind},
+    time::iso,
+};
 use serde_json::{Map, Value, json};
 
 /// Whether hosts are shown the choices of a gate beside its schema.
@@ -67,9 +71,9 @@ pub(crate) const fn kind(of: Stage) -> workflow::Kind {
 ///
 /// # Errors
 /// If no schema takes what it offers. None for a gate without a name.
-pub(crate) fn wire(gate: &Gate, content: &Content, options: Options) -> Option<Result<WorkflowGate, SchemaError>> {
+pub(crate) fn wire(gate: &Gate, request: &GateRequest, options: Options) -> Option<Result<WorkflowGate, SchemaError>> {
     let name = name(gate)?;
-    Some(opening(gate, content).map(|opening| {
+    Some(opening(gate, request).map(|opening| {
         let made = opening.gate(name, iso(gate.opened_at()));
         match options {
             Options::Objects => made,
@@ -78,31 +82,22 @@ pub(crate) fn wire(gate: &Gate, content: &Content, options: Options) -> Option<R
     }))
 }
 
-fn opening(gate: &Gate, content: &Content) -> Result<Opening, SchemaError> {
-    match content {
-        Content::Question { about, .. } if gate.kind() == Kind::Question => {
-            let opening = shapes::question(&question(content))?;
-            let kind = about.get(gate::NAMED).and_then(named).unwrap_or(opening.kind);
+fn opening(gate: &Gate, request: &GateRequest) -> Result<Opening, SchemaError> {
+    match request.kind() {
+        RequestKind::Question(asked) if gate.kind() == Kind::Question => {
+            let opening = shapes::question(&question(asked))?;
+            let kind = asked.about.get(gate::NAMED).and_then(named).unwrap_or(opening.kind);
             Ok(Opening { stage: stage(gate.stage()), kind, ..opening })
         }
-        Content::Question { question, about, .. } => Ok(sign_off(gate, context(question, about))),
-        Content::Approval { tool, arguments, signature, intent, why, pins } => {
-            let card = GateCard::new(&gate_card::Asked {
-                tool,
-                arguments,
-                signature,
-                asker: "The agent",
-                reason: why,
-                intent: intent.as_deref(),
-                cwd: None,
-                pins: pins.as_deref(),
-                choices: if gate.stage() == Stage::Plan { &shapes::APPROVAL } else { &shapes::EXECUTION },
-            });
+        RequestKind::Question(question) => Ok(sign_off(gate, context(question.text, question.about))),
+        RequestKind::Call(call) => {
+            let choices: &[&str] = if gate.stage() == Stage::Plan { &shapes::APPROVAL } else { &shapes::EXECUTION };
+            let card = GateCard::new(&gate_card::Asked::new(call, "The agent", None, choices));
             Ok(sign_off(gate, asked(card.title.clone(), card.text())))
         }
-        Content::GoOn { question, why, .. } => {
-            let title = escape(question, Lines::Many).into_owned();
-            Ok(sign_off(gate, asked(title, gate_card::asked_for_more(question, why.as_deref()))))
+        RequestKind::GoOn(go_on) => {
+            let title = escape(go_on.text, Lines::Many).into_owned();
+            Ok(sign_off(gate, asked(title, go_on.prompt())))
         }
     }
 }
@@ -128,17 +123,14 @@ fn context(text: &str, about: &Map<String, Value>) -> Context {
     }
 }
 
-fn question(content: &Content) -> Question {
-    let Content::Question { id, question, choices, multi, recommended, about } = content else {
-        return Question::default();
-    };
+fn question(asked: QuestionRequest<'_>) -> Question {
     Question {
-        id: id.clone(),
-        text: question.clone(),
-        options: choices.iter().map(|choice| choice.label.clone()).collect(),
-        multi: *multi,
-        recommended: *recommended,
-        round: about.get("round").and_then(round),
+        id: asked.id.to_owned(),
+        text: asked.text.to_owned(),
+        options: asked.labels(),
+        multi: asked.is_multi,
+        recommended: asked.recommended,
+        round: asked.about.get("round").and_then(round),
     }
 }
 
@@ -162,17 +154,17 @@ fn round(given: &Value) -> Option<Round> {
     })
 }
 
-/// Reads an answer to a gate that shows `content`.
+/// Reads an answer to a gate that asks `request`.
 ///
 /// # Errors
 /// Everything that is wrong with it; at least one thing.
-pub(crate) fn read(gate: &Gate, content: &Content, answer: Value) -> Result<Answer, Vec<Mismatch>> {
-    let opening = opening(gate, content).map_err(|error| vec![unusable(&error)])?;
+pub(crate) fn read(gate: &Gate, request: &GateRequest, answer: Value) -> Result<Answer, Vec<Mismatch>> {
+    let opening = opening(gate, request).map_err(|error| vec![unusable(&error)])?;
     let wrong = opening.schema.check(&answer);
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    let said = said(gate, content, &answer).map_err(|unmeant| vec![unmeant.mismatch()])?;
+    let said = said(gate, request, &answer).map_err(|unmeant| vec![unmeant.mismatch()])?;
     let digest = hash(&answer).parse().expect("a hash is the digits of a digest");
     Ok(Answer::Form(Box::new(Form { answer: said, form: answer, digest })))
 }
@@ -184,8 +176,8 @@ pub(crate) fn unread(answer: Value) -> Answer {
 }
 
 /// Returns the hash of the schema that answers to a gate are checked against.
-pub(crate) fn schema_hash(gate: &Gate, content: &Content) -> Option<String> {
-    opening(gate, content).ok().map(|opening| opening.schema.hash().to_owned())
+pub(crate) fn schema_hash(gate: &Gate, request: &GateRequest) -> Option<String> {
+    opening(gate, request).ok().map(|opening| opening.schema.hash().to_owned())
 }
 
 /// What the engine does not take of an answer that fits the schema.
@@ -197,14 +189,15 @@ fn unusable(error: &SchemaError) -> Mismatch {
     Mismatch { path: "#".to_owned(), keyword: SchemaError::CODE, message: error.to_string(), expected: None }
 }
 
-fn said(gate: &Gate, content: &Content, answer: &Value) -> Result<Answer, Unmeant> {
+fn said(gate: &Gate, request: &GateRequest, answer: &Value) -> Result<Answer, Unmeant> {
     let words = |decision: &str, comments: Option<String>| {
         let comments = comments.filter(|comments| !comments.trim().is_empty());
         Answer::Say([decision.to_owned()].into_iter().chain(comments).collect())
     };
     Ok(match gate.kind() {
         Kind::Question => {
-            let Choice { selected, custom } = meaning::choice(&question(content), answer)?;
+            let Choice { selected, custom } =
+                meaning::choice(&request.question().map(question).unwrap_or_default(), answer)?;
             Answer::Say(selected.into_iter().chain(custom).collect())
         }
         Kind::Plan => match meaning::approval(answer)? {
@@ -230,13 +223,13 @@ fn said(gate: &Gate, content: &Content, answer: &Value) -> Result<Answer, Unmean
 
 /// What a gate that has an answer is told to have, and the answer: in the form that it came in, or in the form that it would have.
 /// None while it waits, and where nothing was answered.
-pub(crate) fn resolved(gate: &Gate, content: &Content, text: Option<&str>) -> Option<(Resolution, Value)> {
+pub(crate) fn resolved(gate: &Gate, request: &GateRequest, text: Option<&str>) -> Option<(Resolution, Value)> {
     let Phase::Resolved { resolution, at, .. } = gate.phase() else { return None };
     let answer = match text.and_then(gate::form) {
         Some(form) => form,
         None => match resolution {
-            gate::Resolution::Answered => form_of(gate.kind(), content, &text.and_then(gate::said)?)?,
-            gate::Resolution::Expired => by_default(gate, content)?,
+            gate::Resolution::Answered => form_of(gate.kind(), request, &text.and_then(gate::said)?)?,
+            gate::Resolution::Expired => by_default(gate, request)?,
             gate::Resolution::Allowed { .. } | gate::Resolution::Granted => json!({ "decision": gate::APPROVE }),
             gate::Resolution::Denied if gate.stage() == Stage::Plan => decided("comments", gate::REJECT, text),
             gate::Resolution::Denied => decided("reason", gate::DECLINE, text),
@@ -247,15 +240,15 @@ pub(crate) fn resolved(gate: &Gate, content: &Content, text: Option<&str>) -> Op
 }
 
 /// The answer that counts where nobody gave one.
-fn by_default(gate: &Gate, content: &Content) -> Option<Value> {
+fn by_default(gate: &Gate, request: &GateRequest) -> Option<Value> {
     let gate::Fallback::Choice(at) = gate.fallback() else { return None };
-    let Content::Question { choices, .. } = content else { return None };
-    form_of(gate.kind(), content, &[choices.get(at)?.label.clone()])
+    let label = &request.question()?.choices.get(at)?.label;
+    form_of(gate.kind(), request, std::slice::from_ref(label))
 }
 
 /// The form of an answer that somebody gave elsewhere.
-fn form_of(kind: Kind, content: &Content, said: &[String]) -> Option<Value> {
-    let Content::Question { choices, .. } = content else { return None };
+fn form_of(kind: Kind, request: &GateRequest, said: &[String]) -> Option<Value> {
+    let choices = request.question()?.choices;
     if kind != Kind::Question {
         let why = if kind == Kind::Plan { "comments" } else { "reason" };
         return Some(decided(why, said.first()?, said.get(1).map(String::as_str)));

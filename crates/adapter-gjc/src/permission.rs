@@ -2,18 +2,18 @@
 //!
 //! It must not know which calls need that: policy says so, and the gate is the same as everywhere.
 
-use countersign_core::gate::{Answer, Content, Scope};
+use countersign_core::gate::{Answer, Scope};
 use countersign_protocol::{
     gjc::bridge::{PermissionKind, PermissionOption, PermissionRequest, ToolCallCard},
     omp::UiAnswer,
 };
-use countersign_view::{Lines, escape};
+use countersign_view::{GateRequest, Lines, escape};
 use serde_json::{Map, Value, json};
 
 /// Shows a call that waits; none for a gate that is about no call. Clients have one word for all that lasts: it is the
 /// session where that is offered, and its option says so.
-pub(crate) fn request(call: &str, content: &Content, offered: &[Scope]) -> Option<PermissionRequest> {
-    let Content::Approval { tool, arguments, signature, .. } = content else { return None };
+pub(crate) fn request(call: &str, request: &GateRequest, offered: &[Scope]) -> Option<PermissionRequest> {
+    let asked = request.call()?;
     let once = PermissionOption::new(PermissionKind::AllowOnce, "Allow once");
     let lasting = lasting(offered).map(|scope| {
         let name = match scope {
@@ -26,23 +26,21 @@ pub(crate) fn request(call: &str, content: &Content, offered: &[Scope]) -> Optio
     Some(PermissionRequest {
         tool_call: ToolCallCard {
             tool_call_id: call.to_owned(),
-            tool_name: tool.to_string(),
-            title: escape(signature, Lines::One).into_owned(),
-            kind: Some(kind(tool).to_owned()),
+            tool_name: asked.tool.to_owned(),
+            title: escape(asked.signature, Lines::One).into_owned(),
+            kind: Some(kind(asked.tool).to_owned()),
             status: "pending".to_owned(),
-            raw_input: Value::Object(arguments.clone()).into(),
+            raw_input: Value::Object(asked.arguments.clone()).into(),
             content: None,
-            locations: locations(arguments).into_iter().map(Into::into).collect(),
+            locations: locations(asked.arguments).into_iter().map(Into::into).collect(),
         },
         options: [Some(once), lasting, Some(deny)].into_iter().flatten().collect(),
     })
 }
 
 /// What a client's answer to such a call means; none for another gate. Whatever does not clearly allow is a denial.
-pub(crate) fn said(answer: &UiAnswer, content: &Content, offered: &[Scope]) -> Option<Answer> {
-    if !matches!(content, Content::Approval { .. }) {
-        return None;
-    }
+pub(crate) fn said(answer: &UiAnswer, request: &GateRequest, offered: &[Scope]) -> Option<Answer> {
+    request.call()?;
     let scope = match answer {
         UiAnswer::Value(option) if option == PermissionKind::AllowOnce.name() => Some(Scope::Once),
         UiAnswer::Value(option) if option == PermissionKind::AllowAlways.name() => lasting(offered),
@@ -76,11 +74,12 @@ fn locations(arguments: &Map<String, Value>) -> Option<Value> {
 mod tests {
     use countersign_core::gate::{Answer, Content, Scope};
     use countersign_protocol::{encode, omp::UiAnswer};
+    use countersign_view::GateRequest;
     use serde_json::{Value, json};
 
     use super::{request, said};
 
-    fn content() -> Content {
+    fn content() -> GateRequest {
         let Value::Object(arguments) = json!({"command": "rm a"}) else { unreachable!() };
         let signature = "bash(rm a)".to_owned();
         Content::Approval {
@@ -91,6 +90,7 @@ mod tests {
             why: "rule".to_owned(),
             pins: None,
         }
+        .into()
     }
 
     #[test]

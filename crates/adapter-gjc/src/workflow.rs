@@ -7,7 +7,7 @@ mod file;
 
 use countersign_core::{
     engine::{Command as EngineCommand, Engine, Refusal, Scope as At},
-    gate::{self, Answer, AnswerRefusal, Content, Gate},
+    gate::{self, Answer, AnswerRefusal, Gate},
     id::{GateId, PrincipalId, SessionId},
     session,
 };
@@ -33,7 +33,7 @@ use super::{
     gate_form,
 };
 use countersign_adapter_omp::{Door, Frame, refusal_text::problem};
-use countersign_view::time::iso;
+use countersign_view::{GateRequest, time::iso};
 
 const RESPONSE: &str = "workflow_gate_response";
 const PENDING: &str = "get_pending_workflow_gates";
@@ -41,13 +41,13 @@ const PENDING: &str = "get_pending_workflow_gates";
 pub(crate) const NOBODY: &str = "Ask tool requires interactive mode";
 
 /// Shows a gate that waits as what it is in this dialect. False if it is to be shown as a dialog.
-pub(crate) fn show(door: &mut Door, gate: &Gate, content: &Content) -> bool {
+pub(crate) fn show(door: &mut Door, gate: &Gate, request: &GateRequest) -> bool {
     let Some(gjc) = state(door) else { return false };
     match gjc.workflow.of(gate) {
         Showing::Dialog => false,
         Showing::Nowhere => true,
         Showing::Gate => {
-            match gate_form::wire(gate, content, gjc.workflow.host.options) {
+            match gate_form::wire(gate, request, gjc.workflow.host.options) {
                 Some(Ok(made)) => {
                     door.write(Frame::Gate(&made));
                     audit(door, Some(gate), &made.gate_id, AuditEvent::GateEmitted, Outcome::Info, None);
@@ -74,16 +74,16 @@ pub(super) async fn answer(door: &mut Door, id: Option<Id>, name: String, given:
     let given = gate_form::value(&given);
     let Some(gate) = found else { return unknown(door, id, name, &given) };
     let now = door.shelf.common.clock.now();
-    let Some((gate, content)) =
+    let Some((gate, request)) =
         seat.answers.read_of(At::Gate(gate), move |engine| at_hand(engine, gate)).await.and_then(|(found, _)| found)
     else {
         return unknown(door, id, name, &given);
     };
-    if gate.is_pending() && content.is_none() {
+    if gate.is_pending() && request.is_none() {
         return door.write(&Response::failure(id, RESPONSE, "what the gate asks cannot be read"));
     }
-    let answer = match &content {
-        Some(content) => gate_form::read(&gate, content, given.clone()),
+    let answer = match &request {
+        Some(request) => gate_form::read(&gate, request, given.clone()),
         // It does not wait: whatever it was, the engine says whether it is the answer that counted.
         None => Ok(gate_form::unread(given.clone())),
     };
@@ -95,14 +95,14 @@ pub(super) async fn answer(door: &mut Door, id: Option<Id>, name: String, given:
         Ok(answer) => answer,
         Err(errors) => {
             let schema_hash =
-                content.as_ref().and_then(|content| gate_form::schema_hash(&gate, content)).unwrap_or_default();
+                request.as_ref().and_then(|request| gate_form::schema_hash(&gate, request)).unwrap_or_default();
             let resolution = rejected(name.clone(), errors, schema_hash);
             let event = AuditEvent::GateResponseRejected;
             audit(door, Some(&gate), &name, event, Outcome::Rejected, Some(resolution.answer_hash.clone()));
             return door.write(&Response::success(id, RESPONSE, &resolution));
         }
     };
-    send(door, id, (gate, content), name, answer, key, rejected).await;
+    send(door, id, (gate, request), name, answer, key, rejected).await;
 }
 
 fn unknown(door: &mut Door, id: Option<Id>, name: String, given: &serde_json::Value) {
@@ -114,7 +114,7 @@ fn unknown(door: &mut Door, id: Option<Id>, name: String, given: &serde_json::Va
 async fn send(
     door: &mut Door,
     id: Option<Id>,
-    (gate, content): (Gate, Option<Content>),
+    (gate, request): (Gate, Option<GateRequest>),
     name: String,
     answer: Answer,
     key: Option<String>,
@@ -124,7 +124,7 @@ async fn send(
     let (gate_id, answers, contents) = (gate.id(), seat.answers.clone(), seat.handle.contents().clone());
     let by = PrincipalId::new("host");
     let given = answer.form().map(|digest| digest.to_string());
-    let (shown, waited) = (name.clone(), content.is_some());
+    let (shown, waited) = (name.clone(), request.is_some());
     let replied = answers.send(EngineCommand::Gate(gate::Command::Answer { gate: gate_id, answer, by, key })).await;
     door.later(async move {
         let replied = replied.await.unwrap_or(Err(Refused::Closed));
@@ -152,7 +152,7 @@ async fn send(
                 AnswerRefusal::KeyTaken(_) => typed(id, GateError::IdempotencyConflict(name)),
                 AnswerRefusal::Unknown(_) => typed(id, GateError::Unknown(name)),
                 AnswerRefusal::NotOffered { problem, .. } => {
-                    let schema = content.as_ref().and_then(|content| gate_form::schema_hash(&gate, content));
+                    let schema = request.as_ref().and_then(|request| gate_form::schema_hash(&gate, request));
                     let error = gate_form::not_offered(problem);
                     Response::success(id, RESPONSE, &rejected(name, vec![error], schema.unwrap_or_default()))
                 }
@@ -196,7 +196,7 @@ async fn told(
     let gate = read.0?;
     let lsns: Vec<_> = [Some(gate.content()), gate.answer_content()].into_iter().flatten().collect();
     let mut texts = contents.get(&lsns).await.ok()?.into_iter();
-    let shown: Content = serde_json::from_str(&texts.next()??).ok()?;
+    let shown = GateRequest::from_record(&texts.next()??)?;
     gate_form::resolved(&gate, &shown, texts.next().flatten().as_deref()).map(|(resolution, _)| resolution)
 }
 
@@ -208,10 +208,10 @@ fn find(session: &SessionId, name: &str) -> Option<impl FnOnce(&Engine) -> Optio
 }
 
 /// A gate, and while it waits what it shows.
-fn at_hand(engine: &Engine, id: GateId) -> Option<(Gate, Option<Content>)> {
+fn at_hand(engine: &Engine, id: GateId) -> Option<(Gate, Option<GateRequest>)> {
     let gate = engine.state().gate(id)?.clone();
-    let content = engine.admitted().gate(id).filter(|_| gate.is_pending()).map(|content| (**content).clone());
-    Some((gate, content))
+    let request = GateRequest::at_hand(engine, id).filter(|_| gate.is_pending());
+    Some((gate, request))
 }
 
 /// Lists the gates that wait.
@@ -219,7 +219,7 @@ pub(super) async fn pending(door: &mut Door, id: Option<Id>) {
     let (gates, _) = waiting(door).await;
     let Some(gjc) = state(door) else { return };
     let options = gjc.workflow.host.options;
-    let gates = gates.iter().filter_map(|(gate, content)| gate_form::wire(gate, content, options)?.ok()).collect();
+    let gates = gates.iter().filter_map(|(gate, request)| gate_form::wire(gate, request, options)?.ok()).collect();
     door.write(&Response::success(id, PENDING, &PendingGates { gates }));
 }
 
@@ -237,21 +237,21 @@ pub(super) async fn enter(door: &mut Door) {
     if let Some(gjc) = state_mut(door) {
         gjc.workflow.is_unattended = true;
     }
-    for (gate, content) in gates {
+    for (gate, request) in gates {
         if let Some(taken_away) = door.dialogs.forget(gate.id(), true) {
             door.write(&taken_away);
         }
-        show(door, &gate, &content);
+        show(door, &gate, &request);
     }
 }
 
 /// The gates of the session that wait and what they show, oldest first.
-async fn waiting(door: &mut Door) -> (Vec<(Gate, Content)>, u64) {
+async fn waiting(door: &mut Door) -> (Vec<(Gate, GateRequest)>, u64) {
     let Some(seat) = door.seat() else { return (Vec::new(), 0) };
     let (session, answers) = (seat.id.clone(), seat.answers.clone());
     let read = answers.read(move |engine| {
         let gates = engine.state().pending_gates().filter(|gate| gate.session() == Some(&session));
-        let gates = gates.filter_map(|gate| Some((gate.clone(), (**engine.admitted().gate(gate.id())?).clone())));
+        let gates = gates.filter_map(|gate| Some((gate.clone(), GateRequest::at_hand(engine, gate.id())?)));
         gates.collect()
     });
     read.await.unwrap_or_default()

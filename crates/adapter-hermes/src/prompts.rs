@@ -27,7 +27,7 @@ use axum::{
 use bytes::Bytes;
 use countersign_core::{
     engine::{Command, Engine, Reply, Scope as At},
-    gate::{self, Answer, Content, Gate},
+    gate::{self, Answer, Gate},
     id::{GateId, Lsn, PrincipalId, SessionId},
 };
 use countersign_http::{
@@ -36,6 +36,7 @@ use countersign_http::{
 };
 use countersign_protocol::hermes::Event;
 use countersign_runtime::{Handle, Lane, Refused};
+use countersign_view::GateRequest;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::{broadcast, watch};
@@ -79,7 +80,7 @@ struct Boards {
 #[derive(Debug)]
 enum Found {
     /// This gate of the session, which may be resolved, and what it shows, if that is at hand.
-    Gate(Box<Gate>, Option<Arc<Content>>),
+    Gate(Box<Gate>, Option<GateRequest>),
     /// Nothing of the session has that name, or nothing was named and nothing waits. So many wait.
     Nothing(usize),
 }
@@ -197,7 +198,7 @@ impl Prompts {
                 Some(id) => id.and_then(|id| engine.state().gate(id)).filter(is_here),
             };
             match found {
-                Some(gate) => Found::Gate(Box::new(gate.clone()), engine.admitted().gate(gate.id()).cloned()),
+                Some(gate) => Found::Gate(Box::new(gate.clone()), GateRequest::at_hand(engine, gate.id())),
                 None => Found::Nothing(engine.state().pending_gates().filter(is_here).count()),
             }
         };

@@ -7,7 +7,7 @@ mod question;
 use std::collections::BTreeMap;
 
 use countersign_core::{
-    gate::{Answer, Content, Gate, Kind, Scope},
+    gate::{Answer, Gate, Kind, Scope},
     id::GateId,
     time::Millis,
 };
@@ -15,10 +15,7 @@ use countersign_protocol::omp::{UiAnswer, UiMethod, UiRequest};
 
 use self::question::Question;
 pub(crate) use self::question::{Draft, Step};
-use countersign_view::{
-    GateCard,
-    gate_card::{Asked, asked_for_more},
-};
+use countersign_view::{GateCard, GateRequest, gate_card::Asked};
 
 const ONCE: &str = "Allow once";
 const SESSION: &str = "Allow for this session";
@@ -86,21 +83,17 @@ pub(crate) fn fresh_id() -> Option<String> {
 }
 
 /// What a gate that waits is shown with: a question follows `draft`, an approval is as it was asked.
-pub(crate) fn method(gate: &Gate, content: &Content, draft: &Draft, cwd: &str, now: Millis) -> Option<UiMethod> {
+pub(crate) fn method(gate: &Gate, request: &GateRequest, draft: &Draft, cwd: &str, now: Millis) -> Option<UiMethod> {
     let timeout = gate.deadline().map(|deadline| u64::try_from(deadline.since(now).as_millis()).unwrap_or(u64::MAX));
-    if let Some(question) = Question::of(gate.kind(), content) {
+    if let Some(question) = Question::of(gate.kind(), request) {
         return Some(question.method(draft, timeout));
     }
-    if let Content::GoOn { question, why, .. } = content {
-        let message = asked_for_more(question, why.as_deref());
-        return Some(UiMethod::Confirm {
-            title: "The agent asks for more than it was given".to_owned(),
-            message,
-            timeout,
-        });
+    if let Some(go_on) = request.go_on() {
+        let title = "The agent asks for more than it was given".to_owned();
+        return Some(UiMethod::Confirm { title, message: go_on.prompt(), timeout });
     }
     let labels: Vec<&str> = gate.scopes().iter().map(|scope| label(*scope)).chain([DENY]).collect();
-    let card = GateCard::new(&Asked::approval(content, cwd, &labels)?);
+    let card = GateCard::new(&Asked::of_agent(request.call()?, cwd, &labels));
     let message = card.text();
     Some(if is_confirm(gate.scopes()) {
         UiMethod::Confirm { title: card.title, message, timeout }
@@ -124,8 +117,8 @@ const fn label(scope: Scope) -> &'static str {
 
 /// What a host's answer to a dialog means. Whatever was not clearly allowed, as far as was offered and in the words of the dialog's
 /// method, is denied.
-pub(crate) fn answer(answer: &UiAnswer, kind: Kind, content: &Content, draft: &Draft, offered: &[Scope]) -> Step {
-    if let Some(question) = Question::of(kind, content) {
+pub(crate) fn answer(answer: &UiAnswer, kind: Kind, request: &GateRequest, draft: &Draft, offered: &[Scope]) -> Step {
+    if let Some(question) = Question::of(kind, request) {
         return question.step(draft, answer);
     }
     Step::Answer(match answer {
@@ -146,9 +139,10 @@ fn allowed(scope: Scope, offered: &[Scope]) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    use countersign_core::gate::Content;
     use serde_json::Map;
 
-    use super::{ALWAYS, Answer, Content, Dialogs, Draft, GateId, Kind, ONCE, Scope, Shown, Step, UiAnswer, answer};
+    use super::{ALWAYS, Answer, Dialogs, Draft, GateId, Kind, ONCE, Scope, Shown, Step, UiAnswer, answer};
 
     #[test]
     fn what_was_not_offered_or_is_no_answer_of_the_method_is_a_denial() {
@@ -161,6 +155,7 @@ mod tests {
             why: "rule".to_owned(),
             pins: None,
         };
+        let request = content.into();
         for (case, said, offered, want) in [
             ("yes", UiAnswer::Confirmed(true), &[Scope::Once][..], Answer::Allow(Scope::Once)),
             ("no", UiAnswer::Confirmed(false), &[Scope::Once], deny.clone()),
@@ -173,7 +168,7 @@ mod tests {
             ("a choice to a yes or no", UiAnswer::Value(ONCE.to_owned()), &[Scope::Once], deny),
         ] {
             assert_eq!(
-                answer(&said, Kind::Approval, &content, &Draft::default(), offered),
+                answer(&said, Kind::Approval, &request, &Draft::default(), offered),
                 Step::Answer(want),
                 "{case}"
             );

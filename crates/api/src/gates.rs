@@ -9,7 +9,7 @@ use axum::{
 use countersign_core::{
     digest::Digest,
     engine::{Command, Engine, Refusal, Reply, Scope as Place},
-    gate::{self, Answer, AnswerRefusal, Command as ToGate, Content, Gate, Grant, Scope},
+    gate::{self, Answer, AnswerRefusal, Command as ToGate, Gate, Grant, Scope},
     id::GateId,
 };
 use countersign_http::{
@@ -18,9 +18,9 @@ use countersign_http::{
 };
 use countersign_runtime::{Lane, Refused};
 use countersign_view::{
-    Protocol,
+    GateRequest, GateRow, GateSummary, Protocol,
     decisions::{self, enough},
-    gate_summary,
+    gate_request::RequestKind,
     time::iso,
 };
 use serde::Serialize;
@@ -46,7 +46,8 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
         ["door", "session", "kind", "tool"].map(|name| params.get(name).map(str::to_owned));
     let source = api.context.handle.source(Lane::Result);
     let read = source.read(move |engine| {
-        let gates = engine.state().pending_gates().filter_map(|gate| shown(engine, gate, None));
+        let gates =
+            engine.state().pending_gates().filter_map(|gate| Some(shown(engine, &GateSummary::at_hand(engine, gate)?)));
         let is = |wanted: &Option<String>, found: Option<&str>| wanted.is_none() || wanted.as_deref() == found;
         let fits = |gate: &GateBody| {
             is(&door, gate.door.as_deref())
@@ -82,7 +83,12 @@ async fn read(api: &Api, id: GateId) -> Result<GateBody, Failure> {
     let look = move |engine: &Engine| {
         let gate = engine.state().gate(id)?;
         let takes_words = gate.kind().takes_words();
-        Some((gate.content(), gate.answer_content(), takes_words, shown(engine, gate, None)))
+        Some((
+            gate.content(),
+            gate.answer_content(),
+            takes_words,
+            GateSummary::at_hand(engine, gate).map(|summary| shown(engine, &summary)),
+        ))
     };
     let (found, _) = source.read_of(Place::Gate(id), look).await.ok_or_else(Failure::closing)?;
     let (content, answer, takes_words, at_hand) = found.ok_or_else(|| unknown(&id.to_string()))?;
@@ -91,10 +97,13 @@ async fn read(api: &Api, id: GateId) -> Result<GateBody, Failure> {
         // What it showed lies in the record only.
         None => {
             let content = api.context.handle.contents().get(&[content]).await?.pop().flatten();
-            let content = content.and_then(|text| serde_json::from_str::<Content>(&text).ok());
+            let request = content.and_then(|text| GateRequest::from_record(&text));
             let look = move |engine: &Engine| {
                 let gate = engine.state().gate(id)?;
-                content.as_ref().map_or_else(|| Some(bare(gate)), |content| shown(engine, gate, Some(content)))
+                match request {
+                    Some(request) => Some(shown(engine, &GateSummary::new(engine, gate, request))),
+                    None => Some(bare(gate)),
+                }
             };
             let (body, _) = source.read_of(Place::Gate(id), look).await.ok_or_else(Failure::closing)?;
             body.ok_or_else(|| unknown(&id.to_string()))?
@@ -111,10 +120,9 @@ async fn read(api: &Api, id: GateId) -> Result<GateBody, Failure> {
     Ok(body)
 }
 
-/// All of a gate. `content` is what it shows, where that is not at hand.
-fn shown(engine: &Engine, gate: &Gate, content: Option<&Content>) -> Option<GateBody> {
-    let content = content.or_else(|| engine.admitted().gate(gate.id()).map(|content| &**content))?;
-    let row = gate_summary::row_of(engine, gate, content);
+/// All of a gate.
+fn shown(engine: &Engine, summary: &GateSummary) -> GateBody {
+    let row = GateRow::new(engine, summary);
     let body = GateBody {
         door: Some(row.door),
         title: Some(row.title),
@@ -124,21 +132,21 @@ fn shown(engine: &Engine, gate: &Gate, content: Option<&Content>) -> Option<Gate
         folder: row.folder,
         proposals: row.proposals,
         approvals: row.approvals,
-        ..bare(gate)
+        ..bare(&summary.gate)
     };
-    Some(match content {
-        Content::Approval { tool, intent, .. } => GateBody {
-            tool: Some(tool.to_string()),
-            intent: intent.as_deref().map(str::to_owned),
+    match summary.request.kind() {
+        RequestKind::Call(call) => GateBody {
+            tool: Some(call.tool.to_owned()),
+            intent: call.intent.map(str::to_owned),
             runs: Some(row.runs),
             ..body
         },
-        Content::Question { choices, multi, recommended, .. } => {
-            let choices = choices.iter().map(|choice| choice.label.clone()).collect();
-            GateBody { question: Some(GateQuestion { choices, multi: *multi, recommended: *recommended }), ..body }
+        RequestKind::Question(question) => {
+            let (multi, recommended) = (question.is_multi, question.recommended);
+            GateBody { question: Some(GateQuestion { choices: row.choices, multi, recommended }), ..body }
         }
-        Content::GoOn { asker, .. } => GateBody { asker: Some(asker.to_string()), ..body },
-    })
+        RequestKind::GoOn(go_on) => GateBody { asker: Some(go_on.asker.to_owned()), ..body },
+    }
 }
 
 /// What there is to say of a gate whose content was taken out of the record.

@@ -10,7 +10,7 @@ use axum::{
 };
 use countersign_core::{
     engine::{Refusal, Reply},
-    gate::{Answer, AnswerRefusal, Content, Grant, Kind, People, Scope},
+    gate::{Answer, AnswerRefusal, Grant, Kind, People, Scope},
     id::GateId,
 };
 use countersign_http::{
@@ -18,7 +18,7 @@ use countersign_http::{
     web::{Body, Caller},
 };
 use countersign_runtime::{Lane, Refused};
-use countersign_view::decisions;
+use countersign_view::{decisions, gate_request::QuestionRequest};
 
 use super::{
     Console,
@@ -155,10 +155,10 @@ fn grant(body: &Body) -> Result<Answer, String> {
 }
 
 fn said(body: &Body, asked: &Asked) -> Result<Answer, String> {
-    let Content::Question { choices, multi, .. } = &*asked.content else {
+    let Some(QuestionRequest { choices, is_multi, .. }) = asked.request.question() else {
         return Err("This is no question.".to_owned());
     };
-    let chosen: Vec<String> = if *multi {
+    let chosen: Vec<String> = if is_multi {
         let chosen = choices.iter().enumerate().filter(|(at, _)| body.is_set(&format!("choice.{at}")));
         chosen.map(|(_, choice)| choice.label.clone()).collect()
     } else {
@@ -168,7 +168,7 @@ fn said(body: &Body, asked: &Asked) -> Result<Answer, String> {
     let own = body.text("text").map(str::to_owned);
     // Of a question with one answer, what was written counts; beside a decision it is said as well.
     let said: Vec<String> = match own {
-        Some(own) if !*multi && asked.kind == Kind::Question => vec![own],
+        Some(own) if !is_multi && asked.kind == Kind::Question => vec![own],
         own => chosen.into_iter().chain(own).collect(),
     };
     if said.is_empty() { Err("Choose an answer, or write one.".to_owned()) } else { Ok(Answer::Say(said)) }

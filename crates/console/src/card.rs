@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use countersign_core::{
     engine::Engine,
-    gate::{self, Content, Gate, Kind, People, Phase, Scope, Vote},
+    gate::{self, Gate, Kind, People, Phase, Scope, Vote},
     id::{GateId, Lsn, SessionId},
     time::Millis,
 };
 use countersign_view::{
-    GateCard, Protocol, gate_card,
-    gate_summary::{self, Approvals},
+    GateCard, GateRequest, GateSummary, gate_card,
+    gate_request::{CallRequest, RequestKind},
+    gate_summary::Approvals,
 };
 use maud::{Markup, html};
-use serde_json::{Map, Value};
 
 use super::words::{self, Tone, ago, left, many, moment, one, path, plain};
 
@@ -31,7 +31,7 @@ pub(super) struct Asked {
     pub(super) id: GateId,
     pub(super) kind: Kind,
     pub(super) session: Option<SessionId>,
-    pub(super) content: Arc<Content>,
+    pub(super) request: GateRequest,
     pub(super) scopes: Vec<Scope>,
     pub(super) opened_at: Millis,
     pub(super) deadline: Option<Millis>,
@@ -80,37 +80,37 @@ impl Asked {
     /// Every gate that waits, the most urgent first.
     pub(super) fn pending(engine: &Engine) -> Vec<Self> {
         let gates = engine.state().pending_gates();
-        let mut all: Vec<Self> = gates
-            .filter_map(|gate| Some(Self::of(engine, gate, Arc::clone(engine.admitted().gate(gate.id())?))))
-            .collect();
+        let summaries = gates.filter_map(|gate| GateSummary::at_hand(engine, gate));
+        let mut all: Vec<Self> = summaries.map(|summary| Self::of(engine, summary)).collect();
         all.sort_by_key(|asked| (asked.deadline.unwrap_or(Millis(u64::MAX)), asked.opened_at));
         all
     }
 
-    /// One gate with what it shows.
-    pub(super) fn of(engine: &Engine, gate: &Gate, content: Arc<Content>) -> Self {
-        let session = gate.session().and_then(|id| engine.state().session(id));
+    /// One gate that asks `request`.
+    pub(super) fn new(engine: &Engine, gate: &Gate, request: GateRequest) -> Self {
+        Self::of(engine, GateSummary::new(engine, gate, request))
+    }
+
+    fn of(engine: &Engine, summary: GateSummary) -> Self {
+        let approvals = summary.approvals();
+        let GateSummary { gate, request, door, session_name, is_hosted, folder } = summary;
         let id = gate.session().map(|id| id.as_str().to_owned()).unwrap_or_default();
         let agent = id.strip_prefix("agent:").map(str::to_owned);
-        let door = session.and_then(|session| session.door());
-        let fallback = Protocol::presumed(gate).name();
-        let cwd = gate_summary::folder(engine, gate, &content);
-        let named = session.and_then(|session| session.name()).map(str::to_owned);
         Self {
             id: gate.id(),
             kind: gate.kind(),
             session: gate.session().cloned(),
-            content,
+            request,
             scopes: gate.scopes().to_vec(),
             opened_at: gate.opened_at(),
             deadline: gate.deadline(),
             phase: gate.phase().clone(),
-            door: door.unwrap_or(fallback).to_owned(),
+            door,
             is_agents: agent.is_some(),
-            is_hosted: session.is_some_and(|session| session.hosted().is_some()),
-            asker: agent.or(named).unwrap_or(id),
-            cwd,
-            approvals: Approvals::of(gate),
+            is_hosted,
+            asker: agent.or(session_name).unwrap_or(id),
+            cwd: folder,
+            approvals,
             votes: gate.votes().to_vec(),
             people: engine.rules().people.clone(),
         }
@@ -135,20 +135,10 @@ impl Asked {
     }
 
     /// What would run, as every door shows it.
-    fn shown(&self) -> Option<(GateCard, &Map<String, Value>, &str)> {
-        let Content::Approval { tool, arguments, signature, intent, why, pins } = &*self.content else { return None };
-        let card = GateCard::new(&gate_card::Asked {
-            tool,
-            arguments,
-            signature,
-            asker: &self.caller(),
-            reason: why,
-            intent: intent.as_deref(),
-            cwd: self.cwd.as_deref(),
-            pins: pins.as_deref(),
-            choices: &[],
-        });
-        Some((card, arguments, tool))
+    fn shown(&self) -> Option<(GateCard, CallRequest<'_>)> {
+        let call = self.request.call()?;
+        let card = GateCard::new(&gate_card::Asked::new(call, &self.caller(), self.cwd.as_deref(), &[]));
+        Some((card, call))
     }
 
     /// What whoever allows has to have seen.
@@ -161,9 +151,10 @@ impl Asked {
 
     /// All that is asked where nothing would run.
     fn said_to(&self) -> String {
-        match &*self.content {
-            Content::Approval { .. } => self.title(),
-            Content::Question { question, .. } | Content::GoOn { question, .. } => plain(question),
+        match self.request.kind() {
+            RequestKind::Call(_) => self.title(),
+            RequestKind::Question(question) => plain(question.text),
+            RequestKind::GoOn(go_on) => plain(go_on.text),
         }
     }
 
@@ -174,10 +165,10 @@ impl Asked {
 
     /// In one line, for titles and notifications.
     pub(super) fn title(&self) -> String {
-        match &*self.content {
-            Content::Approval { tool, .. } => format!("{} wants to use {}", plain(&self.caller()), plain(tool)),
-            Content::Question { .. } => plain(self.content.headline()),
-            Content::GoOn { question, .. } => plain(question),
+        match self.request.kind() {
+            RequestKind::Call(call) => format!("{} wants to use {}", plain(&self.caller()), plain(call.tool)),
+            RequestKind::Question(_) => plain(self.request.headline()),
+            RequestKind::GoOn(go_on) => plain(go_on.text),
         }
     }
 
@@ -221,12 +212,12 @@ impl Asked {
     }
 
     fn heading(&self) -> Markup {
-        match &*self.content {
-            Content::Approval { tool, .. } => {
-                html! { strong { (plain(&self.caller())) } " wants to use " strong.tool { (plain(tool)) } }
+        match self.request.kind() {
+            RequestKind::Call(call) => {
+                html! { strong { (plain(&self.caller())) } " wants to use " strong.tool { (plain(call.tool)) } }
             }
-            Content::Question { question, .. } => html! { (self.asks()) (many(question)) },
-            Content::GoOn { question, .. } => html! { (many(question)) },
+            RequestKind::Question(question) => html! { (self.asks()) (many(question.text)) },
+            RequestKind::GoOn(go_on) => html! { (many(go_on.text)) },
         }
     }
 
@@ -241,8 +232,8 @@ impl Asked {
 
     /// What would run, all of it or as much as fits.
     fn what(&self, is_whole: bool, page: &str) -> Markup {
-        let Some((card, arguments, tool)) = self.shown() else { return html! {} };
-        let change = change(tool, arguments);
+        let Some((card, call)) = self.shown() else { return html! {} };
+        let change = change(call.tool, call.arguments);
         html! {
             @if is_whole {
                 div.what {

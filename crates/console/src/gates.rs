@@ -9,11 +9,12 @@ use axum::{
 };
 use countersign_core::{
     engine::{self, Engine},
-    gate::{Content, Scope},
+    gate::Scope,
     id::GateId,
 };
 use countersign_http::web::Caller;
 use countersign_runtime::Lane;
+use countersign_view::GateRequest;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -124,15 +125,15 @@ impl Console {
         let source = self.context.handle.source(Lane::Request);
         let at = move |engine: &Engine| {
             let gate = engine.state().gate(id)?;
-            Some((gate.content(), gate.answer_content(), engine.admitted().gate(id).cloned()))
+            Some((gate.content(), gate.answer_content(), GateRequest::at_hand(engine, id)))
         };
         let found = source.read_of(engine::Scope::Gate(id), at).await.ok_or_else(Trouble::closing)?.0;
-        let Some((content_at, answer_at, content)) = found else { return Ok(None) };
+        let Some((content_at, answer_at, request)) = found else { return Ok(None) };
         let lsns: Vec<_> = [Some(content_at), answer_at].into_iter().flatten().collect();
         let texts = self.context.handle.contents().get(&lsns).await.map_err(Trouble::unread)?;
-        let read = || texts.first().cloned().flatten().and_then(|text| serde_json::from_str::<Content>(&text).ok());
-        let Some(content) = content.or_else(|| read().map(Arc::new)) else { return Ok(None) };
-        let asked = move |engine: &Engine| engine.state().gate(id).map(|gate| Asked::of(engine, gate, content));
+        let read = || texts.first().cloned().flatten().and_then(|text| GateRequest::from_record(&text));
+        let Some(request) = request.or_else(read) else { return Ok(None) };
+        let asked = move |engine: &Engine| engine.state().gate(id).map(|gate| Asked::new(engine, gate, request));
         let asked = source.read_of(engine::Scope::Gate(id), asked).await.ok_or_else(Trouble::closing)?.0;
         let text =
             if asked.as_ref().and_then(Asked::answer_at) == answer_at { texts.get(1).cloned().flatten() } else { None };

@@ -9,14 +9,14 @@ use bytes::Bytes;
 use countersign_core::{
     call,
     engine::{self, Engine, Event, Recorded},
-    gate::{self, Content, Gate},
+    gate::{self, Gate},
     id::{GateId, Lsn, SessionId},
     message::text_of,
     session::{self, Kind},
 };
 use countersign_http::web::sse;
 use countersign_runtime::{Clock, Handle, Lane, Live as Frame, LiveKind, Part, Released, Source};
-use countersign_view::{Lines, escape};
+use countersign_view::{GateRequest, Lines, escape};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
@@ -297,19 +297,19 @@ fn changed(session: &SessionId, done: bool) -> Bytes {
 async fn asked(id: GateId, handle: &Handle, source: &Source) -> Option<(Asked, usize)> {
     let read = move |engine: &Engine| {
         let gate = engine.state().gate(id)?;
-        Some((gate.content(), engine.admitted().gate(id).cloned()))
+        Some((gate.content(), GateRequest::at_hand(engine, id)))
     };
-    let (at, content) = source.read_of(engine::Scope::Gate(id), read).await?.0?;
-    let content = match content {
-        Some(content) => content,
+    let (at, request) = source.read_of(engine::Scope::Gate(id), read).await?.0?;
+    let request = match request {
+        Some(request) => request,
         None => {
             let text = handle.contents().get(&[at]).await.ok()?.pop()??;
-            Arc::new(serde_json::from_str::<Content>(&text).ok()?)
+            GateRequest::from_record(&text)?
         }
     };
     let read = move |engine: &Engine| {
         let gate: &Gate = engine.state().gate(id)?;
-        Some((Asked::of(engine, gate, content), engine.state().pending_gates().count()))
+        Some((Asked::new(engine, gate, request), engine.state().pending_gates().count()))
     };
     source.read_of(engine::Scope::Gate(id), read).await?.0
 }

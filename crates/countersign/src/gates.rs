@@ -15,7 +15,7 @@ use countersign_gateway::control::Request;
 use countersign_store::{Content, Log as _, Partition};
 use countersign_view::{
     Lines, decisions, escape,
-    gate_summary::{self, Row},
+    gate_row::{self, GateRow},
     label, pasted,
 };
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ pub(crate) fn gates(place: &Place, what: Gates, form: Form) -> anyhow::Result<Ex
     let local = Local::connect(&place.folder);
     match (what, local) {
         (Gates::List, Some(mut local)) => print(&rows(local.ask(&Request::Gates)?)?, form),
-        (Gates::List, None) => print(&gate_summary::pending(&recorded(&place.log)?), form),
+        (Gates::List, None) => print(&gate_row::pending(&recorded(&place.log)?), form),
         (Gates::Show { id }, Some(mut local)) => {
             show(place, &serde_json::from_value(local.ask(&Request::Gate { id })?)?, form)
         }
@@ -140,11 +140,11 @@ fn recorded_denials(log: &Path) -> anyhow::Result<Value> {
     })
 }
 
-fn rows(value: Value) -> anyhow::Result<Vec<Row>> {
+fn rows(value: Value) -> anyhow::Result<Vec<GateRow>> {
     Ok(serde_json::from_value(value)?)
 }
 
-fn print(rows: &[Row], form: Form) -> anyhow::Result<ExitCode> {
+fn print(rows: &[GateRow], form: Form) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if form == Form::Json {
         writeln!(out, "{}", serde_json::to_string_pretty(rows)?)?;
@@ -164,7 +164,7 @@ fn print(rows: &[Row], form: Form) -> anyhow::Result<ExitCode> {
 const LONGEST: usize = 200;
 
 /// What the subject of a gate does not show of its arguments, in one line; long ones with their beginning.
-fn beside(row: &Row) -> String {
+fn beside(row: &GateRow) -> String {
     let told = |name: &String| {
         let shown = escape(&text_of(row.arguments.get(name)?), Lines::One).into_owned();
         let count = shown.chars().count();
@@ -181,7 +181,7 @@ fn beside(row: &Row) -> String {
 }
 
 /// A gate in one line. The end of its id is enough to name it.
-fn line(row: &Row, paint: Paint) -> String {
+fn line(row: &GateRow, paint: Paint) -> String {
     let short = &row.id[row.id.len().saturating_sub(8)..];
     let who = row.session.as_deref().unwrap_or(&row.door);
     let until = row.deadline.as_deref().map_or_else(String::new, |until| format!(", until {until}"));
@@ -194,7 +194,7 @@ fn line(row: &Row, paint: Paint) -> String {
     )
 }
 
-fn show(place: &Place, row: &Row, form: Form) -> anyhow::Result<ExitCode> {
+fn show(place: &Place, row: &GateRow, form: Form) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if form == Form::Json {
         writeln!(out, "{}", serde_json::to_string_pretty(row)?)?;
@@ -269,7 +269,7 @@ fn show(place: &Place, row: &Row, form: Form) -> anyhow::Result<ExitCode> {
 }
 
 /// Who waits, by name and number.
-pub(crate) fn asker(row: &Row) -> String {
+pub(crate) fn asker(row: &GateRow) -> String {
     let who = escape(row.session.as_deref().unwrap_or(&row.door), Lines::One);
     match &row.named {
         Some(name) => format!("{} ({who})", escape(name, Lines::One)),
@@ -297,7 +297,7 @@ fn told(value: Value, what: &str, form: Form) -> anyhow::Result<ExitCode> {
 fn watch(local: &mut Local, form: Form) -> anyhow::Result<ExitCode> {
     local.send(&Request::Watch)?;
     let paint = Paint::stdout();
-    let mut before: Vec<Row> = Vec::new();
+    let mut before: Vec<GateRow> = Vec::new();
     while let Some(value) = local.next()? {
         let mut out = std::io::stdout().lock();
         if form == Form::Json {

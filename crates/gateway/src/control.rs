@@ -15,7 +15,7 @@ use countersign_core::{
 use countersign_runtime::{Handle, Lane, Refused};
 use countersign_view::{
     decisions::{self, denials, enough, find, listed, read},
-    gate_summary::pending,
+    gate_row::pending,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -4,14 +4,15 @@
 //! of it offers nothing that allows before all of it was sent.
 
 use countersign_core::{
-    call::{self, Pins},
+    call,
     digest::{Digest, canonical},
-    gate::{Content, Gate, Kind, Resolution, Scope},
+    gate::{Gate, Kind, Resolution, Scope},
     id::GateId,
     time::Millis,
 };
 use countersign_view::{
-    Lines, escape,
+    GateRequest, Lines, escape,
+    gate_request::{CallRequest, GoOnRequest, QuestionRequest, RequestKind},
     gate_summary::{Approvals, beside, plain},
 };
 use serde_json::Value;
@@ -100,31 +101,38 @@ pub(super) struct Ending {
 }
 
 impl Asked {
-    /// What is asked at a gate that can be allowed; `None` for any other. Without `call` every argument counts as one that
-    /// the signature does not show. `rules` are those that are proposed for it, `folder` is where it would run.
+    /// Creates what is asked at a gate. Without `call` every argument counts as one that the signature does not show. `rules`
+    /// are those that are proposed for it, `folder` is where it would run.
     pub(super) fn new(
         gate: &Gate,
-        content: &Content,
+        request: &GateRequest,
         call: Option<&call::Content>,
         rules: Vec<String>,
         folder: Option<&str>,
-    ) -> Option<Self> {
-        let (tool, arguments, signature, intent, why, pins) = match content {
-            Content::Approval { tool, arguments, signature, intent, why, pins } => {
-                (tool, arguments, signature, intent, why, pins)
-            }
-            Content::GoOn { asker, question, why, .. } => {
-                return Some(Self::go_on(gate, asker, question, why.as_deref()));
-            }
-            Content::Question { .. } => return Self::question(gate, content),
+    ) -> Self {
+        let asked = match request.kind() {
+            RequestKind::Call(asked) => Self::call(gate, asked, call, rules, folder),
+            RequestKind::GoOn(asked) => Self::go_on(gate, asked),
+            RequestKind::Question(asked) => Self::question(gate, asked, request.headline()),
         };
+        asked.at(gate)
+    }
+
+    fn call(
+        gate: &Gate,
+        asked: CallRequest<'_>,
+        call: Option<&call::Content>,
+        rules: Vec<String>,
+        folder: Option<&str>,
+    ) -> Self {
+        let CallRequest { tool, arguments, signature, .. } = asked;
         let request = call.and_then(|call| call.request.as_ref());
         let mut what = escape(signature, Lines::One).into_owned();
         for key in beside((tool, signature), arguments, call) {
             let is_undeclared = request.is_some_and(|request| request.undeclared.iter().any(|name| name == key));
             what.push_str(&line(key, &plain(&arguments[key]), is_undeclared));
         }
-        let runs = pins.as_deref().map(Pins::told).unwrap_or_default();
+        let runs = asked.runs();
         if !runs.is_empty() {
             what.push_str(&line("runs", &runs.join("\n"), false));
         }
@@ -139,20 +147,18 @@ impl Asked {
             what,
             digest: Digest::of(canonical(&Value::Object(arguments.clone())).as_bytes()),
             agent: brief(&agent, 200),
-            why: brief(why, 500),
-            intent: intent.as_deref().map(|intent| brief(intent, 300)),
+            why: brief(asked.reason, 500),
+            intent: asked.intent.map(|intent| brief(intent, 300)),
             scopes: gate.scopes().to_vec(),
             rules,
             offer: None,
             approvals: None,
             deadline: None,
         }
-        .at(gate)
-        .into()
     }
 
-    fn go_on(gate: &Gate, asker: &str, question: &str, why: Option<&str>) -> Self {
-        let what = escape(question, Lines::One).into_owned();
+    fn go_on(gate: &Gate, asked: GoOnRequest<'_>) -> Self {
+        let what = escape(asked.text, Lines::One).into_owned();
         Self {
             gate: gate.id(),
             tool: match (gate.kind(), gate.call()) {
@@ -163,8 +169,8 @@ impl Asked {
             .to_owned(),
             digest: Digest::of(what.as_bytes()),
             what,
-            agent: brief(asker, 200),
-            why: why.map_or_else(|| DENIED.to_owned(), |why| brief(why, 500)),
+            agent: brief(asked.asker, 200),
+            why: asked.reason.map_or_else(|| DENIED.to_owned(), |why| brief(why, 500)),
             intent: None,
             scopes: gate.scopes().to_vec(),
             rules: Vec::new(),
@@ -172,25 +178,22 @@ impl Asked {
             approvals: None,
             deadline: None,
         }
-        .at(gate)
     }
 
-    fn question(gate: &Gate, content: &Content) -> Option<Self> {
-        let Content::Question { question, choices, multi, recommended, .. } = content else { return None };
-        let mut what = escape(question, Lines::Many).into_owned();
-        for (at, choice) in choices.iter().enumerate() {
-            let note = if *recommended == Some(at) { " (recommended)" } else { "" };
+    fn question(gate: &Gate, asked: QuestionRequest<'_>, headline: &str) -> Self {
+        let mut what = escape(asked.text, Lines::Many).into_owned();
+        for (at, choice) in asked.choices.iter().enumerate() {
+            let note = if asked.recommended == Some(at) { " (recommended)" } else { "" };
             what.push_str(&format!("\n{}. {}{note}", at + 1, escape(&choice.label, Lines::One)));
         }
-        let headline = content.headline();
         let kind = match gate.kind() {
             Kind::Plan => "Plan",
             Kind::Execution => "Execution",
             Kind::Question | Kind::Approval | Kind::Budget | Kind::Pairing => "Question",
         };
-        let tool = if headline == question { kind.to_owned() } else { format!("{kind}: {}", brief(headline, 200)) };
+        let tool = if headline == asked.text { kind.to_owned() } else { format!("{kind}: {}", brief(headline, 200)) };
         let agent = gate.session().map_or_else(|| "an agent".to_owned(), ToString::to_string);
-        let asked = Self {
+        Self {
             gate: gate.id(),
             tool,
             digest: Digest::of(what.as_bytes()),
@@ -200,15 +203,10 @@ impl Asked {
             intent: None,
             scopes: Vec::new(),
             rules: Vec::new(),
-            offer: Some(Offer {
-                kind: gate.kind(),
-                choices: choices.iter().map(|choice| choice.label.clone()).collect(),
-                several: *multi,
-            }),
+            offer: Some(Offer { kind: gate.kind(), choices: asked.labels(), several: asked.is_multi }),
             approvals: None,
             deadline: None,
-        };
-        Some(asked.at(gate))
+        }
     }
 
     /// The same as the gate stands now.

@@ -21,7 +21,6 @@ use countersign_core::{
 use countersign_runtime::Source;
 use tokio::{sync::mpsc, time::Instant};
 
-pub(super) use self::look::rules;
 use self::look::{Look, Seen};
 use super::{
     SURFACE, Shared,

@@ -6,18 +6,17 @@ use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
     engine::{Command, Engine, Refusal, Reply, Scope as At},
-    gate::{self, Answer, AnswerRefusal, Content, Resolution, Scope},
+    gate::{self, Answer, AnswerRefusal, Resolution, Scope},
     id::{GateId, PrincipalId},
 };
 use countersign_runtime::{Refused, Source};
-use countersign_view::principals;
+use countersign_view::{GateRequest, gate_summary::proposals, principals};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::task::TaskTracker;
 
 use super::{
     SURFACE, Shared,
     bot::{Backoff, Failure, Said},
-    cards::rules,
     files,
     refs::{Action, Place},
     talk::{ChatType, Flow, Written},
@@ -162,9 +161,9 @@ impl Poll {
             Action::Session => Answer::Allow(Scope::Session),
             Action::Always => Answer::Allow(Scope::Always),
             Action::Rule(at) => {
-                let read = self
-                    .source
-                    .read(move |engine| engine.state().gate(gate).map(|gate| rules(engine, gate)).unwrap_or_default());
+                let read = self.source.read(move |engine| {
+                    engine.state().gate(gate).map(|gate| proposals(engine, gate)).unwrap_or_default()
+                });
                 let Some((rules, _)) = read.await else { return Flow::Again };
                 // Where it does not wait any more nothing is proposed. No rule is never proposed, and the answer is told so.
                 let pattern = rules.into_iter().nth(usize::from(at)).unwrap_or_default();
@@ -334,10 +333,9 @@ impl Poll {
 
 /// The label of a choice, as an answer; nothing where the gate does not wait or has not so many.
 fn choice(engine: &Engine, gate: GateId, at: u8) -> Vec<String> {
-    let Some(Content::Question { choices, .. }) = engine.admitted().gate(gate).map(|content| &**content) else {
-        return Vec::new();
-    };
-    choices.get(usize::from(at)).map(|choice| choice.label.clone()).into_iter().collect()
+    let request = GateRequest::at_hand(engine, gate);
+    let choices = request.as_ref().and_then(GateRequest::question).map(|question| question.choices);
+    choices.and_then(|choices| choices.get(usize::from(at))).map(|choice| choice.label.clone()).into_iter().collect()
 }
 
 /// What a reply to a card says: the answer to a question, in words or by the numbers of its choices, or why something is denied.
@@ -345,15 +343,14 @@ fn answer_in_words(engine: &Engine, gate: &gate::Gate, text: &str) -> Answer {
     if !gate.kind().takes_words() {
         return Answer::Deny { reason: Some(text.to_owned()) };
     }
-    let numbered = match engine.admitted().gate(gate.id()).map(|content| &**content) {
-        Some(Content::Question { choices, multi: true, .. }) => {
-            let numbers = text.split([',', ' ', '\n']).filter(|part| !part.is_empty());
-            let label =
-                |part: &str| choices.get(part.parse::<usize>().ok()?.checked_sub(1)?).map(|one| one.label.clone());
-            numbers.map(label).collect::<Option<Vec<_>>>()
-        }
-        _ => None,
-    };
+    let request = GateRequest::at_hand(engine, gate.id());
+    let question = request.as_ref().and_then(GateRequest::question).filter(|question| question.is_multi);
+    let numbered = question.and_then(|question| {
+        let numbers = text.split([',', ' ', '\n']).filter(|part| !part.is_empty());
+        let label =
+            |part: &str| question.choices.get(part.parse::<usize>().ok()?.checked_sub(1)?).map(|one| one.label.clone());
+        numbers.map(label).collect::<Option<Vec<_>>>()
+    });
     Answer::Say(numbered.unwrap_or_else(|| vec![text.to_owned()]))
 }
 

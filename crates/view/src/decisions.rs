@@ -14,10 +14,7 @@ use countersign_core::{
 use countersign_runtime::{Handle, Lane, Refused, Source};
 use serde_json::{Value, json};
 
-use crate::{
-    gate_summary::{Row, pending},
-    time::iso,
-};
+use crate::{GateRequest, GateRow, gate_row::pending, time::iso};
 
 /// How many characters of an id name what is answered or removed; looking at it takes fewer.
 const LEAST: usize = 8;
@@ -98,7 +95,7 @@ pub fn enough(id: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// What to say where there is none, or more than one.
-pub fn find(engine: &Engine, id: &str) -> Result<Row, String> {
+pub fn find(engine: &Engine, id: &str) -> Result<GateRow, String> {
     let wanted = id.strip_prefix("gate_").unwrap_or(id);
     if wanted.is_empty() {
         return Err("an id that is empty names no gate: `countersign gates list` shows those that wait".to_owned());
@@ -146,13 +143,13 @@ const COVERED: usize = 400;
 
 /// What a denial covers, by the content of its gate.
 pub fn covered(content: &str) -> Option<String> {
-    match serde_json::from_str::<gate::Content>(content).ok()? {
-        gate::Content::Approval { signature, .. } if signature.chars().count() > COVERED => {
-            Some(signature.chars().take(COVERED).chain(['…']).collect())
-        }
-        gate::Content::Approval { signature, .. } => Some(signature.to_string()),
-        gate::Content::Question { .. } | gate::Content::GoOn { .. } => None,
-    }
+    let request = GateRequest::from_record(content)?;
+    let signature = request.call()?.signature;
+    Some(if signature.chars().count() > COVERED {
+        signature.chars().take(COVERED).chain(['…']).collect()
+    } else {
+        signature.to_owned()
+    })
 }
 
 /// What the denials of these constraints cover, by the gate of each: what was taken out of the record is not there.

@@ -2,10 +2,10 @@
 //!
 //! It must not know any wire, nor what is allowed: it shows what would run, all of it, or says how much is missing.
 
-use countersign_core::{call::Pins, digest::Digest, gate::Content};
+use countersign_core::{call::Pins, digest::Digest};
 use serde_json::{Map, Value};
 
-use super::{Lines, escape, label};
+use super::{Lines, escape, gate_request::CallRequest, label};
 
 /// What waits for a decision.
 #[derive(Clone, Copy, Debug)]
@@ -31,30 +31,27 @@ pub struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// What the gate of an agent's call shows, with the choices that a door offers. `None` for a question.
-    pub fn approval(content: &'a Content, cwd: &'a str, choices: &'a [&'a str]) -> Option<Self> {
-        match content {
-            Content::Approval { tool, arguments, signature, intent, why, pins } => Some(Self {
-                tool,
-                arguments,
-                signature,
-                asker: "The agent",
-                reason: why,
-                intent: intent.as_deref(),
-                // The session's shell may be somewhere else by now.
-                cwd: Some(pins.as_deref().map_or(cwd, |pins| &pins.folder.path)),
-                pins: pins.as_deref(),
-                choices,
-            }),
-            Content::Question { .. } | Content::GoOn { .. } => None,
+    /// Creates what a card shows of a call, for whoever is asked by `asker` and offered `choices`.
+    pub const fn new(call: CallRequest<'a>, asker: &'a str, cwd: Option<&'a str>, choices: &'a [&'a str]) -> Self {
+        Self {
+            tool: call.tool,
+            arguments: call.arguments,
+            signature: call.signature,
+            asker,
+            reason: call.reason,
+            intent: call.intent,
+            cwd,
+            pins: call.pins,
+            choices,
         }
     }
-}
 
-/// What a gate asks that asks for more than was given: the question and the reason of it, escaped, a line between them.
-pub fn asked_for_more(question: &str, why: Option<&str>) -> String {
-    let texts = [Some(question), why].into_iter().flatten();
-    texts.map(|text| escape(text, Lines::Many)).collect::<Vec<_>>().join("\n\n")
+    /// Creates what a card shows of a call of the agent, whose session is in `cwd`.
+    pub fn of_agent(call: CallRequest<'a>, cwd: &'a str, choices: &'a [&'a str]) -> Self {
+        // The session's shell may be somewhere else by now.
+        let cwd = call.pins.map_or(cwd, |pins| &pins.folder.path);
+        Self::new(call, "The agent", Some(cwd), choices)
+    }
 }
 
 /// One named piece of what would run.
@@ -207,13 +204,7 @@ fn shown(value: &Value) -> String {
 mod tests {
     use serde_json::{Map, Value, json};
 
-    use super::{Asked, Fit, GateCard, Section, asked_for_more};
-
-    #[test]
-    fn who_is_asked_for_more_sees_the_reason_and_nothing_that_hides() {
-        let shown = asked_for_more("May it run a\u{202e}b?", Some("because\u{200b} it tries to"));
-        assert_eq!(shown, "May it run a\\u{202e}b?\n\nbecause\\u{200b} it tries to");
-    }
+    use super::{Asked, Fit, GateCard, Section};
 
     fn card(tool: &str, arguments: Value) -> GateCard {
         let Value::Object(arguments) = arguments else { panic!("an object") };

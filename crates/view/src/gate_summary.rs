@@ -1,75 +1,60 @@
-//! Gates as rows, the same for the command line whether a gateway runs or only its record is there.
+//! A gate with what it asks and what is around it, for every surface that shows it.
+//!
+//! It must not know any wire. Together with [`GateRequest`] it is the only reader of what a gate keeps to be shown.
 
 use std::fmt;
 
 use countersign_core::{
-    call::{self, Pins},
-    digest::canonical,
-    engine::Engine,
-    folder_of,
-    gate::{Content, Gate, Kind},
-    policy::Covers,
-    session::Session,
+    call, digest::canonical, engine::Engine, folder_of, gate::Gate, policy::Covers, session::Session,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Protocol, time::iso};
+use crate::{GateRequest, Protocol};
 
-/// One gate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// Its id.
-    pub id: String,
-    /// What it decides.
-    pub kind: String,
-    /// The door that it came through.
+/// A gate, taken out of the engine.
+#[derive(Clone, Debug)]
+pub struct GateSummary {
+    /// The gate as it stood then.
+    pub gate: Gate,
+    /// What it asks.
+    pub request: GateRequest,
+    /// The name of the adapter that it came through.
     pub door: String,
-    /// The session or agent that waits.
-    pub session: Option<String>,
-    /// What the session is called.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub named: Option<String>,
-    /// The tool, or the question.
-    pub title: String,
-    /// What rules were matched against, and what would run.
-    pub subject: String,
-    /// The exact arguments.
-    pub arguments: Map<String, Value>,
-    /// Those of them that `subject` does not show, by name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub beside: Vec<String>,
-    /// Why a person is asked.
-    pub reason: String,
-    /// What the asker says it wants with it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub intent: Option<String>,
-    /// The folder of this machine in which it would run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What its session is called.
+    pub session_name: Option<String>,
+    /// Whether rules of its session's host decide about it, and not those of the gateway.
+    pub is_hosted: bool,
+    /// The folder of this machine in which what it decides would run.
     pub folder: Option<String>,
-    /// What it would run from disk, a line each, and what of that is not pinned.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub runs: Vec<String>,
-    /// What is offered as an answer, where a choice or words are one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub choices: Vec<String>,
-    /// Whether several of them count.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub several: bool,
-    /// Rules that may be allowed for longer in its place.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub proposals: Vec<String>,
-    /// Who has to allow, where that is more than any one person.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub approvals: Option<Approvals>,
-    /// When it was opened: ISO 8601, UTC.
-    pub opened_at: String,
-    /// When it expires: ISO 8601, UTC.
-    pub deadline: Option<String>,
-    /// Whether what follows from an answer waits until its session's host is back, which brings its rules.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub waits_for_host: bool,
+}
+
+impl GateSummary {
+    /// Creates the summary of a gate that asks `request`.
+    pub fn new(engine: &Engine, gate: &Gate, request: GateRequest) -> Self {
+        let session = gate.session().and_then(|id| engine.state().session(id));
+        // Records of earlier versions do not name the door.
+        let door = session.and_then(Session::door).unwrap_or_else(|| Protocol::presumed(gate).name()).to_owned();
+        Self {
+            door,
+            session_name: session.and_then(Session::name).map(str::to_owned),
+            is_hosted: session.is_some_and(|session| session.hosted().is_some()),
+            folder: folder(engine, gate, &request),
+            gate: gate.clone(),
+            request,
+        }
+    }
+
+    /// Creates the summary of a gate whose content is at hand.
+    pub fn at_hand(engine: &Engine, gate: &Gate) -> Option<Self> {
+        GateRequest::at_hand(engine, gate.id()).map(|request| Self::new(engine, gate, request))
+    }
+
+    /// Returns who has to allow, where that is more than any one person.
+    pub fn approvals(&self) -> Option<Approvals> {
+        Approvals::of(&self.gate)
+    }
 }
 
 /// Who has to allow, and who has.
@@ -150,8 +135,8 @@ pub fn plain(value: &Value) -> String {
 }
 
 /// The folder in which what a gate decides would run, if that is on this machine.
-pub fn folder(engine: &Engine, gate: &Gate, content: &Content) -> Option<String> {
-    if let Content::Approval { pins: Some(pins), .. } = content {
+fn folder(engine: &Engine, gate: &Gate, request: &GateRequest) -> Option<String> {
+    if let Some(pins) = request.call().and_then(|call| call.pins) {
         return Some(pins.folder.path.clone());
     }
     let session = engine.state().session(gate.session()?)?;
@@ -162,97 +147,11 @@ pub fn folder(engine: &Engine, gate: &Gate, content: &Content) -> Option<String>
     Some(folder_of(session, call)).filter(|folder| is_here && !folder.is_empty())
 }
 
-/// Every gate that waits, oldest first.
-pub fn pending(engine: &Engine) -> Vec<Row> {
-    engine.state().pending_gates().filter_map(|gate| row(engine, gate)).collect()
-}
-
-/// One gate, if its content is at hand.
-pub fn row(engine: &Engine, gate: &Gate) -> Option<Row> {
-    engine.admitted().gate(gate.id()).map(|content| row_of(engine, gate, content))
-}
-
-fn kind_of(gate: &Gate) -> &'static str {
-    match gate.kind() {
-        Kind::Approval => "approval",
-        Kind::Question => "question",
-        Kind::Plan => "plan",
-        Kind::Execution => "execution",
-        Kind::Pairing => "pairing",
-        Kind::Budget => "budget",
-    }
-}
-
-/// One gate that shows `content`.
-pub fn row_of(engine: &Engine, gate: &Gate, content: &Content) -> Row {
-    let (title, subject, arguments, reason) = match content {
-        Content::Approval { tool, arguments, signature, why, .. } => {
-            (tool.to_string(), signature.clone(), arguments.clone(), why.clone())
-        }
-        Content::GoOn { question, why, .. } => {
-            (question.clone(), question.clone(), Map::new(), why.clone().unwrap_or_default())
-        }
-        Content::Question { question, .. } if gate.kind() == Kind::Question => {
-            (question.clone(), question.clone(), Map::new(), String::new())
-        }
-        Content::Question { question, .. } => {
-            let title = content.headline().to_owned();
-            let arguments = Map::from_iter([(kind_of(gate).to_owned(), Value::from(question.as_str()))]);
-            (title.clone(), title, arguments, String::new())
-        }
-    };
-    let (choices, several) = match content {
-        Content::Question { choices, multi, .. } => {
-            (choices.iter().map(|choice| choice.label.clone()).collect(), *multi)
-        }
-        Content::Approval { .. } | Content::GoOn { .. } => (Vec::new(), false),
-    };
-    let runs = match content {
-        Content::Approval { pins, .. } => pins.as_deref().map(Pins::told).unwrap_or_default(),
-        Content::Question { .. } | Content::GoOn { .. } => Vec::new(),
-    };
-    let session = gate.session().map(ToString::to_string);
-    let of_session = gate.session().and_then(|id| engine.state().session(id));
-    // Records of earlier versions do not name the door.
-    let door = of_session.and_then(Session::door).unwrap_or_else(|| Protocol::presumed(gate).name()).to_owned();
-    let beside = match content {
-        Content::Approval { tool, .. } => {
-            let call = gate.call().and_then(|call| engine.admitted().call(call));
-            beside((tool, &subject), &arguments, call.map(|call| &**call))
-        }
-        Content::GoOn { .. } | Content::Question { .. } => Vec::new(),
-    };
-    let beside = beside.into_iter().map(str::to_owned).collect();
-    Row {
-        beside,
-        id: gate.id().to_string(),
-        kind: kind_of(gate).to_owned(),
-        door,
-        session,
-        title,
-        subject,
-        arguments,
-        reason,
-        intent: match content {
-            Content::Approval { intent, .. } => intent.as_deref().map(str::to_owned),
-            Content::Question { .. } | Content::GoOn { .. } => None,
-        },
-        folder: folder(engine, gate, content),
-        named: of_session.and_then(|session| session.name()).map(str::to_owned),
-        runs,
-        choices,
-        several,
-        proposals: engine
-            .proposals(gate)
-            .into_iter()
-            .filter_map(|proposal| match proposal.covers {
-                Covers::Pattern(pattern) => Some(pattern),
-                Covers::Exact(_) => None,
-            })
-            .collect(),
-        approvals: Approvals::of(gate),
-        opened_at: iso(gate.opened_at()),
-        deadline: gate.deadline().map(iso),
-        waits_for_host: of_session.is_some_and(|session| engine.waits_for_host(session)),
-    }
+/// Returns the rules that may be allowed for longer in place of a gate, in an order that stays.
+pub fn proposals(engine: &Engine, gate: &Gate) -> Vec<String> {
+    let patterns = engine.proposals(gate).into_iter().filter_map(|proposal| match proposal.covers {
+        Covers::Pattern(pattern) => Some(pattern),
+        Covers::Exact(_) => None,
+    });
+    patterns.collect()
 }

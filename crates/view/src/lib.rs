@@ -7,6 +7,8 @@ pub mod decisions;
 pub mod escape;
 pub mod export;
 pub mod gate_card;
+pub mod gate_request;
+pub mod gate_row;
 pub mod gate_summary;
 pub mod label;
 pub mod pasted;
@@ -17,6 +19,9 @@ pub mod time;
 
 pub use escape::{Lines, escape};
 pub use gate_card::GateCard;
+pub use gate_request::GateRequest;
+pub use gate_row::GateRow;
+pub use gate_summary::GateSummary;
 pub use label::label;
 pub use pasted::pasted;
 pub use protocol::Protocol;

@@ -12,7 +12,7 @@ use countersign_config::yaml::LARGEST;
 use countersign_core::{
     call,
     engine::{Event, Recorded, Scope as At},
-    gate::{self, Content, Gate},
+    gate::{self, Gate},
     id::{CallId, GateId, SessionId},
     time::Millis,
 };
@@ -23,6 +23,7 @@ use countersign_protocol::gjc::{
     registry::file_name,
 };
 use countersign_runtime::tools::regular;
+use countersign_view::GateRequest;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -145,7 +146,7 @@ impl Work {
         let lsns: Vec<_> = [Some(gate.content()), gate.answer_content()].into_iter().flatten().collect();
         let Ok(texts) = self.readers.contents.get(&lsns).await else { return };
         let mut texts = texts.into_iter();
-        let shown = texts.next().flatten().and_then(|text| serde_json::from_str::<Content>(&text).ok());
+        let shown = texts.next().flatten().and_then(|text| GateRequest::from_record(&text));
         let Some((name, shown)) = gate_form::name(&gate).zip(shown) else { return };
         let stage = gate_form::stage(gate.stage());
         self.file.counters.reach(stage, gate.number());
@@ -192,7 +193,7 @@ impl Work {
 }
 
 /// The gate's part of the file; none for one that ended without an answer.
-fn record(gate: &Gate, shown: &Content, answer: Option<&str>, name: &str, advanced: bool) -> Option<GateRecord> {
+fn record(gate: &Gate, shown: &GateRequest, answer: Option<&str>, name: &str, advanced: bool) -> Option<GateRecord> {
     let sent = gate_form::wire(gate, shown, Options::Objects)?.ok()?;
     if gate.is_pending() {
         return Some(GateRecord {

@@ -12,11 +12,12 @@ use std::{
 use countersign_core::{
     channel::{Letter, Message, Origin},
     engine::{Command, Engine, Event, Recorded},
-    gate::{self, Content, Gate, Kind, Resolution, Scope},
+    gate::{self, Gate, Kind, Resolution, Scope},
     id::{GateId, Lsn, PrincipalId, RunId, SessionId},
     run,
 };
 use countersign_runtime::{Lane, Released, Subscriber};
+use countersign_view::GateRequest;
 
 use super::{
     super::{
@@ -200,13 +201,11 @@ impl Asks {
 
     async fn ask(&mut self, session: &SessionId, asked: Asked) -> Option<bool> {
         let texts = self.door.context.handle.contents().get(&[asked.content]).await.ok()?;
-        let content = texts.into_iter().next().flatten();
-        let Some(content) = content.and_then(|text| serde_json::from_str::<Content>(&text).ok()) else {
-            return Some(true);
-        };
+        let text = texts.into_iter().next().flatten();
+        let Some(request) = text.and_then(|text| GateRequest::from_record(&text)) else { return Some(true) };
         let message = Message {
             to: asked.origin.from.clone(),
-            text: asking(asked.gate, &content, &asked.scopes, &asked.cwd, asked.more).into(),
+            text: asking(asked.gate, &request, &asked.scopes, &asked.cwd, asked.more).into(),
             session: Some(session.as_str().to_owned()),
             reply_to: asked.origin.message.clone(),
             key: Some(format!("{ASK}{}", asked.gate)),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use countersign_core::{
     channel::{Address, ChatKind, Command as Network, Knock, Message, Refusal},
     engine::{Command, Engine, Refusal as Refused, Scope as At},
-    gate::{self, Answer, Content, Gate, Kind, Resolution, Scope},
+    gate::{self, Answer, Gate, Kind, Resolution, Scope},
     id::{GateId, Lsn, PrincipalId},
 };
 use countersign_protocol::{
@@ -19,7 +19,7 @@ use countersign_protocol::{
     },
 };
 use countersign_runtime::{Lane, Refused as Unasked};
-use countersign_view::{Lines, escape};
+use countersign_view::{GateRequest, Lines, escape};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -48,9 +48,8 @@ struct About {
 }
 
 impl About {
-    fn read(content: &Content) -> Option<Self> {
-        let Content::GoOn { about, .. } = content else { return None };
-        serde_json::from_value(Value::Object(about.clone())).ok()
+    fn read(request: &GateRequest) -> Option<Self> {
+        serde_json::from_value(Value::Object(request.go_on()?.about.clone())).ok()
     }
 }
 
@@ -121,7 +120,7 @@ struct Waiting {
 fn waiting(engine: &Engine) -> Vec<Waiting> {
     let gates = engine.state().pending_gates().filter(|gate| gate.kind() == Kind::Pairing);
     let look = |gate: &Gate| {
-        let about = About::read(engine.admitted().gate(gate.id())?)?;
+        let about = About::read(&GateRequest::at_hand(engine, gate.id())?)?;
         Some(Waiting { gate: gate.id(), since: gate.opened_at().0, about })
     };
     gates.filter_map(look).collect()
@@ -203,9 +202,9 @@ pub(super) async fn finish(door: &Arc<Door>, id: GateId) -> Result<(), Fault> {
     let Some(decided) = decided else { return Ok(()) };
     if decided.is_in {
         let texts = door.context.handle.contents().get(&[decided.content]).await.map_err(failed)?;
-        let content = texts.into_iter().next().flatten();
-        let content: Option<Content> = content.and_then(|text| serde_json::from_str(&text).ok());
-        if let Some(about) = content.as_ref().and_then(About::read) {
+        let text = texts.into_iter().next().flatten();
+        let request = text.and_then(|text| GateRequest::from_record(&text));
+        if let Some(about) = request.as_ref().and_then(About::read) {
             let by = decided.by.unwrap_or_else(|| PrincipalId::new("system"));
             let tree = door.settings.tree();
             let network = access::set_as(&tree, &about.from.account.network);

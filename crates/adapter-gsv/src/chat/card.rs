@@ -1,13 +1,14 @@
 //! What a chat says of a gate: what exactly would run, how to answer, and who decided.
 
 use countersign_core::{
-    gate::{Content, Gate, Resolution, Scope},
+    gate::{Gate, Resolution, Scope},
     id::{GateId, PrincipalId},
 };
 use countersign_protocol::gsv::tool::NATIVE;
 use countersign_view::{
-    Lines, escape,
-    gate_card::{Asked, GateCard, Section, asked_for_more},
+    GateRequest, Lines, escape,
+    gate_card::{Asked, GateCard, Section},
+    gate_request::RequestKind,
 };
 
 /// The token of a gate: `#` and the end of its id, which is its random part.
@@ -22,11 +23,12 @@ fn machine_of(tool: &str) -> Option<&str> {
 }
 
 /// What is said when a gate waits. `more` is how many wait behind it.
-pub(crate) fn asking(gate: GateId, content: &Content, scopes: &[Scope], cwd: &str, more: usize) -> String {
+pub(crate) fn asking(gate: GateId, request: &GateRequest, scopes: &[Scope], cwd: &str, more: usize) -> String {
     let token = token(gate);
-    let mut text = match content {
-        Content::Approval { .. } => {
-            let card = Asked::approval(content, cwd, &[]).map(|asked| match machine_of(asked.tool) {
+    let mut text = match request.kind() {
+        RequestKind::Call(call) => {
+            let asked = Asked::of_agent(call, cwd, &[]);
+            let card = match machine_of(asked.tool) {
                 // What runs on another machine begins in a folder there, which the gateway does not know.
                 Some(node) => {
                     let mut card = GateCard::new(&Asked { cwd: None, ..asked });
@@ -35,8 +37,8 @@ pub(crate) fn asking(gate: GateId, content: &Content, scopes: &[Scope], cwd: &st
                     card
                 }
                 None => GateCard::new(&asked),
-            });
-            let shown = card.map(|card| format!("{}:\n{}", card.title, card.text())).unwrap_or_default();
+            };
+            let shown = format!("{}:\n{}", card.title, card.text());
             let longer = scopes.iter().filter_map(|scope| match scope {
                 Scope::Once => None,
                 Scope::Session => Some("session"),
@@ -52,19 +54,19 @@ pub(crate) fn asking(gate: GateId, content: &Content, scopes: &[Scope], cwd: &st
                 "Approval needed {token}\n{shown}\nAnswer `yes` (or `/approve {token}`){longer}, or `no` (or `/deny {token} reason`)."
             )
         }
-        Content::Question { question, choices, .. } => {
-            let mut text = format!("Question {token}\n{}", escape(question, Lines::Many));
-            for choice in choices {
+        RequestKind::Question(question) => {
+            let mut text = format!("Question {token}\n{}", escape(question.text, Lines::Many));
+            for choice in question.choices {
                 text.push_str(&format!("\n- {}", escape(&choice.label, Lines::One)));
             }
-            text.push_str(match content.takes_own_words() {
+            text.push_str(match question.takes_own_words {
                 true => "\nYour next message is the answer.",
                 false => "\nAnswer with one of these.",
             });
             text
         }
-        Content::GoOn { question, why, .. } => {
-            let asked = asked_for_more(question, why.as_deref());
+        RequestKind::GoOn(go_on) => {
+            let asked = go_on.prompt();
             format!("Approval needed {token}\n{asked}\nAnswer `yes` or `no`.")
         }
     };

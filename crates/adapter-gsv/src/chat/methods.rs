@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_core::{
-    gate::Content,
-    session::{Renewal, RenewalMode, Setting},
-};
+use countersign_core::session::{Renewal, RenewalMode, Setting};
 use countersign_protocol::{
     Json,
     gsv::{
@@ -18,6 +15,7 @@ use countersign_protocol::{
         },
     },
 };
+use countersign_view::GateRequest;
 
 use super::{
     super::{Door, answer::Answer, peer::Peer, registry},
@@ -157,9 +155,9 @@ pub(super) async fn preview(door: &Arc<Door>, peer: &Peer, preview: Preview) -> 
 async fn waiting_card(door: &Arc<Door>, seen: &Seen) -> Result<Option<Message>, Fault> {
     let Some(asked) = &seen.waiting else { return Ok(None) };
     let texts = door.context.handle.contents().get(&[asked.content]).await.map_err(unreadable)?;
-    let content = texts.into_iter().next().flatten();
-    let Some(content) = content.and_then(|text| serde_json::from_str::<Content>(&text).ok()) else { return Ok(None) };
-    let text = card::asking(asked.gate, &content, &asked.scopes, &seen.cwd, seen.waiting_behind);
+    let text = texts.into_iter().next().flatten();
+    let Some(request) = text.and_then(|text| GateRequest::from_record(&text)) else { return Ok(None) };
+    let text = card::asking(asked.gate, &request, &asked.scopes, &seen.cwd, seen.waiting_behind);
     Ok(Some(Message::said(&text, asked.opened_at.0)))
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use countersign_core::{
     engine::{Engine, Event, Recorded},
-    gate::{self, Content, Gate, Scope},
+    gate::{self, Gate, Scope},
     id::{GateId, Lsn, RunId, SessionId},
     message::{Assistant, Block, Message, text_of},
     run::{self, End},
@@ -20,6 +20,7 @@ use countersign_protocol::gsv::{
     message::Message as Shown,
 };
 use countersign_runtime::{Handle, Lane, Live, LiveKind, Part, Released, Subscriber, models::EMPTY_ANSWER};
+use countersign_view::GateRequest;
 
 use super::{
     super::{
@@ -53,7 +54,7 @@ struct Talk {
 
 struct Ask {
     gate: GateId,
-    content: Content,
+    request: GateRequest,
     scopes: Vec<Scope>,
 }
 
@@ -95,8 +96,8 @@ async fn found(handle: &Handle) -> Option<BTreeMap<SessionId, Talk>> {
         let contents: Vec<Lsn> = gates.iter().map(|(_, content, _)| *content).collect();
         let texts = handle.contents().get(&contents).await.ok()?;
         for ((gate, _, scopes), text) in gates.into_iter().zip(texts) {
-            if let Some(content) = text.and_then(|text| serde_json::from_str(&text).ok()) {
-                talk.asks.push_back(Ask { gate, content, scopes });
+            if let Some(request) = text.and_then(|text| GateRequest::from_record(&text)) {
+                talk.asks.push_back(Ask { gate, request, scopes });
             }
         }
         talk.asked = talk.asks.front().map(|ask| ask.gate);
@@ -265,8 +266,8 @@ impl Teller {
         match event {
             gate::Event::Opened { gate, scopes, .. } => {
                 let content = recorded.fact.content.as_deref();
-                let Some(content) = content.and_then(|content| serde_json::from_str(content).ok()) else { return };
-                talk.asks.push_back(Ask { gate: *gate, content, scopes: scopes.clone() });
+                let Some(request) = content.and_then(GateRequest::from_record) else { return };
+                talk.asks.push_back(Ask { gate: *gate, request, scopes: scopes.clone() });
             }
             gate::Event::Resolved { gate, resolution, by, .. } => {
                 talk.asks.retain(|ask| ask.gate != *gate);
@@ -295,7 +296,7 @@ impl Teller {
         let Some(ask) = talk.asks.front() else { return };
         talk.asked = Some(ask.gate);
         self.door.cards.tell(session, ask.gate);
-        let text = card::asking(ask.gate, &ask.content, &ask.scopes, &cwd, talk.asks.len() - 1);
+        let text = card::asking(ask.gate, &ask.request, &ask.scopes, &cwd, talk.asks.len() - 1);
         self.tell(session, State::last(&Shown::said(&text, at.0)), lsn);
     }
 

@@ -2,19 +2,12 @@
 //!
 //! What would run is shown whole and escaped; beside it stand the exact arguments.
 
-use std::sync::Arc;
-
 use countersign_core::{
-    call::Pins,
     engine::Engine,
-    gate::{Content, Gate, Kind, Scope},
+    gate::{Gate, Kind, Scope},
     id::GateId,
 };
-use countersign_view::{
-    GateCard, Lines, escape,
-    gate_card::Asked as Subject,
-    gate_summary::{self, Approvals},
-};
+use countersign_view::{GateCard, GateSummary, Lines, escape, gate_card::Asked as Subject, gate_request::RequestKind};
 use serde_json::{Map, Value, json};
 
 use super::super::transcript::seconds;
@@ -24,12 +17,7 @@ const NOTIFIED: usize = 1000;
 
 /// A gate with what it shows, taken out of the engine.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    gate: Gate,
-    content: Arc<Content>,
-    /// The folder that it would work in; none for what agents ask of services.
-    folder: Option<String>,
-}
+pub(crate) struct Asked(GateSummary);
 
 /// A gate that waits, by name and value as the chat stream has it: bare, with the number of those that wait with it.
 pub(crate) fn bare(engine: &Engine, gate: &Gate) -> Option<(&'static str, Value)> {
@@ -59,55 +47,56 @@ pub(crate) fn offered(gate: &Gate, wanted: Scope) -> Scope {
 impl Asked {
     /// A gate whose content is at hand.
     pub(crate) fn of(engine: &Engine, gate: &Gate) -> Option<Self> {
-        let content = Arc::clone(engine.admitted().gate(gate.id())?);
-        let folder = gate_summary::folder(engine, gate, &content);
-        Some(Self { gate: gate.clone(), content, folder })
+        GateSummary::at_hand(engine, gate).map(Self)
     }
 
     /// Which.
     pub(crate) fn id(&self) -> GateId {
-        self.gate.id()
+        self.gate().id()
     }
 
     /// The gate.
     pub(crate) fn gate(&self) -> &Gate {
-        &self.gate
+        &self.0.gate
     }
 
     /// As the wire has it, without what waits beside it.
     pub(crate) fn told(&self) -> Value {
-        match &*self.content {
-            Content::Approval { tool, arguments, signature, intent, why, pins } => {
-                let runs = pins.as_deref().map(Pins::told).unwrap_or_default();
-                let mut why = format!("Needs approval {}", without_command(why, arguments, signature));
+        let gate = self.gate();
+        match self.0.request.kind() {
+            RequestKind::Call(call) => {
+                let runs = call.runs();
+                let mut why =
+                    format!("Needs approval {}", without_command(call.reason, call.arguments, call.signature));
                 runs.iter().for_each(|line| why.push_str(&format!("\nRuns {line}")));
-                let mut told = self.approval(&command(tool, arguments, signature), &why);
+                let mut told = self.approval(&command(call.tool, call.arguments, call.signature), &why);
                 if !runs.is_empty() {
                     told["runs"] = runs.iter().map(|line| escape(line, Lines::One)).collect();
                 }
                 // Clients show it beside the command, which is all that it covers.
-                let key = match self.gate.scopes() {
+                let key = match gate.scopes() {
                     [Scope::Once] | [] => "only this call",
                     _ => "exactly this call",
                 };
                 told["pattern_key"] = key.into();
                 told["pattern_keys"] = json!([key]);
-                told["tool"] = escape(tool, Lines::One).into();
-                told["args"] = Value::Object(arguments.clone());
-                told["risk_level"] = self.risk(tool).into();
-                if let Some(intent) = intent {
+                told["tool"] = escape(call.tool, Lines::One).into();
+                told["args"] = Value::Object(call.arguments.clone());
+                told["risk_level"] = self.risk(call.tool).into();
+                if let Some(intent) = call.intent {
                     told["intent"] = escape(intent, Lines::One).into();
                 }
-                if let Some(folder) = &self.folder {
+                if let Some(folder) = &self.0.folder {
                     told["cwd"] = escape(folder, Lines::One).into();
                 }
                 told
             }
-            Content::GoOn { asker, question, why, about } => {
+            RequestKind::GoOn(go_on) => {
+                let asker = go_on.asker;
                 let denied = || format!("{asker} was denied several times in a row");
-                let why = why.clone().unwrap_or_else(denied);
-                let mut told = self.approval(&escape(question, Lines::Many), &why);
-                let key = match about.get("host").and_then(Value::as_str).filter(|_| self.gate.call().is_some()) {
+                let why = go_on.reason.map_or_else(denied, str::to_owned);
+                let mut told = self.approval(&escape(go_on.text, Lines::Many), &why);
+                let key = match go_on.about.get("host").and_then(Value::as_str).filter(|_| gate.call().is_some()) {
                     Some(host) => format!("only {} for this call", escape(host, Lines::One)),
                     None => format!("{} may go on", escape(asker, Lines::One)),
                 };
@@ -116,23 +105,23 @@ impl Asked {
                 told["risk_level"] = "medium".into();
                 told
             }
-            Content::Question { question, choices, multi, recommended, .. } => {
+            RequestKind::Question(question) => {
                 let label = |label: &str| escape(label, Lines::One).into_owned();
-                let offered: Vec<String> = choices.iter().map(|choice| label(&choice.label)).collect();
-                let recommended = recommended.and_then(|at| offered.get(at)).cloned();
-                let limit = self.gate.deadline().map(|deadline| deadline.since(self.gate.opened_at()));
+                let offered: Vec<String> = question.choices.iter().map(|choice| label(&choice.label)).collect();
+                let recommended = question.recommended.and_then(|at| offered.get(at)).cloned();
+                let limit = gate.deadline().map(|deadline| deadline.since(gate.opened_at()));
                 json!({
                     "clarify_id": self.id().to_string(),
-                    "question": escape(question, Lines::Many),
+                    "question": escape(question.text, Lines::Many),
                     "choices_offered": offered,
-                    "multi": multi,
+                    "multi": question.is_multi,
                     "recommended": recommended,
-                    "session_id": self.gate.session(),
-                    "run_id": self.gate.run().map(|run| run.to_string()),
+                    "session_id": gate.session(),
+                    "run_id": gate.run().map(|run| run.to_string()),
                     "kind": "clarify",
-                    "requested_at": seconds(self.gate.opened_at()),
+                    "requested_at": seconds(gate.opened_at()),
                     "timeout_seconds": limit.map_or(0, |limit| limit.as_secs_f64().round() as u64),
-                    "expires_at": self.gate.deadline().map_or(0.0, seconds),
+                    "expires_at": gate.deadline().map_or(0.0, seconds),
                 })
             }
         }
@@ -173,22 +162,23 @@ impl Asked {
     }
 
     fn approval(&self, command: &str, description: &str) -> Value {
-        let scopes = self.gate.scopes();
+        let gate = self.gate();
+        let scopes = gate.scopes();
         let choices: Vec<&str> = scopes.iter().map(|scope| word(*scope)).chain(["deny"]).collect();
         let mut told = json!({
             "approval_id": self.id().to_string(),
-            "session_id": self.gate.session(),
-            "run_id": self.gate.run().map(|run| run.to_string()),
+            "session_id": gate.session(),
+            "run_id": gate.run().map(|run| run.to_string()),
             "command": command,
             "description": escape(description, Lines::Many),
             "choices": choices,
             "allow_permanent": scopes.contains(&Scope::Always),
-            "requested_at": seconds(self.gate.opened_at()),
+            "requested_at": seconds(gate.opened_at()),
         });
-        if let Some(deadline) = self.gate.deadline() {
+        if let Some(deadline) = gate.deadline() {
             told["expires_at"] = seconds(deadline).into();
         }
-        if let Some(approvals) = Approvals::of(&self.gate) {
+        if let Some(approvals) = self.0.approvals() {
             told["description"] = format!("{} ({approvals})", told["description"].as_str().unwrap_or_default()).into();
             told["have"] = approvals.have.len().into();
             told["need"] = approvals.need.into();
@@ -198,7 +188,7 @@ impl Asked {
 
     fn risk(&self, tool: &str) -> &'static str {
         match tool {
-            _ if !is_coverable(&self.gate) => "high",
+            _ if !is_coverable(self.gate()) => "high",
             "read" | "ls" | "grep" | "find" => "low",
             _ => "medium",
         }

@@ -7,7 +7,7 @@ use countersign_conversations::chats::sayable;
 use countersign_core::{
     digest::Digest,
     engine::Refusal,
-    gate::{Answer, AnswerRefusal, Content},
+    gate::{Answer, AnswerRefusal},
     id::SessionId,
 };
 use countersign_http::{
@@ -15,7 +15,7 @@ use countersign_http::{
     web::{Body, Caller},
 };
 use countersign_runtime::Refused;
-use countersign_view::{Lines, escape};
+use countersign_view::{GateRequest, Lines, escape};
 use serde_json::{Value, json};
 
 use super::{
@@ -131,16 +131,17 @@ async fn answer(
 }
 
 /// What an answer to a question means: its choices where it names them, else somebody's own words.
-pub(super) fn words(content: &Content, said: &str) -> Vec<String> {
-    let Content::Question { choices, multi, .. } = content else { return vec![said.to_owned()] };
+pub(super) fn words(request: &GateRequest, said: &str) -> Vec<String> {
+    let Some(question) = request.question() else { return vec![said.to_owned()] };
     let own = || vec![said.to_owned()];
+    let shown = |label: &str| escape(label, Lines::One).into_owned();
     let labels: Vec<(&str, String)> =
-        choices.iter().map(|choice| (choice.label.as_str(), escape(&choice.label, Lines::One).into_owned())).collect();
+        question.choices.iter().map(|choice| (choice.label.as_str(), shown(&choice.label))).collect();
     let is = |(label, shown): &&(&str, String)| *label == said || label.trim() == said || shown == said;
     if let Some((label, _)) = labels.iter().find(is) {
         return vec![(*label).to_owned()];
     }
-    if *multi { listed(&labels, said).unwrap_or_else(own) } else { own() }
+    if question.is_multi { listed(&labels, said).unwrap_or_else(own) } else { own() }
 }
 
 /// The labels that make up `said`, one behind the other, each once. Labels may hold what stands between them.
@@ -215,7 +216,7 @@ mod tests {
             (true, "a,", vec!["a,"]),
             (true, ", a", vec![", a"]),
         ] {
-            assert_eq!(words(&content(multi), said), want, "{multi} {said:?}");
+            assert_eq!(words(&content(multi).into(), said), want, "{multi} {said:?}");
         }
     }
 }

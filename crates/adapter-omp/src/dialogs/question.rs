@@ -4,9 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use countersign_core::gate::{self, Answer, Choice, Content, Kind};
+use countersign_core::gate::{self, Answer, Choice, Kind};
 use countersign_protocol::omp::{UiAnswer, UiMethod};
-use countersign_view::{Lines, escape};
+use countersign_view::{GateRequest, Lines, escape};
 
 use super::APPROVAL_WORDS;
 
@@ -65,18 +65,15 @@ enum Line {
 
 impl<'a> Question<'a> {
     /// The question of a gate of this kind; `None` for an approval.
-    pub(super) fn of(kind: Kind, content: &'a Content) -> Option<Self> {
-        match content {
-            Content::Question { question, choices, multi, recommended, .. } => Some(Self {
-                text: question,
-                choices,
-                is_multi: *multi,
-                recommended: *recommended,
-                takes_own_words: content.takes_own_words(),
-                kind,
-            }),
-            Content::Approval { .. } | Content::GoOn { .. } => None,
-        }
+    pub(super) fn of(kind: Kind, request: &'a GateRequest) -> Option<Self> {
+        request.question().map(|question| Self {
+            text: question.text,
+            choices: question.choices,
+            is_multi: question.is_multi,
+            recommended: question.recommended,
+            takes_own_words: question.takes_own_words,
+            kind,
+        })
     }
 
     /// The dialog that follows `draft`.
@@ -174,21 +171,23 @@ impl<'a> Question<'a> {
 mod tests {
     use countersign_core::gate::{Answer, Choice, Content, Kind};
     use countersign_protocol::omp::{UiAnswer, UiMethod};
+    use countersign_view::GateRequest;
 
     use super::{Draft, Question, Step};
 
-    fn content(labels: &[&str], multi: bool, recommended: Option<usize>) -> Content {
+    fn content(labels: &[&str], multi: bool, recommended: Option<usize>) -> GateRequest {
         let choices = labels.iter().map(|label| Choice { label: (*label).to_owned() }).collect();
         let about = serde_json::Map::new();
-        Content::Question { id: "q".to_owned(), question: "Which?".to_owned(), choices, multi, recommended, about }
+        let (id, question) = ("q".to_owned(), "Which?".to_owned());
+        Content::Question { id, question, choices, multi, recommended, about }.into()
     }
 
     /// The dialogs that `values` lead through, in a few words each, and what is said in the end.
-    fn told(content: &Content, values: &[&str]) -> Vec<String> {
+    fn told(content: &GateRequest, values: &[&str]) -> Vec<String> {
         told_of(Kind::Question, content, values)
     }
 
-    fn told_of(kind: Kind, content: &Content, values: &[&str]) -> Vec<String> {
+    fn told_of(kind: Kind, content: &GateRequest, values: &[&str]) -> Vec<String> {
         let question = Question::of(kind, content).unwrap();
         let mut draft = Draft::default();
         let mut told = Vec::new();

@@ -7,13 +7,14 @@ use std::any::Any;
 use bytes::Bytes;
 use countersign_core::{
     engine::Recorded,
-    gate::{Answer, Content, Gate, Scope},
+    gate::{Answer, Gate, Scope},
 };
 use countersign_protocol::{
     gjc::{Command, Incoming, bridge::PermissionRequest},
     lines::Line,
     omp::{self, Event, Id, Response, UiAnswer},
 };
+use countersign_view::GateRequest;
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::Door;
@@ -114,7 +115,7 @@ pub trait DialectExtension: Sync {
     fn on_fact(&self, _door: &mut Door, _recorded: &Recorded) {}
 
     /// Shows a gate that waits in the dialect's own form. False if it is to be shown as a dialog.
-    fn on_gate_shown(&self, _door: &mut Door, _gate: &Gate, _content: &Content) -> bool {
+    fn on_gate_shown(&self, _door: &mut Door, _gate: &Gate, _request: &GateRequest) -> bool {
         false
     }
 
@@ -123,7 +124,7 @@ pub trait DialectExtension: Sync {
         &self,
         _door: &Door,
         _call: &str,
-        _content: &Content,
+        _request: &GateRequest,
         _offered: &[Scope],
     ) -> Option<PermissionRequest> {
         None
@@ -134,7 +135,7 @@ pub trait DialectExtension: Sync {
         &self,
         _door: &Door,
         _answer: &UiAnswer,
-        _content: &Content,
+        _request: &GateRequest,
         _offered: &[Scope],
     ) -> Option<Answer> {
         None

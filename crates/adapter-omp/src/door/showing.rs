@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
     engine::{Command as EngineCommand, Engine, Refusal},
-    gate::{self, AnswerRefusal, Content, Gate},
+    gate::{self, AnswerRefusal, Gate},
     id::{GateId, PrincipalId},
 };
 use countersign_protocol::{
@@ -12,7 +12,7 @@ use countersign_protocol::{
     omp::{self, ui::NotifyType},
 };
 use countersign_runtime::Refused;
-use countersign_view::{Lines, escape};
+use countersign_view::{GateRequest, Lines, escape, gate_request::RequestKind};
 use tokio::time::sleep;
 
 use super::{Door, Then};
@@ -28,8 +28,8 @@ const BEFORE_AGAIN: Duration = Duration::from_secs(1);
 const STANDS: &str = "The last process ended while a run worked, and the run stands: the next prompt goes on with it. What \
                       its last calls came to is in the conversation.";
 
-/// A gate that waits, its content, and what is around it.
-type Waiting = (Gate, Content, Around);
+/// A gate that waits, what it asks, and what is around it.
+type Waiting = (Gate, GateRequest, Around);
 
 /// What is around a gate.
 struct Around {
@@ -41,12 +41,12 @@ struct Around {
 
 fn waiting(engine: &Engine, gate: GateId) -> Option<Waiting> {
     let found = engine.state().gate(gate).filter(|gate| gate.is_pending())?.clone();
-    let content = (**engine.admitted().gate(gate)?).clone();
+    let request = GateRequest::at_hand(engine, gate)?;
     let cwd = found.session().and_then(|session| engine.state().session(session)).map(|session| session.cwd());
     let cwd = cwd.unwrap_or_default().to_owned();
     let call = found.call().and_then(|call| engine.admitted().call(call));
     let tool_call = call.map(|call| Arc::clone(&call.tool_call_id));
-    Some((found, content, Around { cwd, tool_call }))
+    Some((found, request, Around { cwd, tool_call }))
 }
 
 /// Whether an answer is lost that may count another time.
@@ -123,34 +123,34 @@ impl Door {
     /// Reminds a host that expects it of a gate that still waits: as what it was shown, or in a notice beside its dialog.
     pub(crate) async fn remind(&mut self, id: GateId) {
         let Some(seat) = self.seat.as_ref().filter(|_| self.shelf.common.dialect.reminders) else { return };
-        let Some((Some((gate, content, _)), _)) = seat.requests.read(move |engine| waiting(engine, id)).await else {
+        let Some((Some((gate, request, _)), _)) = seat.requests.read(move |engine| waiting(engine, id)).await else {
             return;
         };
-        if !self.dialect.hooks.on_gate_shown(self, &gate, &content) {
-            let what = escape(content.headline(), Lines::One).into_owned();
+        if !self.dialect.hooks.on_gate_shown(self, &gate, &request) {
+            let what = escape(request.headline(), Lines::One).into_owned();
             self.notify(format!("An answer is still waited for: {what}"), NotifyType::Warning);
         }
     }
 
     /// Shows a gate, a question with what was chosen so far.
-    fn dialog(&mut self, (gate, content, Around { cwd, tool_call }): Waiting, draft: Draft) {
-        if self.dialect.hooks.on_gate_shown(self, &gate, &content) {
+    fn dialog(&mut self, (gate, request, Around { cwd, tool_call }): Waiting, draft: Draft) {
+        if self.dialect.hooks.on_gate_shown(self, &gate, &request) {
             return;
         }
-        let may_pass = match content {
-            Content::GoOn { .. } => gate.call().is_some(),
+        let may_pass = match request.kind() {
+            RequestKind::GoOn(_) => gate.call().is_some(),
             // The wait that it is about may end in other ways.
-            Content::Question { .. } => gate.call().is_none(),
-            Content::Approval { .. } => false,
+            RequestKind::Question(_) => gate.call().is_none(),
+            RequestKind::Call(_) => false,
         };
         if let Some(call) = tool_call
-            && let Some(payload) = self.dialect.hooks.permission_request(self, &call, &content, gate.scopes())
+            && let Some(payload) = self.dialect.hooks.permission_request(self, &call, &request, gate.scopes())
         {
             let Some(id) = self.dialogs.open(Shown { gate: gate.id(), draft, may_pass }) else { return };
             return self.write(&PermissionFrame { id, payload });
         }
         let now = self.shelf.common.clock.now();
-        let Some(method) = dialogs::method(&gate, &content, &draft, &cwd, now) else { return };
+        let Some(method) = dialogs::method(&gate, &request, &draft, &cwd, now) else { return };
         let Some(id) = self.dialogs.open(Shown { gate: gate.id(), draft, may_pass }) else { return };
         self.write(&omp::UiRequest { id, method });
     }

@@ -1,6 +1,7 @@
 //! What can be answered to a gate that waits.
 
-use countersign_core::gate::{Choice, Content, Scope};
+use countersign_core::gate::Scope;
+use countersign_view::gate_request::{QuestionRequest, RequestKind};
 use maud::{Markup, html};
 
 use super::{Asked, Place, Reader, one, path};
@@ -15,11 +16,9 @@ impl Asked {
                 input type="hidden" name="key" value=(reader.key);
                 input type="hidden" name="digest" value=(self.digest());
                 input type="hidden" name="from" value=(if reader.place == Place::Page { "page" } else { "list" });
-                @match &*self.content {
-                    Content::Question { choices, multi, recommended, .. } => {
-                        (question(choices, *multi, *recommended, self.content.takes_own_words().then_some(id.as_str())))
-                    }
-                    Content::Approval { .. } | Content::GoOn { .. } => (self.approval(is_whole, page)),
+                @match self.request.kind() {
+                    RequestKind::Question(asked) => (question(asked, &id)),
+                    RequestKind::Call(_) | RequestKind::GoOn(_) => (self.approval(is_whole, page)),
                 }
             }
         }
@@ -47,8 +46,9 @@ impl Asked {
     }
 }
 
-/// What answers a question; `own` is its id, where it takes words of one's own.
-fn question(choices: &[Choice], multi: bool, recommended: Option<usize>, own: Option<&str>) -> Markup {
+/// What answers the question of the gate `id`.
+fn question(asked: QuestionRequest<'_>, id: &str) -> Markup {
+    let QuestionRequest { choices, is_multi: multi, recommended, takes_own_words, .. } = asked;
     html! {
         @if !choices.is_empty() {
             fieldset {
@@ -62,7 +62,7 @@ fn question(choices: &[Choice], multi: bool, recommended: Option<usize>, own: Op
                 }
             }
         }
-        @if let Some(id) = own {
+        @if takes_own_words {
             label.own for={ "w-" (id) } { @if choices.is_empty() { "Your answer" } @else { "Or in your own words" } }
             textarea #{ "w-" (id) } name="text" rows="2" {}
         }

@@ -15,7 +15,7 @@ use countersign_core::{
 };
 use countersign_models::demo as script;
 use countersign_runtime::{Handle, Lane, LiveKind, Part, Released, Source};
-use countersign_view::{GateCard, gate_card::Asked};
+use countersign_view::{GateCard, GateRequest, gate_card::Asked};
 
 use super::{
     person::{Person, Word, reason, word},
@@ -149,8 +149,8 @@ impl Play<'_> {
             }
             Event::Call(event) => self.call(event, content)?,
             Event::Gate(gate::Event::Opened { gate, .. }) => {
-                if let Some(shown) = content.and_then(|text| serde_json::from_str(text).ok()) {
-                    self.opened(*gate, &shown).await?;
+                if let Some(request) = content.and_then(GateRequest::from_record) {
+                    self.opened(*gate, &request).await?;
                 }
             }
             Event::Gate(gate::Event::Resolved { gate, resolution, by, .. }) => {
@@ -217,12 +217,12 @@ impl Play<'_> {
         Ok(())
     }
 
-    async fn opened(&mut self, gate: GateId, content: &gate::Content) -> anyhow::Result<()> {
+    async fn opened(&mut self, gate: GateId, request: &GateRequest) -> anyhow::Result<()> {
         let cwd = self.cwd.to_string_lossy();
-        let Some(asked) = Asked::approval(content, &cwd, &["Allow once", "Deny"]) else {
+        let Some(call) = request.call() else {
             return self.answer(gate, Answer::Decline, NOBODY).await;
         };
-        self.stage.card(&GateCard::new(&asked))?;
+        self.stage.card(&GateCard::new(&Asked::of_agent(call, &cwd, &["Allow once", "Deny"])))?;
         let denied = |reason: &str| Answer::Deny { reason: Some(reason.to_owned()) };
         match &mut self.person {
             Person::Yes => self.answer(gate, Answer::Allow(Scope::Once), "flag:--yes").await,

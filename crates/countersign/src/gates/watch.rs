@@ -16,7 +16,7 @@ use std::{
 
 use anyhow::Context as _;
 use countersign_gateway::control::Request;
-use countersign_view::gate_summary::Row;
+use countersign_view::GateRow;
 use serde_json::Value;
 
 use self::{
@@ -27,7 +27,7 @@ use crate::local::Local;
 
 /// What the screen has to follow.
 enum Happened {
-    Rows(Vec<Row>),
+    Rows(Vec<GateRow>),
     Pressed(u8),
     /// The gateway, or the terminal, is gone.
     Gone,

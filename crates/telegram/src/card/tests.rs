@@ -66,7 +66,7 @@ fn asked(tool: &str, signature: &str, arguments: Value, named: Option<&[&str]>) 
             undeclared: vec!["extra".to_owned()],
         })),
     });
-    Asked::new(&gate(&ALL), &content, call.as_ref(), Vec::new(), None).unwrap()
+    Asked::new(&gate(&ALL), &content.into(), call.as_ref(), Vec::new(), None)
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_question_offers_its_choices_and_nothing_that_allows() {
         recommended: Some(1),
         about: serde_json::Map::new(),
     };
-    let asked = Asked::new(&gate(&ALL), &content, None, Vec::new(), None).unwrap();
+    let asked = Asked::new(&gate(&ALL), &content.into(), None, Vec::new(), None);
     let text = asked.waiting(Stage::First, Millis(0), time);
     assert!(
         text.starts_with("\u{2753} Question\nWhich?\nSay so.\n1. Left\n2. Right\\u{200b} (recommended)\n\nAgent: "),

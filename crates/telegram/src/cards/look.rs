@@ -7,9 +7,8 @@ use countersign_core::{
     engine::{Engine, Scope as At},
     gate::{self, Gate, Resolution},
     id::GateId,
-    policy::Covers,
 };
-use countersign_view::gate_summary;
+use countersign_view::{GateRequest, GateSummary, gate_summary::proposals};
 use tokio::time::Instant;
 
 use super::{
@@ -119,8 +118,8 @@ impl Cards {
         let Ok(mut texts) = self.shared.handle.contents().get(&[gate.content()]).await else {
             return Err(Step::Later);
         };
-        let content = texts.pop().flatten().and_then(|text| serde_json::from_str::<gate::Content>(&text).ok());
-        Ok(content.and_then(|content| Asked::new(gate, &content, call, rules, folder)))
+        let request = texts.pop().flatten().and_then(|text| GateRequest::from_record(&text));
+        Ok(request.map(|request| Asked::new(gate, &request, call, rules, folder)))
     }
 
     /// What a person said with a denial, or as an answer.
@@ -151,18 +150,9 @@ fn stand(
         Seen { end: outcome.end, away }
     });
     let content = call.and_then(|call| engine.admitted().call(call.id()).cloned());
-    let rules = rules(engine, &gate);
-    let folder = engine.admitted().gate(id).and_then(|content| gate_summary::folder(engine, &gate, content));
+    let rules = proposals(engine, &gate);
+    let folder = GateSummary::at_hand(engine, &gate).and_then(|summary| summary.folder);
     Some(Stand { is_open: call.is_some(), call: content, end, rules, folder, gate })
-}
-
-/// The rules that are proposed for a gate, in an order that stays.
-pub(in super::super) fn rules(engine: &Engine, gate: &Gate) -> Vec<String> {
-    let patterns = engine.proposals(gate).into_iter().filter_map(|proposal| match proposal.covers {
-        Covers::Pattern(pattern) => Some(pattern),
-        Covers::Exact(_) => None,
-    });
-    patterns.collect()
 }
 
 fn outcome(seen: Seen) -> Outcome {

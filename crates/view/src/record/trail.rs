@@ -16,6 +16,8 @@ use countersign_runtime::store::Stored;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::gate_request::{GateRequest, GoOnRequest, QuestionRequest, RequestKind};
+
 /// How many calls and gates are remembered; the oldest are let go.
 const REMEMBERED: usize = 65_536;
 
@@ -242,13 +244,17 @@ impl Trail {
             gate::Event::Opened { call, .. } => {
                 known.call = *call;
                 known.tool = call.and_then(|call| self.calls.get(&call)).and_then(|call| call.tool.clone());
-                match content.and_then(|text| serde_json::from_str::<gate::Content>(text).ok()) {
-                    Some(gate::Content::Approval { signature, why, .. }) => {
-                        known.subject = Some(signature.into());
-                        known.why = Some(why.into());
+                let request = content.and_then(GateRequest::from_record);
+                match request.as_ref().map(GateRequest::kind) {
+                    Some(RequestKind::Call(call)) => {
+                        known.subject = Some(call.signature.into());
+                        known.why = Some(call.reason.into());
                     }
-                    Some(gate::Content::Question { question, .. } | gate::Content::GoOn { question, .. }) => {
-                        known.subject = Some(question.into());
+                    Some(
+                        RequestKind::Question(QuestionRequest { text, .. })
+                        | RequestKind::GoOn(GoOnRequest { text, .. }),
+                    ) => {
+                        known.subject = Some(text.into());
                     }
                     None => {}
                 }

@@ -7,7 +7,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use countersign_core::gate::Scope;
 use countersign_gateway::control::Request;
-use countersign_view::{Lines, escape, gate_summary::Row, label};
+use countersign_view::{GateRow, Lines, escape, label};
 
 use crate::{
     gates::asker,
@@ -44,7 +44,7 @@ enum Typing {
 /// Everything on the screen.
 #[derive(Default)]
 pub(super) struct Screen {
-    rows: Vec<Row>,
+    rows: Vec<GateRow>,
     chosen: Option<String>,
     /// Until when it takes no answer.
     paused: Duration,
@@ -66,7 +66,7 @@ pub(super) struct Screen {
 
 impl Screen {
     /// Takes what waits now.
-    pub(super) fn show(&mut self, rows: Vec<Row>, now: Duration) {
+    pub(super) fn show(&mut self, rows: Vec<GateRow>, now: Duration) {
         self.rows = rows;
         let is_there = self.chosen.as_ref().is_some_and(|chosen| self.rows.iter().any(|row| row.id == *chosen));
         if !is_there {
@@ -312,7 +312,7 @@ fn one(text: &str) -> String {
 }
 
 /// All that a person has to know, in lines that fit.
-fn details(row: &Row, columns: usize) -> Vec<String> {
+fn details(row: &GateRow, columns: usize) -> Vec<String> {
     let mut text = vec![one(&row.subject)];
     for (name, value) in &row.arguments {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -365,14 +365,14 @@ mod tests {
 
     use countersign_core::gate::Scope;
     use countersign_gateway::control::Request;
-    use countersign_view::gate_summary::Row;
+    use countersign_view::GateRow;
     use serde_json::json;
 
     use super::{KEYS, MORE, Next, PAUSE, Screen, details};
 
     const LATER: Duration = Duration::from_secs(60);
 
-    fn row(id: &str, command: &str) -> Row {
+    fn row(id: &str, command: &str) -> GateRow {
         serde_json::from_value(json!({
             "id": format!("gate_{id:0>32}"), "kind": "approval", "door": "agent-gate", "session": "agent:pi", "title": "t",
             "subject": "t(x)", "arguments": { "command": command }, "reason": "rule", "opened_at": "", "deadline": null,
@@ -380,7 +380,7 @@ mod tests {
         .unwrap()
     }
 
-    fn screen(rows: &[Row]) -> Screen {
+    fn screen(rows: &[GateRow]) -> Screen {
         let mut screen = Screen::default();
         screen.show(rows.to_vec(), Duration::ZERO);
         screen.draw(80, 24);
@@ -539,7 +539,7 @@ mod tests {
 
     #[test]
     fn a_picture_never_has_more_lines_or_wider_ones_than_the_terminal() {
-        let rows: Vec<Row> = (0..50).map(|at| row(&at.to_string(), &"x y ".repeat(300))).collect();
+        let rows: Vec<GateRow> = (0..50).map(|at| row(&at.to_string(), &"x y ".repeat(300))).collect();
         for (columns, lines) in [(80, 24), (20, 5), (1, 1), (200, 60)] {
             let mut screen = Screen::default();
             screen.show(rows.clone(), Duration::ZERO);

@@ -1,0 +1,217 @@
+//! What a gate asks, read from the content that the record keeps of it.
+//!
+//! It must not know any wire: adapters match on [`RequestKind`] and put what they find into their own frames.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    call::Pins,
+    engine::Engine,
+    gate::{Choice, Content},
+    id::GateId,
+};
+use serde_json::{Map, Value};
+
+use crate::{Lines, escape};
+
+/// What a gate asks, whole and as it was recorded. Nothing in it is escaped.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GateRequest(Arc<Content>);
+
+/// What a gate asks, by how it is answered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RequestKind<'a> {
+    /// Whether a call happens: allowed or denied.
+    Call(CallRequest<'a>),
+    /// A question, a plan or an execution: answered by a choice or in words.
+    Question(QuestionRequest<'a>),
+    /// Whether somebody who was held may go on: allowed or denied.
+    GoOn(GoOnRequest<'a>),
+}
+
+/// A call that waits for a decision.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CallRequest<'a> {
+    /// The tool's name.
+    pub tool: &'a str,
+    /// The arguments that would be used, all of them.
+    pub arguments: &'a Map<String, Value>,
+    /// What rules were matched against.
+    pub signature: &'a str,
+    /// What the asker says it wants with it.
+    pub intent: Option<&'a str>,
+    /// Why a person is asked.
+    pub reason: &'a str,
+    /// What it would run from disk, as it was when it was judged.
+    pub pins: Option<&'a Pins>,
+}
+
+/// A question with the answers that it offers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QuestionRequest<'a> {
+    /// Names it among the questions of its call.
+    pub id: &'a str,
+    /// All that is asked.
+    pub text: &'a str,
+    /// What it offers; may be empty.
+    pub choices: &'a [Choice],
+    /// Whether several choices count.
+    pub is_multi: bool,
+    /// The choice that whoever asks would take, from 0.
+    pub recommended: Option<usize>,
+    /// Whether words of a person's own answer it too.
+    pub takes_own_words: bool,
+    /// Pieces of what is asked by name.
+    pub about: &'a Map<String, Value>,
+}
+
+/// Whether somebody may go on who was held.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GoOnRequest<'a> {
+    /// Who was held.
+    pub asker: &'a str,
+    /// What is asked, in words.
+    pub text: &'a str,
+    /// Why, in words; absent after denials.
+    pub reason: Option<&'a str>,
+    /// What is known of them by name.
+    pub about: &'a Map<String, Value>,
+}
+
+impl GateRequest {
+    /// Returns what a gate asks whose content is at hand.
+    pub fn at_hand(engine: &Engine, gate: GateId) -> Option<Self> {
+        engine.admitted().gate(gate).map(|content| Self(Arc::clone(content)))
+    }
+
+    /// Reads what a gate asks from its content in the record. `None` for a text that is no such content.
+    pub fn from_record(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok().map(|content| Self(Arc::new(content)))
+    }
+
+    /// Returns what is asked, by how it is answered.
+    pub fn kind(&self) -> RequestKind<'_> {
+        match &*self.0 {
+            Content::Approval { tool, arguments, signature, intent, why, pins } => RequestKind::Call(CallRequest {
+                tool,
+                arguments,
+                signature,
+                intent: intent.as_deref(),
+                reason: why,
+                pins: pins.as_deref(),
+            }),
+            Content::Question { id, question, choices, multi, recommended, about } => {
+                RequestKind::Question(QuestionRequest {
+                    id,
+                    text: question,
+                    choices,
+                    is_multi: *multi,
+                    recommended: *recommended,
+                    takes_own_words: self.0.takes_own_words(),
+                    about,
+                })
+            }
+            Content::GoOn { asker, question, why, about } => {
+                RequestKind::GoOn(GoOnRequest { asker, text: question, reason: why.as_deref(), about })
+            }
+        }
+    }
+
+    /// Returns the call that waits, if the gate asks about one.
+    pub fn call(&self) -> Option<CallRequest<'_>> {
+        match self.kind() {
+            RequestKind::Call(call) => Some(call),
+            RequestKind::Question(_) | RequestKind::GoOn(_) => None,
+        }
+    }
+
+    /// Returns the question, if the gate is answered by a choice or in words.
+    pub fn question(&self) -> Option<QuestionRequest<'_>> {
+        match self.kind() {
+            RequestKind::Question(question) => Some(question),
+            RequestKind::Call(_) | RequestKind::GoOn(_) => None,
+        }
+    }
+
+    /// Returns who was held and why, if the gate asks whether they may go on.
+    pub fn go_on(&self) -> Option<GoOnRequest<'_>> {
+        match self.kind() {
+            RequestKind::GoOn(go_on) => Some(go_on),
+            RequestKind::Call(_) | RequestKind::Question(_) => None,
+        }
+    }
+
+    /// Returns what it is about in a line: the title that whoever asks gave it, or what it shows.
+    pub fn headline(&self) -> &str {
+        self.0.headline()
+    }
+}
+
+impl From<Content> for GateRequest {
+    fn from(content: Content) -> Self {
+        Self(Arc::new(content))
+    }
+}
+
+impl CallRequest<'_> {
+    /// Returns what it would run from disk, a line each, and what of that is not pinned.
+    pub fn runs(&self) -> Vec<String> {
+        self.pins.map(Pins::told).unwrap_or_default()
+    }
+}
+
+impl QuestionRequest<'_> {
+    /// Returns the labels of its choices.
+    pub fn labels(&self) -> Vec<String> {
+        self.choices.iter().map(|choice| choice.label.clone()).collect()
+    }
+}
+
+impl GoOnRequest<'_> {
+    /// Returns the question and the reason of it, escaped, a line between them.
+    pub fn prompt(&self) -> String {
+        let texts = [Some(self.text), self.reason].into_iter().flatten();
+        texts.map(|text| escape(text, Lines::Many)).collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::gate::Content;
+    use serde_json::{Map, json};
+
+    use super::{GateRequest, RequestKind};
+
+    #[test]
+    fn who_is_asked_for_more_sees_the_reason_and_nothing_that_hides() {
+        let request = GateRequest::from(Content::GoOn {
+            asker: "main".to_owned(),
+            question: "May it run a\u{202e}b?".to_owned(),
+            why: Some("because\u{200b} it tries to".to_owned()),
+            about: Map::new(),
+        });
+        let prompt = request.go_on().map(|go_on| go_on.prompt());
+        assert_eq!(prompt.as_deref(), Some("May it run a\\u{202e}b?\n\nbecause\\u{200b} it tries to"));
+    }
+
+    #[test]
+    fn what_the_record_keeps_is_read_by_how_it_is_answered() {
+        let call = json!({
+            "kind": "approval", "tool": "bash", "arguments": { "command": "ls" }, "signature": "bash(ls)", "why": "by rule"
+        });
+        let question = json!({
+            "kind": "question", "id": "q", "question": "Which?", "choices": [{ "label": "a" }], "multi": true,
+            "about": { "title": "A choice", "choices_only": true }
+        });
+        let call = GateRequest::from_record(&call.to_string()).unwrap();
+        let RequestKind::Call(read) = call.kind() else { panic!("a call") };
+        assert_eq!((read.tool, read.signature, read.reason, read.runs()), ("bash", "bash(ls)", "by rule", Vec::new()));
+        assert_eq!((call.headline(), call.question(), call.go_on()), ("bash(ls)", None, None));
+        let question = GateRequest::from_record(&question.to_string()).unwrap();
+        let RequestKind::Question(read) = question.kind() else { panic!("a question") };
+        assert_eq!((read.text, read.labels(), read.is_multi), ("Which?", vec!["a".to_owned()], true));
+        assert!(!read.takes_own_words);
+        assert_eq!((question.headline(), question.call()), ("A choice", None));
+        assert_eq!(GateRequest::from_record("[]"), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! Gates as rows, the same for the command line whether a gateway runs or only its record is there.
+
+use countersign_core::{
+    engine::Engine,
+    gate::{Gate, Kind},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{
+    GateSummary,
+    gate_request::RequestKind,
+    gate_summary::{Approvals, beside, proposals},
+    time::iso,
+};
+
+/// One gate as a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GateRow {
+    /// Its id.
+    pub id: String,
+    /// What it decides.
+    pub kind: String,
+    /// The door that it came through.
+    pub door: String,
+    /// The session or agent that waits.
+    pub session: Option<String>,
+    /// What the session is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub named: Option<String>,
+    /// The tool, or the question.
+    pub title: String,
+    /// What rules were matched against, and what would run.
+    pub subject: String,
+    /// The exact arguments.
+    pub arguments: Map<String, Value>,
+    /// Those of them that `subject` does not show, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<String>,
+    /// Why a person is asked.
+    pub reason: String,
+    /// What the asker says it wants with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<String>,
+    /// The folder of this machine in which it would run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// What it would run from disk, a line each, and what of that is not pinned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<String>,
+    /// What is offered as an answer, where a choice or words are one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<String>,
+    /// Whether several of them count.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub several: bool,
+    /// Rules that may be allowed for longer in its place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub proposals: Vec<String>,
+    /// Who has to allow, where that is more than any one person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvals: Option<Approvals>,
+    /// When it was opened: ISO 8601, UTC.
+    pub opened_at: String,
+    /// When it expires: ISO 8601, UTC.
+    pub deadline: Option<String>,
+    /// Whether what follows from an answer waits until its session's host is back, which brings its rules.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits_for_host: bool,
+}
+
+/// Returns every gate that waits, oldest first.
+pub fn pending(engine: &Engine) -> Vec<GateRow> {
+    let gates = engine.state().pending_gates();
+    gates.filter_map(|gate| Some(GateRow::new(engine, &GateSummary::at_hand(engine, gate)?))).collect()
+}
+
+fn kind_of(gate: &Gate) -> &'static str {
+    match gate.kind() {
+        Kind::Approval => "approval",
+        Kind::Question => "question",
+        Kind::Plan => "plan",
+        Kind::Execution => "execution",
+        Kind::Pairing => "pairing",
+        Kind::Budget => "budget",
+    }
+}
+
+impl GateRow {
+    /// Creates the row of a gate.
+    pub fn new(engine: &Engine, summary: &GateSummary) -> Self {
+        let (gate, request) = (&summary.gate, summary.request.kind());
+        let (title, subject, arguments, reason) = match request {
+            RequestKind::Call(call) => {
+                (call.tool.to_owned(), call.signature.to_owned(), call.arguments.clone(), call.reason.to_owned())
+            }
+            RequestKind::GoOn(go_on) => {
+                let reason = go_on.reason.unwrap_or_default().to_owned();
+                (go_on.text.to_owned(), go_on.text.to_owned(), Map::new(), reason)
+            }
+            RequestKind::Question(question) if gate.kind() == Kind::Question => {
+                (question.text.to_owned(), question.text.to_owned(), Map::new(), String::new())
+            }
+            RequestKind::Question(question) => {
+                let title = summary.request.headline().to_owned();
+                let arguments = Map::from_iter([(kind_of(gate).to_owned(), Value::from(question.text))]);
+                (title.clone(), title, arguments, String::new())
+            }
+        };
+        let (call, question) = (summary.request.call(), summary.request.question());
+        let beside = call.map(|call| {
+            let admitted = gate.call().and_then(|id| engine.admitted().call(id));
+            let names = beside((call.tool, call.signature), call.arguments, admitted.map(|admitted| &**admitted));
+            names.into_iter().map(str::to_owned).collect()
+        });
+        let session = gate.session().and_then(|id| engine.state().session(id));
+        Self {
+            id: gate.id().to_string(),
+            kind: kind_of(gate).to_owned(),
+            door: summary.door.clone(),
+            session: gate.session().map(ToString::to_string),
+            named: summary.session_name.clone(),
+            title,
+            subject,
+            arguments,
+            beside: beside.unwrap_or_default(),
+            reason,
+            intent: call.and_then(|call| call.intent).map(str::to_owned),
+            folder: summary.folder.clone(),
+            runs: call.map(|call| call.runs()).unwrap_or_default(),
+            choices: question.map(|question| question.labels()).unwrap_or_default(),
+            several: question.is_some_and(|question| question.is_multi),
+            proposals: proposals(engine, gate),
+            approvals: summary.approvals(),
+            opened_at: iso(gate.opened_at()),
+            deadline: gate.deadline().map(iso),
+            waits_for_host: session.is_some_and(|session| engine.waits_for_host(session)),
+        }
+    }
+}
