@@ -3,6 +3,7 @@
 mod commands;
 mod cycles;
 mod edges;
+mod gate_content;
 mod imports;
 mod manifest;
 mod names;
@@ -70,6 +71,7 @@ pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
             let source = Source::new(workspace.relative(path), &read(path)?);
             found.extend(names::findings(&source));
             found.extend(words::findings(&source));
+            found.extend(gate_content::findings(&package.name, &source));
             if purity::is_pure(&package.name) {
                 found.extend(purity::findings(&source));
             }

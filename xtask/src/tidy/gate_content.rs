@@ -1,0 +1,106 @@
+//! Who reads what a gate keeps to be shown: `core`, which decides about it, and `view`, from which every surface has it.
+//!
+//! It sees the type by its path, an import of it, and what the engine has admitted. It does not see a content that is read as plain
+//! JSON, nor the type behind a name that somebody gave to its module. Tests are exempt: they make gates.
+
+use crate::tidy::{
+    Finding,
+    source::{Source, is_word},
+};
+
+const WHY: &str = "surfaces read a gate through `GateRequest` and `GateSummary` of view";
+
+/// The module of core, and the type in it.
+const MODULE: &str = "gate";
+const TYPE: &str = "Content";
+/// What gives the contents that the engine has at hand.
+const ADMITTED: &str = "admitted()";
+
+/// Packages that may read it: who decides, who shows, and what only tests depend on.
+const READERS: &[&str] = &["countersign-core", "countersign-view", "countersign-testkit"];
+
+/// Returns where a package that may not reads the content of a gate.
+pub(crate) fn findings(package: &str, source: &Source<'_>) -> Vec<Finding> {
+    if READERS.contains(&package) {
+        return Vec::new();
+    }
+    let length: usize = source.code.split_inclusive('\n').take(source.lines_without_tests).map(str::len).sum();
+    let code = &source.code[..length];
+    let mut places = named(code);
+    places.extend(admitted(code));
+    places.sort_unstable();
+    let finding = |at: usize| Finding {
+        file: source.file.to_path_buf(),
+        line: code[..at].matches('\n').count() + 1,
+        what: "the content of a gate".to_owned(),
+        why: WHY,
+    };
+    places.into_iter().map(finding).collect()
+}
+
+/// Where the type is named behind its module, alone or in the braces of an import.
+fn named(code: &str) -> Vec<usize> {
+    let modules = code.match_indices(MODULE).filter(|(at, _)| !code[..*at].ends_with(is_word));
+    let behind = modules.filter_map(|(at, _)| {
+        let path = at + MODULE.len();
+        code[path..].starts_with("::").then_some(path + "::".len())
+    });
+    behind.flat_map(|at| if code[at..].starts_with('{') { grouped(code, at) } else { plain(code, at) }).collect()
+}
+
+fn plain(code: &str, at: usize) -> Vec<usize> {
+    let is_it = code[at..].strip_prefix(TYPE).is_some_and(|rest| !rest.starts_with(is_word));
+    if is_it { vec![at] } else { Vec::new() }
+}
+
+/// Where the type is one of the names in the braces that begin at `open`.
+fn grouped(code: &str, open: usize) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut depth = 0_usize;
+    for (at, c) in code[open..].char_indices().map(|(at, c)| (open + at, c)) {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 1 => break,
+            '}' => depth -= 1,
+            _ if depth == 1 && !code[..at].ends_with(is_word) && !code[..at].ends_with(':') => {
+                found.extend(plain(code, at));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Where a content at hand is taken from the engine.
+fn admitted(code: &str) -> Vec<usize> {
+    let ends = code.match_indices(ADMITTED).map(|(at, _)| at + ADMITTED.len());
+    ends.filter(|end| code[*end..].trim_start().starts_with(".gate(")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn surfaces_do_not_read_what_a_gate_keeps_to_be_shown() {
+        for (text, want) in [
+            ("use countersign_core::gate::{self, Answer, Gate};", vec![]),
+            ("use countersign_core::{\n    call::{self, Content},\n    gate::{Gate, Kind},\n};", vec![]),
+            ("use countersign_core::{\n    call,\n    gate::{Answer, Content, Gate},\n};", vec![3]),
+            ("use countersign_core::gate::{\n    Answer,\n    Content as Shown,\n};", vec![3]),
+            ("use countersign_core::gate::Content;", vec![1]),
+            ("fn a(content: &gate::Content) {}\nfn b(content: &call::Content, _: gate::ContentKind) {}", vec![1]),
+            ("let a = engine.admitted().gate(id);\nlet b = engine\n    .admitted()\n    .gate(id);", vec![1, 3]),
+            ("let a = engine.admitted().call(id);", vec![]),
+            ("use countersign_protocol::agent_gate::Content;", vec![]),
+            ("struct A;\n#[cfg(test)]\nmod tests {\n    use countersign_core::gate::Content;\n}", vec![]),
+        ] {
+            let source = Source::new(Path::new("crates/api/src/a.rs"), text);
+            let lines = |package| findings(package, &source).into_iter().map(|found| found.line).collect::<Vec<_>>();
+            assert_eq!(lines("countersign-api"), want, "{text}");
+            assert_eq!(lines("countersign-view"), [0; 0], "{text}");
+        }
+    }
+}
