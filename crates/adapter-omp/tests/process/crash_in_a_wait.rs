@@ -185,11 +185,11 @@ fn a_wait_that_is_taken_up_can_be_stopped() {
 
 #[test]
 fn a_wait_in_a_gateway_outlives_it_and_waits_for_its_host() {
-    let house = AttachFixture::with("");
-    fs::write(house.place.agent.join("config.yml"), TOLD).unwrap();
-    let gateway = house.gateway();
-    let mut host = house.host(&[]);
-    house.place.provider.script([limited("1"), say("fine")]);
+    let fixture = AttachFixture::with("");
+    fs::write(fixture.host.agent.join("config.yml"), TOLD).unwrap();
+    let gateway = fixture.start_gateway();
+    let mut host = fixture.start_host(&[]);
+    fixture.host.provider.script([limited("1"), say("fine")]);
     let from = host.prompt("two");
     host.event(from, "auto_retry_start");
     gateway.kill();
@@ -197,11 +197,11 @@ fn a_wait_in_a_gateway_outlives_it_and_waits_for_its_host() {
     second();
     // However often that happens: without its host nothing is asked of the model, and the run stands.
     for _ in 0..2 {
-        house.gateway().kill();
+        fixture.start_gateway().kill();
     }
-    assert_eq!(house.place.provider.count(), 1);
-    let _gateway = house.gateway();
-    let mut host = house.host(&["--continue"]);
+    assert_eq!(fixture.host.provider.count(), 1);
+    let _gateway = fixture.start_gateway();
+    let mut host = fixture.start_host(&["--continue"]);
     eventually("the end of the run", || (host.said().last().unwrap() == "fine").then_some(()));
-    assert_eq!((host.said(), house.place.provider.count()), (["two", "fine"].map(str::to_owned).to_vec(), 2));
+    assert_eq!((host.said(), fixture.host.provider.count()), (["two", "fine"].map(str::to_owned).to_vec(), 2));
 }
