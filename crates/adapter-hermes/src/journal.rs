@@ -1,6 +1,6 @@
 //! The events of one turn: each made once, numbered, and read by whoever wants from wherever they were.
 //!
-//! It is no ring: where it would hold too much, older events are put together and nothing of the text is lost.
+//! It is no ring: where it would hold too much, older events are put together first, and the oldest are dropped only if that is not enough.
 
 use std::{collections::VecDeque, sync::Arc};
 
