@@ -6,6 +6,7 @@ use super::{
     options::{leaves_database, sqlite},
     programs::{SHELLS, base_name},
     runners::reads_commands,
+    unwrap::is_known,
     word::{self, Known},
 };
 
@@ -108,16 +109,22 @@ pub(super) fn texts_for_another(commands: &[ast::Command]) -> Vec<String> {
 /// its input at all when it is called with these words, and whether a text has such a command.
 const DATABASES: [(&str, ReadsInput, Leaves); 4] = [
     ("sqlite3", sqlite_reads_input, sqlite),
-    ("psql", |words| !names_commands(words, &["-c", "--command", "-f", "--file"]), leaves_database),
-    ("mysql", |words| !names_commands(words, &["-e", "--execute"]), leaves_database),
-    ("mariadb", |words| !names_commands(words, &["-e", "--execute"]), leaves_database),
+    ("psql", |words| !names_commands(words, "cf", &["--command", "--file"]), leaves_database),
+    ("mysql", |words| !names_commands(words, "e", &["--execute"]), leaves_database),
+    ("mariadb", |words| !names_commands(words, "e", &["--execute"]), leaves_database),
 ];
 type ReadsInput = fn(&[String]) -> bool;
 type Leaves = fn(&str) -> bool;
 
-/// Whether a word is one of `options`, alone or with its value behind it.
-fn names_commands(words: &[String], options: &[&str]) -> bool {
-    words.iter().any(|word| options.iter().any(|option| word.starts_with(option)))
+/// Whether an option gives the commands in place of the input: a letter of `short`, in a group too, or one of `long`.
+fn names_commands(words: &[String], short: &str, long: &[&str]) -> bool {
+    let is_short =
+        |word: &str| word.starts_with('-') && !word.starts_with("--") && word.contains(|letter| short.contains(letter));
+    let is_long = |word: &str| long.contains(&word.split('=').next().unwrap_or(word));
+    // A file may be the input itself.
+    let is_input = |word: &str| word == "-" || word.ends_with("=-") || word.ends_with("f-") || word.contains("/dev/");
+    let words: Vec<String> = words.iter().map(|word| plain(word)).collect();
+    words.iter().any(|word| is_short(word) || is_long(word)) && !words.iter().any(|word| is_input(word))
 }
 
 fn sqlite_reads_input(words: &[String]) -> bool {
@@ -133,7 +140,10 @@ pub(super) fn told_database(commands: &[ast::Command]) -> Option<&'static str> {
     let may_be_told = |(name, reads_input, leaves): &(&str, ReadsInput, Leaves)| {
         commands.iter().enumerate().any(|(at, command)| {
             let words = words(command);
-            let own = words.iter().position(|word| base_name(&plain(word)) == *name).map(|own| &words[own + 1..]);
+            // It is the program itself, or one that another runs.
+            let may_run = |word: &String| is_known(base_name(&plain(word))) || *name == "sqlite3";
+            let own = words.iter().position(|word| base_name(&plain(word)) == *name);
+            let own = own.filter(|at| *at == 0 || words.first().is_some_and(may_run)).map(|own| &words[own + 1..]);
             // Behind a sign that ends a command which another runs stand no words of its own.
             let is_end = |word: &&String| matches!(plain(word).as_str(), ";" | "+");
             let own = own.map(|words| &words[..words.iter().take_while(|word| !is_end(word)).count()]);

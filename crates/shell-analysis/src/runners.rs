@@ -5,7 +5,7 @@
 use super::{
     git,
     programs::base_name,
-    runs::MOST_TAILS,
+    runs::{MOST_TAILS, is_open, replace},
     word::{UNKNOWN, Word},
 };
 
@@ -16,6 +16,8 @@ pub(super) struct HandedOn {
     pub(super) commands: Vec<Vec<Word>>,
     /// Texts that a shell may read.
     pub(super) texts: Vec<String>,
+    /// Whether a text that a shell surely reads has words put in that are only known when it runs.
+    pub(super) is_open: bool,
 }
 
 /// Shells whose text this grammar does not read.
@@ -77,23 +79,24 @@ pub(super) fn handed_on(argv: &[Word]) -> HandedOn {
         let at = arguments.iter().position(|word| option(&word.value));
         at.and_then(|at| arguments.get(at + 1..)).unwrap_or_default()
     };
-    let commands = |words: &[Word], operands| HandedOn { commands: tails(words, operands), texts: Vec::new() };
+    let commands = |words: &[Word], operands| HandedOn { commands: tails(words, operands), ..HandedOn::default() };
     let text = |words: &[Word]| HandedOn {
-        commands: Vec::new(),
         texts: words.iter().take(1).map(Word::approximate).collect(),
+        is_open: words.iter().take(1).any(is_open),
+        ..HandedOn::default()
     };
     let is_short = |text: &str, letter: char| text.starts_with('-') && !text.starts_with("--") && text.contains(letter);
     if let Some((_, words, operands)) = RUNNERS_BY_WORD.iter().find(|(runner, ..)| *runner == program) {
         let texts = match program {
-            "npm" | "pnpm" | "yarn" => text(behind(&|text| matches!(text, "-c" | "--call" | "--shell-mode"))).texts,
-            _ => Vec::new(),
+            "npm" | "pnpm" | "yarn" => text(behind(&|text| matches!(text, "-c" | "--call" | "--shell-mode"))),
+            _ => HandedOn::default(),
         };
-        return HandedOn { texts, ..commands(behind(&|text| words.contains(&text)), *operands) };
+        return HandedOn { commands: tails(behind(&|text| words.contains(&text)), *operands), ..texts };
     }
     match program {
         "git" => by_git(arguments),
         "tar" | "gtar" | "bsdtar" | "make" | "gmake" | "dpkg" => {
-            HandedOn { commands: Vec::new(), texts: assigned(arguments) }
+            HandedOn { texts: assigned(arguments), ..HandedOn::default() }
         }
         "jobs" => commands(behind(&|text| is_short(text, 'x')), 0),
         "compgen" => text(behind(&|text| is_short(text, 'C') || is_short(text, 'W'))),
@@ -103,17 +106,21 @@ pub(super) fn handed_on(argv: &[Word]) -> HandedOn {
         // Behind colons stand the words that it puts behind the command.
         "parallel" => {
             let inputs = arguments.iter().position(|word| word.value.starts_with(":::"));
-            lengthened(&arguments[..inputs.unwrap_or(arguments.len())])
+            let marked = |word: &Word| {
+                let mut word = word.clone();
+                ["{}", "{1}", "{.}", "{/}"].iter().for_each(|mark| replace(&mut word, mark, &UNKNOWN.to_string()));
+                word
+            };
+            let marked: Vec<Word> = arguments[..inputs.unwrap_or(arguments.len())].iter().map(marked).collect();
+            lengthened(&marked)
         }
         "nix-shell" => text(behind(&|text| matches!(text, "--run" | "--command"))),
         "start-stop-daemon" => started(arguments),
         "hyperfine" | "sg" => {
-            HandedOn { commands: Vec::new(), texts: arguments.iter().map(Word::approximate).collect() }
+            HandedOn { texts: arguments.iter().map(Word::approximate).collect(), ..HandedOn::default() }
         }
         name if listed(OTHER_SHELLS, name) => text(behind(&|text| is_short(text, 'c'))),
-        "npx" => {
-            HandedOn { texts: text(behind(&|text| matches!(text, "-c" | "--call"))).texts, ..commands(arguments, 0) }
-        }
+        "npx" => HandedOn { commands: tails(arguments, 0), ..text(behind(&|text| matches!(text, "-c" | "--call"))) },
         name if listed(RUNNERS_BEHIND_OPERAND, name) => commands(arguments, 1),
         name if listed(RUNNERS, name) || LOADERS.iter().any(|loader| name.starts_with(loader)) => {
             commands(arguments, 0)
@@ -134,13 +141,13 @@ fn started(arguments: &[Word]) -> HandedOn {
     let apart = values.windows(2).filter(|pair| OPTIONS.contains(&pair[0].as_str())).map(|pair| pair[1].clone());
     let programs = values.iter().filter_map(|text| joined(text)).chain(apart);
     let texts = programs.map(|program| [&[program], behind].concat().join(" ")).collect();
-    HandedOn { commands: Vec::new(), texts }
+    HandedOn { texts, ..HandedOn::default() }
 }
 
 /// The same of commands that get words from elsewhere behind their own.
 fn lengthened(words: &[Word]) -> HandedOn {
     let longer = |words: Vec<Word>| [words.as_slice(), &[Word::unknown()]].concat();
-    HandedOn { commands: tails(words, 0).into_iter().map(longer).collect(), texts: Vec::new() }
+    HandedOn { commands: tails(words, 0).into_iter().map(longer).collect(), ..HandedOn::default() }
 }
 
 /// The first words that may be a program, each with what stands behind it. `operands` is the number of words before the program, but for
@@ -170,13 +177,19 @@ fn by_git(arguments: &[Word]) -> HandedOn {
             Some("submodule" | "submodule--helper") => {
                 let words = behind(&["foreach"]);
                 found.texts.extend(words.iter().map(Word::approximate));
+                found.is_open |= words.iter().any(is_open);
                 found.commands.extend(tails(words, 0));
             }
             // The values of its options are texts for a shell.
-            Some("filter-branch") => found.texts.extend(rest.iter().map(Word::approximate)),
+            Some("filter-branch") => {
+                found.texts.extend(rest.iter().map(Word::approximate));
+                found.is_open |= rest.iter().any(is_open);
+            }
             Some("bisect") => found.commands.extend(tails(behind(&["run"]), 0)),
             Some("rebase") => {
-                found.texts.extend(behind(&["-x", "--exec"]).iter().take(1).map(Word::approximate));
+                let text = behind(&["-x", "--exec"]).iter().take(1);
+                found.is_open |= text.clone().any(is_open);
+                found.texts.extend(text.map(Word::approximate));
                 found.texts.extend(values.iter().filter_map(|text| text.strip_prefix("--exec=")).map(str::to_owned));
             }
             Some(_) | None => {}

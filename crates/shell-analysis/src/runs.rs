@@ -44,19 +44,14 @@ pub(super) fn anything(argv: &[Word], why: &'static str) -> Runs {
     let tails = (1..argv.len()).filter(|at| starts(&argv[*at])).take(MOST_TAILS);
     let texts = argv.iter().skip(1).filter(|word| word.value.contains(char::is_whitespace)).map(Word::approximate);
     let tails = tails.map(|at| argv[at..].to_vec());
-    let is_open = argv.windows(2).any(|pair| takes_text(&pair[0].value) && is_open(&pair[1]));
-    Runs::Anything { why, perhaps: tails.chain(torn(argv)).collect(), texts: texts.collect(), is_open }
-}
-
-/// Whether the value of an option may be a text for a shell, by the names that such options have.
-fn takes_text(option: &str) -> bool {
-    let is_short = option.starts_with('-') && !option.starts_with("--") && option.ends_with('c');
-    is_short || matches!(option, "--command" | "--session-command")
+    Runs::Anything { why, perhaps: tails.chain(torn(argv)).collect(), texts: texts.collect(), is_open: false }
 }
 
 /// Whether a text for a shell has words put in that are only known when it runs.
 pub(super) fn is_open(text: &Word) -> bool {
-    text.value.contains(UNKNOWN)
+    // What these are is a number.
+    let rest = ["$?", "$$", "$#", "$!"].iter().fold(text.raw.clone(), |raw, number| raw.replace(number, ""));
+    text.value.contains(UNKNOWN) && !text.settled && rest.contains(['$', '`'])
 }
 
 /// The same of words that may turn out to be several: `${X:-5 rm}` in front of others has `rm` run.

@@ -237,7 +237,7 @@ fn texts(place: &Place, here: &Here, assignments: &[Word], argv: &[Word], cover:
     if let Some(at) = shown.and_then(|shown| forms.iter().position(|form| *form == format!("{tool}({shown})"))) {
         forms.swap(0, at);
     }
-    let begun = wrap_open(tool, argv);
+    let begun = begun(tool, argv);
     let wild = respelled.iter().map(Vec::as_slice).chain([argv]).flat_map(|argv| Wild::forms(tool, argv)).collect();
     Simple { forms, covers: all, narrow: Vec::new(), begun, wild, sets }
 }
@@ -273,7 +273,7 @@ fn supposed(argv: &[Word]) -> Vec<Vec<String>> {
 }
 
 /// How a command begins, as written and by base name, up to what is only known when the line runs. None where all of it is known.
-fn wrap_open(tool: &str, argv: &[Word]) -> Vec<String> {
+pub(super) fn begun(tool: &str, argv: &[Word]) -> Vec<String> {
     if argv.iter().all(|word| !word.value.contains(UNKNOWN) || word.settled) {
         return git::alias(argv).then(|| format!("{tool}(git ")).into_iter().collect();
     }

@@ -33,7 +33,7 @@ pub(super) fn runs(argv: &[Word]) -> Runs {
         "trap" | "alias" => return later(argv),
         name if SHELLS.contains(&name) => return shell(argv),
         name if containers::only_look(name, argv) => return Runs::Itself,
-        name if is_opaque_wrapper(name) => return anything(argv, "what another program runs"),
+        name if is_opaque_wrapper(name) => return by_wrapper(name, argv),
         _ => return Runs::Itself,
     };
     match inner {
@@ -41,6 +41,24 @@ pub(super) fn runs(argv: &[Word]) -> Runs {
         Some(argv) => Runs::Other { assignments: Vec::new(), argv },
         None => anything(argv, "a wrapper with an option that is not known"),
     }
+}
+
+/// What a wrapper may run whose words nobody can tell apart.
+fn by_wrapper(name: &str, argv: &[Word]) -> Runs {
+    let mut runs = anything(argv, "what another program runs");
+    let reads_text = matches!(name, "su" | "runuser" | "flock" | "script");
+    let is_text = |pair: &[Word]| takes_text(&pair[0].value) && is_open(&pair[1]);
+    let is_joined = |word: &Word| word.value.split_once('=').is_some_and(|(name, _)| takes_text(name)) && is_open(word);
+    if let Runs::Anything { is_open, .. } = &mut runs {
+        *is_open = reads_text && (argv.windows(2).any(is_text) || argv.iter().any(is_joined));
+    }
+    runs
+}
+
+/// Whether the value of an option may be a text for a shell, by the names that such options have.
+fn takes_text(option: &str) -> bool {
+    let is_short = option.starts_with('-') && !option.starts_with("--") && option.ends_with('c');
+    is_short || matches!(option, "--command" | "--session-command")
 }
 
 /// Whether it is told of programs called `name` what they run.

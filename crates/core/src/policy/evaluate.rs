@@ -237,8 +237,15 @@ impl Judge<'_> {
         // Of a shell line: the words that are only known when it runs.
         let by_line = || {
             self.line?.begun().find_map(|begun| {
-                let met = denying.iter().filter_map(|table| table.first_going_on(begun)).min()?;
-                Some((met, format!("{begun}…, which goes on with what is only known when it runs,")))
+                let met = denying.iter().filter_map(|table| table.first_going_on(begun)).min();
+                let by_default = || {
+                    let denied = default_deny.first_going_on(begun)?;
+                    (denied < default_allow?).then_some(denied)
+                };
+                Some((
+                    met.or_else(by_default)?,
+                    format!("{begun}…, which goes on with what is only known when it runs,"),
+                ))
             })
         };
         let (rank, through) = by_service.or_else(by_line)?;

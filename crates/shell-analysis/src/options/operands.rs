@@ -97,7 +97,12 @@ pub(crate) fn leaves_database(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let commands = lower.split('\\').skip(1).map(|rest| rest.split(|c: char| !c.is_ascii_alphanumeric()).next());
     let mut does = commands.map(|name| !name.is_some_and(|name| TELLS.contains(&name.trim_end_matches('+'))));
+    const LINES: [&str; 5] = ["source", "system", "tee", "pager", "edit"];
+    let is_told = |line: &str| line.split_whitespace().next().is_some_and(|word| LINES.contains(&word));
     does.any(|does| does)
+        || lower.lines().any(is_told)
+        || lower.contains("outfile")
+        || lower.contains("dumpfile")
         || lower.contains("program")
         || lower.trim_start_matches("-o").starts_with('|')
         || lower.contains("system ")

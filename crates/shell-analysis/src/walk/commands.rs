@@ -8,7 +8,7 @@ use crate::{
     classes, declared, disk, find,
     line::Simple,
     narrow,
-    programs::{base_name, is_dangerous_variable},
+    programs::base_name,
     protect, runners,
     runs::Runs,
     secret,
@@ -108,6 +108,9 @@ impl Walk<'_> {
         let handed_on = runners::handed_on(argv);
         handed_on.commands.iter().for_each(|argv| self.invoke(assignments, argv, Cover::Perhaps, wrapped + 1));
         handed_on.texts.iter().for_each(|text| self.suppose(text));
+        if handed_on.is_open {
+            self.any_command();
+        }
         // A file of the workspace may have any name, a wrapper's too.
         let wraps = matches!(runs, Runs::Other { .. } | Runs::Text(_)) && classes::is_by_name(argv);
         let own = if wraps && cover == Cover::Needed { Cover::Wrapper } else { cover };
@@ -179,34 +182,53 @@ impl Walk<'_> {
         }
     }
 
-    /// Notes what a command gives a meaning, so that a denial of what it stands for holds: variables that programs run, settings of git
-    /// in the environment, aliases and remembered places of programs.
+    /// Notes what a command gives a meaning, so that a denial of what it stands for holds: variables whose values programs run, settings
+    /// of git in the environment, aliases and remembered places of programs.
     fn note_meanings(&mut self, assignments: &[Word], argv: &[Word]) {
         let program = argv.first().and_then(Word::as_literal).map(base_name);
         let words = argv.get(1..).unwrap_or_default();
-        for word in assignments.iter().chain(words) {
-            let Some((name, value)) = word.value.split_once('=') else { continue };
-            // What stands in brackets is a wildcard elsewhere.
-            let is_alias = program == Some("alias") || word.raw.starts_with("BASH_ALIASES[");
-            if name.starts_with("GIT_CONFIG") {
+        for word in assignments.iter().filter(|word| word.raw.starts_with("BASH_ALIASES[")) {
+            self.may_begin(word.value.split_once('=').map_or("", |(_, value)| value));
+        }
+        let own = assignments.iter().map(|word| word.value.as_str());
+        let set: Vec<&str> = own.chain(declared::assignments(program, words)).collect();
+        for (name, value) in set.into_iter().filter_map(|text| text.split_once('=')) {
+            let is_run =
+                ["PAGER", "EDITOR", "VISUAL", "BROWSER", "ASKPASS", "COMMAND"].iter().any(|end| name.ends_with(end));
+            if gives_git_settings(name) && value != "/dev/null" {
                 self.may_begin("git");
-            } else if is_alias {
-                self.may_begin(value);
-            } else if is_dangerous_variable(name) && value.contains(char::is_whitespace) {
-                self.suppose(word.approximate().split_once('=').map_or("", |(_, text)| text));
+            } else if is_run && value.contains(char::is_whitespace) {
+                self.suppose(&value.replace(UNKNOWN, "$unknown"));
             }
         }
-        if program == Some("hash") {
-            words.iter().filter_map(Word::as_literal).for_each(|word| self.may_begin(base_name(word)));
+        match program {
+            Some("alias") => {
+                let values = words.iter().filter_map(|word| word.value.split_once('='));
+                values.for_each(|(_, value)| self.may_begin(value));
+            }
+            Some("hash") if words.iter().any(|word| word.value.starts_with("-p")) => {
+                words.iter().for_each(|word| self.may_begin(word.value.trim_start_matches("-p")));
+            }
+            _ => {}
         }
     }
 
     /// Notes that a command may be called by another name, whose words follow those of `text`.
     fn may_begin(&mut self, text: &str) {
-        let known = text.split(UNKNOWN).next().unwrap_or_default().trim();
-        let space = if known.is_empty() || known.len() < text.trim().len() { "" } else { " " };
-        let begun = vec![format!("{}({known}{space}", self.place.tool)];
-        self.line.commands.push(Simple { begun, ..Simple::default() });
+        for part in text.replace(UNKNOWN, "$unknown").split(['\n', ';', '|', '&', '(', ')', '{', '}']) {
+            let mut argv: Vec<Word> = part.split_whitespace().flat_map(|raw| self.words(raw)).collect();
+            if argv.is_empty() {
+                continue;
+            }
+            argv.push(Word::unknown());
+            let mut begun = simple::begun(&self.place.tool, &argv);
+            for _ in 0..MOST_TEXTS_DEEP {
+                let Runs::Other { argv: inner, .. } = unwrap::runs(&argv) else { break };
+                begun.extend(simple::begun(&self.place.tool, &inner));
+                argv = inner;
+            }
+            self.line.commands.push(Simple { begun, ..Simple::default() });
+        }
     }
 
     /// What the call sets for every command of its line.
@@ -336,6 +358,12 @@ impl Walk<'_> {
             }
         }
     }
+}
+
+/// Whether a variable names settings of git, or a file of them: one of them may be an alias.
+fn gives_git_settings(variable: &str) -> bool {
+    let setting = variable.strip_prefix("GIT_CONFIG_").unwrap_or_default();
+    ["COUNT", "KEY_", "VALUE_", "PARAMETERS", "GLOBAL", "SYSTEM"].iter().any(|name| setting.starts_with(name))
 }
 
 /// Where a word stands that looks like an assignment.

@@ -136,7 +136,6 @@ fn what_a_line_sets_for_later_words_is_not_trusted() {
         "PAGER='git push' git log",
         "GIT_SSH_COMMAND='git push' git fetch",
         "export GIT_EDITOR='git push'; git commit",
-        "sudo CC='git push' make",
         "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.p GIT_CONFIG_VALUE_0=push git p",
         "export GIT_CONFIG_PARAMETERS=\"'alias.p'='push'\"; git p",
         "GIT_CONFIG_GLOBAL=x.cfg git p",
