@@ -24,12 +24,20 @@ pub(super) fn advance(connection: &Connection) -> rusqlite::Result<Epoch> {
     Ok(next)
 }
 
+/// The epoch that an owner took before there was a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub(super) epoch: Epoch,
+    /// Whether this owner tried to make the file before, so that the epoch in it may be its own.
+    pub(super) is_repeated: bool,
+}
+
 /// Gives a new file the epoch that its owner took before there was a file. If another process wrote or took over meanwhile,
 /// that epoch is fenced by a higher one.
-pub(super) fn claim(connection: &Connection, claimed: Epoch) -> rusqlite::Result<()> {
+pub(super) fn claim(connection: &Connection, Claim { epoch, is_repeated }: Claim) -> rusqlite::Result<()> {
     let (found, head) = (current(connection)?, query::head(connection)?.lsn);
-    let is_untouched = found == Epoch::NONE && head == Lsn(0);
-    set(connection, if is_untouched { claimed } else { found.max(claimed).next() })
+    let is_own = found == Epoch::NONE || is_repeated && found == epoch;
+    set(connection, if is_own && head == Lsn(0) { epoch } else { found.max(epoch).next() })
 }
 
 fn set(connection: &Connection, epoch: Epoch) -> rusqlite::Result<()> {
@@ -37,4 +45,29 @@ fn set(connection: &Connection, epoch: Epoch) -> rusqlite::Result<()> {
         .prepare_cached("INSERT OR REPLACE INTO meta (key, value) VALUES ('epoch', ?1)")?
         .execute([epoch.0.cast_signed()])
         .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Claim, Epoch, claim, current, set};
+    use crate::sqlite::{LogFile, Options};
+
+    #[test]
+    fn an_owner_knows_its_own_epoch_again_and_no_other() {
+        for (case, in_file, is_repeated, want) in [
+            ("a new file", None, false, 1),
+            ("a try that failed behind the commit", Some(1), true, 1),
+            ("a try that failed before it", None, true, 1),
+            ("an epoch of another process", Some(1), false, 2),
+            ("another process behind a failed try", Some(2), true, 3),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let file = LogFile::make(&folder.path().join("log.db"), &Options::default(), None).unwrap();
+            if let Some(epoch) = in_file {
+                set(&file.connection, Epoch(epoch)).unwrap();
+            }
+            claim(&file.connection, Claim { epoch: Epoch(1), is_repeated }).unwrap();
+            assert_eq!(current(&file.connection).unwrap(), Epoch(want), "{case}");
+        }
+    }
 }

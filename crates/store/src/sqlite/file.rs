@@ -15,13 +15,11 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
 use super::{
     Options,
+    epoch::Claim,
     lock::Lock,
     schema::{self, Identity},
 };
-use crate::{
-    error::{Cause, OpenError},
-    record::Epoch,
-};
+use crate::error::{Cause, OpenError};
 
 /// How long a statement waits for a lock of somebody else's, such as a backup.
 pub(super) const BUSY: Duration = Duration::from_secs(5);
@@ -42,11 +40,11 @@ impl LogFile {
         Self::own(path, options, None, lock)
     }
 
-    /// Makes the log at `path`, and the folders that lead to it, for the eyes of this user only, in the epoch that was
-    /// `claimed` while there was no file.
+    /// Makes the log at `path`, and the folders that lead to it, for the eyes of this user only, in the epoch that its
+    /// owner took while there was no file.
     ///
     /// If somebody made it meanwhile and is gone, it is opened.
-    pub(super) fn make(path: &Path, options: &Options, claimed: Option<Epoch>) -> Result<Self, OpenError> {
+    pub(super) fn make(path: &Path, options: &Options, claim: Option<Claim>) -> Result<Self, OpenError> {
         let refused = |error: io::Error| io_error(path, error);
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(refused)?;
@@ -62,12 +60,12 @@ impl LogFile {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(refused(error)),
         }
-        Self::own(path, options, claimed, lock)
+        Self::own(path, options, claim, lock)
     }
 
     /// What is new, and what a killed owner had written but perhaps not synced, is synced first: whoever reads it will
     /// act on it.
-    fn own(path: &Path, options: &Options, claimed: Option<Epoch>, lock: Lock) -> Result<Self, OpenError> {
+    fn own(path: &Path, options: &Options, claim: Option<Claim>, lock: Lock) -> Result<Self, OpenError> {
         let refused = |error| open_error(path, error);
         let refused_io = |error| io_error(path, error);
         let wal = beside(path, "-wal");
@@ -80,7 +78,7 @@ impl LogFile {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(refused)?;
         let identity = schema::identify(&connection, path, options.event_format)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(refused)?;
-        schema::prepare(&mut connection, identity, options, claimed).map_err(refused)?;
+        schema::prepare(&mut connection, identity, options, claim).map_err(refused)?;
         if left_open || identity == Identity::Blank {
             sync_folders(path).map_err(refused_io)?;
         }

@@ -6,8 +6,13 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{Options, epoch, file::open_error, views};
-use crate::{error::OpenError, record::Epoch};
+use super::{
+    Options,
+    epoch::{self, Claim},
+    file::open_error,
+    views,
+};
+use crate::error::OpenError;
 
 /// Marks a SQLite file as one of ours: "CSGN".
 const APPLICATION: i64 = 0x4353_474e;
@@ -67,12 +72,12 @@ pub(super) fn has_keys(connection: &Connection) -> rusqlite::Result<bool> {
 }
 
 /// Makes the file behind `connection` ready to be written: durable commits, the tables of today, views that lack nothing,
-/// and the epoch that was `claimed` while there was no file.
+/// and the epoch that its owner took while there was no file.
 pub(super) fn prepare(
     connection: &mut Connection,
     identity: Identity,
     options: &Options,
-    claimed: Option<Epoch>,
+    claim: Option<Claim>,
 ) -> rusqlite::Result<()> {
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
     if mode != "wal" {
@@ -103,9 +108,9 @@ pub(super) fn prepare(
     connection.pragma_update(None, "synchronous", "normal")?;
     views::catch_up(connection, &options.views);
     // The first record of its owner syncs it; without one, nobody needs it.
-    if let Some(claimed) = claimed {
+    if let Some(claim) = claim {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        epoch::claim(&transaction, claimed)?;
+        epoch::claim(&transaction, claim)?;
         transaction.commit()?;
     }
     connection.pragma_update(None, "synchronous", "full")

@@ -14,6 +14,7 @@ use tracing::{error, info, warn};
 use super::{
     Shared,
     ballast::Ballast,
+    epoch::Claim,
     file::LogFile,
     write::{self, Failure},
 };
@@ -54,12 +55,14 @@ pub(super) struct Writer {
     ballast: Ballast,
     /// Whether redacted bytes may be left in the write-ahead file. What an earlier process left is not known.
     lingers: bool,
+    /// Epoch of the last try to make the file, which may be in it though the try failed.
+    last_claim: Option<Epoch>,
 }
 
 impl Writer {
     pub(super) fn new(shared: Arc<Shared>, file: Option<LogFile>) -> Self {
         let ballast = Ballast::new(shared.options.ballast.clone());
-        Self { shared, file, ballast, lingers: true }
+        Self { shared, file, ballast, lingers: true, last_claim: None }
     }
 
     /// Writes until nobody can send any more, then closes the file and gives its lock back.
@@ -108,9 +111,11 @@ impl Writer {
     }
 
     fn make(&mut self) -> Result<(), OpenError> {
-        let claimed = Epoch(self.shared.claimed.load(Ordering::Acquire));
-        let claimed = (claimed != Epoch::NONE).then_some(claimed);
-        let made = LogFile::make(&self.shared.path, &self.shared.options, claimed);
+        let epoch = Epoch(self.shared.claimed.load(Ordering::Acquire));
+        let is_repeated = self.last_claim == Some(epoch);
+        let claim = (epoch != Epoch::NONE).then_some(Claim { epoch, is_repeated });
+        self.last_claim = Some(epoch);
+        let made = LogFile::make(&self.shared.path, &self.shared.options, claim);
         if made.as_ref().is_err_and(OpenError::is_full) {
             self.ballast.free();
         }
