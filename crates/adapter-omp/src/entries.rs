@@ -101,8 +101,10 @@ pub(crate) fn from_file(entry: &FileEntry, blobs: &Blobs) -> Imported {
             imported(Kind::ThinkingChange, json!({ "thinkingLevel": change.thinking_level }).to_string(), 0, at)
         }
         _ => match convert::of_entry(entry) {
-            None => match foreign_model(entry) {
-                Some(said) => imported(Kind::ModelChange, said.content.to_string(), 0, at),
+            None => match convert::foreign_model(entry) {
+                Some((provider, id)) => {
+                    imported(Kind::ModelChange, model_change(&provider, &id).content.to_string(), 0, at)
+                }
                 None => imported(Kind::Other, raw(), 0, at),
             },
             Some((mut message, own)) => {
@@ -114,15 +116,6 @@ pub(crate) fn from_file(entry: &FileEntry, blobs: &Blobs) -> Imported {
             }
         },
     }
-}
-
-/// A change of the model as related programs write it, with provider and id apart.
-fn foreign_model(entry: &FileEntry) -> Option<Said> {
-    let Body::Unknown(line) = &entry.body else { return None };
-    let line: Value = line.read().ok()?;
-    let text = |key: &str| line.get(key).and_then(Value::as_str);
-    (text("type") == Some("model_change")).then_some(())?;
-    Some(model_change(text("provider")?, text("modelId")?))
 }
 
 fn kind(message: &Message, entry: &FileEntry) -> Kind {

@@ -20,7 +20,7 @@ use super::{
     start_error::StartError,
     unwritten,
 };
-use crate::session_file::{Opened, find};
+use crate::session_file::{Opened, convert::INHERIT, find};
 
 /// Opens the session that the flags name, or begins one.
 pub(super) async fn open_seat(
@@ -123,16 +123,12 @@ pub(crate) async fn fork_of(shelf: &Shelf, opened: Arc<Opened>, settings: Settin
     Ok(Seat { damage, ..seat })
 }
 
-/// The thinking level that a session had last, as far as it is known here.
+/// The thinking level that a session had last, as far as it is known here. `None` as well if that was the one of its start.
 fn last_level(notes: &[(EntryId, String)]) -> Option<String> {
-    let mut values = notes.iter().rev().filter_map(|(_, text)| serde_json::from_str::<Value>(text).ok());
-    values.find_map(|value| known_level(&value))
-}
-
-/// The thinking level of an entry that changed it.
-fn known_level(entry: &Value) -> Option<String> {
-    let level = entry.get("thinkingLevel")?.as_str().and_then(Level::parse)?;
-    Some(level.as_str().to_owned())
+    let values = notes.iter().rev().filter_map(|(_, text)| serde_json::from_str::<Value>(text).ok());
+    let mut levels = values.filter_map(|value| Some(value.get("thinkingLevel")?.as_str()?.to_owned()));
+    let last = levels.find(|level| level == INHERIT || Level::parse(level).is_some())?;
+    Level::parse(&last).map(|level| level.as_str().to_owned())
 }
 
 /// The settings of a session that is opened again: the model and the level that it had last, where they can still be had.
@@ -143,9 +139,38 @@ pub(crate) fn restored(shelf: &Shelf, mut settings: Settings, notes: &[(EntryId,
     let entry = model
         .and_then(|(provider, id)| shelf.common.entry(provider, id))
         .filter(|entry| entry.api == Api::Demo || shelf.common.roster.lock().credential(&entry.provider).is_some());
-    let level = values.iter().rev().find_map(known_level).or_else(|| settings.thinking.clone());
+    let level = last_level(notes).or_else(|| settings.thinking.clone());
     if let Some(entry) = entry {
         settings = with_model(settings, &entry, level.as_deref());
     }
     settings
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::id::EntryId;
+    use serde_json::{Value, json};
+
+    use super::last_level;
+
+    #[test]
+    fn the_last_level_that_is_known_counts_and_inherit_is_that_of_the_start() {
+        let level = |name: Value| json!({ "thinkingLevel": name });
+        let model = || json!({ "model": "p/m", "role": "default" });
+        for (notes, want) in [
+            (vec![], None),
+            (vec![model()], None),
+            (vec![level("low".into()), model()], Some("low")),
+            (vec![level("low".into()), level("off".into())], Some("off")),
+            (vec![level("max".into())], Some("xhigh")),
+            (vec![level("low".into()), level("none of these".into())], Some("low")),
+            (vec![level("low".into()), level(Value::Null)], Some("low")),
+            (vec![level("inherit".into())], None),
+            (vec![level("low".into()), level("inherit".into())], None),
+            (vec![level("inherit".into()), level("low".into())], Some("low")),
+        ] {
+            let notes: Vec<_> = notes.iter().map(|note| (EntryId::new("e"), note.to_string())).collect();
+            assert_eq!(last_level(&notes).as_deref(), want, "{notes:?}");
+        }
+    }
 }

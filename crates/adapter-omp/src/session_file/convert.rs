@@ -23,6 +23,9 @@ type Members = Map<String, Value>;
 /// The member of a message of the log that holds, of the message it came from, what it cannot say itself.
 const ORIGINAL: &str = "$wire";
 
+/// The name that stands in a session file for the thinking level that the session was started with.
+pub(crate) const INHERIT: &str = "inherit";
+
 /// The message of the log, and its time, which the log keeps beside it.
 ///
 /// Plain text becomes a block, code that was run becomes a command, and a role that we do not know becomes a message
@@ -119,6 +122,15 @@ pub fn of_entry(entry: &Entry) -> Option<(Message, Option<Millis>)> {
     }
 }
 
+/// Reads the provider and the id of a change of the model as related programs write it, with the two apart.
+pub(crate) fn foreign_model(entry: &Entry) -> Option<(String, String)> {
+    let Body::Unknown(line) = &entry.body else { return None };
+    let line: Value = line.read().ok()?;
+    let text = |key: &str| Some(line.get(key)?.as_str()?.to_owned());
+    (text("type")? == "model_change").then_some(())?;
+    Some((text("provider")?, text("modelId")?))
+}
+
 /// Whether an entry is of a form that we cannot read, although it belongs to the conversation.
 pub(super) fn is_not_understood(entry: &Entry) -> bool {
     const READ: [&str; 6] =
@@ -132,8 +144,9 @@ pub(super) fn is_not_understood(entry: &Entry) -> bool {
             _ => false,
         },
         Body::ThinkingLevelChange(change) => {
-            change.thinking_level.as_deref().is_some_and(|level| Level::parse(level).is_none())
+            change.thinking_level.as_deref().is_some_and(|level| level != INHERIT && Level::parse(level).is_none())
         }
+        Body::Unknown(_) if foreign_model(entry).is_some() => false,
         Body::Unknown(line) => {
             let kind = line.read::<Value>().ok().and_then(|line| Some(line.get("type")?.as_str()?.to_owned()));
             kind.is_some_and(|kind| READ.contains(&kind.as_str()))

@@ -326,6 +326,114 @@ fn what_was_left_out_or_moved_is_told_and_what_a_newer_program_wrote_is_not() {
 }
 
 #[test]
+fn what_released_programs_write_is_told_as_no_damage_and_other_forms_of_the_same_types_are() {
+    const HEADER: &str = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#;
+    let level = |level: &str| format!(r#""type":"thinking_level_change","thinkingLevel":{level}"#);
+    let model = |members: &str| format!(r#""type":"model_change",{members}"#);
+    let message = |members: &str| format!(r#""type":"message","message":{{{members},"timestamp":1}}"#);
+    let other = str::to_owned;
+    for (is_told, body) in [
+        (false, level(r#""off""#)),
+        (false, level(r#""minimal""#)),
+        (false, level(r#""low""#)),
+        (false, level(r#""medium""#)),
+        (false, level(r#""high""#)),
+        (false, level(r#""xhigh""#)),
+        (false, level(r#""max""#)),
+        (false, level(r#""inherit""#)),
+        (false, level("null")),
+        (false, level(r#""high","configured":"auto""#)),
+        (false, other(r#""type":"thinking_level_change""#)),
+        (true, level(r#""ultra""#)),
+        (true, level(r#""Inherit""#)),
+        (true, level("3")),
+        (false, model(r#""model":"p/m""#)),
+        (false, model(r#""model":"p/m","role":"smol""#)),
+        (false, model(r#""provider":"p","modelId":"m""#)),
+        (true, model(r#""provider":"p""#)),
+        (true, model(r#""modelId":"m""#)),
+        (true, model(r#""provider":"p","modelId":7"#)),
+        (true, model(r#""model":{"provider":"p","id":"m"}"#)),
+        (false, message(r#""role":"user","content":"x""#)),
+        (false, message(r#""role":"developer","content":[{"type":"text","text":"x"}],"synthetic":true"#)),
+        (
+            false,
+            message(
+                r#""role":"assistant","content":[],"api":"a","provider":"p","model":"m","usage":{"input":1,"output":1,"cacheRead":0,"cacheWrite":0,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0}},"stopReason":"stop""#,
+            ),
+        ),
+        (
+            false,
+            message(
+                r#""role":"toolResult","toolCallId":"c","toolName":"read","content":[],"isError":false,"usage":{}"#,
+            ),
+        ),
+        (
+            false,
+            message(
+                r#""role":"bashExecution","command":"ls","output":"","exitCode":0,"cancelled":false,"truncated":true,"fullOutputPath":"/o""#,
+            ),
+        ),
+        (false, message(r#""role":"bashExecution","command":"ls","output":"","cancelled":true,"truncated":false"#)),
+        (
+            false,
+            message(
+                r#""role":"pythonExecution","code":"1","output":"1","exitCode":null,"cancelled":false,"truncated":false"#,
+            ),
+        ),
+        (false, message(r#""role":"custom","customType":"c","content":"x","display":false"#)),
+        (false, message(r#""role":"hookMessage","customType":"c","content":"x","display":true"#)),
+        (false, message(r#""role":"compactionSummary","summary":"s","tokensBefore":1"#)),
+        (false, message(r#""role":"branchSummary","summary":"s","fromId":"root""#)),
+        (false, message(r#""role":"fileMention","files":[{"path":"a","content":"b"}]"#)),
+        (true, message(r#""role":"user""#)),
+        (true, message(r#""role":"oracle","content":"x""#)),
+        (
+            false,
+            other(
+                r#""type":"compaction","summary":"s","firstKeptEntryId":"a","tokensBefore":1,"fromHook":false,"usage":{}"#,
+            ),
+        ),
+        (
+            false,
+            other(
+                r#""type":"compaction","summary":"s","shortSummary":null,"firstKeptEntryId":"a","tokensBefore":1,"tokensAfter":1,"method":"x","details":null"#,
+            ),
+        ),
+        (true, other(r#""type":"compaction","firstKeptEntryId":"a","tokensBefore":1"#)),
+        (false, other(r#""type":"branch_summary","fromId":"root","summary":"s","fromHook":true"#)),
+        (true, other(r#""type":"branch_summary","fromId":"root""#)),
+        (false, other(r#""type":"custom_message","customType":"c","content":"x","display":true"#)),
+        (
+            false,
+            other(
+                r#""type":"custom_message","customType":"c","content":[{"type":"text","text":"x"}],"display":false,"details":{},"attribution":"agent""#,
+            ),
+        ),
+        (true, other(r#""type":"custom_message","customType":"c","display":true"#)),
+        (false, other(r#""type":"custom","customType":"c""#)),
+        (false, other(r#""type":"custom","customType":"c","data":null"#)),
+        (false, other(r#""type":"label","targetId":"a""#)),
+        (false, other(r#""type":"label","targetId":"a","label":null"#)),
+        (false, other(r#""type":"session_info","name":"n""#)),
+        (false, other(r#""type":"session_info""#)),
+        (false, other(r#""type":"session_init","systemPrompt":["a","b"],"task":"t","tools":[]"#)),
+        (false, other(r#""type":"mode_change","mode":"none""#)),
+        (false, other(r#""type":"service_tier_change","serviceTier":null"#)),
+        (false, other(r#""type":"ttsr_injection","injectedRules":["r"]"#)),
+        (false, other(r#""type":"mcp_tool_selection","selectedToolNames":[]"#)),
+        (false, other(r#""type":"title_change","title":"t","source":"auto""#)),
+        (false, other(r#""type":"credential_pin","provider":"p","hash":"h""#)),
+        (false, other(r#""type":"model_usage","purpose":"title","model":"m""#)),
+        (false, other(r#""type":"reset_boundary""#)),
+    ] {
+        let line = format!(r#"{{{body},"id":"a","parentId":null,"timestamp":""}}"#);
+        let opened = Place::with(&format!("{HEADER}\n{line}\n")).open();
+        assert_eq!((opened.file.entries.len(), opened.damage().is_some()), (1, is_told), "{line}");
+    }
+}
+
+#[test]
 fn entries_that_say_nothing_of_a_parent_are_in_one_row() {
     let header = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#;
     let said = |id: &str, rest: &str| format!(r#"{{"type":"message","id":"{id}","timestamp":"",{rest}}}"#);
