@@ -13,6 +13,7 @@ pub mod restrictions;
 pub mod roster;
 mod sandbox;
 mod section;
+mod setting_names;
 pub mod settings;
 pub mod wildcard;
 

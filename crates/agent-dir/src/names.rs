@@ -1,6 +1,6 @@
-//! Names of flags and settings that say that they restrict, whichever program they belong to.
+//! Names of flags that say that they restrict, whichever program they belong to, and the words of names.
 //!
-//! It must not know which flags and settings there are. Source: docs/protocol/omp.md, Fields that restrict.
+//! It must not know which flags there are. Source: docs/protocol/omp.md, Fields that restrict.
 
 /// What a name says that it restricts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,27 +47,17 @@ const WORDS: [(&[&str], Restricts); 4] = [
 ];
 
 /// Words that take away what another word of the name says.
-const NEGATIONS: [&str; 5] = ["no", "not", "without", "disable*", "prevent*"];
+pub(super) const NEGATIONS: [&str; 5] = ["no", "not", "without", "disable*", "prevent*"];
 
 /// Words for what an agent can do. With one of [`NEGATIONS`] they restrict.
-const ABILITIES: [&str; 10] =
+pub(super) const ABILITIES: [&str; 10] =
     ["bash", "shell*", "exec*", "command*", "writ*", "edit*", "net", "network*", "internet", "web*"];
 
-/// Returns what `name` says that it restricts, if one of its words says so.
+/// Returns what a flag called `name` says that it restricts, if one of its words says so.
 pub fn restricts(name: &str) -> Option<Restricts> {
     let words = words(name);
     let by_word = WORDS.iter().find(|(patterns, _)| has(&words, patterns)).map(|(_, what)| *what);
     by_word.or_else(|| (has(&words, &NEGATIONS) && has(&words, &ABILITIES)).then_some(Restricts::Tools))
-}
-
-/// Whether a name of one word in a section about tools is a switch of one of them: an ability, a tool, or its being switched on or off.
-pub(super) fn switches(name: &str, tools: &[String]) -> bool {
-    let words = words(name);
-    let is_switch = |word: &String| {
-        let word = std::slice::from_ref(word);
-        has(word, &NEGATIONS) || has(word, &ABILITIES) || has(word, &["enable*"]) || tools.contains(&word[0])
-    };
-    !words.is_empty() && words.iter().all(is_switch)
 }
 
 /// Returns the words of a name in small letters: apart at dashes, underscores, dots and capitals.
@@ -87,7 +77,8 @@ pub(super) fn words(name: &str) -> Vec<String> {
     words
 }
 
-fn has(words: &[String], patterns: &[&str]) -> bool {
+/// Whether one of `words` fits one of `patterns`.
+pub(super) fn has(words: &[String], patterns: &[&str]) -> bool {
     words.iter().any(|word| patterns.iter().any(|pattern| fits(word, pattern)))
 }
 
@@ -97,7 +88,7 @@ fn fits(word: &str, pattern: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Restricts, restricts, switches};
+    use super::{Restricts, restricts};
 
     #[test]
     fn a_name_restricts_by_one_of_its_words() {
@@ -117,23 +108,6 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(restricts(name), want, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_switch_has_no_other_words() {
-        let tools = ["read".to_owned()];
-        for (name, want) in [
-            ("bash", true),
-            ("read", true),
-            ("disabled", true),
-            ("enabledRead", true),
-            ("no-write", true),
-            ("intentTracing", false),
-            ("readAhead", false),
-            ("", false),
-        ] {
-            assert_eq!(switches(name, &tools), want, "{name}");
         }
     }
 }

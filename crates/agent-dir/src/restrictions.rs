@@ -18,7 +18,8 @@ use countersign_runtime::tools::{InterceptRule, Interceptor, Registry};
 
 use super::{
     LoadError,
-    names::{self, Restricts},
+    names::Restricts,
+    setting_names::{self, Claim, Sense},
     wildcard::matches,
 };
 
@@ -108,7 +109,7 @@ impl Restrictions {
         Ok(())
     }
 
-    /// Adds a notice of each setting that is none here and whose name says that it restricts.
+    /// Adds a notice of each setting that is none here and says by its name and value that it takes access away.
     fn tell_others(&mut self, above: &Place<'_>, tools: &[String], depth: usize) {
         for (_, place) in above.members().unwrap_or_default() {
             let key = place.key();
@@ -122,27 +123,30 @@ impl Restrictions {
             let is_section =
                 KEYS.into_iter().chain(READ).any(|known| known.split_once('.').is_some_and(|(begin, _)| begin == head));
             // The name of a section that there is says nothing of what stands in it.
-            let what = match (is_of_tool || is_section, rest.is_empty()) {
-                (false, _) => names::restricts(key),
-                (true, false) => {
-                    names::restricts(rest).or_else(|| names::switches(rest, tools).then_some(Restricts::Tools))
-                }
-                (true, true) => (is_of_tool && place.members().is_err()).then_some(Restricts::Tools),
+            let claim = match (is_of_tool || is_section, rest.is_empty()) {
+                (false, true) => setting_names::claim(key).or_else(|| setting_names::limit(key)),
+                (false, false) => setting_names::claim(key),
+                (true, false) => setting_names::claim(rest).or_else(|| setting_names::switch(rest, tools)),
+                (true, true) => (is_of_tool && place.members().is_err())
+                    .then_some(Claim { what: Restricts::Tools, sense: Sense::Gives }),
             };
-            let instead = what.map(|what| match what {
-                Restricts::Tools => "<tool>.enabled, tools.approval or bash.patterns",
-                Restricts::Approvals => "tools.approvalMode or tools.approval",
-                Restricts::Reach => {
-                    "countersign.sandbox for commands, and tools.approvalMode for what changes something"
-                }
-                Restricts::Amount => "tools.maxTimeout for the time of commands",
-            });
+            let instead =
+                claim.filter(|claim| setting_names::restricts(&place, claim.sense)).map(|claim| match claim.what {
+                    Restricts::Tools => "<tool>.enabled, tools.approval or bash.patterns",
+                    Restricts::Approvals => "tools.approvalMode or tools.approval",
+                    Restricts::Reach => {
+                        "countersign.sandbox for commands, and tools.approvalMode for what changes something"
+                    }
+                    Restricts::Amount => "tools.maxTimeout for the time of commands",
+                });
             match instead {
                 Some(instead) => {
                     let problem = "is no setting of this door and was ignored, and its name says that it restricts";
                     self.notice(&place, &format!("{problem}: use {instead}"));
                 }
-                None if depth + 1 < DEEPEST => self.tell_others(&place, tools, depth + 1),
+                None if depth + 1 < DEEPEST && claim.is_none_or(|claim| claim.sense == Sense::Gives) => {
+                    self.tell_others(&place, tools, depth + 1);
+                }
                 None => {}
             }
         }
@@ -634,6 +638,24 @@ mod tests {
             ("agent: { permissions: { bash: { '*': deny } } }", "agent.permissions", APPROVALS),
             ("permissions: { allow: [x], deny: [y] }", "permissions", APPROVALS),
             ("maxTurns: 3", "maxTurns", AMOUNT),
+            ("max_budget_usd: 1", "max_budget_usd", AMOUNT),
+            ("approvalPolicy: on-request", "approvalPolicy", APPROVALS),
+            ("permissionMode: plan", "permissionMode", APPROVALS),
+            ("autoApprove: false", "autoApprove", APPROVALS),
+            ("allowedTools: [read]", "allowedTools", TOOLS),
+            ("disabledBuiltinTools: [bash]", "disabledBuiltinTools", TOOLS),
+            ("tools: { allow: [read] }", "tools.allow", TOOLS),
+            ("tools: { enabled: { bash: false } }", "tools.enabled.bash", TOOLS),
+            ("enabledTools: { bash: false, read: true }", "enabledTools.bash", TOOLS),
+            ("agent: { tools: { disabled: [bash] } }", "agent.tools.disabled", TOOLS),
+            ("commandDenylist: [rm]", "commandDenylist", TOOLS),
+            ("allowNetwork: false", "allowNetwork", TOOLS),
+            ("disableNetworkAccess: true", "disableNetworkAccess", TOOLS),
+            ("writablePaths: [src]", "writablePaths", TOOLS),
+            ("sandbox: true", "sandbox", REACH),
+            ("sandbox.enabled: true", "sandbox.enabled", REACH),
+            ("sandbox: workspace-write", "sandbox", REACH),
+            ("agent: { read_only: true }", "agent.read_only", REACH),
         ] {
             let problem = "is no setting of this door and was ignored, and its name says that it restricts";
             let want = format!("config.yml:1: {key} {problem}: use {instead}");
@@ -646,6 +668,19 @@ mod tests {
             "ask: { timeout: 3, notify: true }\nbash: { autoBackground: { enabled: true } }",
             "lsp: { enabled: false }\nweb_search: { enabled: false }",
             "theme: { dark: x }\ncountersign: { sandbox: {} }",
+            // Settings of the originals, and other limits and sizes.
+            "hideThinkingBlock: true\nrepeatToolDescriptions: true\nautocompleteMaxVisible: 5\nthinkingBudgets: { low: 1 }",
+            "model: { loopGuard: { enabled: true } }\ntodoCompletion: { maxReminders: 3 }\nmarkdown.codeBlockIndent: 2",
+            "task: { maxConcurrency: 3, maxRecursionDepth: 2, isolation: { enabled: true, mode: auto } }",
+            "read: { defaultLimit: 300, toolResultPreview: true }\nasync.maxJobs: 3\ntools.outputMaxColumns: 80",
+            "memories: { maxRolloutsPerStartup: 3 }\ncommit: { mapReduceMaxFileTokens: 3 }\nmaxTokens: 3",
+            "skills: { enableSkillCommands: false }\ncommands: { enableClaudeUser: false }\nagent: { maxTurns: 3 }",
+            // Values that take nothing away.
+            "disabledTools: []\nenabledTools: []\ntools: { disabled: [], enabled: }\napprovalMode: null\npermissions: {}",
+            "readOnly: false\nnoBash: false\nsandbox: false\nbash: { disabled: false }\ntools: { bash: true, read: {} }",
+            "sandbox: { enabled: false, mode: x }\npermissions: { allow: [], deny: [] }\napprovalPolicy: ''\nmaxTurns: -1",
+            "write: true\nautoApprove: true\ndisableSandbox: true\nallowNetwork: true\nsandbox.enabled: false",
+            "tools: { read: { enabled: true } }\nenabledTools: { bash: true }\nsandbox_mode: off",
         ] {
             assert_eq!(read(&[text]).map(|read| read.notices), Ok(Vec::new()), "{text}");
         }

@@ -10,7 +10,7 @@ use countersign_config::{
     yaml::{Kind, Node, Place},
 };
 
-use super::{LoadError, names};
+use super::{LoadError, names, setting_names};
 
 /// The name of the section.
 const NAME: &str = "countersign";
@@ -76,7 +76,7 @@ pub(super) fn check(root: &Place<'_>) -> Result<Vec<String>, LoadError> {
             return Err(member.wrong("a value where the key stands").into());
         } else if let Some(meant) = slip(key) {
             return Err(refused(&member, &format!("there is no such setting; did you mean {meant}?")));
-        } else if KEYS[0].1.contains(&key) && !OUTSIDE.contains(&key) && names::restricts(key).is_none() {
+        } else if KEYS[0].1.contains(&key) && !OUTSIDE.contains(&key) && setting_names::claim(key).is_none() {
             let (file, line) = (member.file().display(), member.line());
             notices.push(format!("{file}:{line}: {key} was ignored; did you mean {NAME}.{key}?"));
         }
