@@ -97,6 +97,8 @@ pub fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, RulesErr
     let mut sources = files.iter().map(|file| Ok(file.parse()?.source)).collect::<Result<Vec<_>, Errors>>()?;
     let has_rules = sources.iter().any(|source| source.layer == Layer::Main && has_any(source));
     sources.extend(asking(place.asks, has_rules));
+    // Settings name a tool in any letters, and their reader refuses slips.
+    let of_files = sources.len();
     sources.extend(place.restrictions.sources());
     // A host may bring tools of its own, also of these names.
     let own = Registry::arguments();
@@ -119,7 +121,8 @@ pub fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, RulesErr
     });
     let people: Vec<String> = people.collect();
     let doors: Vec<String> = sources.iter().flat_map(unknown_doors).collect();
-    let strangers: Vec<String> = sources.iter().flat_map(|source| strangers(source, &tools, Named::Some)).collect();
+    let strangers: Vec<String> =
+        sources[..of_files].iter().flat_map(|source| strangers(source, &tools, Named::Some)).collect();
     let compiled = policy::compile(sources).map_err(RulesError::Compile)?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let Place {
@@ -212,7 +215,7 @@ mod tests {
     use super::{PROJECT, Place, compile, files, protected, unknown_doors};
     use countersign_core::policy::{Action, ApprovalMode, Layer, Rule, Rules, Source};
 
-    use countersign_agent_dir::{AgentDir, Environment, Product, Restrictions};
+    use countersign_agent_dir::{AgentDir, Environment, Product, Restrictions, Settings};
 
     #[test]
     fn what_is_protected_is_so_by_every_name() {
@@ -305,7 +308,30 @@ mod tests {
     }
 
     /// The warnings about `text`, or what is wrong with it.
+    #[test]
+    fn approvals_in_settings_name_tools_in_any_letters_without_a_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().display().to_string();
+        std::fs::write(
+            folder.path().join("config.yml"),
+            "tools: { approval: { Bash: prompt, Edit: deny, READ: deny, glob: deny } }\n",
+        )
+        .unwrap();
+        let environment: Environment = [("PI_CODING_AGENT_DIR", root.as_str())].into_iter().collect();
+        let agent = AgentDir::resolve(Product::Omp, &environment, folder.path(), |_| false).unwrap();
+        let restrictions = Settings::load(&agent, folder.path()).unwrap().restrictions;
+        assert!(!restrictions.sources().is_empty());
+        assert_eq!(loaded_with("rules: []\n", &restrictions), Ok(Vec::new()));
+        let want = "rules.yaml:1: there is no tool \"Bash\" here, so this rule does not cover \"bash\"";
+        let rules = "rules: [ { tool: Bash, action: deny } ]\n";
+        assert_eq!(loaded_with(rules, &restrictions), Ok(vec![want.to_owned()]));
+    }
+
     fn loaded(text: &str) -> Result<Vec<String>, String> {
+        loaded_with(text, &Restrictions::default())
+    }
+
+    fn loaded_with(text: &str, restrictions: &Restrictions) -> Result<Vec<String>, String> {
         let cwd = tempfile::tempdir().unwrap();
         let environment: Environment = [("HOME", "/nowhere")].into_iter().collect();
         let folder = AgentDir::resolve(Product::Omp, &environment, cwd.path(), |_| false).unwrap();
@@ -322,7 +348,7 @@ mod tests {
             sessions: None,
             temporary: Path::new("/tmp"),
             gateway: None,
-            restrictions: &Restrictions::default(),
+            restrictions,
             approval: ApprovalMode::default(),
         };
         match files(&folder, cwd.path(), Some(&file)).and_then(|files| compile(&files, &place)) {
