@@ -210,6 +210,9 @@ pub fn parse_for(product: Product, arguments: impl IntoIterator<Item = String>) 
     let mut flags = Flags { product, ..Flags::default() };
     let mut arguments = arguments.into_iter().peekable();
     while let Some(argument) = arguments.next() {
+        if restricting::is_message(&argument) {
+            continue;
+        }
         let (name, mut inline) = match argument.split_once('=') {
             Some((name, value)) if name.starts_with('-') => (name.to_owned(), Some(value.to_owned())),
             _ => (argument, None),
@@ -476,6 +479,34 @@ mod tests {
         }
         for line in ["-x", "-s value", "-canary", "-print", "-name n", "- \u{2014}", "a\u{2014}b"] {
             assert!(read(line).is_ok(), "{line}: {:?}", read(line));
+        }
+    }
+
+    #[test]
+    fn a_message_that_begins_with_a_dash_is_no_flag() {
+        for message in [
+            "- allow x = y",
+            "- deny tools\n- ask",
+            "-\tno tools",
+            "\u{2014}always use tools",
+            "\u{2014} use tools = x",
+            "\u{2013}allow a=b",
+        ] {
+            for product in [Product::Omp, Product::Gjc] {
+                let want = Flags { product, ..Flags::default() };
+                assert_eq!(parse_for(product, [message.to_owned()]), Ok(want), "{message:?}");
+            }
+        }
+        for flag in [
+            "--allow x = y",
+            "-allow x",
+            "\u{2014}tools read",
+            "\u{2014}t read",
+            "\u{2014}\u{2014}tools read",
+            "\u{2014}allow=a b",
+            "-\u{2014}allow x",
+        ] {
+            assert!(parse([flag.to_owned()]).is_err(), "{flag:?}");
         }
     }
 

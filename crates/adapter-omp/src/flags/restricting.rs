@@ -77,6 +77,19 @@ pub(super) fn is_flag(argument: &str) -> bool {
     RESTRICTING.iter().any(|(flag, _)| *flag == name) || is_short()
 }
 
+/// Whether `argument` is a message and no flag: a dash with a blank behind it, or several words behind a dash that is no hyphen, the
+/// first of which is no flag that restricts.
+pub(super) fn is_message(argument: &str) -> bool {
+    let Some(rest) = argument.strip_prefix(is_dash) else { return false };
+    if rest.starts_with(char::is_whitespace) {
+        return true;
+    }
+    let Some((word, _)) = rest.trim_start_matches(is_dash).split_once(char::is_whitespace) else { return false };
+    !argument.starts_with('-')
+        && !word.contains('=')
+        && ![format!("--{word}"), format!("-{word}")].iter().any(|flag| is_flag(flag))
+}
+
 /// Returns what to use in the place of a flag of another program.
 const fn instead(what: Restricts) -> &'static str {
     match what {
