@@ -22,7 +22,10 @@ use self::lines::Lines;
 use crate::{
     Event, Failure, FailureKind, Part, PartKind, Usage,
     failure::{in_stream, no_stream},
-    wire::{Decode, Progress},
+    wire::{
+        Decode, Progress,
+        unplaced::{Standing, is_end_without_reason, standing},
+    },
 };
 
 mod lines;
@@ -69,6 +72,7 @@ where
         ready: VecDeque::new(),
         weight: 0,
         usage: None,
+        remark: None,
         framed: false,
         over: false,
     };
@@ -88,6 +92,8 @@ struct Reading {
     weight: usize,
     /// What the answer used, as it was told last.
     usage: Option<Usage>,
+    /// What was said last beside the answer, in a form that is no part of it: the reason if the answer has no end.
+    remark: Option<Failure>,
     /// Whether any frame came.
     framed: bool,
     over: bool,
@@ -108,6 +114,9 @@ impl Reading {
             let is_new = self.adds_usage(&events);
             let weight = events.iter().map(weight).sum::<usize>();
             self.weight += weight;
+            if weight > 0 {
+                self.remark = None;
+            }
             let is_whole = outcome == Ok(Progress::Whole) && !self.meter.whole.load(Ordering::Relaxed);
             if weight > 0 || self.decoder.held() > held || is_new || is_whole {
                 self.meter.speaks();
@@ -173,20 +182,64 @@ impl Reading {
                 self.meter.ends_frame();
                 self.framed = true;
                 match frame.data.as_deref().filter(|data| !data.trim().is_empty()) {
-                    // Whatever form its data has on the other wires.
-                    data if frame.event.as_deref() == Some("error") => {
-                        Err(in_stream(data.unwrap_or("an error event without data")))
+                    Some(data) => self.event(frame.event.as_deref(), data, whole),
+                    None if frame.event.as_deref() == Some("error") => {
+                        self.fail(in_stream("an error event without data"), whole)
                     }
-                    Some(data) => self.decoder.event(data),
                     None => Ok(if whole { Progress::Whole } else { Progress::Open }),
                 }
             }
             // A whole answer is not lost with what might have followed it.
-            Some(Err(error)) if !whole => Err(failure(error)),
+            Some(Err(error)) if !whole => {
+                let failure = failure(error);
+                let is_cut = matches!(failure.kind, FailureKind::Network | FailureKind::Broken);
+                Err(self.remark.take().filter(|_| is_cut).unwrap_or(failure))
+            }
             Some(Err(_)) | None => match self.decoder.end() {
                 Ok(()) => Ok(Progress::Ended),
-                Err(failure) => Err(self.other_form().unwrap_or(failure)),
+                Err(failure) => {
+                    let remark = self.remark.take().filter(|_| !whole);
+                    Err(self.other_form().or(remark).unwrap_or(failure))
+                }
             },
+        }
+    }
+
+    /// Reads an event. What its name, its line or a member that is not of the wire calls an error takes nothing from a whole
+    /// answer.
+    fn event(&mut self, name: Option<&str>, data: &str, whole: bool) -> Result<Progress, Failure> {
+        let standing = standing(data, self.decoder.members());
+        let is_line = matches!(name, Some(lines::OBJECT | lines::ERROR));
+        if standing == Ok(Standing::Error) && !is_line {
+            return Err(in_stream(data));
+        }
+        // Whatever form its data has.
+        if matches!(name, Some("error" | lines::ERROR)) {
+            return self.fail(in_stream(data), whole);
+        }
+        match standing? {
+            Standing::Error | Standing::Failure => self.fail(in_stream(data), whole),
+            Standing::Remark => {
+                self.remark = Some(in_stream(data));
+                Ok(if whole { Progress::Whole } else { Progress::Open })
+            }
+            Standing::Part => match self.remark.take_if(|_| !whole && is_end_without_reason(data)) {
+                Some(remark) => Err(remark),
+                None => self.decoder.event(data),
+            },
+        }
+    }
+
+    /// Ends the answer: as it stands if it is whole, or with what was said.
+    fn fail(&mut self, said: Failure, whole: bool) -> Result<Progress, Failure> {
+        if !whole {
+            return Err(said);
+        }
+        match self.decoder.end() {
+            Ok(()) => Ok(Progress::Ended),
+            // That it was held back, or another end that is none and comes again.
+            Err(ending) if !ending.kind.is_retryable() => Err(ending),
+            Err(_) => Err(said),
         }
     }
 
@@ -473,6 +526,74 @@ mod tests {
                 let failure = Failure::new(FailureKind::Server, want);
                 assert_eq!(last_over(api, &script).await.0, Err(failure), "{api}: {error:?}");
             }
+        }
+    }
+
+    /// A whole answer over the wires whose end is not their last event.
+    const WHOLE: [(Api, &str); 3] = [
+        (Api::OpenaiCompletions, FIN),
+        (
+            Api::AnthropicMessages,
+            concat!(
+                "data: {\"type\":\"message_start\",\"message\":{\"id\":\"m\"}}\n\n",
+                "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"Hi\"}}\n\n",
+                "data: {\"type\":\"content_block_stop\",\"index\":0}\n\n",
+                "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n",
+            ),
+        ),
+        (
+            Api::GoogleGenerativeAi,
+            "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Hi\"}]},\"finishReason\":\"STOP\"}]}\n\n",
+        ),
+    ];
+
+    #[tokio::test(start_paused = true)]
+    async fn a_whole_answer_is_not_lost_with_an_error_behind_it_unless_the_error_is_the_wires_own() {
+        for (api, whole) in WHOLE {
+            for error in [
+                "event: error\ndata: {\"message\":\"cleanup failed\"}\n\n",
+                "event: error\ndata: null\n\n",
+                "event: error\ndata:\n\n",
+                "event: error\ndata: went down\n\n",
+                "data: {\"message\":\"done\"}\n\n",
+                "data: {\"detail\":\"worker was stopped\"}\n\n",
+                "data: {\"error_msg\":\"cleanup failed\"}\n\n",
+                "{\"error\":\"x\"}\n",
+                "{\"error\":{\"message\":\"x\"}}\n",
+                "error: {\"error\":\"x\"}\n",
+            ] {
+                let got = last_over(api, &[(0, whole), (0, error)]).await.0;
+                assert_eq!(got, Ok(Event::Stop(Stop::Stop)), "{api}: {error:?}");
+            }
+            for error in ["data: {\"error\":{\"message\":\"x\"}}\n\n", "event: error\ndata: {\"error\":\"x\"}\n\n"] {
+                let failure = Failure::new(FailureKind::Server, "server error: x");
+                assert_eq!(last_over(api, &[(0, whole), (0, error)]).await.0, Err(failure), "{api}: {error:?}");
+            }
+        }
+        let filtered =
+            "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"},\"finish_reason\":\"content_filter\"}]}\n\n";
+        let got = last(&[(0, filtered), (0, "event: error\ndata: {\"message\":\"done\"}\n\n")]).await.0;
+        assert_eq!(got.unwrap_err().kind, FailureKind::Refused);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_remark_beside_an_answer_is_told_only_if_the_answer_has_no_end() {
+        const DONE: &str = "data: [DONE]\n\n";
+        for remark in [
+            "data: {\"message\":\"queued\"}\n\n",
+            "data: {\"detail\":\"queued\"}\n\n",
+            "data: {\"level\":\"info\",\"message\":\"queued\"}\n\n",
+        ] {
+            for script in [[remark, FIN, DONE], [HI, remark, FIN], [remark, HI, DONE]] {
+                let got = last(&script.map(|text| (0, text))).await.0;
+                assert_eq!(got, Ok(Event::Stop(Stop::Stop)), "{script:?}");
+            }
+            let failure = Failure::new(FailureKind::Server, "server error: queued");
+            assert_eq!(last(&[(0, HI), (0, remark), (0, DONE)]).await.0, Err(failure.clone()), "{remark:?}");
+            let cut = stream::iter([HI, remark].map(|text| Ok(Bytes::from(text))));
+            let decoder = wire::decoder(Api::OpenaiCompletions).unwrap();
+            let items: Vec<_> = answer(decoder, cut, None).collect().await;
+            assert_eq!(items.last(), Some(&Err(failure)), "{remark:?}");
         }
     }
 

@@ -14,7 +14,7 @@ mod google;
 mod kept;
 mod parts;
 mod responses;
-mod unplaced;
+pub(crate) mod unplaced;
 
 /// A request as it is sent. The credential is in the headers and nowhere else.
 pub(crate) struct Prepared {
@@ -56,6 +56,9 @@ pub(crate) trait Decode: Send {
 
     /// How many bytes of the answer are held that no event has told of yet.
     fn held(&self) -> usize;
+
+    /// The members of events that are read.
+    fn members(&self) -> &'static [&'static str];
 }
 
 /// A decoder for one answer over `api`. `None` for the wire that is none.

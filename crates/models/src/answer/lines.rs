@@ -6,6 +6,12 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
+/// The name of the event that an object on a line of its own becomes.
+pub(super) const OBJECT: &str = "object-line";
+
+/// The name of the event that an `error:` line becomes.
+pub(super) const ERROR: &str = "error-line";
+
 /// The longest line that may be held until its end.
 const HELD_LIMIT: usize = 64 << 10;
 
@@ -92,14 +98,14 @@ impl Lines {
         let error = line.strip_prefix(b"error:").filter(|error| serde_json::from_slice::<Value>(error).is_ok());
         if let Some(error) = error {
             self.begin_fields(out);
-            out.extend([b"\nevent: error\ndata: ", error.trim_ascii(), b"\n"].concat());
+            extend_with_event(out, ERROR, error.trim_ascii());
         } else if !is_object(&line) {
             if line.starts_with(b"event:") {
                 self.begin_fields(out);
             }
             out.extend(line);
         } else if self.has_field {
-            out.extend([b"\ndata: ", line.as_slice(), b"\n"].concat());
+            extend_with_event(out, OBJECT, &line);
         } else {
             out.extend(&line);
             self.early.get_or_insert(line);
@@ -110,9 +116,15 @@ impl Lines {
     fn begin_fields(&mut self, out: &mut Vec<u8>) {
         self.has_field = true;
         if let Some(line) = self.early.take() {
-            out.extend([b"\ndata: ", line.as_slice(), b"\n\n"].concat());
+            extend_with_event(out, OBJECT, &line);
+            out.push(b'\n');
         }
     }
+}
+
+/// Adds an event without the blank line that ends it.
+fn extend_with_event(out: &mut Vec<u8>, name: &str, data: &[u8]) {
+    out.extend([b"\nevent: ", name.as_bytes(), b"\ndata: ", data, b"\n"].concat());
 }
 
 #[cfg(test)]
@@ -122,11 +134,14 @@ mod tests {
     #[test]
     fn a_line_that_is_an_error_or_an_object_becomes_an_event() {
         for (lines, want) in [
-            ("data: a\n\n{\"b\":1}\n\ndata: c\n\n", "data: a\n\n\ndata: {\"b\":1}\n\n\ndata: c\n\n\n\n"),
-            ("data: a\n{\"b\":1}\ndata: c\n", "data: a\n\ndata: {\"b\":1}\n\ndata: c\n\n\n"),
-            ("data: a\n\n{\"b\":1}", "data: a\n\n\ndata: {\"b\":1}\n\n\n"),
-            ("{\"b\":1}\ndata: c\n\n", "{\"b\":1}\n\ndata: {\"b\":1}\n\ndata: c\n\n\n\n"),
-            ("error: {\"b\":1}\n\n", "\nevent: error\ndata: {\"b\":1}\n\n\n\n\n"),
+            (
+                "data: a\n\n{\"b\":1}\n\ndata: c\n\n",
+                "data: a\n\n\nevent: object-line\ndata: {\"b\":1}\n\n\ndata: c\n\n\n\n",
+            ),
+            ("data: a\n{\"b\":1}\ndata: c\n", "data: a\n\nevent: object-line\ndata: {\"b\":1}\n\ndata: c\n\n\n"),
+            ("data: a\n\n{\"b\":1}", "data: a\n\n\nevent: object-line\ndata: {\"b\":1}\n\n\n"),
+            ("{\"b\":1}\ndata: c\n\n", "{\"b\":1}\n\nevent: object-line\ndata: {\"b\":1}\n\ndata: c\n\n\n\n"),
+            ("error: {\"b\":1}\n\n", "\nevent: error-line\ndata: {\"b\":1}\n\n\n\n\n"),
             // No stream of events.
             ("{\"b\":1}\n{\"b\":2}\n", "{\"b\":1}\n{\"b\":2}\n\n\n"),
             ("{\n \"b\":1\n}\n", "{\n \"b\":1\n}\n\n\n"),

@@ -1,4 +1,5 @@
-//! Finds content in members that no wire reads, so that what was sent and not read never ends as success.
+//! Finds content in members that no wire reads, so that what was sent and not read never ends as success, and errors and
+//! remarks in events that are no part of an answer.
 //!
 //! It must not know a wire. One rule holds for all of them: a member holds content if its name says so, such as
 //! `output_text` or `transcript`, or if it holds prose, which is a text with white space in it. Data without white space
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{read, unread};
-use crate::{Failure, failure::in_stream};
+use crate::Failure;
 
 /// Last words of names whose members hold what the model said or wants to be called.
 const CONTENT: [&str; 17] = [
@@ -51,6 +52,12 @@ const FAILURES: [&str; 4] = ["error", "exception", "fault", "traceback"];
 
 /// Last words of names of [`FAILURES`] in more words.
 const FAILURE_TEXTS: [&str; 6] = ["message", "msg", "detail", "description", "text", "info"];
+
+/// Texts of [`FAILURES`] that say that there is none.
+const NO_FAILURE: [&str; 6] = ["success", "ok", "none", "no error", "false", "null"];
+
+/// First words of names whose members, beside an answer, repeat the request.
+const ECHOES: [&str; 4] = ["prompt", "input", "query", "instruction"];
 
 /// Last words of names whose members only tell about an answer.
 const ABOUT: [&str; 28] = [
@@ -125,28 +132,92 @@ pub(crate) fn unplaced_in(raw: &RawValue, known: &[&str], rule: Rule) -> Result<
     Ok(None)
 }
 
-/// Refuses an event that is an error or that holds content in a member other than those that the wire has there.
-///
-/// An event with none of those and without a type is no part of an answer: its `message` or `detail` is that of an error.
+/// What an event is to the answer in whose stream it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Part of the answer, or nothing that matters to it.
+    Part,
+    /// A message beside the answer: the reason why no end of it follows, if none does.
+    Remark,
+    /// An error by a name that is not one of the wire.
+    Failure,
+    /// An error in the form of the wire.
+    Error,
+}
+
+/// Returns what an event is to an answer over a wire that has the `known` members there.
 ///
 /// # Errors
-/// What the provider said, or [`crate::FailureKind::Refused`], naming the member.
-pub(crate) fn check_event(data: &str, known: &[&str]) -> Result<(), Failure> {
-    let Ok(all) = serde_json::from_str::<BTreeMap<String, &RawValue>>(data) else { return Ok(()) };
-    let is_error_event = all.get("type").is_some_and(|kind| kind.get() == "\"error\"");
-    let is_part = all.keys().any(|name| name == "type" || known.contains(&name.as_str()));
+/// [`crate::FailureKind::Refused`], naming another member that holds content.
+pub(crate) fn standing(data: &str, known: &[&str]) -> Result<Standing, Failure> {
+    let Ok(mut all) = serde_json::from_str::<BTreeMap<String, &RawValue>>(data) else { return Ok(Standing::Part) };
+    all.retain(|_, raw| raw.get() != "null");
+    let is_error = |name: &str| all.get(name).is_some_and(|raw| raw.get() == "\"error\"");
+    let is_known = |name: &str| known.contains(&name);
+    // A wire whose events have types has no message without one.
+    let is_part = all.contains_key("type")
+        || all.iter().any(|(name, raw)| is_known(name) && !(name == "message" && raw.get().starts_with('"')));
+    let has_answer = all.keys().any(|name| is_known(name) && is_answer(name));
+    let is_well = is_part && all.iter().any(|(name, raw)| is_zero_code(name, raw.get()));
+    let is_other_error = is_known("error") && all.contains_key("error");
+    let is_wire_error = is_other_error || ["type", "object"].iter().any(|name| is_known(name) && is_error(name));
+    let is_typed_error = is_error("type");
+    let is_remark = !is_part && ["message", "detail"].iter().any(|name| is_said(all.get(*name).copied()));
     let members: Map<String, Value> = all
         .into_iter()
-        .filter(|(name, _)| !known.contains(&name.as_str()))
+        .filter(|(name, _)| !is_known(name))
         .filter_map(|(name, raw)| Some((name, serde_json::from_str(raw.get()).ok()?)))
         .collect();
-    let says_error = |name: &String, value: &Value| {
-        is_failure(name, value) || (!is_part && ["message", "detail"].contains(&name.as_str()))
+    // The code that no error occurred says so of a text, not of an error in the form of a wire.
+    let fails = |name: &str, value: &Value| {
+        is_failure(name, value) && !(is_well && value.is_string() && !FAILURES.contains(&name))
     };
-    if is_error_event || members.iter().any(|(name, value)| says_error(name, value) && !is_empty(value)) {
-        return Err(in_stream(data));
+    if is_wire_error || members.get("error").is_some_and(|error| fails("error", error)) {
+        return Ok(Standing::Error);
     }
-    unplaced(&members, Rule::NamedText).map_or(Ok(()), |name| Err(unread(&format!("an event with {name}"))))
+    if is_typed_error || members.iter().any(|(name, value)| fails(name, value)) {
+        return Ok(Standing::Failure);
+    }
+    // Where an event holds only an id, a message may be the answer.
+    let has_status = has_answer || !is_part;
+    let is_beside = |name: &str, value: &Value| is_echo(name) || (has_status && value.is_string() && is_status(name));
+    match members.iter().find(|(name, value)| !is_beside(name, value) && is_content(name, value, Rule::NamedText)) {
+        Some((name, _)) => Err(unread(&format!("an event with {name}"))),
+        None if is_remark => Ok(Standing::Remark),
+        None => Ok(Standing::Part),
+    }
+}
+
+/// Whether `data` ends a stream and gives no reason.
+pub(crate) fn is_end_without_reason(data: &str) -> bool {
+    let kind = || serde_json::from_str::<Value>(data).ok()?.get("type")?.as_str().map(|kind| kind == "message_stop");
+    data.trim() == "[DONE]" || kind() == Some(true)
+}
+
+/// Whether a member of a wire holds some of an answer, and does not only tell about it.
+fn is_answer(name: &str) -> bool {
+    let words = words(name);
+    let last = words.last().map_or("", String::as_str);
+    name == "type" || !(ABOUT.contains(&last) || FAILURES.contains(&last))
+}
+
+/// Whether a member is the code that no error occurred.
+fn is_zero_code(name: &str, json: &str) -> bool {
+    words(name).last().is_some_and(|last| last == "code") && ["0", "\"0\""].contains(&json)
+}
+
+/// Whether a member repeats the request, by its name.
+fn is_echo(name: &str) -> bool {
+    words(name).first().is_some_and(|first| ECHOES.contains(&first.as_str()))
+}
+
+/// Whether a member says how a request went, by its name.
+fn is_status(name: &str) -> bool {
+    ["message", "code"].contains(&name) || words(name).first().is_some_and(|first| first == "status")
+}
+
+fn is_said(raw: Option<&RawValue>) -> bool {
+    raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).is_some_and(|value| !is_empty(&value))
 }
 
 /// Whether a member tells that the provider failed.
@@ -155,7 +226,8 @@ fn is_failure(name: &str, value: &Value) -> bool {
     let (Some(first), Some(last)) = (words.first(), words.last()) else { return false };
     let is_text = FAILURES.contains(&first.as_str()) && FAILURE_TEXTS.contains(&last.as_str());
     let is_told = matches!(value, Value::String(_) | Value::Array(_) | Value::Object(_));
-    is_told && (is_text || FAILURES.contains(&last.as_str()))
+    let is_denied = value.as_str().is_some_and(|text| NO_FAILURE.contains(&text.trim().to_lowercase().as_str()));
+    is_told && !is_denied && !is_empty(value) && (is_text || FAILURES.contains(&last.as_str()))
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -235,7 +307,7 @@ pub(super) fn words(name: &str) -> Vec<String> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Rule, check_event, unplaced};
+    use super::{Rule, Standing, standing, unplaced};
 
     #[test]
     fn a_member_holds_content_if_its_name_or_its_text_says_so() {
@@ -282,8 +354,18 @@ mod tests {
             json!({"amazon-bedrock-trace": {"guardrail": {"input": {"text": "a b"}}}, "warnings": ["a b"]}),
             json!({"type": "heartbeat", "detail": "please go on waiting for it"}),
             json!({"response_format": {"type": "text"}, "max_tool_calls": 3, "parallel_tool_calls": true}),
+            json!({"id": "r", "prompt_text": "a b", "input_text": "a", "queryText": "a b", "instructions": "a b"}),
+            json!({"id": "r", "input": [{"content": "a b"}]}),
+            json!({"choices": [], "code": "200 OK", "message": "request completed successfully"}),
+            json!({"choices": [], "status_code": "200 OK", "status_message": "ok all good", "status": "a b"}),
+            json!({"choices": [], "error_code": 0, "error_msg": "success"}),
+            json!({"choices": [], "errorMessage": "None", "has_error": "false", "error_info": "No error "}),
+            json!({"choices": [], "error_code": 0, "error_msg": "finished without one"}),
+            json!({"choices": [], "code": "0", "error_msg": "finished without one"}),
+            json!({"error_code": 0, "error_msg": "success"}),
         ] {
-            assert_eq!(check_event(&harmless.to_string(), &["id", "choices", "sid", "usage", "code"]), Ok(()));
+            let got = standing(&harmless.to_string(), &["id", "choices", "sid", "usage", "code"]);
+            assert_eq!(got, Ok(Standing::Part), "{harmless}");
         }
         let lost = "the answer holds content that cannot be read: an event with ";
         for (data, want) in [
@@ -293,15 +375,37 @@ mod tests {
             (json!({"id": "r", "message": {"content": "lost"}}), format!("{lost}message")),
             (json!({"text": "lost"}), format!("{lost}text")),
             (json!({"id": "r", "tool_calls": [{"id": "a"}]}), format!("{lost}tool_calls")),
-            (json!({"detail": "engine died badly"}), "server error: engine died badly".to_owned()),
-            (json!({"detail": [{"msg": "no"}]}), r#"server error: [{"msg":"no"}]"#.to_owned()),
-            (json!({"message": "boom"}), "server error: boom".to_owned()),
-            (json!({"id": "r", "type": "error", "message": "boom"}), "server error: boom".to_owned()),
-            (json!({"id": "r", "error": "boom"}), "server error: boom".to_owned()),
-            (json!({"error_msg": "boom"}), r#"server error: {"error_msg":"boom"}"#.to_owned()),
+            (json!({"message": {"content": "lost"}}), format!("{lost}message")),
+            (json!({"message": "queued", "output_text": "lost"}), format!("{lost}output_text")),
+            (json!({"choices": [], "message": {"content": "lost"}}), format!("{lost}message")),
+            (json!({"choices": [], "message": [{"text": "lost words"}]}), format!("{lost}message")),
+            (json!({"choices": [], "status": "ok", "answer": "lost"}), format!("{lost}answer")),
         ] {
-            let got = check_event(&data.to_string(), &["id"]).unwrap_err();
+            let got = standing(&data.to_string(), &["id", "choices"]).unwrap_err();
             assert_eq!(got.message, want, "{data}");
+        }
+        for (data, want) in [
+            (json!({"detail": "engine died badly"}), Standing::Remark),
+            (json!({"detail": [{"msg": "no"}]}), Standing::Remark),
+            (json!({"message": "queued"}), Standing::Remark),
+            (json!({"level": "info", "message": "request finished in time"}), Standing::Remark),
+            (json!({"code": "200 OK", "message": "request finished in time"}), Standing::Remark),
+            (json!({"id": "r", "type": "error", "message": "boom"}), Standing::Failure),
+            (json!({"error_msg": "boom"}), Standing::Failure),
+            (json!({"code": 0, "error_msg": "boom"}), Standing::Failure),
+            (json!({"choices": [], "error_code": 7, "error_msg": "boom"}), Standing::Failure),
+            (json!({"choices": [], "code": 0, "errors": ["boom"]}), Standing::Failure),
+            (json!({"id": "r", "error": "boom"}), Standing::Error),
+            (json!({"id": "r", "code": 0, "error": "boom"}), Standing::Error),
+        ] {
+            assert_eq!(standing(&data.to_string(), &["id", "choices"]), Ok(want), "{data}");
+        }
+        for (data, want) in [
+            (json!({"message": "done"}), Standing::Remark),
+            (json!({"type": "error", "message": "boom"}), Standing::Error),
+            (json!({"message": {"id": "m"}}), Standing::Part),
+        ] {
+            assert_eq!(standing(&data.to_string(), &["type", "message"]), Ok(want), "{data}");
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::{
         Decode, Progress, cut_call, is_same_json, misplaced,
         parts::Parts,
         read, unfinished,
-        unplaced::{Rule, check_event, unplaced, unplaced_in},
+        unplaced::{Rule, unplaced, unplaced_in},
         unread,
     },
 };
@@ -97,7 +97,6 @@ impl Decode for Decoder {
         if data.trim() == "[DONE]" {
             return self.finish_whole();
         }
-        check_event(data, &EVENT)?;
         let frame: Frame<'_> = read(data)?;
         // Other events hold no content: an answer with a delta that is not read is not whole.
         if frame.r#type != "content_block_delta" && frame.delta.as_ref().is_some_and(Delta::has_content) {
@@ -156,6 +155,10 @@ impl Decode for Decoder {
 
     fn held(&self) -> usize {
         self.parts.held() + self.whole.values().map(String::len).sum::<usize>()
+    }
+
+    fn members(&self) -> &'static [&'static str] {
+        &EVENT
     }
 }
 

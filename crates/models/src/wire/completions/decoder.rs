@@ -1,7 +1,7 @@
 //! Reads the stream of Chat Completions. Its end is a `finish_reason`, or `[DONE]` where a server gives none; what was
 //! used may follow the reason.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     content,
@@ -17,7 +17,7 @@ use crate::{
         misplaced,
         parts::Parts,
         read, unfinished,
-        unplaced::{Rule, check_event, check_placed},
+        unplaced::{Rule, check_placed, unplaced},
         unread,
     },
 };
@@ -46,7 +46,7 @@ pub(crate) struct Decoder {
 }
 
 /// Members of a chunk that are read.
-const EVENT: [&str; 5] = ["id", "object", "choices", "usage", "error"];
+const EVENT: [&str; 8] = ["id", "object", "choices", "usage", "error", "text", "content", "output_text"];
 
 #[derive(Clone, Copy, PartialEq)]
 enum Prose {
@@ -98,7 +98,6 @@ impl Decode for Decoder {
             self.end()?;
             return Ok(Progress::Ended);
         }
-        check_event(data, &EVENT)?;
         let chunk: Chunk = read(data)?;
         self.chunks += 1;
         if chunk.error.is_some() || chunk.object.as_deref() == Some("error") {
@@ -109,6 +108,7 @@ impl Decode for Decoder {
         }
         self.parts.begin(self.response.clone());
         self.usage = chunk.usage.map(usage).or(self.usage);
+        let beside = [("text", chunk.text), ("content", chunk.content), ("output_text", chunk.output_text)];
         for choice in chunk.choices.unwrap_or_default() {
             // One choice is asked for.
             if choice.index.unwrap_or(0) == 0 {
@@ -117,6 +117,7 @@ impl Decode for Decoder {
                 return Err(unread("more than one choice"));
             }
         }
+        beside.into_iter().try_for_each(|(name, value)| self.check_repeated(name, value.unwrap_or_default()))?;
         Ok(if self.finish.is_some() { Progress::Whole } else { Progress::Open })
     }
 
@@ -151,9 +152,23 @@ impl Decode for Decoder {
     fn held(&self) -> usize {
         self.parts.held() + self.thought.size() + self.calls.iter().map(|call| call.kept.size()).sum::<usize>()
     }
+
+    fn members(&self) -> &'static [&'static str] {
+        &EVENT
+    }
 }
 
 impl Decoder {
+    /// Refuses a text beside the choices, unless it repeats what they said so far.
+    fn check_repeated(&self, name: &str, value: Value) -> Result<(), Failure> {
+        let dense = |text: &str| text.split_whitespace().collect::<String>();
+        let is_repeated = match &value {
+            Value::String(text) => self.text.contains(text.trim()) || dense(&self.text).contains(&dense(text)),
+            _ => unplaced(&Map::from_iter([(name.to_owned(), value)]), Rule::NamedText).is_none(),
+        };
+        if is_repeated { Ok(()) } else { Err(unread(&format!("an event with {name}"))) }
+    }
+
     fn choice(&mut self, choice: Choice, data: &str) -> Result<(), Failure> {
         if let Some(error) = choice.error {
             return Err(in_stream(&error.to_string()));

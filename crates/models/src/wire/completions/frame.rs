@@ -18,6 +18,10 @@ pub(super) struct Chunk {
     pub(super) choices: Option<Vec<Choice>>,
     pub(super) usage: Option<Tokens>,
     pub(super) error: Option<Value>,
+    /// Of servers that repeat beside the choices what these say, as the next two.
+    pub(super) text: Option<Value>,
+    pub(super) content: Option<Value>,
+    pub(super) output_text: Option<Value>,
 }
 
 #[derive(Deserialize)]

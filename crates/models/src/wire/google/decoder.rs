@@ -13,7 +13,7 @@ use crate::{
         Decode, Progress,
         parts::Parts,
         read, unfinished,
-        unplaced::{Rule, check_event, unplaced_in},
+        unplaced::{Rule, unplaced_in},
         unread, withheld,
     },
 };
@@ -111,7 +111,6 @@ impl Decode for Decoder {
             self.end()?;
             return Ok(Progress::Ended);
         }
-        check_event(data, &EVENT)?;
         let frame: Frame<'_> = read(data)?;
         if frame.error.is_some() {
             return Err(in_stream(data));
@@ -173,6 +172,10 @@ impl Decode for Decoder {
 
     fn held(&self) -> usize {
         self.parts.held()
+    }
+
+    fn members(&self) -> &'static [&'static str] {
+        &EVENT
     }
 }
 

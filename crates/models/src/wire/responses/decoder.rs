@@ -10,7 +10,7 @@ use crate::{
     failure::{Ending, ending, in_stream, known_ending},
     wire::{
         Decode, Progress, cut_call, misplaced, read, unfinished,
-        unplaced::{Rule, check_event, unplaced, unplaced_in},
+        unplaced::{Rule, unplaced, unplaced_in},
         unread,
     },
 };
@@ -133,7 +133,6 @@ impl Decode for Decoder {
             self.items.finish(&[], None, Stop::Stop)?;
             return Ok(Progress::Ended);
         }
-        check_event(data, &EVENT)?;
         let frame: Frame<'_> = read(data)?;
         let response = frame.response.map(|raw| read::<Response<'_>>(raw.get())).transpose()?;
         let place = (frame.output_index, frame.item_id.as_deref());
@@ -222,6 +221,10 @@ impl Decode for Decoder {
 
     fn held(&self) -> usize {
         self.items.held()
+    }
+
+    fn members(&self) -> &'static [&'static str] {
+        &EVENT
     }
 }
 
