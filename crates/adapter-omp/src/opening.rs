@@ -1,6 +1,7 @@
 //! Which session a door opens: the one that its flags name, the newest, a fork, or a new one.
 
 use std::{
+    collections::HashMap,
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -21,6 +22,11 @@ use super::{
     unwritten,
 };
 use crate::session_file::{Opened, convert::INHERIT, find};
+
+/// The role of the model that a session works with.
+const DEFAULT_ROLE: &str = "default";
+/// The role of a model that stood in for another one after a failure. A session does not go on with it.
+const FALLBACK_ROLE: &str = "fallback";
 
 /// Opens the session that the flags name, or begins one.
 pub(super) async fn open_seat(
@@ -133,12 +139,12 @@ fn last_level(notes: &[(EntryId, String)]) -> Option<String> {
 
 /// The settings of a session that is opened again: the model and the level that it had last, where they can still be had.
 pub(crate) fn restored(shelf: &Shelf, mut settings: Settings, notes: &[(EntryId, String)]) -> Settings {
-    let values: Vec<Value> = notes.iter().filter_map(|(_, text)| serde_json::from_str(text).ok()).collect();
-    let last = |key: &str| values.iter().rev().find_map(|value| value.get(key)).and_then(Value::as_str);
-    let model = last("model").and_then(|model| model.split_once('/'));
-    let entry = model
-        .and_then(|(provider, id)| shelf.common.entry(provider, id))
-        .filter(|entry| entry.api == Api::Demo || shelf.common.roster.lock().credential(&entry.provider).is_some());
+    let is_usable =
+        |entry: &Entry| entry.api == Api::Demo || shelf.common.roster.lock().credential(&entry.provider).is_some();
+    let entry = last_models(notes).iter().find_map(|model| {
+        let (provider, id) = model.split_once('/')?;
+        shelf.common.entry(provider, id).filter(is_usable)
+    });
     let level = last_level(notes).or_else(|| settings.thinking.clone());
     if let Some(entry) = entry {
         settings = with_model(settings, &entry, level.as_deref());
@@ -146,12 +152,30 @@ pub(crate) fn restored(shelf: &Shelf, mut settings: Settings, notes: &[(EntryId,
     settings
 }
 
+/// The models of a session that is opened again, as `provider/id`, the best first.
+///
+/// A change of model names the role that the model got: the session's own (`default`, or none), one that stood in for another after a
+/// failure (`fallback`), or one for a while. The last one counts if the session works with it; else the session's own does.
+fn last_models(notes: &[(EntryId, String)]) -> Vec<String> {
+    let mut by_role: HashMap<String, String> = HashMap::new();
+    let mut last = None;
+    for value in notes.iter().filter_map(|(_, text)| serde_json::from_str::<Value>(text).ok()) {
+        let text = |key: &str| value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let Some(model) = text("model") else { continue };
+        let role = text("role").unwrap_or(DEFAULT_ROLE);
+        by_role.insert(role.to_owned(), model.to_owned());
+        last = Some(role.to_owned());
+    }
+    let last = last.filter(|role| role != DEFAULT_ROLE && role != FALLBACK_ROLE);
+    [last.as_deref(), Some(DEFAULT_ROLE)].into_iter().flatten().filter_map(|role| by_role.remove(role)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use countersign_core::id::EntryId;
     use serde_json::{Value, json};
 
-    use super::last_level;
+    use super::{last_level, last_models};
 
     #[test]
     fn the_last_level_that_is_known_counts_and_inherit_is_that_of_the_start() {
@@ -171,6 +195,26 @@ mod tests {
         ] {
             let notes: Vec<_> = notes.iter().map(|note| (EntryId::new("e"), note.to_string())).collect();
             assert_eq!(last_level(&notes).as_deref(), want, "{notes:?}");
+        }
+    }
+
+    #[test]
+    fn a_model_of_another_role_is_followed_by_the_session_s_own() {
+        let change = |model: &str, role: Value| json!({ "model": model, "role": role });
+        let own = |model: &str| change(model, "default".into());
+        for (notes, want) in [
+            (vec![], &[] as &[&str]),
+            (vec![change("p/a", Value::Null)], &["p/a"]),
+            (vec![own("p/a"), change("p/b", Value::Null)], &["p/b"]),
+            (vec![own("p/a"), change("p/b", "fallback".into())], &["p/a"]),
+            (vec![change("p/b", "fallback".into())], &[]),
+            (vec![own("p/a"), change("p/b", "smol".into())], &["p/b", "p/a"]),
+            (vec![own("p/a"), change("p/b", "temporary".into()), own("p/c")], &["p/c"]),
+            (vec![own("p/a"), change("p/b", "temporary".into()), change("p/c", "fallback".into())], &["p/a"]),
+            (vec![own("p/a"), change("", "smol".into()), json!({ "thinkingLevel": "low" })], &["p/a"]),
+        ] {
+            let notes: Vec<_> = notes.iter().map(|note| (EntryId::new("e"), note.to_string())).collect();
+            assert_eq!(last_models(&notes), want, "{notes:?}");
         }
     }
 }
