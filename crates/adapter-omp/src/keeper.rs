@@ -6,6 +6,7 @@ use countersign_core::{
     engine::{Command, Event},
     id::{Lsn, SessionId},
     session::{self, Entry},
+    time::Millis,
 };
 use countersign_runtime::{Contents, Released, Source, Subscriber};
 use tokio::sync::{
@@ -42,8 +43,8 @@ struct Work {
     contents: Contents,
     source: Source,
     is_dirty: bool,
-    /// The name that is not in the file yet.
-    due: Option<String>,
+    /// The name that is not in the file yet, and since when the session has it.
+    due: Option<(String, Millis)>,
     /// How much has come since a name that was not tried to be written.
     behind: Option<usize>,
     marked: Option<Mark>,
@@ -61,7 +62,7 @@ impl Keeper {
     pub fn start(
         session: SessionId,
         writer: Writer,
-        due: Option<String>,
+        due: Option<(String, Millis)>,
         subscriber: Subscriber,
         head: Lsn,
         contents: Contents,
@@ -212,7 +213,7 @@ impl Work {
                 }
             }
             Event::Session(session::Event::Named { name }) if !self.is_lost => {
-                self.due = Some(name.clone());
+                self.due = Some((name.clone(), recorded.meta.at));
                 self.is_dirty = true;
                 self.behind.get_or_insert(0);
             }
@@ -251,7 +252,9 @@ impl Work {
     /// Writes the name that is due, and what waits. True if there was something to write.
     fn flush(&mut self) -> Result<bool, WriteError> {
         let named = match self.due.take() {
-            Some(name) => self.writer.set_title(Some(name.clone())).inspect_err(|_| self.due = Some(name)),
+            Some((name, at)) => {
+                self.writer.set_title(Some(name.clone()), at).inspect_err(|_| self.due = Some((name, at)))
+            }
             None => Ok(Vec::new()),
         };
         // The file must be written as a whole for a name. What waits needs less room.

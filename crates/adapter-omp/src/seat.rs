@@ -12,6 +12,7 @@ use countersign_core::{
     engine::{Command, Recorded, Refusal},
     id::{EntryId, Lsn, SessionId},
     session::{self, Entry, Imported, Kind, Said, Setting, Settings},
+    time::Millis,
 };
 use countersign_protocol::omp::session_file::{Body, Entry as FileEntry, Form, Header};
 use countersign_runtime::{
@@ -291,9 +292,10 @@ impl Seat {
         match name_of(&requests, &id).await {
             // A name that was given just before the last process died is not in the file yet.
             Some(ours) if title.is_none() || is_as_left && title.as_ref() != Some(&ours) => {
-                if let Err(failed) = writer.set_title(Some(ours.clone())) {
+                let now = shelf.common.clock.now();
+                if let Err(failed) = writer.set_title(Some(ours.clone()), now) {
                     can_wait(failed)?;
-                    due = Some(ours);
+                    due = Some((ours, now));
                 }
             }
             ours => {
@@ -452,7 +454,7 @@ fn follow(
     handle: &Handle,
     id: &SessionId,
     writer: Writer,
-    due: Option<String>,
+    due: Option<(String, Millis)>,
     following: Subscriber,
     head: Lsn,
 ) -> Keeper {

@@ -161,3 +161,55 @@ proptest! {
         }
     }
 }
+
+/// A file of two lines behind `title_line`, with `title` in its header.
+fn behind(title_line: &str, version: u32, title: &str) -> String {
+    let header = format!(r#"{{"type":"session","version":{version},"id":"s","timestamp":"","cwd":"/"{title}}}"#);
+    let entry = r#"{"type":"label","id":"a","parentId":null,"timestamp":"","targetId":"x"}"#;
+    format!("{title_line}\n{header}\n{entry}\n")
+}
+
+#[test]
+fn a_title_line_before_the_header_names_the_session_and_stays() {
+    let title_line = |title: &str| {
+        format!(r#"{{"type":"title","v":1,"title":{title},"source":"auto","updatedAt":"u","pad":"{}"}}"#, " ".repeat(9))
+    };
+    let own = r#","title":"of the header""#;
+    for (title, header, want) in [
+        (r#""of the line""#, "", Some("of the line")),
+        (r#""of the line""#, own, Some("of the line")),
+        (r#""""#, own, None),
+        ("7", own, Some("of the header")),
+        ("null", "", None),
+    ] {
+        for version in 1..=4 {
+            for before in ["", "\u{feff}", "\n  \n"] {
+                let text = before.to_owned() + &behind(&title_line(title), version, header);
+                let mut count = 0;
+                let fresh = || {
+                    count += 1;
+                    format!("{count}")
+                };
+                let file = read(&text, fresh).unwrap_or_else(|error| panic!("{error}: {text}"));
+                assert_eq!(file.header.title.as_deref(), want, "{text}");
+                assert_eq!((file.unreadable, file.entries.len()), (0, 1), "{text}");
+                let written = String::from_utf8(file.header.encode()).unwrap();
+                let (first, second) = written.split_once('\n').unwrap();
+                assert!(
+                    first.starts_with(&title_line(title)[..30]) && second.contains(r#""type":"session""#),
+                    "{written}"
+                );
+                assert_eq!(read(&written, no_ids).unwrap().header, file.header);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_title_line_alone_is_no_session() {
+    let line = r#"{"type":"title","v":1,"title":"t","updatedAt":"","pad":""}"#;
+    for text in [line.to_owned(), format!("{line}\n"), behind(line, 3, "").replacen("session", "other", 1)] {
+        assert_eq!(read(&text, no_ids), Err(NotASession), "{text}");
+    }
+    assert_eq!(read(&format!("{line}\n{}", behind(line, 3, "")), no_ids), Err(NotASession), "two of them");
+}

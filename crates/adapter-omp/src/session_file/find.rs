@@ -1,6 +1,6 @@
 //! Which file somebody means with `--continue`, `--resume`, `--session` or `--fork`.
 //!
-//! It must not read more of a file than its first line.
+//! It must not read more of a file than the header at its beginning.
 
 use std::{
     fs::{self, OpenOptions},
@@ -12,26 +12,22 @@ use std::{
 use countersign_protocol::omp::session_file::Header;
 use countersign_runtime::tools::regular;
 
-/// The longest first line that is read, in bytes.
+/// The longest beginning that is read for a header, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// A session file and its first line.
+/// A session file and its header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// Where it is.
     pub path: PathBuf,
-    /// What its first line says.
+    /// What the file begins with.
     pub header: Header,
 }
 
-/// Reads the first line of the file at `path`. `None` if it is no session's.
+/// Reads the header of the file at `path`. `None` if it is no session's.
 pub fn header(path: &Path) -> Option<Header> {
     let file = regular::open(path, OpenOptions::new().read(true)).ok()?;
-    let mut lines = BufReader::new(file.take(LONGEST)).lines();
-    let first = lines.find(|line| line.as_ref().map_or(true, |line| !line.trim().is_empty()))?.ok()?;
-    let first = first.strip_prefix('\u{feff}').unwrap_or(&first);
-    let is_session = serde_json::from_str::<serde_json::Value>(first).ok()?.get("type")? == "session";
-    serde_json::from_str(first).ok().filter(|_| is_session)
+    Header::parse(&mut BufReader::new(file.take(LONGEST)).lines().map_while(Result::ok))
 }
 
 /// The session in `folder` that was written to last.
@@ -57,7 +53,7 @@ pub fn named(wanted: &str, cwd: &Path, folder: &Path, sessions: Option<&Path>) -
     others.sort_unstable();
     folders.append(&mut others);
     folders.iter().flat_map(|folder| by_age(folder)).find_map(|path| {
-        // The name tells the id nearly always; the first line is read only where it may fit.
+        // The name tells the id nearly always; the header is read only where it may fit.
         let id = path.file_stem()?.to_string_lossy().split_once('_').map(|(_, id)| id.to_owned())?;
         let header = id.to_lowercase().starts_with(&wanted.to_lowercase()).then(|| header(&path)).flatten()?;
         Some(Found { path, header })
@@ -110,6 +106,10 @@ mod tests {
         put(&here.join("2026-01-02T00-00-00-000Z_aa22.jsonl"), "aa22", 9);
         put(&sessions.join("-else/2026-01-03T00-00-00-000Z_bb33.jsonl"), "bb33", 1);
         put(&cwd.join("copy.jsonl"), "cc44", 1);
+        let titled = cwd.join("titled.jsonl");
+        put(&titled, "ee66", 1);
+        let title_line = r#"{"type":"title","v":1,"title":"named","updatedAt":"","pad":""}"#;
+        fs::write(&titled, format!("{title_line}\n{}", fs::read_to_string(&titled).unwrap())).unwrap();
         fs::write(here.join("2026-01-04T00-00-00-000Z_dd55.jsonl"), "nothing\n").unwrap();
         fs::write(here.join("notes.txt"), "{\"type\":\"session\",\"id\":\"x\"}\n").unwrap();
 
@@ -121,6 +121,7 @@ mod tests {
             ("bb33", Some("bb33")),
             ("copy.jsonl", Some("cc44")),
             ("./copy.jsonl", Some("cc44")),
+            ("titled.jsonl", Some("ee66")),
             ("dd55", None),
             ("zz", None),
             ("", None),

@@ -79,7 +79,8 @@ impl Opened {
         }
         let prefix = self.content.0.get(..usize::try_from(length).ok()?)?;
         let lines = prefix.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).count();
-        Some(lines.saturating_sub(1))
+        let title_line = usize::from(self.file.header.title_line.is_some());
+        Some(lines.saturating_sub(1 + title_line))
     }
 }
 
@@ -175,6 +176,7 @@ pub fn header(id: &SessionId, at: Millis, cwd: &Path, parent: Option<String>) ->
         title: None,
         parent_session: parent,
         extra: countersign_protocol::Extra::default(),
+        title_line: None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use countersign_core::digest::Digest;
+use countersign_core::{digest::Digest, time::Millis};
 use countersign_files::replace::{Access, replace};
 use countersign_protocol::{
     encode,
@@ -18,6 +18,7 @@ use countersign_protocol::{
     },
 };
 use countersign_runtime::tools::regular;
+use countersign_view::time::iso;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -145,7 +146,7 @@ impl Writer {
         &self.path
     }
 
-    /// The first line.
+    /// The header that the file has, or will have.
     pub const fn header(&self) -> &Header {
         &self.header
     }
@@ -191,7 +192,7 @@ impl Writer {
                 if std::fs::metadata(&self.path).is_ok_and(|file| file.len() > 0) {
                     return Err(WriteError::Exists(self.path.clone()));
                 }
-                let mut all = vec![encode(&self.header).to_vec()];
+                let mut all = vec![self.header.encode()];
                 all.extend(self.waiting.iter().cloned());
                 replace(&self.path, &all.concat(), Access::Private).map_err(failed)?;
                 let (marks, file) = marked(0, Sha256::new(), &all);
@@ -222,16 +223,17 @@ impl Writer {
         Ok(marks)
     }
 
-    /// Names the session. A file that is there is replaced as a whole; gives what it was after each line, as after a
+    /// Names the session, as it was named `at` a time. A file that is there is replaced as a whole; gives what it was after each line, as after a
     /// rewrite all earlier marks are void.
     ///
     /// # Errors
     /// [`WriteError`]; the file then has its old name, and the writer too.
-    pub fn set_title(&mut self, title: Option<String>) -> Result<Vec<Mark>, WriteError> {
-        let old = std::mem::replace(&mut self.header.title, title);
+    pub fn set_title(&mut self, title: Option<String>, at: Millis) -> Result<Vec<Mark>, WriteError> {
+        let old = self.header.clone();
+        self.header.set_title(title, &iso(at));
         let written = self.rewrite_header();
         if written.is_err() {
-            self.header.title = old;
+            self.header = old;
         }
         written
     }
@@ -252,10 +254,9 @@ impl Writer {
             .filter(|line| !line.trim_ascii().is_empty())
             .map(<[u8]>::to_vec)
             .collect();
-        match lines.first_mut() {
-            Some(first) => *first = encode(&self.header).to_vec(),
-            None => lines.push(encode(&self.header).to_vec()),
-        }
+        // The title line and the header count as one, as they are written.
+        let beginning = 1 + usize::from(self.header.title_line.is_some());
+        lines.splice(..beginning.min(lines.len()), [self.header.encode()]);
         replace(&self.path, &lines.concat(), Access::Private).map_err(failed)?;
         let (marks, file) = marked(0, Sha256::new(), &lines);
         self.file = file;
@@ -267,7 +268,7 @@ impl Writer {
     /// # Errors
     /// [`WriteError::Io`]; the file is then as it was.
     pub fn rewrite(&mut self, entries: &[Entry]) -> Result<Vec<Mark>, WriteError> {
-        let mut lines = vec![encode(&self.header).to_vec()];
+        let mut lines = vec![self.header.encode()];
         for entry in entries {
             lines.push(self.line(entry)?);
         }

@@ -244,3 +244,79 @@ fn a_name_and_a_model_that_related_programs_write_in_their_own_way_are_read() {
     assert_eq!((&state["sessionName"], &state["model"]["id"]), (&json!("ours"), &json!("fake-2")));
     assert_eq!(again.said(), ["one", "r1", "two", "ok"]);
 }
+
+/// The line that omp 18 writes before the header, of its fixed length.
+fn title_line(title: &str) -> String {
+    let mut line = json!({ "type": "title", "v": 1, "title": title, "updatedAt": AT, "pad": "" });
+    line["pad"] = " ".repeat(255 - line.to_string().len()).into();
+    line.to_string()
+}
+
+#[test]
+fn a_session_of_omp_18_keeps_the_title_line_before_its_header() {
+    let place = HostFixture::new();
+    let conversation = [
+        header(3),
+        json!({ "type": "title_change", "id": "00000001", "parentId": null, "timestamp": AT, "title": "their name", "source": "auto" }),
+        message("00000002", Some("00000001"), user("one")),
+        message("00000003", Some("00000002"), says("r1")),
+    ];
+    let rest: String = conversation.iter().map(|line| format!("{line}\n")).collect();
+    let path = place.put("other.jsonl", format!("{}\n{rest}", title_line("their name"))).display().to_string();
+    let mut host = place.start(&[]);
+    let switched = host.done(json!({ "type": "switch_session", "sessionPath": path }));
+    assert_eq!(switched["cancelled"], false);
+    assert_eq!(host.state()["sessionName"], "their name");
+    assert_eq!(host.said(), ["one", "r1"]);
+    host.turn("two");
+    let after = lines_with(path.as_ref(), "two");
+    assert_eq!(after[0]["title"], "their name");
+    assert_eq!(after[1..5], conversation);
+    check_chain(&after[1..]);
+    host.done(json!({ "type": "set_session_name", "name": "our name" }));
+    let after = lines_when(path.as_ref(), "our name", |lines| lines[1]["title"] == "our name");
+    assert_eq!(
+        (&after[0]["title"], &after[0]["source"], &after[2..5]),
+        (&json!("our name"), &json!("user"), &conversation[1..])
+    );
+    assert_eq!(host.close().code, Some(0));
+
+    // As omp 18 names a session: over the old title line, and nothing else of the file.
+    let mut text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text.find('\n'), Some(255));
+    text.replace_range(..255, &title_line("named there"));
+    std::fs::write(&path, &text).unwrap();
+    let mut again = place.start(&["--session", &path]);
+    assert_eq!(again.state()["sessionName"], "named there");
+    assert_eq!(again.said(), ["one", "r1", "two", "ok"]);
+    again.turn("three");
+    let lines = lines_with(path.as_ref(), "three");
+    check_chain(&lines[1..]);
+    again.close_cleanly();
+
+    let mut fork = place.start(&["--fork", &path]);
+    assert_eq!(fork.said(), ["one", "r1", "two", "ok", "three", "ok"]);
+    fork.close_cleanly();
+}
+
+#[test]
+fn a_session_does_not_go_on_with_the_model_that_stood_in_for_another() {
+    let place = HostFixture::new();
+    let change = |id: &str, parent: &str, model: &str, role: &str| {
+        json!({ "type": "model_change", "id": id, "parentId": parent,
+        "timestamp": AT, "model": format!("fake/{model}"), "role": role })
+    };
+    for (role, want) in [("fallback", "fake-1"), ("temporary", "fake-2"), ("default", "fake-2")] {
+        let lines = [
+            header(3),
+            message("00000001", None, user("one")),
+            message("00000002", Some("00000001"), says("r1")),
+            change("00000003", "00000002", "fake-1", "default"),
+            change("00000004", "00000003", "fake-2", role),
+        ];
+        let path = write(&place, &lines, "");
+        let mut host = place.start(&["--no-session"]);
+        host.done(json!({ "type": "switch_session", "sessionPath": path }));
+        assert_eq!(host.state()["model"]["id"], want, "{role}");
+    }
+}

@@ -5,6 +5,7 @@
 mod entry;
 mod migration;
 mod orphans;
+mod title_line;
 mod unique;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ pub use self::entry::{
     ModeChange, ModelChange, ServiceTierChange, SessionInfo, SessionInit, ThinkingLevelChange, TtsrInjection,
 };
 pub use self::migration::{Migration, migrate};
+pub use self::title_line::TitleLine;
 use self::{
     entry::Parent,
     orphans::{Reattached, reattach},
@@ -25,7 +27,7 @@ use crate::json::{Extra, Wire, mend};
 /// The version that we write.
 pub const VERSION: u32 = 3;
 
-/// The first line.
+/// The header of a session file: its first line, or the one behind a title line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "session", rename_all = "camelCase")]
 pub struct Header {
@@ -49,9 +51,44 @@ pub struct Header {
     /// What else it has.
     #[serde(flatten)]
     pub extra: Extra,
+    /// The line before it that has the name as well, where there is one.
+    #[serde(skip)]
+    pub title_line: Option<TitleLine>,
 }
 
 impl Wire for Header {}
+
+impl Header {
+    /// Returns the header at the beginning of a file's `lines`, with the title line that may stand before it and whose name counts.
+    /// Blank lines are read over. `None` if there is no header. No line behind the header is taken.
+    pub fn parse<L: AsRef<str>>(lines: &mut impl Iterator<Item = L>) -> Option<Self> {
+        let mut lines = lines.filter(|line| !line.as_ref().trim_ascii().is_empty());
+        let first = lines.next()?;
+        let first = first.as_ref().strip_prefix('\u{feff}').unwrap_or(first.as_ref());
+        let Some(title_line) = TitleLine::parse(first) else { return header(first) };
+        let mut header = header(lines.next()?.as_ref())?;
+        if let Some(title) = title_line.title() {
+            header.title = Some(title.to_owned()).filter(|title| !title.is_empty());
+        }
+        header.title_line = Some(title_line);
+        Some(header)
+    }
+
+    /// Names the session, in the title line as well where there is one. `at` is the time of it, in ISO 8601.
+    pub fn set_title(&mut self, title: Option<String>, at: &str) {
+        if let Some(line) = &mut self.title_line {
+            line.set_title(title.as_deref().unwrap_or_default(), at);
+        }
+        self.title = title;
+    }
+
+    /// Writes the beginning of a file: the title line where there is one, and the header, each with its line break.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut lines = self.title_line.as_ref().map(TitleLine::encode).unwrap_or_default();
+        lines.extend_from_slice(&crate::encode(self));
+        lines
+    }
+}
 
 fn first_version() -> u32 {
     1
@@ -60,7 +97,7 @@ fn first_version() -> u32 {
 /// A session file that was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionFile {
-    /// Its first line.
+    /// The line that it begins with, behind a title line where there is one.
     pub header: Header,
     /// Its other lines in order.
     pub entries: Vec<Entry>,
@@ -84,7 +121,7 @@ pub enum Form {
     Older,
 }
 
-/// The first line is not the header of a session.
+/// The file does not begin with the header of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the first line is not the header of a session")]
 pub struct NotASession;
@@ -97,20 +134,22 @@ pub struct NotASession;
 /// break, as after a crash, and the file may begin with a byte order mark.
 ///
 /// # Errors
-/// [`NotASession`] if the first line that is not blank is no header.
+/// [`NotASession`] if the first line that is neither blank nor a title line is no header.
 pub fn read(text: &str, mut fresh: impl FnMut() -> String) -> Result<SessionFile, NotASession> {
     let text = mend(text.strip_prefix('\u{feff}').unwrap_or(text));
     let mut lines = text.split('\n').filter(|line| !line.trim_ascii().is_empty());
-    let first = lines.next().ok_or(NotASession)?;
-    let header = header(first).ok_or(NotASession)?;
+    let header = Header::parse(&mut lines).ok_or(NotASession)?;
     if header.version >= VERSION {
         return Ok(collect(header, lines.map(Entry::parse_with_parent), Form::Current, fresh));
     }
-    let lines: Vec<_> = std::iter::once(first).chain(lines).map(members).collect();
+    let title_line = header.title_line.clone();
+    let first = serde_json::to_value(&header).ok().and_then(|header| header.as_object().cloned());
+    let lines: Vec<_> = std::iter::once(first).chain(lines.map(members)).collect();
     let unreadable = lines.iter().filter(|line| line.is_none()).count();
     let migrated = migrate(lines.into_iter().flatten().collect(), &mut fresh).into_lines();
     let mut migrated = migrated.into_iter().map(|line| Value::Object(line).to_string());
     let header = migrated.next().as_deref().and_then(self::header).ok_or(NotASession)?;
+    let header = Header { title_line, ..header };
     let mut file = collect(header, migrated.map(|line| Entry::parse_with_parent(&line)), Form::Older, fresh);
     file.unreadable += unreadable;
     Ok(file)
@@ -126,7 +165,7 @@ pub fn fuzz(bytes: &[u8]) {
     let mut ids = 0..;
     let mut fresh = || ids.next().map_or_else(String::new, |id: u32| format!("fresh{id:08x}"));
     let Ok(file) = read(&String::from_utf8_lossy(bytes), &mut fresh) else { return };
-    let mut text = crate::encode(&file.header).to_vec();
+    let mut text = file.header.encode();
     file.entries.iter().for_each(|entry| text.extend_from_slice(&crate::encode(entry)));
     let text = String::from_utf8(text).expect("JSON is UTF-8");
     let again = read(&text, fresh).unwrap_or_else(|error| panic!("{error}: {text:?}"));

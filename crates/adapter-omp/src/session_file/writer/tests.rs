@@ -2,7 +2,7 @@ use std::{fs, os::unix::fs::FileTypeExt as _, path::PathBuf, process::Command};
 
 use countersign_core::{id::SessionId, time::Millis};
 use countersign_protocol::omp::session_file::Entry;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Blobs, Mark, Unanswered, WriteError, Writer};
 use crate::session_file::open;
@@ -96,7 +96,7 @@ fn a_session_without_an_answer_has_its_file_at_its_end_where_it_is_to_have_one()
         if said {
             writer.push(&entry("1", "user", "hi")).unwrap();
         }
-        writer.set_title(title.map(str::to_owned)).unwrap();
+        writer.set_title(title.map(str::to_owned), Millis(0)).unwrap();
         assert_eq!(writer.flush().unwrap(), [], "not before its end");
         assert_eq!(writer.close(), want, "{unanswered:?} {title:?} {said}");
         writer.flush().unwrap();
@@ -137,7 +137,7 @@ fn nothing_is_written_into_what_somebody_else_changed() {
     fs::write(place.file(), &text).unwrap();
     writer.push(&entry("3", "user", "x")).unwrap();
     assert!(matches!(writer.flush(), Err(WriteError::Changed(_))));
-    assert!(matches!(writer.set_title(Some("t".to_owned())), Err(WriteError::Changed(_))));
+    assert!(matches!(writer.set_title(Some("t".to_owned()), Millis(0)), Err(WriteError::Changed(_))));
     assert_eq!((place.text(), writer.header().title.clone()), (text, None));
     fs::remove_file(place.file()).unwrap();
     assert!(matches!(writer.flush(), Err(WriteError::Changed(_))));
@@ -160,9 +160,12 @@ fn a_pipe_in_the_place_of_the_file_is_neither_waited_for_nor_replaced() {
     let mut second = place.writer();
     second.push(&entry("2", "assistant", "ho")).unwrap();
     let resumed = Writer::resume(place.file(), writer.header().clone(), place.blobs(), 0).map(drop);
-    for failed in
-        [writer.flush().map(drop), writer.set_title(Some("t".to_owned())).map(drop), second.flush().map(drop), resumed]
-    {
+    for failed in [
+        writer.flush().map(drop),
+        writer.set_title(Some("t".to_owned()), Millis(0)).map(drop),
+        second.flush().map(drop),
+        resumed,
+    ] {
         let error = failed.unwrap_err().to_string();
         assert!(error.ends_with("it is not a regular file"), "{error}");
     }
@@ -173,18 +176,76 @@ fn a_pipe_in_the_place_of_the_file_is_neither_waited_for_nor_replaced() {
 fn a_new_name_replaces_the_first_line_alone() {
     let place = Place::new();
     let mut early = place.writer();
-    assert_eq!(early.set_title(Some("early".to_owned())).unwrap(), []);
+    assert_eq!(early.set_title(Some("early".to_owned()), Millis(0)).unwrap(), []);
     assert!(!place.file().exists());
 
     let (mut writer, _) = answered(&place);
     let before = place.text();
-    let mut marks = writer.set_title(Some("new \"name\"".to_owned())).unwrap();
+    let mut marks = writer.set_title(Some("new \"name\"".to_owned()), Millis(0)).unwrap();
     let after = place.text();
     assert_eq!(after.split_once('\n').unwrap().1, before.split_once('\n').unwrap().1);
     assert_eq!(open::open(&place.file()).unwrap().unwrap().file.header.title.as_deref(), Some("new \"name\""));
     writer.push(&entry("3", "user", "x")).unwrap();
     marks.extend(writer.flush().unwrap());
     assert_eq!(marks.last(), Some(&Mark::of(place.text().as_bytes())));
+}
+
+/// A file as omp 18 begins it: the title line, then the header.
+fn titled(place: &Place, title: &str) -> String {
+    let (writer, _) = answered(place);
+    let mut members =
+        json!({"type": "title", "v": 1, "title": title, "updatedAt": "2026-05-01T10:00:00.000Z", "pad": ""});
+    let missing = 255 - members.to_string().len();
+    members["pad"] = " ".repeat(missing).into();
+    let text = format!("{members}\n{}", place.text());
+    fs::write(writer.path(), &text).unwrap();
+    text
+}
+
+#[test]
+fn a_new_name_replaces_that_of_the_title_line_as_well() {
+    let place = Place::new();
+    let before = titled(&place, "old");
+    let opened = open::open(&place.file()).unwrap().unwrap();
+    assert_eq!(opened.file.header.title.as_deref(), Some("old"));
+    assert_eq!((opened.entries_within(opened.whole), opened.damage()), (Some(2), None));
+    let header = opened.file.header;
+    let mut writer = Writer::resume(place.file(), header.clone(), place.blobs(), opened.whole).unwrap();
+    writer.push(&entry("3", "user", "x")).unwrap();
+    writer.flush().unwrap();
+    assert!(place.text().starts_with(&before));
+
+    for name in ["new \"name\"", &"long ".repeat(100)] {
+        let marks = writer.set_title(Some(name.to_owned()), Millis(1_700_000_000_000)).unwrap();
+        let after = place.text();
+        let (first, rest) = after.split_at(256);
+        assert!(first.ends_with("\"}\n") && first.contains("\"updatedAt\":\"2023-11-14T22:13:20.000Z\""), "{first}");
+        let first: Value = serde_json::from_str(first).unwrap();
+        assert!(name.starts_with(first["title"].as_str().unwrap()), "{first}");
+        assert_eq!(rest.lines().count(), 4);
+        assert_eq!(marks.last(), Some(&Mark::of(after.as_bytes())));
+        assert_eq!(marks.len(), 4, "one for the beginning, one for each entry");
+    }
+    let opened = open::open(&place.file()).unwrap().unwrap();
+    assert!(opened.file.header.title.is_some_and(|title| title.starts_with("long ") && title.len() < 200));
+
+    let marks = writer.rewrite(&[entry("2", "assistant", "ho")]).unwrap();
+    let after = place.text();
+    assert!(after.starts_with(r#"{"type":"title","v":1,"title":"long "#) && after.lines().count() == 3, "{after}");
+    assert_eq!(marks.last(), Some(&Mark::of(after.as_bytes())));
+}
+
+#[test]
+fn a_name_that_cannot_be_written_changes_no_title_line() {
+    let place = Place::new();
+    titled(&place, "old");
+    let opened = open::open(&place.file()).unwrap().unwrap();
+    let header = opened.file.header;
+    let mut writer = Writer::resume(place.file(), header.clone(), place.blobs(), opened.whole).unwrap();
+    let elsewhere = place.text().replace("\"old\"", "\"two\"");
+    fs::write(place.file(), &elsewhere).unwrap();
+    assert!(matches!(writer.set_title(Some("three".to_owned()), Millis(0)), Err(WriteError::Changed(_))));
+    assert_eq!((writer.header(), place.text()), (&header, elsewhere));
 }
 
 #[test]
