@@ -22,7 +22,7 @@ const USAGE: &str = concat!(
 usage: cargo xtask COMMAND
 
   verify [--fast]               format, clippy, tidy, all tests, docs; --fast leaves out doc tests and docs
-  tidy                          the rules of the house that no lint knows
+  tidy [--measure]              the rules of the house that no lint knows; --measure prints the figures of names and texts
 ",
     include_str!("../../crates/loadtest/usage.txt"),
     "  browser [--binary FILE]       the console in Chromium: what it does, how it looks, what axe finds; pictures in target/browser
@@ -56,7 +56,7 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
     }
     match command.as_str() {
         "verify" => Ok(verify::run(&Workspace::read()?, verify::Options::parse(rest)?)),
-        "tidy" => tidy::run(&Workspace::read()?),
+        "tidy" => tidy::run(&Workspace::read()?, tidy::Options::parse(rest)?),
         "bench" | "load" | "kill" => loadtest::run(command, rest),
         "browser" => browser::run(&Workspace::read()?, &browser::Options::parse(rest)?),
         "package" => package::run(&Workspace::read()?, &package::Options::parse(rest)?),

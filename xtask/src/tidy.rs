@@ -6,6 +6,7 @@ mod edges;
 mod gate_content;
 mod imports;
 mod manifest;
+mod measure;
 mod names;
 mod purity;
 mod sizes;
@@ -45,8 +46,36 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Prints what is to be put right.
-pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<ExitCode> {
+/// What to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// Prints the figures of names and texts instead of findings.
+    pub(crate) measure: bool,
+}
+
+impl Options {
+    /// Reads the arguments behind `tidy`.
+    ///
+    /// # Errors
+    /// An argument that is none.
+    pub(crate) fn parse(arguments: &[String]) -> anyhow::Result<Self> {
+        let mut options = Self::default();
+        for argument in arguments {
+            match argument.as_str() {
+                "--measure" => options.measure = true,
+                unknown => anyhow::bail!("tidy: unknown argument {unknown:?}: only --measure is known"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Prints what is to be put right, or the figures.
+pub(crate) fn run(workspace: &Workspace, options: Options) -> anyhow::Result<ExitCode> {
+    if options.measure {
+        measure::run(workspace)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let found = findings(workspace)?;
     found.iter().for_each(|finding| println!("{finding}"));
     if found.is_empty() {
@@ -81,6 +110,7 @@ pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
         found.extend(cycles::findings(workspace.relative(package.folder()), &sources));
         found.extend(sizes::findings(&package.name, file, &sources));
     }
+    found.extend(measure::findings(workspace)?);
     for page in CONTRIBUTOR_PAGES {
         found.extend(commands::findings(workspace, Path::new(page), &read(&workspace.root.join(page))?));
     }

@@ -2,7 +2,12 @@
 //!
 //! It is a lexer, not a parser: enough to never mistake a comment or a string for code.
 
-use std::path::Path;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
 
 /// A file with what the rules ask of it.
 pub(crate) struct Source<'a> {
@@ -25,6 +30,27 @@ impl<'a> Source<'a> {
     pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.code.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
+}
+
+/// Every page in Markdown that belongs to the project's documents: those at the root and below `docs`, in order.
+pub(crate) fn pages(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut pages = Vec::new();
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).with_context(|| format!("{} could not be listed", folder.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            if path.is_dir() {
+                if folder != root || path.ends_with("docs") {
+                    folders.push(path);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages.sort();
+    Ok(pages)
 }
 
 /// Lines up to a test module with a body, which is the end of a file by the order of the house.
