@@ -55,13 +55,13 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     match command.as_str() {
-        "verify" => Ok(verify::run(&Workspace::read()?, verify::Options::parse(rest)?)),
-        "tidy" => tidy::run(&Workspace::read()?, tidy::Options::parse(rest)?),
+        "verify" => Ok(verify::run(&Workspace::read_metadata()?, verify::Options::parse(rest)?)),
+        "tidy" => tidy::run(&Workspace::read_metadata()?, tidy::Options::parse(rest)?),
         "bench" | "load" | "kill" => loadtest::run(command, rest),
-        "browser" => browser::run(&Workspace::read()?, &browser::Options::parse(rest)?),
-        "package" => package::run(&Workspace::read()?, &package::Options::parse(rest)?),
-        "reference" => reference::run(&Workspace::read()?),
-        "fuzz" => fuzz::run(&Workspace::read()?, &fuzz::Options::parse(rest)?),
+        "browser" => browser::run(&Workspace::read_metadata()?, &browser::Options::parse(rest)?),
+        "package" => package::run(&Workspace::read_metadata()?, &package::Options::parse(rest)?),
+        "reference" => reference::run(&Workspace::read_metadata()?),
+        "fuzz" => fuzz::run(&Workspace::read_metadata()?, &fuzz::Options::parse(rest)?),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)

@@ -10,7 +10,7 @@ use std::{
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use countersign_core::{
     call,
-    engine::{self, Command, Refusal, Scope},
+    engine::{self, Command, CommandError, ResidencyScope},
     id::{CallId, GateId},
     session::counted,
 };
@@ -290,11 +290,11 @@ impl<'a> Connection<'a> {
     /// A request was recorded, or was not.
     async fn replied(&mut self, id: Arc<str>, replied: Result<Reply, Refused>) -> Result<(), ConnectionEnd> {
         match replied.map(|reply| reply.outcome) {
-            Ok(engine::Reply::Requested { call, over: None }) => {
+            Ok(engine::EngineReply::Requested { call, over: None }) => {
                 self.mine.insert(call);
                 self.wait(call, id).await
             }
-            Ok(engine::Reply::Requested { call, over: Some((end, lsn)) }) => {
+            Ok(engine::EngineReply::Requested { call, over: Some((end, lsn)) }) => {
                 let content = self.door.handle.contents().get(&[lsn]).await.ok().and_then(|mut texts| texts.pop()?);
                 let content = content.as_deref().unwrap_or_default().to_owned();
                 self.ended(&id, Outcome { call, gate: None, end, content: content.into() }).await
@@ -303,7 +303,7 @@ impl<'a> Connection<'a> {
                 self.open -= 1;
                 self.fault(&id, &Fault::new(code::FAILED, "Internal error")).await
             }
-            Err(Refused::Refusal(refusal @ (Refusal::KeyTaken(_) | Refusal::TooLong { .. }))) => {
+            Err(Refused::Refusal(refusal @ (CommandError::KeyTaken(_) | CommandError::TooLong { .. }))) => {
                 self.open -= 1;
                 self.fault(&id, &Fault::new(code::INVALID, refusal.to_string())).await
             }
@@ -336,7 +336,7 @@ impl<'a> Connection<'a> {
     /// The gate that decided a request, whichever process it was opened in.
     async fn gate_of(&mut self, call: CallId) -> Option<GateId> {
         let session = self.agent.session.clone();
-        let read = self.source.read_of(Scope::Session(session.clone()), move |engine| {
+        let read = self.source.read_of(ResidencyScope::Session(session.clone()), move |engine| {
             engine.state().session(&session)?.requester()?.gate_of(call)
         });
         read.await?.0

@@ -17,7 +17,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use axum::extract::ws::WebSocket;
 use countersign_core::{
-    engine::{Command, Refusal},
+    engine::{Command, CommandError},
     id::{PrincipalId, SessionId},
     session::{self, Setting, Settings as SessionSettings},
 };
@@ -131,7 +131,7 @@ impl Door {
             };
             match requests.ask(Command::Session(session.clone(), open)).await {
                 Ok(_) => {}
-                Err(Refused::Refusal(Refusal::SessionExists(_))) => {
+                Err(Refused::Refusal(CommandError::SessionExists(_))) => {
                     let set = session::Command::Set { setting: Setting::All(Box::new(set)), entry: None };
                     requests.ask(Command::Session(session.clone(), set)).await?;
                 }

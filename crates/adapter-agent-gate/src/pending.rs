@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use countersign_core::{
     call::{Content, End},
-    engine::Scope,
+    engine::ResidencyScope,
     id::{CallId, GateId, Lsn},
     session::{Asked, Counts},
     time::Millis,
@@ -62,7 +62,7 @@ pub(super) async fn missed(
     told: &BTreeSet<CallId>,
 ) -> Option<Missed> {
     let session = agent.session.clone();
-    let read = requests.read_of(Scope::Session(session.clone()), move |engine| {
+    let read = requests.read_of(ResidencyScope::Session(session.clone()), move |engine| {
         let requester = engine.state().session(&session)?.requester()?;
         let results: Vec<_> = requester.results().iter().map(|(call, result)| (*call, result.clone())).collect();
         Some((results, requester.open().clone(), requester.generation(), requester.clone()))

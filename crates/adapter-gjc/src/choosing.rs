@@ -1,7 +1,7 @@
 //! Which model new sessions begin with, and how much the model thinks.
 
 use countersign_adapter_omp::{Door, Until, commands::settings};
-use countersign_agent_dir::{Change, Settings, persist};
+use countersign_agent_dir::{Change, Settings, persist_change};
 use countersign_protocol::{
     Json,
     gjc::{Command, state::DefaultModel},

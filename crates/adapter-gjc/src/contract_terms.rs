@@ -4,8 +4,8 @@
 
 use countersign_core::{
     ledger::{self, Breach},
-    policy::{Class, Contract, ContractScope, Lack},
-    unattended::{self, Place, Terms, Widening},
+    policy::{Class, Contract, ContractGap, ContractScope},
+    unattended::{self, BreachPoint, ContractTerms, TermsWidening},
 };
 use countersign_protocol::{
     Json, Number, Wire,
@@ -16,7 +16,7 @@ use countersign_protocol::{
 };
 
 /// What the engine is told of a declaration. Limits are whole; a part of a token, a call or a micro-dollar is none.
-pub(crate) fn terms(declaration: &Declaration) -> Terms {
+pub(crate) fn terms(declaration: &Declaration) -> ContractTerms {
     let actions = declaration.action_allowlist.iter().map(|action| meant(*action));
     let (mut commands, mut classes) = (Vec::new(), Vec::new());
     for action in actions {
@@ -27,7 +27,7 @@ pub(crate) fn terms(declaration: &Declaration) -> Terms {
     }
     let Budget { max_tokens, max_tool_calls, max_wall_time_ms, max_cost_usd } = declaration.budget;
     let whole = |number: Number| Some(number.0.floor() as u64);
-    Terms {
+    ContractTerms {
         actor: declaration.actor.clone(),
         may: Contract {
             scopes: declaration.scopes.iter().map(|scope| scope_of(*scope)).collect(),
@@ -42,8 +42,8 @@ pub(crate) fn terms(declaration: &Declaration) -> Terms {
             cost_micros: Some((max_cost_usd.0 * MICROS).round() as u64),
         },
         on_breach: match declaration.on_breach {
-            OnBreach::Abort => unattended::OnBreach::End,
-            OnBreach::Gate => unattended::OnBreach::Ask,
+            OnBreach::Abort => unattended::BreachResponse::End,
+            OnBreach::Gate => unattended::BreachResponse::Ask,
         },
         renegotiable: declaration.renegotiable,
     }
@@ -135,13 +135,13 @@ pub(crate) enum Missing {
 }
 
 /// What the wire calls what a contract does not have.
-pub(crate) fn missing(lack: &Lack) -> Missing {
+pub(crate) fn missing(lack: &ContractGap) -> Missing {
     match lack {
-        Lack::Scope(scope) => Missing::Scope(named(*scope)),
-        Lack::Command(scope) => Missing::Action(named(*scope).action()),
-        Lack::Class(class) => Missing::Action(action_of(*class)),
+        ContractGap::Scope(scope) => Missing::Scope(named(*scope)),
+        ContractGap::Command(scope) => Missing::Action(named(*scope).action()),
+        ContractGap::Class(class) => Missing::Action(action_of(*class)),
         // No declaration of this door names tools.
-        Lack::Tool(_) => Missing::Scope(Scope::Admin),
+        ContractGap::Tool(_) => Missing::Scope(Scope::Admin),
     }
 }
 
@@ -154,7 +154,7 @@ pub(crate) struct Of {
 
 impl Of {
     /// The `error` of a command that is not covered. `line` is that of a shell command.
-    pub(crate) fn denied(self, lack: &Lack, line: Option<String>) -> Json {
+    pub(crate) fn denied(self, lack: &ContractGap, line: Option<String>) -> Json {
         match missing(lack) {
             Missing::Scope(scope) => json(&ScopeDenied::new(scope, line, self.run, self.session)),
             Missing::Action(action) => json(&ActionDenied::new(action, line, self.run, self.session)),
@@ -185,29 +185,29 @@ pub(crate) fn amounts(Breach { metric, limit, observed }: Breach) -> (Metric, [N
 }
 
 /// Where a breach was noticed.
-pub(crate) fn phase_of(place: &Place) -> String {
+pub(crate) fn phase_of(place: &BreachPoint) -> String {
     match place {
-        Place::Before(command) => phase::preflight(command),
-        Place::Request => phase::preflight("turn"),
-        Place::Call => phase::preflight("tool_call"),
-        Place::Turn => phase::post_dispatch("prompt"),
-        Place::Clock => phase::post_dispatch("wall_time"),
+        BreachPoint::Before(command) => phase::preflight(command),
+        BreachPoint::Request => phase::preflight("turn"),
+        BreachPoint::Call => phase::preflight("tool_call"),
+        BreachPoint::Turn => phase::post_dispatch("prompt"),
+        BreachPoint::Clock => phase::post_dispatch("wall_time"),
     }
 }
 
 /// Why a declaration was refused.
-pub(crate) fn refused(refusal: &unattended::Refusal) -> Refused {
+pub(crate) fn refused(refusal: &unattended::DeclareError) -> Refused {
     match refusal {
-        unattended::Refusal::Widens(more) => Refused::widening(&more.iter().map(name_of).collect::<Vec<_>>()),
-        unattended::Refusal::Asked(_) => Refused {
+        unattended::DeclareError::Widens(more) => Refused::widening(&more.iter().map(name_of).collect::<Vec<_>>()),
+        unattended::DeclareError::ProposalPending(_) => Refused {
             code: RefusalCode::InvalidUnattendedDeclaration,
             message: "a person is asked about another declaration".to_owned(),
         },
-        unattended::Refusal::Another => Refused {
+        unattended::DeclareError::Another => Refused {
             code: RefusalCode::InvalidUnattendedDeclaration,
             message: "the session has a declaration of another run".to_owned(),
         },
-        unattended::Refusal::Over(breach) | unattended::Refusal::Exceeds(breach) => over(*breach),
+        unattended::DeclareError::Over(breach) | unattended::DeclareError::Exceeds(breach) => over(*breach),
     }
 }
 
@@ -218,18 +218,18 @@ pub(crate) fn over(breach: Breach) -> Refused {
     Refused { code: RefusalCode::UnattendedAborted, message }
 }
 
-fn name_of(widening: &Widening) -> String {
+fn name_of(widening: &TermsWidening) -> String {
     match widening {
-        Widening::May(lack) => match missing(lack) {
+        TermsWidening::May(lack) => match missing(lack) {
             Missing::Scope(scope) => scope.name(),
             Missing::Action(action) => action.name(),
         },
-        Widening::Limit(ledger::Metric::Tokens) => "max_tokens",
-        Widening::Limit(ledger::Metric::ToolCalls) => "max_tool_calls",
-        Widening::Limit(ledger::Metric::WallTime) => "max_wall_time_ms",
-        Widening::Limit(ledger::Metric::Cost) => "max_cost_usd",
-        Widening::OnBreach => "on_breach",
-        Widening::Renegotiable => "renegotiable",
+        TermsWidening::Limit(ledger::Metric::Tokens) => "max_tokens",
+        TermsWidening::Limit(ledger::Metric::ToolCalls) => "max_tool_calls",
+        TermsWidening::Limit(ledger::Metric::WallTime) => "max_wall_time_ms",
+        TermsWidening::Limit(ledger::Metric::Cost) => "max_cost_usd",
+        TermsWidening::OnBreach => "on_breach",
+        TermsWidening::Renegotiable => "renegotiable",
     }
     .to_owned()
 }
@@ -238,8 +238,8 @@ fn name_of(widening: &Widening) -> String {
 mod tests {
     use countersign_core::{
         ledger::{self, Breach},
-        policy::Lack,
-        unattended::{Refusal, Widening},
+        policy::ContractGap,
+        unattended::{DeclareError, TermsWidening},
     };
     use countersign_protocol::gjc::unattended::{Action, Declaration, Metering, Scope};
     use serde_json::{Value, json};
@@ -261,19 +261,19 @@ mod tests {
         let none = terms(&declared(json!({})));
         for scope in Scope::ALL {
             let terms = terms(&declared(json!({ "scopes": [scope.name()] })));
-            let lacks: Vec<Missing> = terms.beyond(&none).iter().map(lack).collect();
+            let lacks: Vec<Missing> = terms.widenings_over(&none).iter().map(lack).collect();
             assert_eq!(lacks, if scope == Scope::Prompt { vec![] } else { vec![Missing::Scope(scope)] });
         }
         for action in Action::ALL {
             let terms = terms(&declared(json!({ "action_allowlist": [action.name()] })));
-            let lacks: Vec<Missing> = terms.beyond(&none).iter().map(lack).collect();
+            let lacks: Vec<Missing> = terms.widenings_over(&none).iter().map(lack).collect();
             assert_eq!(lacks, if *action == Action::CommandPrompt { vec![] } else { vec![Missing::Action(*action)] });
         }
     }
 
-    fn lack(widening: &Widening) -> Missing {
+    fn lack(widening: &TermsWidening) -> Missing {
         match widening {
-            Widening::May(lack) => missing(lack),
+            TermsWidening::May(lack) => missing(lack),
             other => panic!("{other:?}"),
         }
     }
@@ -292,14 +292,14 @@ mod tests {
             "scopes": ["admin"], "action_allowlist": ["bash.mutating"], "on_breach": "gate", "renegotiable": true,
         });
         let (before, now) = (declared(json!({})), declared(wide));
-        let names: Vec<String> = terms(&now).beyond(&terms(&before)).iter().map(name_of).collect();
+        let names: Vec<String> = terms(&now).widenings_over(&terms(&before)).iter().map(name_of).collect();
         assert_eq!(names, now.widens(&before));
     }
 
     #[test]
     fn refusals_have_every_member_of_the_wire() {
         let of = || Of { run: "r".to_owned(), session: "s".to_owned() };
-        let lack = Lack::Class(countersign_core::policy::Class::FileDelete);
+        let lack = ContractGap::Class(countersign_core::policy::Class::FileDelete);
         let denied: Value = of().denied(&lack, Some("rm x".to_owned())).read().unwrap();
         assert_eq!(
             denied,
@@ -313,7 +313,7 @@ mod tests {
             json!({ "code": "budget_exceeded", "metric": "cost", "limit": 0.29, "observed": 0.3,
                 "phase": "prompt preflight", "run_id": "r", "session_id": "s", "abort_status": "aborting" })
         );
-        let over = serde_json::to_value(refused(&Refusal::Over(breach))).unwrap();
+        let over = serde_json::to_value(refused(&DeclareError::Over(breach))).unwrap();
         assert_eq!(
             over,
             json!({ "code": "unattended_aborted", "message": "unattended run aborted: budget cost exceeded" })

@@ -9,10 +9,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_adapter_omp::{Door, refusal_text::problem};
 use countersign_core::{
-    engine::{Command as EngineCommand, Recorded, Refusal, Reply},
+    engine::{Command as EngineCommand, CommandError, EngineReply, Recorded},
     id::SessionId,
     ledger::Breach,
-    unattended::{Command as OfContract, Event, Need, Outcome, Place},
+    unattended::{BreachPoint, Command as OfContract, ContractOutcome, Event, HostCommandNeeds},
 };
 use countersign_protocol::{
     Json,
@@ -77,13 +77,13 @@ pub(super) async fn negotiate(door: &mut Door, id: Option<Id>, declaration: Opti
         door.catch_up(reply.position).await;
     }
     match replied.map(|reply| reply.outcome) {
-        Ok(Reply::Unattended(Outcome::Asking(_))) => {
+        Ok(EngineReply::Unattended(ContractOutcome::Asking(_))) => {
             if let Some(unattended) = unattended_mut(door) {
                 unattended.asked = Some((id, accepted));
             }
         }
         Ok(_) => door.write(&Response::success(id, NAME, &accepted)),
-        Err(Refused::Refusal(Refusal::Unattended(refusal))) => {
+        Err(Refused::Refusal(CommandError::Unattended(refusal))) => {
             return door.write(&Response::typed_failure(id, NAME, &contract_terms::refused(&refusal)));
         }
         Err(refused) => return door.write(&Response::failure(id, NAME, problem(&refused))),
@@ -114,7 +114,7 @@ pub(super) async fn admit(door: &mut Door, id: Option<&Id>, command: &Command) -
         Command::Shared(Shared::Bash { command }) => Some(command.clone()),
         _ => None,
     };
-    let need = Need {
+    let need = HostCommandNeeds {
         command: name.to_owned(),
         scope: contract_terms::scope_of(command.scope()),
         takes_a_call: command.takes_a_call(),
@@ -140,8 +140,12 @@ pub(super) async fn admit(door: &mut Door, id: Option<&Id>, command: &Command) -
 /// Whether a command that nobody knows may be told so: under a contract only where it covers everything else.
 pub(super) async fn admit_unknown(door: &mut Door, id: Option<&Id>, name: Option<&str>) -> bool {
     let name = name.unwrap_or("undefined").to_owned();
-    let need =
-        Need { command: name.clone(), scope: contract_terms::scope_of(Scope::Admin), takes_a_call: false, line: None };
+    let need = HostCommandNeeds {
+        command: name.clone(),
+        scope: contract_terms::scope_of(Scope::Admin),
+        takes_a_call: false,
+        line: None,
+    };
     match refusal(door, need).await {
         None => true,
         Some(error) => {
@@ -166,11 +170,12 @@ impl Error {
     }
 }
 
-async fn refusal(door: &mut Door, need: Need) -> Option<Error> {
+async fn refusal(door: &mut Door, need: HostCommandNeeds) -> Option<Error> {
     let seat = door.seat()?;
     let (session, requests) = (seat.id.clone(), seat.requests.clone());
     let of_session = session.clone();
-    let read = requests.read(move |engine| Some(engine.state().session(&of_session)?.unattended()?.under().clone()));
+    let read =
+        requests.read(move |engine| Some(engine.state().session(&of_session)?.unattended()?.declared_in().clone()));
     let under = read.await?.0?;
     audit_writer::check(door);
     if let Some(Some(Err(problem))) = unattended_mut(door).map(|unattended| &unattended.audit) {
@@ -185,11 +190,13 @@ async fn refusal(door: &mut Door, need: Need) -> Option<Error> {
         door.catch_up(reply.position).await;
     }
     match replied.map(|reply| reply.outcome) {
-        Ok(Reply::Unattended(Outcome::Lacks(lack))) => Some(Error::Typed(whose.denied(&lack, line))),
-        Ok(Reply::Unattended(Outcome::Exceeded(breach))) => {
+        Ok(EngineReply::Unattended(ContractOutcome::Lacks(lack))) => Some(Error::Typed(whose.denied(&lack, line))),
+        Ok(EngineReply::Unattended(ContractOutcome::Exceeded(breach))) => {
             Some(Error::Typed(whose.exceeded(breach, phase::preflight(&name))))
         }
-        Ok(Reply::Unattended(Outcome::Over(breach))) => Some(Error::Typed(Json::of(&contract_terms::over(breach)))),
+        Ok(EngineReply::Unattended(ContractOutcome::Over(breach))) => {
+            Some(Error::Typed(Json::of(&contract_terms::over(breach))))
+        }
         Ok(_) => None,
         Err(refused) => Some(Error::Text(problem(&refused))),
     }
@@ -233,7 +240,7 @@ async fn open_audit(door: &mut Door, actor: Option<&str>) -> Result<String, Stri
     let (session, handle, requests) = (seat.id.clone(), seat.handle.clone(), seat.requests.clone());
     let of_session = session.clone();
     let read = requests.read(move |engine| {
-        engine.state().session(&of_session)?.unattended().map(|contract| contract.under().to_string())
+        engine.state().session(&of_session)?.unattended().map(|contract| contract.declared_in().to_string())
     });
     let under = read.await.and_then(|(under, _)| under).unwrap_or_else(|| session.to_string());
     let cwd = door.shelf.cwd.clone();
@@ -333,7 +340,7 @@ fn tell(door: &mut Door, event: &Event, session: Option<&SessionId>) {
 }
 
 /// The prompt whose run is being ended has failed, and the end of the run says so. A command that was refused is told so by itself.
-fn ended(door: &mut Door, (breach, place): (Breach, Place), session: Option<&SessionId>) {
+fn ended(door: &mut Door, (breach, place): (Breach, BreachPoint), session: Option<&SessionId>) {
     let is_running = door.teller.is_running();
     let Some(gjc) = state_mut(door) else { return };
     let run = match &gjc.unattended.audit {
@@ -345,7 +352,7 @@ fn ended(door: &mut Door, (breach, place): (Breach, Place), session: Option<&Ses
     if is_running {
         gjc.voice.breached(error.clone());
     }
-    if let Place::Before(_) = place {
+    if let BreachPoint::Before(_) = place {
         return;
     }
     let unattended = &mut gjc.unattended;

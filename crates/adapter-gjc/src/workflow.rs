@@ -6,7 +6,7 @@
 mod file;
 
 use countersign_core::{
-    engine::{Command as EngineCommand, Engine, Refusal, Scope as At},
+    engine::{Command as EngineCommand, CommandError, Engine, ResidencyScope as At},
     gate::{self, Answer, AnswerRefusal, Gate},
     id::{GateId, PrincipalId, SessionId},
     session,
@@ -132,7 +132,7 @@ async fn send(
         let told_of = match &replied {
             Ok(_) if waited => Some((AuditEvent::GateResponseAccepted, Outcome::Accepted)),
             Ok(_) => Some((AuditEvent::GateResponseIdempotentReplay, Outcome::Info)),
-            Err(Refused::Refusal(Refusal::Answer(refusal))) => Some(match refusal {
+            Err(Refused::Refusal(CommandError::Answer(refusal))) => Some(match refusal {
                 refusal if is_unanswered(refusal, &gate) => (AuditEvent::GateResponseUnknownGate, Outcome::Rejected),
                 AnswerRefusal::AlreadyResolved { .. } => (AuditEvent::GateResponseAlreadyResolved, Outcome::Rejected),
                 AnswerRefusal::KeyTaken(_) => (AuditEvent::GateResponseIdempotencyConflict, Outcome::Rejected),
@@ -146,7 +146,7 @@ async fn send(
                 Some(resolution) => Response::success(id, RESPONSE, &resolution),
                 None => Response::failure(id, RESPONSE, "the gate's resolution cannot be read"),
             },
-            Err(Refused::Refusal(Refusal::Answer(refusal))) => match refusal {
+            Err(Refused::Refusal(CommandError::Answer(refusal))) => match refusal {
                 refusal if is_unanswered(&refusal, &gate) => typed(id, GateError::Unknown(name)),
                 AnswerRefusal::AlreadyResolved { .. } => typed(id, GateError::AlreadyResolved(name)),
                 AnswerRefusal::KeyTaken(_) => typed(id, GateError::IdempotencyConflict(name)),

@@ -17,7 +17,7 @@ use std::sync::{
 };
 
 use countersign_core::{
-    engine::{Command, Event, Recorded, Refusal, Reply},
+    engine::{Command, CommandError, EngineReply, Event, Recorded},
     schedule::{self, Limits, Replan},
 };
 use countersign_protocol::gsv::{Fault, Method, Request, code};
@@ -157,7 +157,7 @@ pub(super) fn connected(door: &Arc<Door>) {
 ///
 /// # Errors
 /// 500 with why it was refused.
-async fn ask(door: &Door, command: schedule::Command) -> Result<Reply, Fault> {
+async fn ask(door: &Door, command: schedule::Command) -> Result<EngineReply, Fault> {
     let asked = door.context.handle.source(Lane::Request).ask(Command::Schedule(command)).await;
     asked.map(|reply| reply.outcome).map_err(|refused| fault(&refused))
 }
@@ -166,7 +166,7 @@ async fn ask(door: &Door, command: schedule::Command) -> Result<Reply, Fault> {
 fn fault(refused: &Refused) -> Fault {
     use countersign_protocol::gsv::cron;
     match refused {
-        Refused::Refusal(Refusal::Schedule(refusal)) => match refusal {
+        Refused::Refusal(CommandError::Schedule(refusal)) => match refusal {
             schedule::Refusal::NoJob(job) => cron::unknown_job(job.as_str()),
             schedule::Refusal::TooMany(most) => cron::too_many(usize::try_from(*most).unwrap_or(usize::MAX)),
             schedule::Refusal::Never => failed("schedule is never due"),

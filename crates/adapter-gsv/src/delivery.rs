@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use countersign_core::{
     channel::{self, Account, Address, ChatKind, Media, Message},
-    engine::{Command, Refusal, Reply},
+    engine::{Command, CommandError, EngineReply},
     time::Millis,
 };
 use countersign_runtime::{Lane, Refused};
@@ -106,8 +106,8 @@ pub(super) async fn deliver(door: &Arc<Door>, delivery: Delivery<'_>) -> Result<
 pub(super) async fn send(door: &Arc<Door>, message: Message) -> Result<bool, Undelivered> {
     let command = Command::Channel(channel::Command::Send(Box::new(message)));
     match door.context.handle.source(Lane::Result).ask(command).await {
-        Ok(reply) => Ok(reply.outcome != Reply::Repeated),
-        Err(Refused::Refusal(Refusal::Channel(channel::Refusal::Unknown { network, .. }))) => {
+        Ok(reply) => Ok(reply.outcome != EngineReply::Repeated),
+        Err(Refused::Refusal(CommandError::Channel(channel::Refusal::Unknown { network, .. }))) => {
             Err(Undelivered::Unknown(network))
         }
         Err(refused) => Err(Undelivered::Failed(refused.to_string())),

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use countersign_conversations::chats::{ChatError, sayable};
-use countersign_core::{engine::Reply, id::SessionId, session::WhenBusy};
+use countersign_core::{engine::EngineReply, id::SessionId, session::WhenBusy};
 use countersign_http::{
     reply,
     web::{Body, Routes, sse},
@@ -121,13 +121,13 @@ async fn regenerate(door: &Door, session: &SessionId, body: &Body) -> Outcome {
     }
 }
 
-async fn started(door: &Door, session: &SessionId, outcome: Reply) -> Response {
+async fn started(door: &Door, session: &SessionId, outcome: EngineReply) -> Response {
     let Some(told) = transcript::session(&door.context.handle, session, Messages::Without).await else {
         return problem(StatusCode::SERVICE_UNAVAILABLE, "the gateway is closing");
     };
     let stream = match outcome {
         // Where the conversation is summed up first, the stream tells of that until the turn begins.
-        Reply::Started(run) | Reply::BehindCompaction(run) => {
+        EngineReply::Started(run) | EngineReply::BehindCompaction(run) => {
             door.journals.expect_reader(session, run);
             stream_id(run)
         }

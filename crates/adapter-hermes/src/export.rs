@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::Response,
 };
-use countersign_core::{engine::Scope, id::SessionId, message::Message, time::Millis};
+use countersign_core::{engine::ResidencyScope, id::SessionId, message::Message, time::Millis};
 use countersign_http::{reply, web::Routes};
 use countersign_protocol::hermes;
 use countersign_runtime::Lane;
@@ -67,7 +67,7 @@ async fn export(State(door): State<Arc<Door>>, asked: Params) -> Outcome {
 async fn page(door: &Door, id: &SessionId, session: &hermes::Session) -> Option<String> {
     let of = id.clone();
     let source = door.context.handle.source(Lane::Request);
-    let read = source.read_of(Scope::Session(id.clone()), move |engine| {
+    let read = source.read_of(ResidencyScope::Session(id.clone()), move |engine| {
         let session = engine.state().session(&of)?;
         let path: Vec<_> = session.path().into_iter().map(|entry| (entry.content, entry.at)).collect();
         Some((session.opened_at(), path))

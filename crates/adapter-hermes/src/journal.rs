@@ -379,7 +379,7 @@ mod tests {
         let (all, short) = (long(usize::MAX), long(1100));
         assert!(short.bytes() <= 1100, "{}", short.bytes());
         let ((said, names), (again, fewer)) = (whole(&all).await, whole(&short).await);
-        assert_eq!(again, said);
+        assert_eq!(again, full_text);
         assert!(fewer.len() < names.len() && fewer.contains(&"tool".to_owned()), "{fewer:?}");
         assert_eq!(short.standing(), all.standing());
     }

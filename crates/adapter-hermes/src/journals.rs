@@ -98,7 +98,7 @@ impl Journals {
             let runs = engine.state().runs().map(|run| (run.id(), run.session().clone()));
             let awaited = engine.state().sessions().filter_map(|of| Some((of.awaited_run()?, of.id().clone())));
             let runs = runs.chain(awaited);
-            (engine.state().boot(), engine.state().head(), runs.collect::<Vec<_>>())
+            (engine.state().boot_count(), engine.state().head_lsn(), runs.collect::<Vec<_>>())
         });
         let ((boot, head, runs), _) = read.await?;
         let before = u64::from(boot) << NUMBERS;

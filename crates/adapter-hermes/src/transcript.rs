@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use countersign_conversations::sessions::{self, Row};
 use countersign_core::{
-    engine::{Engine, Scope},
+    engine::{Engine, ResidencyScope},
     id::{EntryId, Lsn, RunId, SessionId},
     message::{Assistant, Block, Message, StopReason, text_of},
     session::{Entry, Kind},
@@ -65,8 +65,8 @@ struct Known {
 pub(super) async fn session(handle: &Handle, id: &SessionId, messages: Messages) -> Option<hermes::Session> {
     let wanted = id.clone();
     let source = handle.source(Lane::Request);
-    let read =
-        source.read_of(Scope::Session(id.clone()), move |engine| known(engine, &wanted, attention(engine, &wanted)));
+    let read = source
+        .read_of(ResidencyScope::Session(id.clone()), move |engine| known(engine, &wanted, attention(engine, &wanted)));
     let Known { mut session, mut places, pending } = read.await?.0?;
     if let Some(at) = pending {
         session.pending_user_message = contents(handle, &[at]).await.pop().flatten().and_then(|text| said(&text));

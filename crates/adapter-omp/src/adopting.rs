@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use countersign_core::{
     engine::Command,
     id::PrincipalId,
-    policy::{Grant, GrantId, Scope},
+    policy::{Grant, GrantId, GrantReach},
 };
 use countersign_runtime::Source;
 
@@ -22,8 +22,8 @@ pub(super) async fn adopt(shelf: &Shelf, requests: &Source) -> Result<(), SeatEr
         return Ok(());
     }
     // In a gateway the grants of an agent directory are one realm among others.
-    let realm = shelf.abroad.as_ref().and_then(|_| shelf.rules.surroundings.realm.clone());
-    let scope = realm.map_or(Scope::Always, Scope::Realm);
+    let realm = shelf.abroad.as_ref().and_then(|_| shelf.rules.path_context.realm.clone());
+    let scope = realm.map_or(GrantReach::Always, GrantReach::Realm);
     if let Some(abroad) = &shelf.abroad {
         let (_, position) = requests.read(|_| ()).await.ok_or(SeatError::Closed)?;
         // What was given a moment ago is in the file before it is asked what is not.

@@ -10,7 +10,7 @@ mod lasting;
 use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_config::RuleFile;
-use countersign_core::policy::Surroundings;
+use countersign_core::policy::PathContext;
 use countersign_runtime::{Clock, Handle};
 use serde::{Deserialize, Serialize};
 use tokio_util::task::TaskTracker;
@@ -62,7 +62,7 @@ pub struct Hall {
     /// What is started again for the children that run commands.
     pub program: PathBuf,
     /// The gateway's own files, which no tool of a guest may touch either.
-    pub around: Surroundings,
+    pub around: PathContext,
     /// The data directory, by which it is found again.
     pub folder: PathBuf,
     /// The grants for good, as far as they are in the files of their agent directories.
@@ -77,7 +77,7 @@ pub struct Furniture {
     pub guests: Arc<Guests>,
     pub clock: Clock,
     pub program: PathBuf,
-    pub around: Surroundings,
+    pub around: PathContext,
     pub folder: PathBuf,
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use countersign_core::{
     call,
-    engine::{Command as EngineCommand, Reply},
+    engine::{Command as EngineCommand, EngineReply},
     message::BashExecution,
     run,
 };
@@ -118,7 +118,7 @@ pub async fn handle_adopted(door: &mut Door, id: Option<Id>, command: AdoptedCom
 const MOST_WAITING: usize = 1024;
 
 /// Answers with nothing but that it is done, or with why not.
-pub(super) fn acknowledge(door: &mut Door, id: Option<Id>, name: &'static str, replied: Result<Reply, Refused>) {
+pub(super) fn acknowledge(door: &mut Door, id: Option<Id>, name: &'static str, replied: Result<EngineReply, Refused>) {
     match replied {
         Ok(_) => door.write(&Response::ack(id, name)),
         Err(refused) => door.write(&Response::failure(id, name, problem(&refused))),
@@ -211,7 +211,7 @@ pub(super) async fn stop_run(door: &mut Door, then: Stopped) {
         door.stops -= 1;
         match replied {
             // One that waits for a compaction begins behind it, and ends; where nothing runs, it may be a compaction that was stopped.
-            Ok(Reply::Stopping(_) | Reply::Done) => {
+            Ok(EngineReply::Stopping(_) | EngineReply::Done) => {
                 let ended: Then = Box::new(move |door| then(door, Ok(())));
                 door.after(Until::CompactionEnded, Box::new(move |door| door.after(Until::RunEnded, ended)));
             }
@@ -266,7 +266,7 @@ async fn bash(door: &mut Door, id: Option<Id>, command: String) {
     };
     door.lane = Lane::ToCommand;
     door.ask(EngineCommand::Call(run), move |door, replied| match replied {
-        Ok(Reply::Running(call)) => door.lane = Lane::Command(call, id),
+        Ok(EngineReply::Running(call)) => door.lane = Lane::Command(call, id),
         Ok(_) => {
             door.lane = Lane::Free;
             door.write(&Response::failure(id, "bash", "the command was not started"));

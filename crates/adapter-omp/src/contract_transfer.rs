@@ -2,7 +2,7 @@
 
 use countersign_core::{
     engine::Command,
-    unattended::{Carried, Command as OfContract},
+    unattended::{Command as OfContract, ContractCarryover},
 };
 
 use super::{refusal_text::problem, seat::Seat};
@@ -16,12 +16,12 @@ pub(super) async fn carry(old: &Seat, new: &Seat) -> Result<(), String> {
     let read = old.requests.read(move |engine| {
         let contract = engine.state().session(&session)?.unattended()?;
         let ledger = contract.ledger();
-        let carried = Carried {
-            under: contract.under().clone(),
+        let carried = ContractCarryover {
+            under: contract.declared_in().clone(),
             // What has not come back yet counts whole: its end is told to a session that nobody looks at any more.
             spent: ledger.taken(),
             began: ledger.began().unwrap_or_else(|| contract.declared_at()),
-            declared: contract.narrower().cloned().map(Box::new),
+            declared: contract.narrower_terms().cloned().map(Box::new),
         };
         Some((Box::new(contract.terms().clone()), carried))
     });

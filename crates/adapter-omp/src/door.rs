@@ -136,7 +136,7 @@ impl Door {
     pub async fn ask(
         &mut self,
         command: EngineCommand,
-        then: impl FnOnce(&mut Self, Result<engine::Reply, Refused>) + Send + 'static,
+        then: impl FnOnce(&mut Self, Result<engine::EngineReply, Refused>) + Send + 'static,
     ) {
         let Some(seat) = &self.seat else { return then(self, Err(Refused::Closed)) };
         let reply = seat.requests.send(command).await;

@@ -147,7 +147,7 @@ async fn known(requests: &Source, id: &SessionId) -> Result<Known, SeatError> {
         let session = engine.state().session(&id)?;
         Some(Known {
             entries: session.entries().to_vec(),
-            head: engine.state().head(),
+            head: engine.state().head_lsn(),
             file: session.file().map(|(_, length, digest)| (length, digest.to_owned())),
             is_at_rest: session.is_at_rest(),
         })

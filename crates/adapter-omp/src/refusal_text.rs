@@ -1,6 +1,6 @@
 //! Texts that a host reads of what was refused or stopped.
 
-use countersign_core::engine::Refusal;
+use countersign_core::engine::CommandError;
 use countersign_runtime::Refused;
 
 /// What whoever asked for a compaction is told where it was stopped.
@@ -16,12 +16,12 @@ pub(crate) const BUSY: &str =
 /// What a host reads of a refusal.
 pub fn problem(refused: &Refused) -> String {
     match refused {
-        Refused::Refusal(Refusal::EmptyName) => "Session name cannot be empty".to_owned(),
-        Refused::Refusal(Refusal::Prompt(countersign_core::session::PromptRefusal::Busy(_))) => BUSY.to_owned(),
-        Refused::Refusal(Refusal::Prompt(countersign_core::session::PromptRefusal::NoModel(_))) => {
+        Refused::Refusal(CommandError::EmptyName) => "Session name cannot be empty".to_owned(),
+        Refused::Refusal(CommandError::Prompt(countersign_core::session::PromptRefusal::Busy(_))) => BUSY.to_owned(),
+        Refused::Refusal(CommandError::Prompt(countersign_core::session::PromptRefusal::NoModel(_))) => {
             "No model selected. Choose one with set_model.".to_owned()
         }
-        Refused::Refusal(Refusal::Compact(refusal)) => match refusal {
+        Refused::Refusal(CommandError::Compact(refusal)) => match refusal {
             countersign_core::session::CompactRefusal::Nothing => "Nothing to compact (session too small)".to_owned(),
             countersign_core::session::CompactRefusal::Already => "Already compacted".to_owned(),
             countersign_core::session::CompactRefusal::NoModel => "No model selected".to_owned(),

@@ -8,9 +8,12 @@ use countersign_config::{
     strangers::{Known, Named, Others, strangers},
 };
 use countersign_core::{
-    engine::Rules,
+    engine::ActiveRules,
     gate::People,
-    policy::{self, Action, ApprovalMode, CompileError, Layer, Posture, Rule, Side, Source, Surroundings},
+    policy::{
+        self, ApprovalMode, CompileError, DefaultPolicy, PathContext, Rule, RuleAction, RuleLayer, RuleScopeKey,
+        RuleSource,
+    },
 };
 use countersign_files::paths;
 use countersign_runtime::tools::Registry;
@@ -36,7 +39,7 @@ pub enum RulesError {
 /// The rules in force, and what a person should know about them.
 #[derive(Debug)]
 pub struct Loaded {
-    pub rules: Rules,
+    pub rules: ActiveRules,
     pub warnings: Vec<String>,
 }
 
@@ -58,7 +61,7 @@ pub struct Place<'a> {
     /// The folder for temporary files.
     pub temporary: &'a Path,
     /// The files of the gateway that the session lives in.
-    pub gateway: Option<&'a Surroundings>,
+    pub gateway: Option<&'a PathContext>,
     /// Tools that ask where no rule says anything.
     pub asks: &'a [&'a str],
     /// Folders below the working folder whose files people's tools read as records.
@@ -78,7 +81,7 @@ pub fn files(folder: &AgentDir, cwd: &Path, named: Option<&Path>) -> Result<Vec<
     let main = named.map_or_else(|| usual.clone(), |named| cwd.join(named));
     let project = cwd.join(PROJECT);
     let mut files = Vec::new();
-    for (path, layer, must) in [(&main, Layer::Main, named.is_some()), (&project, Layer::Tighten, false)] {
+    for (path, layer, must) in [(&main, RuleLayer::Main, named.is_some()), (&project, RuleLayer::Tighten, false)] {
         let read = RuleFile::read(path, layer);
         match if must { read.map_err(RulesError::Named)? } else { read? } {
             Some(file) => files.push(file),
@@ -95,7 +98,7 @@ pub fn files(folder: &AgentDir, cwd: &Path, named: Option<&Path>) -> Result<Vec<
 /// [`RulesError`] for the first file with something wrong in it: without rules that were understood nothing starts.
 pub fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, RulesError> {
     let mut sources = files.iter().map(|file| Ok(file.parse()?.source)).collect::<Result<Vec<_>, Errors>>()?;
-    let has_rules = sources.iter().any(|source| source.layer == Layer::Main && has_any(source));
+    let has_rules = sources.iter().any(|source| source.layer == RuleLayer::Main && has_any(source));
     sources.extend(asking(place.asks, has_rules));
     // Settings name a tool in any letters, and their reader refuses slips.
     let of_files = sources.len();
@@ -123,7 +126,7 @@ pub fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, RulesErr
     let doors: Vec<String> = sources.iter().flat_map(unknown_doors).collect();
     let strangers: Vec<String> =
         sources[..of_files].iter().flat_map(|source| strangers(source, &tools, Named::Some)).collect();
-    let compiled = policy::compile(sources).map_err(RulesError::Compile)?;
+    let compiled = policy::compile_rules(sources).map_err(RulesError::Compile)?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let Place {
         product,
@@ -139,9 +142,9 @@ pub fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, RulesErr
         approval,
     } = *place;
     let own = protected(records, folder, cwd, named, sessions);
-    let of_gateway = |of: fn(&Surroundings) -> &Vec<String>| gateway.into_iter().flat_map(of).cloned();
+    let of_gateway = |of: fn(&PathContext) -> &Vec<String>| gateway.into_iter().flat_map(of).cloned();
     let unreadable = paths::both(folder.root().to_owned());
-    let surroundings = Surroundings {
+    let surroundings = PathContext {
         home: Some(text(folder.home())),
         temporary: vec![text(temporary), "/tmp".to_owned(), "/var/tmp".to_owned()],
         protected: own.iter().map(|path| text(path)).chain(of_gateway(|around| &around.protected)).collect(),
@@ -160,17 +163,22 @@ pub fn compile(files: &[RuleFile], place: &Place<'_>) -> Result<Loaded, RulesErr
             .chain(doors)
             .chain(people)
             .collect(),
-        rules: Rules { compiled, posture: Posture::Stdio, surroundings, people: People::default() },
+        rules: ActiveRules {
+            compiled,
+            default_policy: DefaultPolicy::Stdio,
+            path_context: surroundings,
+            people: People::default(),
+        },
     })
 }
 
 /// A warning for each rule that is bound to an adapter which this program does not have. One of a gateway's may stand in a file of both.
-fn unknown_doors(source: &Source) -> Vec<String> {
+fn unknown_doors(source: &RuleSource) -> Vec<String> {
     let known = Protocol::OF_GATEWAY.into_iter().chain(Protocol::STDIO).map(Protocol::name);
     let known: Vec<&str> = known.collect();
     let unknown = source.rules.rules.iter().chain(&source.rules.defaults).filter_map(|rule| {
         let pattern = rule.door.as_deref()?;
-        let is_known = known.iter().any(|name| Side::Door.matches(pattern, name));
+        let is_known = known.iter().any(|name| RuleScopeKey::Door.matches_id(pattern, name));
         (!is_known).then(|| {
             let (file, line, known) = (&source.name, rule.line, known.join(", "));
             format!("{file}:{line}: there is no door \"{pattern}\", only {known}; this rule matches nothing")
@@ -179,16 +187,16 @@ fn unknown_doors(source: &Source) -> Vec<String> {
     unknown.collect()
 }
 
-fn has_any(source: &Source) -> bool {
+fn has_any(source: &RuleSource) -> bool {
     !source.rules.rules.is_empty() || !source.rules.defaults.is_empty()
 }
 
 /// Defaults that ask about `tools`, behind those of every file. Where no file says anything, all else goes on unasked.
-fn asking(tools: &[&str], has_rules: bool) -> Option<Source> {
-    let ask = |tool: &&str| Rule::new(format!("{tool}(*)"), Action::Ask);
-    let rest = (!has_rules).then(|| Rule::new("*".to_owned(), Action::Allow));
-    let rules = policy::Rules { defaults: tools.iter().map(ask).chain(rest).collect(), rules: Vec::new() };
-    (!tools.is_empty()).then(|| Source { name: "the bridge".to_owned(), layer: Layer::Main, rules })
+fn asking(tools: &[&str], has_rules: bool) -> Option<RuleSource> {
+    let ask = |tool: &&str| Rule::new(format!("{tool}(*)"), RuleAction::Ask);
+    let rest = (!has_rules).then(|| Rule::new("*".to_owned(), RuleAction::Allow));
+    let rules = policy::RuleSet { defaults: tools.iter().map(ask).chain(rest).collect(), rules: Vec::new() };
+    (!tools.is_empty()).then(|| RuleSource { name: "the bridge".to_owned(), layer: RuleLayer::Main, rules })
 }
 
 /// What no governed tool may write to, each as it is named and as it really lies: the gateway's own files, the rules, and the sessions.
@@ -213,7 +221,7 @@ mod tests {
     use std::{path::Path, process::Command};
 
     use super::{PROJECT, Place, compile, files, protected, unknown_doors};
-    use countersign_core::policy::{Action, ApprovalMode, Layer, Rule, Rules, Source};
+    use countersign_core::policy::{ApprovalMode, Rule, RuleAction, RuleLayer, RuleSet, RuleSource};
 
     use countersign_agent_dir::{AgentDir, Environment, Product, Restrictions, Settings};
 
@@ -238,10 +246,11 @@ mod tests {
 
     #[test]
     fn a_rule_on_a_door_that_no_program_has_is_told() {
-        let rule = |door: &str| Rule { door: Some(door.to_owned()), line: 7, ..Rule::new("bash(x*)", Action::Deny) };
+        let rule =
+            |door: &str| Rule { door: Some(door.to_owned()), line: 7, ..Rule::new("bash(x*)", RuleAction::Deny) };
         let source = |door: &str| {
-            let rules = Rules { rules: vec![rule(door)], ..Rules::default() };
-            Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules }
+            let rules = RuleSet { rules: vec![rule(door)], ..RuleSet::default() };
+            RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules }
         };
         for door in ["OMP", "opm", "cli", ""] {
             let told = unknown_doors(&source(door));

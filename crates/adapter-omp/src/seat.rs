@@ -9,7 +9,7 @@ use std::{
 
 use countersign_core::{
     digest::Digest,
-    engine::{Command, Recorded, Refusal},
+    engine::{Command, CommandError, Recorded},
     id::{EntryId, Lsn, SessionId},
     session::{self, Entry, Imported, Kind, Said, Setting, Settings},
     time::Millis,
@@ -232,7 +232,7 @@ impl Seat {
         if let Some(folder) = cwd_of(&requests, &id).await.filter(|at| known.is_some() && *at != cwd) {
             let moved = requests.ask(Command::Session(id.clone(), session::Command::Relocate { cwd })).await;
             moved.map_err(|refused| match refused {
-                Refused::Refusal(Refusal::Busy(id)) => SeatError::Stays { id, folder },
+                Refused::Refusal(CommandError::Busy(id)) => SeatError::Stays { id, folder },
                 refused => refused.into(),
             })?;
         }
@@ -445,7 +445,7 @@ async fn tree_of(requests: &Source, id: &SessionId) -> Option<Option<Tree>> {
     let id = id.clone();
     let read = requests.read(move |engine| {
         let session = engine.state().session(&id)?;
-        Some(Tree { entries: session.entries().to_vec(), head: engine.state().head() })
+        Some(Tree { entries: session.entries().to_vec(), head: engine.state().head_lsn() })
     });
     read.await.map(|(tree, _)| tree)
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{Command, Resume, Rules},
+    engine::{ActiveRules, Command, ResumeMode},
     id::SessionId,
 };
 use countersign_runtime::{
@@ -37,7 +37,7 @@ const LOOK: std::time::Duration = std::time::Duration::from_millis(20);
 #[derive(Clone)]
 pub struct Shelf {
     pub common: Arc<Common>,
-    pub rules: Rules,
+    pub rules: ActiveRules,
     /// Absent: sessions leave nothing on disk.
     pub folder: Option<PathBuf>,
     pub cwd: PathBuf,
@@ -170,7 +170,7 @@ impl Shelf {
     fn options(&self, workshop: &Arc<Workshop>) -> Options {
         Options {
             rules: self.rules.clone(),
-            resume: Resume::Wait,
+            resume: ResumeMode::Wait,
             clock: self.common.clock.clone(),
             dice: system_dice(),
             host: Arc::clone(workshop) as Arc<dyn countersign_runtime::Host>,

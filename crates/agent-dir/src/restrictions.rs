@@ -13,7 +13,7 @@ use countersign_config::{
     slips,
     yaml::{Place, WrongType},
 };
-use countersign_core::policy::{Action, ApprovalMode, Layer, Rule, Rules, Source};
+use countersign_core::policy::{ApprovalMode, Rule, RuleAction, RuleLayer, RuleSet, RuleSource};
 use countersign_runtime::tools::{InterceptRule, Interceptor, Registry};
 
 use super::{
@@ -156,7 +156,7 @@ impl Restrictions {
     fn take_one(&mut self, place: &Place<'_>, tools: &[String]) -> Result<(), LoadError> {
         match place.key() {
             "tools.approvalMode" => {
-                let named = place.text()?.and_then(ApprovalMode::named);
+                let named = place.text()?.and_then(ApprovalMode::from_name);
                 let named = named.ok_or_else(|| place.wrong("always-ask, write or yolo"))?;
                 self.approval = self.approval.max(named);
             }
@@ -257,11 +257,11 @@ impl Restrictions {
     }
 
     /// Adds the rules that `deny` or `prompt` makes. What only allows makes none: rules in permissions.yaml allow.
-    fn approve(&mut self, approval: &Place<'_>, rules: impl FnOnce(Action) -> Vec<Rule>) -> Result<(), WrongType> {
+    fn approve(&mut self, approval: &Place<'_>, rules: impl FnOnce(RuleAction) -> Vec<Rule>) -> Result<(), WrongType> {
         let word = approval.text()?.map(|word| word.trim().to_lowercase());
         let action = match word.as_deref() {
-            Some("deny") => Action::Deny,
-            Some("prompt") => Action::Ask,
+            Some("deny") => RuleAction::Deny,
+            Some("prompt") => RuleAction::Ask,
             Some("allow") => {
                 self.notice(approval, "allows nothing here that is asked about otherwise; permissions.yaml does");
                 return Ok(());
@@ -293,11 +293,11 @@ impl Restrictions {
     }
 
     /// Returns the rules of every file. They can only tighten.
-    pub fn sources(&self) -> Vec<Source> {
-        let source = |(name, rules): (&String, &Vec<Rule>)| Source {
+    pub fn sources(&self) -> Vec<RuleSource> {
+        let source = |(name, rules): (&String, &Vec<Rule>)| RuleSource {
             name: name.clone(),
-            layer: Layer::Tighten,
-            rules: Rules { defaults: Vec::new(), rules: rules.clone() },
+            layer: RuleLayer::Tighten,
+            rules: RuleSet { defaults: Vec::new(), rules: rules.clone() },
         };
         self.rules.iter().map(source).collect()
     }
@@ -389,7 +389,7 @@ fn refused(place: &Place<'_>, problem: &str) -> LoadError {
 }
 
 /// A rule about calls of the agent. The person's own commands are not meant.
-fn bare(action: Action) -> Rule {
+fn bare(action: RuleAction) -> Rule {
     Rule { pattern: None, principal: Some("agent".to_owned()), ..Rule::new(String::new(), action) }
 }
 
@@ -418,7 +418,7 @@ fn escaped(pattern: &str) -> String {
 mod tests {
     use std::{path::Path, time::Duration};
 
-    use countersign_core::policy::{Action, ApprovalMode, matches};
+    use countersign_core::policy::{ApprovalMode, RuleAction, matches};
 
     use super::{Restrictions, is_named};
     use countersign_config::yaml::{Node, Place};
@@ -458,13 +458,13 @@ mod tests {
         assert_eq!(
             shown,
             [
-                (Some("find"), None, Action::Deny),
-                (Some("glob"), None, Action::Deny),
-                (Some("[Gg][Ll][Oo][Bb]"), None, Action::Deny),
-                (Some("write"), None, Action::Ask),
-                (Some("[Ww][Rr][Ii][Tt][Ee]"), None, Action::Ask),
-                (None, Some("bash(git push [[]x][?]*)"), Action::Deny),
-                (None, Some("bash(rm *)"), Action::Ask),
+                (Some("find"), None, RuleAction::Deny),
+                (Some("glob"), None, RuleAction::Deny),
+                (Some("[Gg][Ll][Oo][Bb]"), None, RuleAction::Deny),
+                (Some("write"), None, RuleAction::Ask),
+                (Some("[Ww][Rr][Ii][Tt][Ee]"), None, RuleAction::Ask),
+                (None, Some("bash(git push [[]x][?]*)"), RuleAction::Deny),
+                (None, Some("bash(rm *)"), RuleAction::Ask),
             ]
         );
         assert!(rules.iter().all(|rule| rule.principal.as_deref() == Some("agent")));

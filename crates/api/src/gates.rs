@@ -8,7 +8,7 @@ use axum::{
 };
 use countersign_core::{
     digest::Digest,
-    engine::{Command, Engine, Refusal, Reply, Scope as Place},
+    engine::{Command, CommandError, Engine, EngineReply, ResidencyScope as Place},
     gate::{self, Answer, AnswerRefusal, Command as ToGate, Gate, Grant, Scope},
     id::GateId,
 };
@@ -55,7 +55,7 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
                 && is(&kind, Some(gate.kind.word()))
                 && is(&tool, gate.tool.as_deref())
         };
-        (gates.filter(fits).collect::<Vec<_>>(), engine.state().head())
+        (gates.filter(fits).collect::<Vec<_>>(), engine.state().head_lsn())
     });
     let ((gates, head), _) = read.await.ok_or_else(Failure::closing)?;
     let cursor = Cursor::at(api.context.handle.log(), head).await?;
@@ -174,7 +174,7 @@ fn bare(gate: &Gate) -> GateBody {
         proposals: Vec::new(),
         approvals: None,
         opened_at: iso(gate.opened_at()),
-        deadline: gate.deadline().map(iso),
+        deadline: gate.deadline().map(format_iso),
         outcome,
         runs: None,
         asker: None,
@@ -246,15 +246,15 @@ async fn resolve<T>(api: &Api, id: &str, request: &ApiRequest<T>, answer: Answer
     let asked = api.context.handle.source(Lane::Result).ask(Command::Gate(command)).await;
     let id = gate.to_string();
     match asked.map(|reply| reply.outcome) {
-        Ok(Reply::Resolved(resolution)) => {
+        Ok(EngineReply::Resolved(resolution)) => {
             let (resolution, scope) = ResolutionWord::with_scope(&resolution);
             Ok(reply::ok(&ResolvedGate { id, state: GateState::Resolved, resolution, scope }))
         }
-        Ok(Reply::Voted { have, need }) => {
+        Ok(EngineReply::Voted { have, need }) => {
             Ok(reply::json(StatusCode::ACCEPTED, &GateVote { id, state: GateState::Pending, have, need }))
         }
         Ok(_) => Ok(reply::ok(&GateName { id })),
-        Err(Refused::Refusal(Refusal::Answer(refusal))) => Err(refused(refusal)),
+        Err(Refused::Refusal(CommandError::Answer(refusal))) => Err(refused(refusal)),
         Err(refused) => Err(refused.into()),
     }
 }

@@ -82,7 +82,7 @@ impl Schemas {
                 settings.definitions_path = SCHEMAS.into();
                 settings.meta_schema = None;
             });
-            settings.with_transform(simplify)
+            settings.with_transform(simplify_schema)
         };
         Self {
             requests: settings().for_deserialize().into_generator(),
@@ -101,7 +101,7 @@ impl Schemas {
 
 /// Turns a choice between words into a list of them, which generators of clients know, and comments of several lines into one.
 pub(super) fn simplify(schema: &mut Schema) {
-    transform_subschemas(&mut simplify, schema);
+    transform_subschemas(&mut simplify_schema, schema);
     if let Some(Value::String(description)) = schema.get_mut("description") {
         *description = description.split_whitespace().collect::<Vec<_>>().join(" ");
     }

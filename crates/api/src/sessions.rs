@@ -11,7 +11,7 @@ use countersign_conversations::{
     sessions::{self, Row},
 };
 use countersign_core::{
-    engine::{Engine, Reply, Scope},
+    engine::{Engine, EngineReply, ResidencyScope},
     id::{Lsn, SessionId},
     session::{Entry, Session, WhenBusy},
     time::Millis,
@@ -78,7 +78,7 @@ pub(super) async fn list(State(api): State<Arc<Api>>, RawQuery(query): RawQuery)
     let read = source.read(|engine| {
         let agents = engine.state().sessions().filter(|session| sessions::is_agents(session.id()));
         let agents: Vec<Row> = agents.map(of_agent).collect();
-        (busy(engine), agents, engine.state().head())
+        (busy(engine), agents, engine.state().head_lsn())
     });
     let ((busy, mut rows, head), _) = read.await.ok_or_else(Failure::closing)?;
     rows.extend(sessions::list(api.context.handle.log()).await?);
@@ -155,7 +155,7 @@ pub(super) async fn one(State(api): State<Arc<Api>>, Path(id): Path<String>, Raw
         let session = engine.state().session(&wanted)?;
         Some(page(engine, session, before.as_deref(), limit))
     };
-    let read = api.context.handle.source(Lane::Request).read_of(Scope::Session(session), look).await;
+    let read = api.context.handle.source(Lane::Request).read_of(ResidencyScope::Session(session), look).await;
     let (found, _) = read.ok_or_else(Failure::closing)?;
     let missing = || Failure::new(StatusCode::NOT_FOUND, format!("there is no session {id}"));
     let Page { mut conversation, contents, lsn } = found.ok_or_else(missing)??;
@@ -205,7 +205,7 @@ fn page(engine: &Engine, session: &Session, before: Option<&str>, limit: usize) 
         entries: shown.iter().map(entry).collect(),
     };
     let contents = shown.iter().map(|entry| entry.content).collect();
-    Ok(Page { conversation, contents, lsn: engine.state().head() })
+    Ok(Page { conversation, contents, lsn: engine.state().head_lsn() })
 }
 
 /// `POST /api/v1/sessions`.
@@ -230,11 +230,11 @@ pub(super) async fn open(State(api): State<Arc<Api>>, request: ApiRequest<OpenRe
     Ok(reply::json(StatusCode::CREATED, &OpenedSession { state, run, id: session.to_string() }))
 }
 
-fn receipt(reply: &Reply) -> MessageReceipt {
+fn receipt(reply: &EngineReply) -> MessageReceipt {
     let (state, run) = match reply {
-        Reply::Started(run) => (MessageState::Working, Some(run)),
-        Reply::BehindCompaction(run) => (MessageState::Queued, Some(run)),
-        Reply::Queued => (MessageState::Queued, None),
+        EngineReply::Started(run) => (MessageState::Working, Some(run)),
+        EngineReply::BehindCompaction(run) => (MessageState::Queued, Some(run)),
+        EngineReply::Queued => (MessageState::Queued, None),
         _ => (MessageState::Done, None),
     };
     MessageReceipt { state, run: run.map(ToString::to_string) }

@@ -10,7 +10,7 @@
 
 use std::path::PathBuf;
 
-use countersign_core::policy::Action;
+use countersign_core::policy::RuleAction;
 use serde_json::{Map, Value};
 
 use super::{at::At, typed_values::action};
@@ -28,7 +28,7 @@ pub struct Case {
     /// The id of the agent that asks.
     pub agent: String,
     /// What must become of it.
-    pub expect: Action,
+    pub expect: RuleAction,
     /// For people.
     pub description: Option<String>,
     /// The file that it stands in.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use countersign_core::policy::{Action, Rule, compile};
+use countersign_core::policy::{Rule, RuleAction, compile_rules};
 
 use super::{load, notes::Notes, permissions::RuleFile, problem::Errors, rule_lines, settings::Flags};
 
@@ -52,12 +52,12 @@ pub fn rules(bytes: &[u8]) {
     for rule in before.rules.rules.iter().chain(&before.rules.defaults) {
         assert!(rule.line >= 1 && u64::from(rule.line) <= lines, "{rule:?} of {lines} lines");
     }
-    if let Err(errors) = compile(vec![before.clone()]) {
+    if let Err(errors) = compile_rules(vec![before.clone()]) {
         for error in errors {
             assert!(error.to_string().contains("rules.yaml"), "{error} names no place");
         }
     }
-    let fresh = Rule::new("fuzz(\u{202e}\"it\\'s*)", Action::Deny);
+    let fresh = Rule::new("fuzz(\u{202e}\"it\\'s*)", RuleAction::Deny);
     let Ok(longer) = rule_lines::with(&text, &rule_lines::line(&fresh)) else { return };
     let after = read(&longer).unwrap_or_else(|errors| panic!("{errors}: {longer:?}")).source;
     let (last, others) = after.rules.rules.split_last().expect("a rule was put in");

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use countersign_core::policy::{Action, Args, Layer, Matcher, Rule, Rules, Source};
+use countersign_core::policy::{ArgConditions, ArgMatcher, Rule, RuleAction, RuleLayer, RuleSet, RuleSource};
 use countersign_runtime::tools::regular;
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ use crate::yaml::LARGEST;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Permissions {
     /// Its rules, ready to be compiled.
-    pub source: Source,
+    pub source: RuleSource,
     /// Its `tests`, then those of the file beside it.
     pub cases: Vec<Case>,
 }
@@ -64,14 +64,14 @@ impl RuleFile {
     ///
     /// # Errors
     /// Why it cannot be read.
-    pub fn read(path: &Path, layer: Layer) -> Result<Option<Self>, Errors> {
+    pub fn read(path: &Path, layer: RuleLayer) -> Result<Option<Self>, Errors> {
         let notes = Notes::of(path);
         let text = text(&notes);
         let problems = notes.problems.take();
         if !problems.is_empty() {
             return Err(Errors(problems));
         }
-        let tightens = layer == Layer::Tighten;
+        let tightens = layer == RuleLayer::Tighten;
         Ok(text.map(|text| Self { path: path.to_owned(), tightens, text }))
     }
 
@@ -80,7 +80,7 @@ impl RuleFile {
     /// # Errors
     /// Everything that is wrong, each with file, line and key.
     pub fn parse(&self) -> Result<Permissions, Errors> {
-        parse(&self.path, if self.tightens { Layer::Tighten } else { Layer::Main }, &self.text)
+        parse(&self.path, if self.tightens { RuleLayer::Tighten } else { RuleLayer::Main }, &self.text)
     }
 }
 
@@ -89,21 +89,21 @@ impl RuleFile {
 ///
 /// # Errors
 /// Everything that is wrong, each with file, line and key.
-pub fn permissions(path: &Path, layer: Layer) -> Result<Option<Permissions>, Errors> {
+pub fn permissions(path: &Path, layer: RuleLayer) -> Result<Option<Permissions>, Errors> {
     RuleFile::read(path, layer)?.map(|file| file.parse()).transpose()
 }
 
-fn parse(path: &Path, layer: Layer, text: &str) -> Result<Permissions, Errors> {
+fn parse(path: &Path, layer: RuleLayer, text: &str) -> Result<Permissions, Errors> {
     let notes = Notes::of(path);
     let value = value::read(text, &notes, None);
     let root = At::root(&notes, value.as_ref());
     root.mapping(TOP);
     let sets = approvals::sets(&root.at("sets"));
     let list = |key: &str| root.at(key).items_or_nothing().iter().filter_map(|place| rule(place, &sets)).collect();
-    let rules = Rules { defaults: list("defaults"), rules: list("rules") };
+    let rules = RuleSet { defaults: list("defaults"), rules: list("rules") };
     let mut cases = cases::read(&root.at("tests"));
     let beside = Notes::of(&beside(path));
-    if layer == Layer::Main
+    if layer == RuleLayer::Main
         && let Some(text) = self::text(&beside)
     {
         let value = value::read(&text, &beside, None);
@@ -116,7 +116,7 @@ fn parse(path: &Path, layer: Layer, text: &str) -> Result<Permissions, Errors> {
     if !problems.is_empty() {
         return Err(Errors(problems));
     }
-    Ok(Permissions { source: Source { name: path.display().to_string(), layer, rules }, cases })
+    Ok(Permissions { source: RuleSource { name: path.display().to_string(), layer, rules }, cases })
 }
 
 fn text(notes: &Notes) -> Option<String> {
@@ -159,7 +159,7 @@ fn rule(place: &At<'_>, sets: &approvals::Sets) -> Option<Rule> {
         principal: bound(place, "principal"),
         door: bound(place, "door"),
         target: bound(place, "target"),
-        action: action.unwrap_or(Action::Deny),
+        action: action.unwrap_or(RuleAction::Deny),
         description: place.at("description").text(),
         steps: approvals::steps(place, sets),
         line: u32::try_from(place.line).unwrap_or(0),
@@ -169,16 +169,16 @@ fn rule(place: &At<'_>, sets: &approvals::Sets) -> Option<Rule> {
 }
 
 /// What is demanded of the arguments; each slip is told of with its own line.
-fn args(place: &At<'_>) -> Option<Args> {
+fn args(place: &At<'_>) -> Option<ArgConditions> {
     if !place.is_mapping() {
-        return Args::try_from(place.json()?).map_err(|error| place.refused(error.to_string())).ok();
+        return ArgConditions::try_from(place.json()?).map_err(|error| place.refused(error.to_string())).ok();
     }
     let each = place.members()?.into_iter().filter_map(|(path, place)| {
         let value = place.json().unwrap_or_default();
-        let matcher = Matcher::try_from(value).map_err(|error| place.refused(error.to_string())).ok()?;
+        let matcher = ArgMatcher::try_from(value).map_err(|error| place.refused(error.to_string())).ok()?;
         Some((path.to_owned(), matcher))
     });
-    Some(Args::Each(each.collect()))
+    Some(ArgConditions::Each(each.collect()))
 }
 
 /// What a rule is bound to. The key without a value would bind it to nothing, and what was to be narrow would be wide.

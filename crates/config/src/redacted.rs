@@ -2,7 +2,7 @@
 //!
 //! It must not be handed to anything that reads configuration.
 
-use countersign_core::policy::arguments::Declared;
+use countersign_core::policy::arguments::DeclaredArgument;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -141,7 +141,7 @@ fn service(service: &Service) -> Value {
 }
 
 fn tool(tool: &Tool) -> Value {
-    let argument = |argument: &Declared| {
+    let argument = |argument: &DeclaredArgument| {
         let mut shown = json!({"required": argument.required});
         if let Some(validate) = &argument.validate {
             shown["validate"] = json!(validate.source());

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use countersign_core::policy::{Action, Rule};
+use countersign_core::policy::{Rule, RuleAction};
 use serde_json::{Map, Value, json};
 
 use crate::yaml::{
@@ -23,9 +23,9 @@ const LISTS: [&str; 2] = [LIST, "defaults"];
 /// It holds the rule's pattern, principal, action and description.
 pub fn line(rule: &Rule) -> String {
     let action = match rule.action {
-        Action::Allow => "allow",
-        Action::Ask => "ask",
-        Action::Deny => "deny",
+        RuleAction::Allow => "allow",
+        RuleAction::Ask => "ask",
+        RuleAction::Deny => "deny",
     };
     let text = |name: &str, text: &Option<String>| text.as_ref().map(|text| format!("{name}: {}", quoted(text)));
     let parts = [

@@ -91,7 +91,7 @@ mod tests {
 
     use countersign_runtime::tools::sandbox::{Mode, Network, OnMissing, Settings, Unlisted};
 
-    use crate::{Flags, load};
+    use crate::{Flags, load_config};
 
     fn settings(text: &str) -> Result<Settings, String> {
         let folder = tempfile::tempdir().unwrap();

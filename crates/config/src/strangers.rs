@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use countersign_core::policy::{Args, Rule, Source};
+use countersign_core::policy::{ArgConditions, Rule, RuleSource};
 
 use crate::slips;
 
@@ -59,7 +59,7 @@ impl<'a> Known<'a> {
 /// Says of every rule about a tool that is none of `tools`, but for a slip, which one was probably meant, and of every rule
 /// about an argument that its tool does not take, which ones there are. Other names pass where there may be tools that nobody
 /// told of.
-pub fn strangers(source: &Source, tools: &[Known<'_>], named: Named) -> Vec<String> {
+pub fn strangers(source: &RuleSource, tools: &[Known<'_>], named: Named) -> Vec<String> {
     // A service and the gateway may both have one of this name.
     let mut by_name: BTreeMap<&str, Known<'_>> = BTreeMap::new();
     for tool in tools {
@@ -178,7 +178,7 @@ fn forms(name: &str) -> BTreeSet<String> {
 
 /// The same of the arguments of a rule about `tool`.
 fn arguments(rule: &Rule, tool: &Known<'_>) -> Vec<String> {
-    let Some(Args::Each(each)) = &rule.args else { return Vec::new() };
+    let Some(ArgConditions::Each(each)) = &rule.args else { return Vec::new() };
     let told = |path: &String| {
         let name = path.split('.').next().unwrap_or_default();
         // A name may hold dots itself.
@@ -211,7 +211,7 @@ fn arguments(rule: &Rule, tool: &Known<'_>) -> Vec<String> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use countersign_core::policy::{Action, Rule};
+    use countersign_core::policy::{Rule, RuleAction};
 
     use super::{Known, Named, Nearest, Others, told};
 
@@ -245,7 +245,7 @@ mod tests {
             ("unheard_of(x)", vec![]),
             ("nutshells(x)", vec![]),
         ] {
-            assert_eq!(told(&Rule::new(pattern, Action::Deny), &names, &nearest, Named::Some), want, "{pattern}");
+            assert_eq!(told(&Rule::new(pattern, RuleAction::Deny), &names, &nearest, Named::Some), want, "{pattern}");
         }
     }
 

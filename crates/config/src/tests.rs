@@ -8,7 +8,7 @@ mod rules;
 
 use std::{os::unix::fs::PermissionsExt as _, path::Path};
 
-use super::{Errors, Flags, Loaded, load};
+use super::{Errors, Flags, Loaded, load_config};
 
 /// A folder with `config.yaml` and what it names.
 struct Scene(tempfile::TempDir);

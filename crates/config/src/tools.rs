@@ -5,8 +5,8 @@
 use std::{io, path::Path, time::Duration};
 
 use countersign_core::policy::{
-    arguments::{Declared, Validator, is_free_text},
-    signature::names,
+    arguments::{ArgumentValidator, DeclaredArgument, is_free_text},
+    signature::template_names,
 };
 use countersign_runtime::tools::regular;
 
@@ -23,7 +23,7 @@ pub struct Tool {
     /// The template of the text that rules are matched with; empty means the bare name.
     pub signature: String,
     /// What it declares, in the order of the file.
-    pub args: Vec<Declared>,
+    pub args: Vec<DeclaredArgument>,
     /// What is sent.
     pub request: Request,
     /// The name under which the answer is handed on; `None` hands it on as it is.
@@ -118,10 +118,10 @@ fn tool(name: &str, place: &At<'_>) -> Tool {
     let response = place.at("response");
     response.mapping(&["wrap"]);
     let args = place.at("args").members().unwrap_or_default();
-    let args: Vec<Declared> = args.into_iter().map(|(arg, place)| argument(name, arg, &place)).collect();
+    let args: Vec<DeclaredArgument> = args.into_iter().map(|(arg, place)| argument(name, arg, &place)).collect();
     let signature = place.at("signature");
     let template = signature.text().unwrap_or_default();
-    for free in names(&template).into_iter().filter(|arg| is_free_text(&args, arg)) {
+    for free in template_names(&template).into_iter().filter(|arg| is_free_text(&args, arg)) {
         signature.warn(&format!(
             "'{free}' is free_text, which no signature has: rules do not see it, its place stays empty"
         ));
@@ -140,7 +140,7 @@ fn tool(name: &str, place: &At<'_>) -> Tool {
     }
 }
 
-fn argument(tool: &str, name: &str, place: &At<'_>) -> Declared {
+fn argument(tool: &str, name: &str, place: &At<'_>) -> DeclaredArgument {
     place.mapping(&["required", "validate", "free_text"]);
     let validate = place.at("validate");
     let compiled = validate.text().and_then(|source| {
@@ -148,7 +148,7 @@ fn argument(tool: &str, name: &str, place: &At<'_>) -> Declared {
         if source.is_empty() {
             validate.refused("expected a regular expression that is not empty: an empty one matches every value");
         }
-        Validator::new(&source)
+        ArgumentValidator::new(&source)
             .map_err(|error| validate.refused(format!("Invalid regex pattern for tool '{tool}' arg '{name}': {error}")))
             .ok()
     });
@@ -156,10 +156,10 @@ fn argument(tool: &str, name: &str, place: &At<'_>) -> Declared {
     let free_text = place.at("free_text");
     free_text.not_empty("true or false");
     let free_text = free_text.flag().unwrap_or(false);
-    Declared { name: name.to_owned(), required, validate: compiled, free_text }
+    DeclaredArgument { name: name.to_owned(), required, validate: compiled, free_text }
 }
 
-fn request(place: &At<'_>, args: &[Declared]) -> Request {
+fn request(place: &At<'_>, args: &[DeclaredArgument]) -> Request {
     place.mapping(&["method", "path", "body_exclude", "query"]);
     let query = place.at("query");
     query.not_empty("a list of arguments");
@@ -211,7 +211,7 @@ mod tests {
         let rows: Vec<String> = tools
             .iter()
             .map(|tool| {
-                let arg = |arg: &super::Declared| {
+                let arg = |arg: &super::DeclaredArgument| {
                     let source = arg.validate.as_ref().map_or("-", |validate| validate.source());
                     format!("{}{} {source}", arg.name, if arg.required { "!" } else { "" })
                 };

@@ -2,7 +2,7 @@
 //!
 //! It must not know any key.
 
-use countersign_core::policy::Action;
+use countersign_core::policy::RuleAction;
 
 use super::at::At;
 
@@ -27,11 +27,11 @@ pub(super) fn method(place: &At<'_>) -> String {
 }
 
 /// One of the three actions, and what agentpass says to any other.
-pub(super) fn action(place: &At<'_>, refusal: &str) -> Option<Action> {
+pub(super) fn action(place: &At<'_>, refusal: &str) -> Option<RuleAction> {
     match place.needed_text()?.as_str() {
-        "allow" => Some(Action::Allow),
-        "deny" => Some(Action::Deny),
-        "ask" => Some(Action::Ask),
+        "allow" => Some(RuleAction::Allow),
+        "deny" => Some(RuleAction::Deny),
+        "ask" => Some(RuleAction::Ask),
         other => {
             place.refused(format!("{refusal}: '{other}' (must be allow/deny/ask)"));
             None

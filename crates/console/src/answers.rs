@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse as _, Redirect, Response},
 };
 use countersign_core::{
-    engine::{Refusal, Reply},
+    engine::{CommandError, EngineReply},
     gate::{Answer, AnswerRefusal, Grant, Kind, People, Scope},
     id::GateId,
 };
@@ -48,7 +48,7 @@ pub(super) async fn one(
             let source = console.context.handle.source(Lane::Result);
             let key = body.text("key").map(str::to_owned);
             match decisions::answer(&source, gate, answer, &look.caller.principal, key).await {
-                Ok(Reply::Voted { have, need }) => {
+                Ok(EngineReply::Voted { have, need }) => {
                     Some((StatusCode::OK, format!("Your approval counts: {have} of {need} have allowed it.")))
                 }
                 Ok(_) => None,
@@ -177,7 +177,7 @@ fn said(body: &Body, asked: &Asked) -> Result<Answer, String> {
 /// Why an answer did not count.
 pub(super) fn told(refused: &Refused, people: &People) -> (StatusCode, String) {
     match refused {
-        Refused::Refusal(Refusal::Answer(AnswerRefusal::AlreadyResolved { resolution, by, .. })) => {
+        Refused::Refusal(CommandError::Answer(AnswerRefusal::AlreadyResolved { resolution, by, .. })) => {
             let how = words::resolved(resolution);
             let text = match by {
                 Some(by) => words::sentence(&format!("{} was first: {}.", words::who(people, by), how.to_lowercase())),
@@ -185,20 +185,20 @@ pub(super) fn told(refused: &Refused, people: &People) -> (StatusCode, String) {
             };
             (StatusCode::CONFLICT, text)
         }
-        Refused::Refusal(Refusal::Answer(AnswerRefusal::NotOffered { problem, .. })) => {
+        Refused::Refusal(CommandError::Answer(AnswerRefusal::NotOffered { problem, .. })) => {
             (StatusCode::BAD_REQUEST, format!("This answer is not offered: {problem}."))
         }
-        Refused::Refusal(Refusal::Answer(AnswerRefusal::NotAmong { .. })) => {
+        Refused::Refusal(CommandError::Answer(AnswerRefusal::NotAmong { .. })) => {
             (StatusCode::FORBIDDEN, "You are not among those who may allow this. You may deny it.".to_owned())
         }
-        Refused::Refusal(Refusal::Answer(AnswerRefusal::Nobody { .. })) => (
+        Refused::Refusal(CommandError::Answer(AnswerRefusal::Nobody { .. })) => (
             StatusCode::FORBIDDEN,
             "Several people have to allow this, and your login belongs to no person of the configuration.".to_owned(),
         ),
         Refused::NotRecorded(_) | Refused::Unsure(_) | Refused::Unreadable(_) | Refused::Closed => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("It was not decided: {refused}."))
         }
-        Refused::Refusal(Refusal::Answer(AnswerRefusal::KeyTaken(_))) => {
+        Refused::Refusal(CommandError::Answer(AnswerRefusal::KeyTaken(_))) => {
             (StatusCode::CONFLICT, "This window sent another answer before, which counted.".to_owned())
         }
         Refused::Refusal(_) | Refused::TooLarge | Refused::Panicked => {

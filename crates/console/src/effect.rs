@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    engine::{Engine, Rules},
+    engine::{ActiveRules, Engine},
     id::{GateId, PrincipalId},
-    policy::{self, Constraints, Covers, Door, Grant, GrantId, Grants, Layers, Proposal, Subject, evaluate},
+    policy::{
+        self, Constraints, Grant, GrantAuth, GrantCoverage, GrantId, GrantProposal, GrantSet, PolicyLayers,
+        PolicySubject, evaluate,
+    },
     time::Millis,
 };
 use countersign_policy_admin::explained::action;
@@ -31,11 +34,11 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    pub(super) fn add(&mut self, action: policy::Action) {
+    pub(super) fn add(&mut self, action: policy::RuleAction) {
         match action {
-            policy::Action::Allow => self.allowed += 1,
-            policy::Action::Ask => self.asked += 1,
-            policy::Action::Deny => self.denied += 1,
+            policy::RuleAction::Allow => self.allowed += 1,
+            policy::RuleAction::Ask => self.asked += 1,
+            policy::RuleAction::Deny => self.denied += 1,
         }
     }
 
@@ -50,7 +53,7 @@ pub(super) struct Effect {
     pub(super) now: Sums,
     pub(super) then: Sums,
     /// Calls of which something else would become, the newest first.
-    pub(super) changed: Vec<(Made, policy::Action, policy::Action)>,
+    pub(super) changed: Vec<(Made, policy::RuleAction, policy::RuleAction)>,
     pub(super) changes: u64,
     /// How many of those that would be allowed a person denied.
     pub(super) against: u64,
@@ -58,8 +61,8 @@ pub(super) struct Effect {
 
 /// Rules and grants to decide by.
 pub(super) struct Law {
-    pub(super) rules: Rules,
-    pub(super) grants: Grants,
+    pub(super) rules: ActiveRules,
+    pub(super) grants: GrantSet,
 }
 
 impl Law {
@@ -69,7 +72,7 @@ impl Law {
     }
 
     /// The same grants under other rules.
-    pub(super) fn under(&self, rules: Rules) -> Self {
+    pub(super) fn under(&self, rules: ActiveRules) -> Self {
         Self { rules, grants: self.grants.clone() }
     }
 
@@ -82,20 +85,20 @@ impl Law {
         Self { rules: self.rules.clone(), grants: state.grants().clone() }
     }
 
-    fn action(&self, subject: &Subject, now: Millis) -> policy::Action {
+    fn action(&self, subject: &PolicySubject, now: Millis) -> policy::RuleAction {
         action(&self.verdict(subject, now))
     }
 
     /// What becomes of a call, whatever people denied.
-    pub(super) fn verdict(&self, subject: &Subject, now: Millis) -> policy::Verdict {
-        let layers = Layers {
+    pub(super) fn verdict(&self, subject: &PolicySubject, now: Millis) -> policy::Verdict {
+        let layers = PolicyLayers {
             compiled: &self.rules.compiled,
             // What somebody denied a while ago says nothing about a rule.
             constraints: &Constraints::default(),
             contract: None,
             grants: &self.grants,
-            posture: self.rules.posture,
-            surroundings: &self.rules.surroundings,
+            default_policy: self.rules.default_policy,
+            path_context: &self.rules.path_context,
         };
         evaluate(&layers, subject, now)
     }
@@ -111,7 +114,7 @@ pub(super) fn between(now: &Law, then: &Law, calls: &[Made], at: Millis) -> Effe
         effect.then.add(after);
         if before != after {
             effect.changes += 1;
-            effect.against += u64::from(after == policy::Action::Allow && made.verdict == Verdict::RefusedByPerson);
+            effect.against += u64::from(after == policy::RuleAction::Allow && made.verdict == Verdict::RefusedByPerson);
             if effect.changed.len() < EXAMPLES {
                 effect.changed.push((made.clone(), before, after));
             }
@@ -130,7 +133,7 @@ pub(super) struct Offered {
 pub(super) async fn of_proposals(console: &Console, gate: GateId) -> Result<Vec<Offered>, Trouble> {
     let read = move |engine: &Engine| {
         let gate = engine.state().gate(gate)?;
-        let content = engine.admitted().call(gate.call()?)?;
+        let content = engine.admitted().call_content(gate.call()?)?;
         let to = content.request.as_ref().map_or_else(|| PrincipalId::new("agent"), |asked| asked.principal.clone());
         let tool = Arc::clone(&content.tool);
         Some((engine.proposals(gate), Law::of(engine), to, tool))
@@ -145,12 +148,12 @@ pub(super) async fn of_proposals(console: &Console, gate: GateId) -> Result<Vec<
     drop(past);
     let at = console.context.clock.now();
     let reckon = move || {
-        let offered = |proposal: Proposal| {
+        let offered = |proposal: GrantProposal| {
             let grant = grant(&proposal, &to);
             let effect = between(&law, &law.with(grant), &calls, at);
             let pattern = match proposal.covers {
-                Covers::Pattern(pattern) => Some(pattern),
-                Covers::Exact(_) => None,
+                GrantCoverage::Pattern(pattern) => Some(pattern),
+                GrantCoverage::Exact(_) => None,
             };
             Offered { pattern, effect }
         };
@@ -160,16 +163,16 @@ pub(super) async fn of_proposals(console: &Console, gate: GateId) -> Result<Vec<
 }
 
 /// The grant that a proposal would become, for trying it.
-fn grant(proposal: &Proposal, to: &PrincipalId) -> Grant {
+fn grant(proposal: &GrantProposal, to: &PrincipalId) -> Grant {
     Grant {
         id: GrantId::parse(&"f".repeat(32)).expect("it is 32 hex digits"),
         by: PrincipalId::new("nobody"),
         to: to.clone(),
-        scope: policy::Scope::Always,
+        scope: policy::GrantReach::Always,
         covers: proposal.covers.clone(),
         label: proposal.label.clone(),
         until: None,
-        door: Door::Open,
+        door: GrantAuth::Open,
     }
 }
 
@@ -220,7 +223,9 @@ mod tests {
     #[test]
     fn sums_count_each_call_once() {
         let mut sums = Sums::default();
-        for action in [super::policy::Action::Allow, super::policy::Action::Ask, super::policy::Action::Allow] {
+        for action in
+            [super::policy::RuleAction::Allow, super::policy::RuleAction::Ask, super::policy::RuleAction::Allow]
+        {
             sums.add(action);
         }
         assert_eq!((sums, sums.all()), (Sums { allowed: 2, asked: 1, denied: 0 }, 3));

@@ -9,7 +9,7 @@ use axum::{
 };
 use countersign_core::{
     engine::Engine,
-    policy::{self, Layers, Near, Subject, Verdict, evaluate, near},
+    policy::{self, NearMiss, PolicyLayers, PolicySubject, Verdict, evaluate, near_misses},
 };
 use countersign_http::web::Caller;
 use countersign_policy_admin::{explained::action, service_tools, trial};
@@ -63,9 +63,9 @@ pub(super) fn form(console: &Console, wanted: &Wanted) -> Markup {
 
 /// What was found.
 struct Found {
-    subject: Subject,
+    subject: PolicySubject,
     verdict: Verdict,
-    near: Vec<Near>,
+    near: Vec<NearMiss>,
 }
 
 pub(super) async fn show(
@@ -80,13 +80,13 @@ pub(super) async fn show(
             let now = look.now;
             let read = move |engine: &Engine| {
                 let (rules, state) = (engine.rules(), engine.state().policy());
-                let layers = Layers {
+                let layers = PolicyLayers {
                     compiled: &rules.compiled,
                     constraints: state.constraints(),
                     contract: None,
                     grants: state.grants(),
-                    posture: rules.posture,
-                    surroundings: &rules.surroundings,
+                    default_policy: rules.default_policy,
+                    path_context: &rules.path_context,
                 };
                 let verdict = evaluate(&layers, &subject, now);
                 // Looking at every rule is not the owner's to wait for.
@@ -95,7 +95,7 @@ pub(super) async fn show(
             let read = console.context.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?.0;
             let (subject, verdict, rules) = read;
             let look = move || {
-                let near = near(&rules.compiled, &rules.surroundings, &subject, &verdict);
+                let near = near_misses(&rules.compiled, &rules.path_context, &subject, &verdict);
                 Found { subject, verdict, near }
             };
             Ok(tokio::task::spawn_blocking(look).await.map_err(Trouble::unread)?)
@@ -119,16 +119,16 @@ pub(super) async fn show(
 
 fn told(Found { subject, verdict, near }: &Found) -> Markup {
     let word = match action(verdict) {
-        policy::Action::Allow => ("good", "Allowed"),
-        policy::Action::Deny => ("bad", "Denied"),
-        policy::Action::Ask => ("ask", "Asked about"),
+        policy::RuleAction::Allow => ("good", "Allowed"),
+        policy::RuleAction::Deny => ("bad", "Denied"),
+        policy::RuleAction::Ask => ("ask", "Asked about"),
     };
     html! {
         h2 { span.badge.(word.0) { (word.1) } }
         pre { (one(&subject.signature)) }
         @for further in &subject.further_signatures { pre { (one(further)) } }
         p { (one(&verdict.why().to_string())) "." }
-        @if let Some(used) = subject.secrets().ok().filter(|used| !used.is_empty()) {
+        @if let Some(used) = subject.secret_names().ok().filter(|used| !used.is_empty()) {
             p.note { "The secrets that it would be given: " (plain(&used.into_iter().collect::<Vec<_>>().join(", "))) }
         }
         @if !subject.undeclared.is_empty() { p.note { "The tool does not declare: " (plain(&subject.undeclared.join(", "))) } }
@@ -152,7 +152,7 @@ fn told(Found { subject, verdict, near }: &Found) -> Markup {
 }
 
 /// What policy would be asked.
-fn subject(console: &Console, wanted: &Wanted) -> Result<Subject, String> {
+fn subject(console: &Console, wanted: &Wanted) -> Result<PolicySubject, String> {
     let arguments = arguments(&wanted.arguments)?;
     let tool = wanted.tool.trim();
     if tool.is_empty() {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_core::{
-    engine::Rules,
-    policy::{self, Action, Grants, Layer, Rule, Source, Surroundings},
+    engine::ActiveRules,
+    policy::{self, GrantSet, PathContext, Rule, RuleAction, RuleLayer, RuleSource},
     time::Millis,
 };
 use countersign_policy_admin::{explained::action, outranked::outranked};
@@ -36,7 +36,7 @@ pub(super) fn of_rule(rule: &Rule, then: &Law, calls: &[Made], at: Millis) -> Fi
     let Some(alone) = alone(rule, then) else { return fit };
     let mut why: BTreeMap<String, u64> = BTreeMap::new();
     for subject in calls.iter().filter_map(|made| made.subject.as_ref()) {
-        if action(&alone.verdict(subject, at)) != Action::Deny {
+        if action(&alone.verdict(subject, at)) != RuleAction::Deny {
             continue;
         }
         let verdict = then.verdict(subject, at);
@@ -55,11 +55,14 @@ pub(super) fn of_rule(rule: &Rule, then: &Law, calls: &[Made], at: Millis) -> Fi
 
 /// Rules under which exactly what `rule` fits is denied: nothing goes before a deny.
 fn alone(rule: &Rule, then: &Law) -> Option<Law> {
-    let rule = Rule { action: Action::Deny, steps: Vec::new(), ..rule.clone() };
-    let rules = policy::Rules { defaults: Vec::new(), rules: vec![rule] };
-    let source = Source { name: String::new(), layer: Layer::Main, rules };
-    let around = then.rules.surroundings.clone();
-    let surroundings = Surroundings { protected: Vec::new(), unreadable: Vec::new(), ..around };
-    let compiled = policy::compile(vec![source]).ok()?;
-    Some(Law { rules: Rules { compiled, surroundings, ..then.rules.clone() }, grants: Grants::default() })
+    let rule = Rule { action: RuleAction::Deny, steps: Vec::new(), ..rule.clone() };
+    let rules = policy::RuleSet { defaults: Vec::new(), rules: vec![rule] };
+    let source = RuleSource { name: String::new(), layer: RuleLayer::Main, rules };
+    let around = then.rules.path_context.clone();
+    let surroundings = PathContext { protected: Vec::new(), unreadable: Vec::new(), ..around };
+    let compiled = policy::compile_rules(vec![source]).ok()?;
+    Some(Law {
+        rules: ActiveRules { compiled, path_context: surroundings, ..then.rules.clone() },
+        grants: GrantSet::default(),
+    })
 }

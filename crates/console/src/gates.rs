@@ -127,14 +127,14 @@ impl Console {
             let gate = engine.state().gate(id)?;
             Some((gate.content(), gate.answer_content(), GateRequest::at_hand(engine, id)))
         };
-        let found = source.read_of(engine::Scope::Gate(id), at).await.ok_or_else(Trouble::closing)?.0;
+        let found = source.read_of(engine::ResidencyScope::Gate(id), at).await.ok_or_else(Trouble::closing)?.0;
         let Some((content_at, answer_at, request)) = found else { return Ok(None) };
         let lsns: Vec<_> = [Some(content_at), answer_at].into_iter().flatten().collect();
         let texts = self.context.handle.contents().get(&lsns).await.map_err(Trouble::unread)?;
         let read = || texts.first().cloned().flatten().and_then(|text| GateRequest::from_record(&text));
         let Some(request) = request.or_else(read) else { return Ok(None) };
         let asked = move |engine: &Engine| engine.state().gate(id).map(|gate| Asked::new(engine, gate, request));
-        let asked = source.read_of(engine::Scope::Gate(id), asked).await.ok_or_else(Trouble::closing)?.0;
+        let asked = source.read_of(engine::ResidencyScope::Gate(id), asked).await.ok_or_else(Trouble::closing)?.0;
         let text =
             if asked.as_ref().and_then(Asked::answer_at) == answer_at { texts.get(1).cloned().flatten() } else { None };
         Ok(asked.map(|asked| (asked, Answered { text })))

@@ -12,7 +12,7 @@ use countersign_core::{
     engine::Event,
     gate::{self, Resolution},
     id::{CallId, GateId, Lsn, PrincipalId, SessionId},
-    policy::Subject,
+    policy::PolicySubject,
     session, subject_at,
     time::Millis,
 };
@@ -74,7 +74,7 @@ pub(super) struct Made {
     pub(super) tool: Arc<str>,
     pub(super) signature: Arc<str>,
     /// What policy was asked; absent where that was too long to be kept.
-    pub(super) subject: Option<Arc<Subject>>,
+    pub(super) subject: Option<Arc<PolicySubject>>,
     pub(super) gate: Option<GateId>,
     pub(super) asked_at: Option<Millis>,
     pub(super) why: Arc<str>,

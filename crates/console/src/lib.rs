@@ -97,7 +97,7 @@ impl Console {
     async fn look(&self, caller: Caller) -> Result<Look, Trouble> {
         let read = |engine: &countersign_core::engine::Engine| {
             let state = engine.state();
-            (state.pending_gates().count(), state.head(), engine.rules().people.clone())
+            (state.pending_gates().count(), state.head_lsn(), engine.rules().people.clone())
         };
         let read = self.context.handle.source(Lane::Request).read(read).await;
         let ((waiting, head, people), _) = read.ok_or_else(Trouble::closing)?;

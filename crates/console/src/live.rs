@@ -124,7 +124,7 @@ impl Live {
         // Not the facts alone: what is being written is shown as it comes.
         let Some(mut released) = handle.subscribe().await else { return };
         let source = handle.source(Lane::Request);
-        let head = source.read(|engine| engine.state().head()).await;
+        let head = source.read(|engine| engine.state().head_lsn()).await;
         self.state.lock().since = head.map_or(Lsn(u64::MAX), |(head, _)| head);
         while let Some(next) = released.next().await {
             match next {
@@ -299,7 +299,7 @@ async fn asked(id: GateId, handle: &Handle, source: &Source) -> Option<(Asked, u
         let gate = engine.state().gate(id)?;
         Some((gate.content(), GateRequest::at_hand(engine, id)))
     };
-    let (at, request) = source.read_of(engine::Scope::Gate(id), read).await?.0?;
+    let (at, request) = source.read_of(engine::ResidencyScope::Gate(id), read).await?.0?;
     let request = match request {
         Some(request) => request,
         None => {
@@ -311,7 +311,7 @@ async fn asked(id: GateId, handle: &Handle, source: &Source) -> Option<(Asked, u
         let gate: &Gate = engine.state().gate(id)?;
         Some((Asked::new(engine, gate, request), engine.state().pending_gates().count()))
     };
-    source.read_of(engine::Scope::Gate(id), read).await?.0
+    source.read_of(engine::ResidencyScope::Gate(id), read).await?.0
 }
 
 #[cfg(test)]

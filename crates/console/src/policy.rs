@@ -12,7 +12,7 @@ use countersign_core::{
     engine::Engine,
     gate::{OnExpiry, Step},
     id::GateId,
-    policy::{self, Action, Constraint, Grant},
+    policy::{self, Constraint, Grant, RuleAction},
 };
 use countersign_http::web::{Body, Caller};
 use countersign_policy_admin::rulebook::is_plain;
@@ -40,7 +40,7 @@ pub(super) struct Done {
 struct Row {
     text: String,
     origin: String,
-    action: Action,
+    action: RuleAction,
     is_default: bool,
     bound: Vec<(&'static str, String)>,
     description: Option<String>,
@@ -121,7 +121,7 @@ impl Console {
     }
 }
 
-fn row(listed: &policy::Listed<'_>) -> Row {
+fn row(listed: &policy::RuleRef<'_>) -> Row {
     let rule = listed.rule;
     let (is_ours, wanted) = (rule.line > 0, Wanted::standing(rule));
     let bound = [("principal", &rule.principal), ("door", &rule.door), ("target", &rule.target)];
@@ -162,10 +162,10 @@ fn steps(steps: &[Step]) -> String {
 
 /// The rules in the order in which they are looked at.
 fn table(rows: &[Row]) -> Markup {
-    let of = |action: Action, is_default: bool| {
+    let of = |action: RuleAction, is_default: bool| {
         rows.iter().filter(move |row| (row.action, row.is_default) == (action, is_default))
     };
-    let group = |title: &str, action: Action| {
+    let group = |title: &str, action: RuleAction| {
         let mut found = of(action, false).peekable();
         html! { @if found.peek().is_some() { tbody { tr.group { th scope="rowgroup" colspan="3" { (title) } } @for row in found { (line(row)) } } } }
     };
@@ -174,11 +174,11 @@ fn table(rows: &[Row]) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Rules in force" {
             table.rules {
                 thead { tr { th scope="col" { "Then" } th scope="col" { "If a call is like" } th scope="col" { "Written in" } } }
-                (group("Denied, whatever else is said", Action::Deny))
-                tbody { tr.fixed { td colspan="3" { (if of(Action::Deny, false).next().is_some() { "Then" } else { "First" }) " denials of people that bind, and what destroys beyond the workspace and temporary folders: that is always asked about." } } }
-                (group("Allowed", Action::Allow))
+                (group("Denied, whatever else is said", RuleAction::Deny))
+                tbody { tr.fixed { td colspan="3" { (if of(RuleAction::Deny, false).next().is_some() { "Then" } else { "First" }) " denials of people that bind, and what destroys beyond the workspace and temporary folders: that is always asked about." } } }
+                (group("Allowed", RuleAction::Allow))
                 tbody { tr.fixed { td colspan="3" { "Then what people granted." } } }
-                (group("Asked about", Action::Ask))
+                (group("Asked about", RuleAction::Ask))
                 @if !defaults.is_empty() {
                     tbody { tr.group { th scope="rowgroup" colspan="3" { "For the rest, the first that fits" } } @for row in defaults { (line(row)) } }
                 }
@@ -220,8 +220,8 @@ fn grants(look: &Look, grants: &[Grant]) -> Markup {
                     @for grant in grants {
                         tr {
                             td { (one(&grant.label)) }
-                            td data-label="Of" { (who(&look.people, &grant.to)) @if let policy::Scope::Session(session) = &grant.scope { ", in session " (plain(session.as_str())) } }
-                            td data-label="Given by" { (who(&look.people, &grant.by)) @if grant.door == policy::Door::Open { " " span.bound { "without a login" } } }
+                            td data-label="Of" { (who(&look.people, &grant.to)) @if let policy::GrantReach::Session(session) = &grant.scope { ", in session " (plain(session.as_str())) } }
+                            td data-label="Given by" { (who(&look.people, &grant.by)) @if grant.door == policy::GrantAuth::Open { " " span.bound { "without a login" } } }
                             td data-label="Ends" { @match grant.until { Some(until) => (left(until, look.now)), None => "not by itself" } }
                             td { (take_back(look, &grant.id.to_string(), "Revoke", &plain(&grant.label))) }
                         }

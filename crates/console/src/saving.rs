@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::{Extension, extract::State, http::StatusCode, response::Response};
 use countersign_core::{
-    engine::{Engine, Reply},
+    engine::{Engine, EngineReply},
     gate::{Answer, Scope},
-    policy::{self, Layers, Verdict},
+    policy::{self, PolicyLayers, Verdict},
 };
 use countersign_http::web::{Body, Caller};
 use countersign_policy_admin::rulebook::{DraftError, SaveError};
@@ -105,13 +105,13 @@ impl Console {
         let now = self.context.clock.now();
         let judge = move |engine: &Engine| {
             let (rules, state) = (engine.rules(), engine.state().policy());
-            let layers = Layers {
+            let layers = PolicyLayers {
                 compiled: &rules.compiled,
                 constraints: state.constraints(),
                 contract: None,
                 grants: state.grants(),
-                posture: rules.posture,
-                surroundings: &rules.surroundings,
+                default_policy: rules.default_policy,
+                path_context: &rules.path_context,
             };
             policy::evaluate(&layers, &subject, now)
         };
@@ -123,7 +123,7 @@ impl Console {
         let (by, key) = (&look.caller.principal, key.map(str::to_owned));
         let allowed = decisions::answer(&source, asked.id, Answer::Allow(Scope::Once), by, key).await;
         Ok(match allowed {
-            Ok(Reply::Voted { have, need }) => {
+            Ok(EngineReply::Voted { have, need }) => {
                 format!("What waits: your approval counts, {have} of {need} have allowed it.")
             }
             Ok(_) => "What waited is allowed.".to_owned(),

@@ -103,7 +103,7 @@ pub(super) async fn open(
     let heard = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let after = Lsn(heard.or(wanted.after).unwrap_or(0));
     let session = wanted.session.filter(|session| !session.is_empty()).map(SessionId::new);
-    let read = |engine: &Engine| engine.state().head();
+    let read = |engine: &Engine| engine.state().head_lsn();
     let (head, _) = console.context.handle.source(Lane::Request).read(read).await.ok_or_else(Trouble::closing)?;
     let Joined { mut first, then, recorded } = console.live.join(after, session.as_ref());
     let is_list = wanted.all.is_some();

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use countersign_conversations::sessions::{is_agents, is_spoken_for};
 use countersign_core::{
     call::{self, End},
-    engine::{Engine, Event, Scope},
+    engine::{Engine, Event, ResidencyScope},
     gate::{self, People, Resolution},
     id::{CallId, GateId, Lsn, PrincipalId, RunId, SessionId},
     message::{Block, Message, text_of},
@@ -82,7 +82,7 @@ impl Console {
             Some((about(session), on_the_way(session, before)))
         };
         let source = self.context.handle.source(Lane::Request);
-        let read = source.read_of(Scope::Session(id.clone()), read).await.ok_or_else(Trouble::closing)?.0;
+        let read = source.read_of(ResidencyScope::Session(id.clone()), read).await.ok_or_else(Trouble::closing)?.0;
         let (about, (entries, has_more)) = read.ok_or_else(|| Trouble::missing(format!("session {id}")))?;
         let lsns: Vec<Lsn> = entries.iter().map(|entry| entry.content).collect();
         let texts = self.context.handle.contents().get(&lsns).await.map_err(Trouble::unread)?;

@@ -9,7 +9,7 @@ use axum::{
     response::Response,
 };
 use countersign_core::{
-    policy::{Covers, propose},
+    policy::{GrantCoverage, propose_grants},
     time::Millis,
 };
 use countersign_http::web::Caller;
@@ -254,9 +254,9 @@ pub(super) fn let_through(then: &Law, made: &Made, is_hosted: bool, at: Millis) 
 /// A rule that allows calls like one that was made.
 fn filled(wanted: Wanted, made: &Made) -> Wanted {
     let proposed = made.subject.as_ref().and_then(|subject| {
-        propose(subject).into_iter().find_map(|proposal| match proposal.covers {
-            Covers::Pattern(pattern) => Some(pattern),
-            Covers::Exact(_) => None,
+        propose_grants(subject).into_iter().find_map(|proposal| match proposal.covers {
+            GrantCoverage::Pattern(pattern) => Some(pattern),
+            GrantCoverage::Exact(_) => None,
         })
     });
     // What has a meaning in a pattern would not mean itself.

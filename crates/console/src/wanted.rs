@@ -1,12 +1,15 @@
 //! What the form of a rule says: a rule to be written, changed or taken out. It must not know the file.
 
-use countersign_core::policy::{Action, Rule};
+use countersign_core::policy::{Rule, RuleAction};
 use countersign_http::web::Body;
 use countersign_policy_admin::rulebook::{Comes, Edit};
 use serde::Deserialize;
 
-pub(super) const ACTIONS: [(Action, &str, &str); 3] =
-    [(Action::Allow, "allow", "allowed"), (Action::Ask, "ask", "asked about"), (Action::Deny, "deny", "denied")];
+pub(super) const ACTIONS: [(RuleAction, &str, &str); 3] = [
+    (RuleAction::Allow, "allow", "allowed"),
+    (RuleAction::Ask, "ask", "asked about"),
+    (RuleAction::Deny, "deny", "denied"),
+];
 /// The action of a form that takes a rule out.
 pub(super) const REMOVE: &str = "remove";
 /// The form in which a rule is written as it stands in the file.
@@ -145,7 +148,7 @@ impl Wanted {
         let Some(pattern) = text(&self.pattern) else { return Ok(None) };
         let named = |wanted: &str| ACTIONS.iter().find(|(_, word, _)| *word == wanted).map(|(action, ..)| *action);
         let action = match self.action.as_str() {
-            "" => Action::Ask,
+            "" => RuleAction::Ask,
             wanted => named(wanted).ok_or_else(|| {
                 format!("Unknown action: {wanted}. A call is allowed (allow), asked about (ask) or denied (deny).")
             })?,
@@ -161,7 +164,7 @@ impl Wanted {
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::policy::{Action, Rule};
+    use countersign_core::policy::{Rule, RuleAction};
 
     use super::Wanted;
     use countersign_policy_admin::rulebook::{Comes, Edit};
@@ -173,15 +176,15 @@ mod tests {
     #[test]
     fn what_a_form_says_is_a_rule_or_says_what_is_wrong() {
         let wanted = Wanted::allowing(" look* ", Some("kitchen"));
-        let rule = Rule { principal: Some("kitchen".to_owned()), ..Rule::new("look*", Action::Allow) };
+        let rule = Rule { principal: Some("kitchen".to_owned()), ..Rule::new("look*", RuleAction::Allow) };
         assert_eq!(wanted.edit(), Ok(Some(plain(None, &rule))));
         let asks = Wanted { action: String::new(), principal: " ".to_owned(), ..wanted };
-        assert_eq!(asks.edit(), Ok(Some(plain(None, &Rule::new("look*", Action::Ask)))));
+        assert_eq!(asks.edit(), Ok(Some(plain(None, &Rule::new("look*", RuleAction::Ask)))));
         let standing = Wanted::standing(&Rule { line: 7, ..rule.clone() });
         assert_eq!(standing.edit(), Ok(Some(plain(Some(7), &rule))));
         assert_eq!(standing.out(), "/console/try?action=remove&line=7");
         let of_lines = Wanted::allowing("say(a\r\n b)", None).edit();
-        assert_eq!(of_lines, Ok(Some(plain(None, &Rule::new("say(a\n b)", Action::Allow)))));
+        assert_eq!(of_lines, Ok(Some(plain(None, &Rule::new("say(a\n b)", RuleAction::Allow)))));
         let written = Wanted { text: "tool: pay\r\naction: ask\r\n\r\n".to_owned(), ..Wanted::as_written(3) };
         let comes = Some(Comes::Written("tool: pay\naction: ask".to_owned()));
         assert_eq!(written.edit(), Ok(Some(Edit { instead: Some(3), comes })));

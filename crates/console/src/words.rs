@@ -4,7 +4,7 @@ use countersign_core::{
     call::End,
     gate::{People, Resolution, Scope},
     id::PrincipalId,
-    policy::Action,
+    policy::RuleAction,
     time::Millis,
 };
 use countersign_view::{Lines, escape, time::iso};
@@ -106,11 +106,11 @@ pub(super) const fn resolved(resolution: &Resolution) -> &'static str {
 }
 
 /// The class and the word of what a rule says.
-pub(super) const fn verb(action: Action) -> (&'static str, &'static str) {
+pub(super) const fn verb(action: RuleAction) -> (&'static str, &'static str) {
     match action {
-        Action::Allow => ("good", "allow"),
-        Action::Deny => ("bad", "deny"),
-        Action::Ask => ("ask", "ask"),
+        RuleAction::Allow => ("good", "allow"),
+        RuleAction::Deny => ("bad", "deny"),
+        RuleAction::Ask => ("ask", "ask"),
     }
 }
 

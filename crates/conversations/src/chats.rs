@@ -12,7 +12,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_config::MAIN;
 use countersign_core::{
-    engine::{Command, Engine, Refusal, Reply, Scope},
+    engine::{Command, CommandError, Engine, EngineReply, ResidencyScope},
     id::{Lsn, RunId, SessionId},
     message::{self, Block, Message, estimate_tokens},
     run,
@@ -168,7 +168,7 @@ impl Chats {
             match source.ask(Command::Session(id.clone(), once(wish.key.as_ref(), open))).await {
                 Ok(_) => return Ok(id),
                 // One in 2⁴⁸: another id is free.
-                Err(Refused::Refusal(Refusal::SessionExists(_))) => {}
+                Err(Refused::Refusal(CommandError::SessionExists(_))) => {}
                 Err(refused) => return Err(failed(refused)),
             }
         }
@@ -211,7 +211,7 @@ impl Chats {
     ///
     /// # Errors
     /// [`ChatError`], with nothing said.
-    pub async fn prompt(&self, session: &SessionId, text: &str, when_busy: WhenBusy) -> Result<Reply, ChatError> {
+    pub async fn prompt(&self, session: &SessionId, text: &str, when_busy: WhenBusy) -> Result<EngineReply, ChatError> {
         self.prompt_once(session, text, when_busy, None).await
     }
 
@@ -225,7 +225,7 @@ impl Chats {
         text: &str,
         when_busy: WhenBusy,
         key: Option<&Asking>,
-    ) -> Result<Reply, ChatError> {
+    ) -> Result<EngineReply, ChatError> {
         sayable(text, "message")?;
         let source = self.handle.source(Lane::Request);
         let look = |session: &session::Session| {
@@ -267,7 +267,7 @@ impl Chats {
         let steer = once(key, session::Command::Steer { said: said(text) });
         let source = self.handle.source(Lane::Request);
         match source.ask(Command::Session(session.clone(), steer)).await.map_err(failed)?.outcome {
-            Reply::Steering(run) => Ok(Some(run)),
+            EngineReply::Steering(run) => Ok(Some(run)),
             _ => Ok(None),
         }
     }
@@ -281,8 +281,8 @@ impl Chats {
         self.known(session, |_| ()).await?;
         let abort = Command::Run(run::Command::Abort { session: session.clone() });
         Ok(match self.handle.source(Lane::Result).ask(abort).await.map_err(failed)?.outcome {
-            Reply::Stopping(run) => Halted::Run(run),
-            Reply::Done => Halted::Other,
+            EngineReply::Stopping(run) => Halted::Run(run),
+            EngineReply::Done => Halted::Other,
             _ => Halted::Nothing,
         })
     }
@@ -295,7 +295,7 @@ impl Chats {
         self.known(session, |_| ()).await?;
         let stop = Command::Run(run::Command::Stop { session: session.clone(), run });
         let stopped = self.handle.source(Lane::Result).ask(stop).await.map_err(failed)?;
-        Ok(stopped.outcome == Reply::Stopping(run))
+        Ok(stopped.outcome == EngineReply::Stopping(run))
     }
 
     /// Takes back what waits to be said in a session, and tells where each of it lies.
@@ -389,7 +389,7 @@ impl Chats {
             Ok(read(session))
         };
         let source = self.handle.source(Lane::Request);
-        let read = source.read_of(Scope::Session(session.clone()), found).await;
+        let read = source.read_of(ResidencyScope::Session(session.clone()), found).await;
         read.ok_or_else(|| ChatError::Failed("the gateway is closing".to_owned()))?.0
     }
 }
@@ -419,15 +419,15 @@ fn once(key: Option<&Asking>, command: session::Command) -> session::Command {
 
 fn failed(refused: Refused) -> ChatError {
     match refused {
-        Refused::Refusal(Refusal::KeyTaken(_)) => ChatError::KeyTaken,
-        Refused::Refusal(Refusal::NoSession(_)) => ChatError::Unknown,
-        Refused::Refusal(Refusal::Prompt(PromptRefusal::Busy(_)) | Refusal::Busy(_)) => ChatError::Busy,
-        Refused::Refusal(Refusal::Prompt(PromptRefusal::NoModel(_)) | Refusal::Compact(CompactRefusal::NoModel)) => {
-            no_model()
-        }
-        Refused::Refusal(Refusal::Compact(CompactRefusal::Busy | CompactRefusal::UnderWay)) => ChatError::Busy,
-        Refused::Refusal(Refusal::Compact(refusal)) => ChatError::Invalid(refusal.to_string()),
-        refused @ (Refused::Refusal(Refusal::TooLong { .. }) | Refused::TooLarge) => {
+        Refused::Refusal(CommandError::KeyTaken(_)) => ChatError::KeyTaken,
+        Refused::Refusal(CommandError::NoSession(_)) => ChatError::Unknown,
+        Refused::Refusal(CommandError::Prompt(PromptRefusal::Busy(_)) | CommandError::Busy(_)) => ChatError::Busy,
+        Refused::Refusal(
+            CommandError::Prompt(PromptRefusal::NoModel(_)) | CommandError::Compact(CompactRefusal::NoModel),
+        ) => no_model(),
+        Refused::Refusal(CommandError::Compact(CompactRefusal::Busy | CompactRefusal::UnderWay)) => ChatError::Busy,
+        Refused::Refusal(CommandError::Compact(refusal)) => ChatError::Invalid(refusal.to_string()),
+        refused @ (Refused::Refusal(CommandError::TooLong { .. }) | Refused::TooLarge) => {
             ChatError::Invalid(refused.to_string())
         }
         refused => ChatError::Failed(refused.to_string()),

@@ -2,11 +2,11 @@
 
 use crate::{
     call,
-    decision::View,
+    decision::DecisionView,
     digest::{Digest, canonical},
     gate::{self, Gate},
     id::{PrincipalId, SessionId},
-    policy::{self, Subject},
+    policy::{self, PolicySubject},
     principal::agent,
     session::Session,
     tool::{Effect, Machine, Shell},
@@ -40,21 +40,31 @@ impl<'a> Whereabouts<'a> {
 }
 
 /// What policy was asked about a call of the past that was wanted there with this content.
-pub fn subject_at(place: Whereabouts<'_>, content: &call::Content, effect: Effect) -> Subject {
+pub fn subject_at(place: Whereabouts<'_>, content: &call::Content, effect: Effect) -> PolicySubject {
     subject_of(place, content, effect, agent())
 }
 
 /// What policy is asked about a call with this content.
-pub(crate) fn subject(session: &Session, content: &call::Content, effect: Effect, principal: PrincipalId) -> Subject {
+pub(crate) fn subject(
+    session: &Session,
+    content: &call::Content,
+    effect: Effect,
+    principal: PrincipalId,
+) -> PolicySubject {
     subject_of(Whereabouts::of(session), content, effect, principal)
 }
 
-fn subject_of(place: Whereabouts<'_>, content: &call::Content, effect: Effect, principal: PrincipalId) -> Subject {
+fn subject_of(
+    place: Whereabouts<'_>,
+    content: &call::Content,
+    effect: Effect,
+    principal: PrincipalId,
+) -> PolicySubject {
     let arguments = serde_json::Value::Object(content.arguments.clone());
     let arguments_digest = Digest::of(canonical(&arguments).as_bytes());
     let shell = shell_of(content);
     if let Some(request) = &content.request {
-        return Subject {
+        return PolicySubject {
             principal: request.principal.clone(),
             door: request.door.as_deref().map(str::to_owned),
             target: request.service.as_deref().map(str::to_owned),
@@ -68,7 +78,7 @@ fn subject_of(place: Whereabouts<'_>, content: &call::Content, effect: Effect, p
             arguments: content.arguments.clone(),
             effect,
             classes: std::collections::BTreeSet::new(),
-            reach: policy::Reach::Beyond,
+            reach: policy::EffectReach::Beyond,
             cwd: String::new(),
             session_folder: None,
             is_later: false,
@@ -80,7 +90,7 @@ fn subject_of(place: Whereabouts<'_>, content: &call::Content, effect: Effect, p
     // What a host does has its own names for things: a path there is no path of this machine.
     let is_here = content.class.is_none();
     let paths = content.arguments.get("path").and_then(serde_json::Value::as_str).filter(|_| is_here);
-    Subject {
+    PolicySubject {
         principal,
         door: place.door.map(str::to_owned),
         target: None,
@@ -94,7 +104,7 @@ fn subject_of(place: Whereabouts<'_>, content: &call::Content, effect: Effect, p
         arguments: content.arguments.clone(),
         effect,
         classes: content.class.into_iter().collect(),
-        reach: if is_here { policy::Reach::Files } else { policy::Reach::Beyond },
+        reach: if is_here { policy::EffectReach::Files } else { policy::EffectReach::Beyond },
         cwd: folder_at(place, content),
         session_folder: Some(place.cwd.to_owned()),
         is_later: is_here && place.is_shell_used,
@@ -133,12 +143,12 @@ fn folder_at(place: Whereabouts<'_>, content: &call::Content) -> String {
 }
 
 /// What policy was asked about the call that a gate decides.
-pub(crate) fn subject_of_gate(view: View<'_>, gate: &Gate) -> Option<Subject> {
+pub(crate) fn subject_of_gate(view: DecisionView<'_>, gate: &Gate) -> Option<PolicySubject> {
     if gate.kind() != gate::Kind::Approval {
         return None;
     }
     let call = view.state.call(gate.call()?)?;
     let session = view.state.session(call.session())?;
-    let content = view.admitted.call(call.id())?;
+    let content = view.admitted.call_content(call.id())?;
     Some(subject(session, content, call.effect, agent()))
 }

@@ -3,34 +3,33 @@
 //! It must not know how anything is decided: deciders and settle rules stand above it, and the engine above these.
 
 mod admitted;
+mod branch_builder;
 mod command;
 mod compaction;
 mod contracts;
 mod event;
-mod gates;
+mod gate_index;
 mod meters;
 mod residency;
 mod rules;
 mod snapshot;
 mod state;
 pub(crate) mod texts;
-mod tree;
 mod view;
 
-pub use admitted::Admitted;
-pub use command::{Command, Refusal, Reply, Resume};
-pub use event::{Decode, Event, Fact, Meta};
-pub use residency::Scope;
-pub use rules::Rules;
+pub use admitted::AdmittedContent;
+pub use command::{Command, CommandError, EngineReply, ResumeMode};
+pub use event::{Event, EventDecodeError, Fact, FactMeta};
+pub use residency::ResidencyScope;
+pub use rules::ActiveRules;
 pub use snapshot::SNAPSHOT_VERSION;
 pub use state::State;
-pub use view::Context;
+pub use view::DecisionContext;
 
+pub(crate) use branch_builder::BranchBuilder;
 pub(crate) use compaction::{
-    affordable, prune, started as compaction_started, started_again as compaction_started_again,
-    started_for as compaction_started_for,
+    check_compaction_budget, compaction_started, compaction_started_again, compaction_started_for, prune_entries,
 };
-pub(crate) use residency::{Fetched, scope_of};
-pub(crate) use rules::Guests;
-pub(crate) use tree::Branch;
-pub(crate) use view::{Decision, View};
+pub(crate) use residency::{FetchTimes, scope_of};
+pub(crate) use rules::HostedRules;
+pub(crate) use view::{DecisionResult, DecisionView};

@@ -8,16 +8,16 @@ mod decide;
 use std::{collections::BTreeSet, time::Duration};
 
 pub use crate::decision::{
-    Admitted, Command, Context, Decode, Event, Fact, Meta, Refusal, Reply, Resume, Rules, SNAPSHOT_VERSION, Scope,
-    State,
+    ActiveRules, AdmittedContent, Command, CommandError, DecisionContext, EngineReply, Event, EventDecodeError, Fact,
+    FactMeta, ResidencyScope, ResumeMode, SNAPSHOT_VERSION, State,
 };
 
 use crate::{
     call, call_subject,
-    decision::{Decision, Fetched, Guests, View, scope_of},
+    decision::{DecisionResult, DecisionView, FetchTimes, HostedRules, scope_of},
     gate::{self, Gate},
     id::{Lsn, SessionId},
-    policy::{self, Proposal},
+    policy::{self, GrantProposal},
     session::{self, Session},
     settle,
     time::Millis,
@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
     /// Its place.
-    pub meta: Meta,
+    pub meta: FactMeta,
     /// What happened.
     pub fact: Fact,
 }
@@ -42,9 +42,9 @@ pub struct Recorded {
 #[derive(Clone, Debug)]
 pub struct Engine {
     state: State,
-    admitted: Admitted,
-    rules: Rules,
-    guests: Guests,
+    admitted: AdmittedContent,
+    rules: ActiveRules,
+    guests: HostedRules,
     closing: bool,
     /// Whether this process has recovered what the last one left.
     recovered: bool,
@@ -53,7 +53,7 @@ pub struct Engine {
     touched: BTreeSet<SessionId>,
     /// Sessions in which a call was let through its gate by what may not be durable yet.
     let_through: BTreeSet<SessionId>,
-    fetched: Fetched,
+    fetched: FetchTimes,
     /// When it is looked again at which gates may be let go of, and at which sessions.
     look_after: [Millis; 2],
     /// How many facts one batch may hold.
@@ -62,18 +62,18 @@ pub struct Engine {
 
 impl Engine {
     /// An engine before the first fact.
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: ActiveRules) -> Self {
         Self {
             state: State::default(),
-            admitted: Admitted::default(),
+            admitted: AdmittedContent::default(),
             rules,
-            guests: Guests::default(),
+            guests: HostedRules::default(),
             closing: false,
             recovered: false,
             durable: Lsn(0),
             touched: BTreeSet::new(),
             let_through: BTreeSet::new(),
-            fetched: Fetched::default(),
+            fetched: FetchTimes::default(),
             look_after: [Millis(0); 2],
             most: MOST_FACTS,
         }
@@ -91,7 +91,7 @@ impl Engine {
     ///
     /// # Errors
     /// The JSON error, where the text is no snapshot of this version. The log makes the same state.
-    pub fn from_snapshot(rules: Rules, snapshot: &str) -> Result<Self, serde_json::Error> {
+    pub fn from_snapshot(rules: ActiveRules, snapshot: &str) -> Result<Self, serde_json::Error> {
         let state = State::from_snapshot(snapshot)?;
         let requests = state.calls().map(|call| call.session().clone());
         let waits = state.sessions().filter(|session| session.queued() > 0).map(|session| session.id().clone());
@@ -124,35 +124,35 @@ impl Engine {
     pub fn waiting_for_hosts(&self) -> impl Iterator<Item = &Session> {
         let view = self.view();
         let owes = |session: &Session| !session.is_at_rest() || session.queued() > 0;
-        self.state.sessions().filter(move |session| view.of(session).is_none() && owes(session))
+        self.state.sessions().filter(move |session| view.for_session(session).is_none() && owes(session))
     }
 
     /// What is admitted beside the state.
-    pub fn admitted(&self) -> &Admitted {
+    pub fn admitted(&self) -> &AdmittedContent {
         &self.admitted
     }
 
     /// What may be allowed for longer where a gate waits: exactly what it shows, then rules that cover more. Empty where
     /// it offers nothing but this once.
-    pub fn proposals(&self, gate: &Gate) -> Vec<Proposal> {
+    pub fn proposals(&self, gate: &Gate) -> Vec<GrantProposal> {
         let subject = call_subject::subject_of_gate(self.view(), gate);
         let offers_more = gate.is_pending() && gate.scopes().iter().any(|scope| *scope != gate::Scope::Once);
-        subject.filter(|_| offers_more).map(|subject| policy::propose(&subject)).unwrap_or_default()
+        subject.filter(|_| offers_more).map(|subject| policy::propose_grants(&subject)).unwrap_or_default()
     }
 
     /// The rules in force.
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &ActiveRules {
         &self.rules
     }
 
     /// Whether nothing goes on in a session until its host brings its rules.
     pub fn waits_for_host(&self, session: &Session) -> bool {
-        self.view().of(session).is_none()
+        self.view().for_session(session).is_none()
     }
 
     /// Folds a fact of the log in, before [`Command::Recover`]. What its session is made of has to be at hand, see
     /// [`Engine::lacks`].
-    pub fn replay(&mut self, event: &Event, meta: &Meta) {
+    pub fn replay(&mut self, event: &Event, meta: &FactMeta) {
         self.fold(event, meta);
         // The last process may have died, or a batch may have been full, before the rules had said all.
         if let Some(session) = meta.session.as_ref().filter(|session| !self.touched.contains(*session)) {
@@ -173,7 +173,7 @@ impl Engine {
         &mut self,
         contents: impl IntoIterator<Item = (Lsn, T)>,
     ) -> Result<(), (Lsn, serde_json::Error)> {
-        self.admitted.restore(&self.state, contents)
+        self.admitted.restore_content(&self.state, contents)
     }
 
     /// Notes that everything up to `head` is durable. What a person let through its gate starts only behind that: a
@@ -184,63 +184,68 @@ impl Engine {
     }
 
     /// What has to be at hand when `command` is decided.
-    pub fn scope_of(&self, command: &Command) -> Option<Scope> {
+    pub fn scope_of(&self, command: &Command) -> Option<ResidencyScope> {
         scope_of(command)
     }
 
     /// Whether `scope` may be in the log, is not at hand, and so has to be [fetched](Engine::fetch) before anything is
     /// decided or read of it.
-    pub fn lacks(&self, scope: &Scope) -> bool {
-        self.state.lacks(scope)
+    pub fn lacks(&self, scope: &ResidencyScope) -> bool {
+        self.state.needs_fetch(scope)
     }
 
     /// Takes `scope` back to hand from its records in the log, all of them and in order.
-    pub fn fetch(&mut self, scope: &Scope, records: impl IntoIterator<Item = (Event, Meta)>, now: Millis) {
-        self.state.fetch(scope, records);
-        self.fetched.note(scope, now);
+    pub fn fetch(&mut self, scope: &ResidencyScope, records: impl IntoIterator<Item = (Event, FactMeta)>, now: Millis) {
+        self.state.fetch_records(scope, records);
+        self.fetched.note_fetch(scope, now);
     }
 
     /// Decides one command and everything that follows from it, and folds the facts in.
     ///
     /// # Errors
     /// Why the command was refused. Nothing has changed then.
-    pub fn handle(&mut self, command: Command, context: &mut Context) -> Result<(Vec<Recorded>, Reply), Refusal> {
+    pub fn handle(
+        &mut self,
+        command: Command,
+        context: &mut DecisionContext,
+    ) -> Result<(Vec<Recorded>, EngineReply), CommandError> {
         if let Command::UseRules(rules) = command {
             self.rules = *rules;
-            let fact = Fact::plain(Event::Policy(policy::Event::Compiled { digest: self.rules.digest() }), None);
+            let fact =
+                Fact::without_content(Event::Policy(policy::Event::Compiled { digest: self.rules.digest() }), None);
             let mut batch = Vec::new();
             if self.state.policy().digest() != Some(self.rules.digest()) {
                 self.record(fact, context.now, &mut batch);
             }
-            return Ok((batch, Reply::Done));
+            return Ok((batch, EngineReply::Done));
         }
         if let Command::UseRulesFor(session, rules) = command {
             return self.use_rules_for(session, *rules, context);
         }
         if let Command::Leave(session) = command {
             if self.state.session(&session).is_some_and(|session| !session.is_at_rest()) {
-                return Err(Refusal::Busy(session));
+                return Err(CommandError::Busy(session));
             }
-            self.guests.leave(&session);
-            return Ok((Vec::new(), Reply::Done));
+            self.guests.remove_rules(&session);
+            return Ok((Vec::new(), EngineReply::Done));
         }
         if matches!(command, Command::Tick) {
-            self.touched.extend(self.state.due(context.now));
+            self.touched.extend(self.state.sessions_due(context.now));
             let mut batch = Vec::new();
             if self.state.policy().is_untidy(context.now) {
                 let tidied = policy::Event::Tidied { at: context.now };
-                self.record(Fact::plain(Event::Policy(tidied), None), context.now, &mut batch);
+                self.record(Fact::without_content(Event::Policy(tidied), None), context.now, &mut batch);
             }
             for fired in self.state.schedule().fires(context.now) {
-                self.record(Fact::plain(Event::Schedule(fired), None), context.now, &mut batch);
+                self.record(Fact::without_content(Event::Schedule(fired), None), context.now, &mut batch);
             }
             self.settle_into(&mut batch, context);
-            return Ok((batch, Reply::Done));
+            return Ok((batch, EngineReply::Done));
         }
         if matches!(command, Command::Recover(_)) && std::mem::replace(&mut self.recovered, true) {
-            return Err(Refusal::OutOfPlace("a process recovers once"));
+            return Err(CommandError::OutOfPlace("a process recovers once"));
         }
-        let Decision { facts, reply } = decide::decide(self.view(), command, context)?;
+        let DecisionResult { facts, reply } = decide::decide(self.view(), command, context)?;
         let mut batch = Vec::with_capacity(facts.len());
         for fact in facts {
             self.record(fact, context.now, &mut batch);
@@ -252,25 +257,25 @@ impl Engine {
     fn use_rules_for(
         &mut self,
         session: SessionId,
-        rules: Rules,
-        context: &mut Context,
-    ) -> Result<(Vec<Recorded>, Reply), Refusal> {
+        rules: ActiveRules,
+        context: &mut DecisionContext,
+    ) -> Result<(Vec<Recorded>, EngineReply), CommandError> {
         let hosted = self.state.session(&session).map(Session::hosted);
         if hosted.is_some_and(|hosted| hosted.is_none()) {
-            return Err(Refusal::OutOfPlace("the session has the rules of this process"));
+            return Err(CommandError::OutOfPlace("the session has the rules of this process"));
         }
-        let realm = rules.surroundings.realm.clone().unwrap_or_default();
-        let digest = self.guests.take(session.clone(), rules);
+        let realm = rules.path_context.realm.clone().unwrap_or_default();
+        let digest = self.guests.insert_rules(session.clone(), rules);
         let mut batch = Vec::new();
         if let Some(hosted) = hosted.flatten() {
             if hosted.rules != digest || hosted.realm != realm {
                 let event = Event::Session(session::Event::Hosted { realm, rules: digest });
-                self.record(Fact::plain(event, Some(session.clone())), context.now, &mut batch);
+                self.record(Fact::without_content(event, Some(session.clone())), context.now, &mut batch);
             }
             self.touched.insert(session);
             self.settle_into(&mut batch, context);
         }
-        Ok((batch, Reply::Done))
+        Ok((batch, EngineReply::Done))
     }
 
     /// Whether rules may have more to say than fitted into the last batch.
@@ -279,13 +284,13 @@ impl Engine {
     }
 
     /// Runs the settle rules to their fixed point, or to the most facts that one batch may hold.
-    pub fn settle(&mut self, context: &mut Context) -> Vec<Recorded> {
+    pub fn settle(&mut self, context: &mut DecisionContext) -> Vec<Recorded> {
         let mut batch = Vec::new();
         self.settle_into(&mut batch, context);
         batch
     }
 
-    fn settle_into(&mut self, batch: &mut Vec<Recorded>, context: &mut Context) {
+    fn settle_into(&mut self, batch: &mut Vec<Recorded>, context: &mut DecisionContext) {
         while let Some(session) = self.touched.pop_first() {
             while let Some(facts) = settle::next(self.view(), &session, context) {
                 // What one rule says stands together, so that what is left is still there to be said.
@@ -322,20 +327,20 @@ impl Engine {
         }
     }
 
-    fn view(&self) -> View<'_> {
-        View {
+    fn view(&self) -> DecisionView<'_> {
+        DecisionView {
             state: &self.state,
             admitted: &self.admitted,
             rules: &self.rules,
-            guests: &self.guests,
+            hosted_rules: &self.guests,
             closing: self.closing,
             durable: self.durable,
         }
     }
 
     /// Folds one fact in, decided or read.
-    fn fold(&mut self, event: &Event, meta: &Meta) {
-        self.admitted.forget(&self.state, event);
+    fn fold(&mut self, event: &Event, meta: &FactMeta) {
+        self.admitted.forget_after(&self.state, event);
         self.state.apply(event, meta);
         if let Event::Call(call::Event::Allowed { call, .. }) = event
             && self.state.call(*call).is_some_and(|call| call.let_through == Some(meta.lsn))
@@ -347,15 +352,19 @@ impl Engine {
         }
         // What was granted or taken back may matter wherever somebody waits.
         if matches!(event, Event::Policy(_)) {
-            self.touched.extend(self.state.waiting());
+            self.touched.extend(self.state.sessions_with_pending_gates());
         }
     }
 
     fn record(&mut self, fact: Fact, now: Millis, batch: &mut Vec<Recorded>) {
-        let meta = Meta { lsn: self.state.head().next(), at: now.max(self.state.at()), session: fact.session.clone() };
+        let meta = FactMeta {
+            lsn: self.state.head_lsn().next(),
+            at: now.max(self.state.last_fact_at()),
+            session: fact.session.clone(),
+        };
         self.fold(&fact.event, &meta);
         if let Some(content) = &fact.content {
-            self.admitted.take(&fact.event, content);
+            self.admitted.admit_content(&fact.event, content);
         }
         self.touched.extend(fact.session.clone());
         batch.push(Recorded { meta, fact });

@@ -55,19 +55,19 @@ pub enum Work {
 pub fn owed(state: &State) -> Vec<Work> {
     let mut work = Vec::new();
     for run in state.runs() {
-        if *run.phase() == (Phase::Thinking { boot: state.boot() }) && run.abort() == Abort::No {
+        if *run.phase() == (Phase::Thinking { boot: state.boot_count() }) && run.abort() == Abort::No {
             work.push(Work::Turn { run: run.id(), epoch: run.epoch() });
         }
     }
     for call in state.calls() {
-        let runs = *call.phase() == CallPhase::Started { boot: state.boot() };
+        let runs = *call.phase() == CallPhase::Started { boot: state.boot_count() };
         if runs && !call.aborting && *call.executor() != Executor::Person {
             work.push(Work::Call { call: call.id(), start: call.starts() });
         }
     }
-    for session in state.compacting() {
+    for session in state.compacting_sessions() {
         if let Some(compaction) = session.compaction()
-            && compaction.boot == state.boot()
+            && compaction.boot == state.boot_count()
             && !compaction.aborting
         {
             work.push(Work::Compact { session: session.id().clone(), epoch: compaction.epoch });
@@ -90,19 +90,19 @@ pub fn owed(state: &State) -> Vec<Work> {
 pub fn stopping(state: &State) -> Vec<Work> {
     let mut work = Vec::new();
     for run in state.runs() {
-        if *run.phase() == (Phase::Thinking { boot: state.boot() }) && run.abort() == Abort::Asked {
+        if *run.phase() == (Phase::Thinking { boot: state.boot_count() }) && run.abort() == Abort::Asked {
             work.push(Work::Turn { run: run.id(), epoch: run.epoch() });
         }
     }
     for call in state.calls() {
-        let runs = *call.phase() == CallPhase::Started { boot: state.boot() };
+        let runs = *call.phase() == CallPhase::Started { boot: state.boot_count() };
         if runs && call.aborting && *call.executor() != Executor::Person {
             work.push(Work::Call { call: call.id(), start: call.starts() });
         }
     }
-    for session in state.compacting() {
+    for session in state.compacting_sessions() {
         if let Some(compaction) = session.compaction()
-            && compaction.boot == state.boot()
+            && compaction.boot == state.boot_count()
             && compaction.aborting
         {
             work.push(Work::Compact { session: session.id().clone(), epoch: compaction.epoch });

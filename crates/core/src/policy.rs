@@ -4,13 +4,11 @@
 //! recorded subjects decides alike.
 
 mod approval;
+mod arg_condition;
 pub mod arguments;
-mod bound;
 mod compile;
 mod constraints;
 mod contract;
-mod demand;
-mod effort;
 mod evaluate;
 mod floor;
 #[cfg(feature = "fuzzing")]
@@ -18,13 +16,15 @@ mod fuzz;
 mod grants;
 mod indirect;
 mod lint;
-mod near;
-mod needs;
+mod near_miss;
 mod obeyed;
 mod patterns;
 mod precedence;
 mod propose;
+mod rule_scope;
 mod rules;
+mod sandbox_needs;
+mod search_budget;
 mod secrets;
 mod shell;
 pub mod signature;
@@ -43,22 +43,25 @@ use countersign_shell_analysis::{fnmatch, narrow_path as narrow, path};
 pub use self::fuzz::fuzz;
 pub use self::{
     approval::ApprovalMode,
-    bound::Side,
-    compile::{CompileError, Compiled, Listed, Slip, Warning, compile},
+    compile::{CompileError, CompiledRules, PatternFault, RuleRef, RuleWarning, compile_rules},
     constraints::{Constraint, Constraints, DENIAL_LASTS},
-    contract::{Class, Contract, Lack, Scope as ContractScope, only_reads},
-    effort::Effort,
-    evaluate::{Layers, Posture, Surroundings, evaluate},
+    contract::{Class, Contract, ContractGap, ContractScope, only_reads},
+    evaluate::{DefaultPolicy, PathContext, PolicyLayers, evaluate},
     fnmatch::matches,
-    grants::{Covers, Door, Grant, GrantId, Grants, Scope},
-    lint::Oddity,
-    near::{Miss, Near, near},
+    grants::{Grant, GrantAuth, GrantCoverage, GrantId, GrantReach, GrantSet},
+    lint::PatternOddity,
+    near_miss::{MissReason, NearMiss, near_misses},
     obeyed::obeyed_by,
-    precedence::{Precedence, Unchecked},
-    propose::{Proposal, propose},
-    rules::{Action, Any, Args, Layer, Matcher, NoMatcher, Operator, Origin, Rule, Rules, Source},
+    precedence::{PrecedenceCheck, SearchLimitReached},
+    propose::{GrantProposal, propose_grants},
+    rule_scope::RuleScopeKey,
+    rules::{
+        AnyArgs, ArgConditions, ArgMatcher, MatchOperator, MatcherError, Rule, RuleAction, RuleLayer, RuleOrigin,
+        RuleSet, RuleSource,
+    },
+    search_budget::SearchBudget,
     shell::{Classes, files},
     state::{Event, State},
-    subject::{Reach, Subject},
-    verdict::{Cause, Named, Verdict, Why},
+    subject::{EffectReach, PolicySubject},
+    verdict::{NamedRule, Verdict, VerdictCause, VerdictReason},
 };

@@ -28,15 +28,15 @@ mod wait_asked;
 use crate::{
     call::{self, Call},
     call_subject::subject,
-    decision::{Branch, Context, Event, Fact, View, texts},
+    decision::{BranchBuilder, DecisionContext, DecisionView, Event, Fact, texts},
     gate::{self, Gate, Scope},
     id::{GateId, SessionId},
-    policy::{self, Subject, Verdict},
+    policy::{self, PolicySubject, Verdict},
     principal::agent,
     run::{Abort, Run},
     session::{self, Breaker, DenialReach, Kind, Requester, Session},
     time::Millis,
-    unattended::{self, Unattended},
+    unattended::{self, UnattendedContract},
 };
 
 pub(crate) use breaker_trips::LIMIT as MOST_DENIALS;
@@ -48,7 +48,7 @@ pub(crate) use wait_asked::withdrawn as withdrawn_wait;
 /// The open calls of one session: those of a run's turn, or those that an agent requested.
 #[derive(Clone, Copy)]
 struct Docket<'a> {
-    view: View<'a>,
+    view: DecisionView<'a>,
     session: &'a Session,
     /// The run whose calls they are.
     run: Option<&'a Run>,
@@ -69,8 +69,8 @@ impl<'a> std::ops::Deref for Scene<'a> {
     }
 }
 
-type Rule = fn(Scene<'_>, &mut Context) -> Option<Vec<Fact>>;
-type OfDocket = fn(Docket<'_>, &mut Context) -> Option<Vec<Fact>>;
+type Rule = fn(Scene<'_>, &mut DecisionContext) -> Option<Vec<Fact>>;
+type OfDocket = fn(Docket<'_>, &mut DecisionContext) -> Option<Vec<Fact>>;
 
 /// The rules of what an agent requests, in the order in which they are asked.
 const OF_REQUESTS: [OfDocket; 7] = [
@@ -116,7 +116,7 @@ const WITHOUT_RULES: [Rule; 7] = [
 ];
 
 /// The next facts that follow for a session, or `None` at the fixed point.
-pub(crate) fn next(view: View<'_>, id: &SessionId, context: &mut Context) -> Option<Vec<Fact>> {
+pub(crate) fn next(view: DecisionView<'_>, id: &SessionId, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     let session = view.state.session(id)?;
     if let Some(facts) = contract::rule(view, session, context) {
         return Some(facts);
@@ -125,7 +125,7 @@ pub(crate) fn next(view: View<'_>, id: &SessionId, context: &mut Context) -> Opt
         return Some(facts);
     }
     let run = session.run().and_then(|run| view.state.run(run));
-    let Some(view) = view.of(session) else {
+    let Some(view) = view.for_session(session) else {
         let run = run?;
         let scene = Scene { docket: Docket { view, session, run: Some(run) }, run };
         return WITHOUT_RULES.iter().find_map(|rule| rule(scene, context));
@@ -180,19 +180,25 @@ impl<'a> Docket<'a> {
 
     /// Whether the contract of the session, if there is one, lets something new begin.
     fn may_begin(self) -> bool {
-        self.session.unattended().is_none_or(Unattended::is_in_force)
+        self.session.unattended().is_none_or(UnattendedContract::is_in_force)
     }
 
     /// Whether the contract of the session is used up.
     fn is_over(self) -> bool {
-        self.session.unattended().is_some_and(|unattended| unattended.over().is_some())
+        self.session.unattended().is_some_and(|unattended| unattended.final_breach().is_some())
     }
 
     /// Ends a call that policy refuses. What a contract does not cover is a fact of its own.
-    fn deny(self, branch: &mut Branch<'_>, call: &Call, why: &policy::Why, context: &mut Context) {
-        if let policy::Cause::Contract { lacks } = &why.cause {
+    fn deny(
+        self,
+        branch: &mut BranchBuilder<'_>,
+        call: &Call,
+        why: &policy::VerdictReason,
+        context: &mut DecisionContext,
+    ) {
+        if let policy::VerdictCause::Contract { lacks } = &why.cause {
             let (lacks, call) = (lacks.clone(), Some(call.id()));
-            branch.push(Event::Unattended(unattended::Event::Denied { lacks, call, command: None }));
+            branch.push_event(Event::Unattended(unattended::Event::Denied { lacks, call, command: None }));
         }
         self.end_call(branch, call, call::End::Denied, &format!("Denied by policy: {why}"), context);
     }
@@ -209,51 +215,58 @@ impl<'a> Docket<'a> {
     }
 
     fn fact(self, event: Event) -> Fact {
-        Fact::plain(event, Some(self.session.id().clone()))
+        Fact::without_content(event, Some(self.session.id().clone()))
     }
 
     /// Ends a call with a text as its result. A gate that it waits for is withdrawn.
-    fn end_call(self, branch: &mut Branch<'_>, call: &Call, end: call::End, text: &str, context: &mut Context) {
+    fn end_call(
+        self,
+        branch: &mut BranchBuilder<'_>,
+        call: &Call,
+        end: call::End,
+        text: &str,
+        context: &mut DecisionContext,
+    ) {
         withdraw_gate(self.view, branch, call);
         if self.run.is_none() {
             // Whoever requested it is told so in the words of its door.
             let ended = call::Event::Ended { call: call.id(), end, entry: None };
             return branch.push_with(Event::Call(ended), Some(text.into()));
         }
-        let said = texts::result(self.view.admitted.call(call.id()), text, end.is_error());
+        let said = texts::tool_result(self.view.admitted.call_content(call.id()), text, end.is_error());
         self.end_call_with(branch, call, end, said, context);
     }
 
     /// Ends a call with a result.
     fn end_call_with(
         self,
-        branch: &mut Branch<'_>,
+        branch: &mut BranchBuilder<'_>,
         call: &Call,
         end: call::End,
         said: session::Said,
-        context: &mut Context,
+        context: &mut DecisionContext,
     ) {
-        let entry = branch.say(Kind::ToolResult { prunable: false }, said, context);
-        branch.push(Event::Call(call::Event::Ended { call: call.id(), end, entry: Some(entry) }));
+        let entry = branch.push_message(Kind::ToolResult { prunable: false }, said, context);
+        branch.push_event(Event::Call(call::Event::Ended { call: call.id(), end, entry: Some(entry) }));
     }
 
     /// What policy is asked about a call.
-    fn subject(self, call: &Call) -> Option<Subject> {
-        let content = self.view.admitted.call(call.id())?;
+    fn subject(self, call: &Call) -> Option<PolicySubject> {
+        let content = self.view.admitted.call_content(call.id())?;
         Some(subject(self.session, content, call.effect, agent()))
     }
 }
 
 /// Ends what a call still asks people: nobody waits for the answer any more.
-pub(crate) fn withdraw_gate(view: View<'_>, branch: &mut Branch<'_>, call: &Call) {
+pub(crate) fn withdraw_gate(view: DecisionView<'_>, branch: &mut BranchBuilder<'_>, call: &Call) {
     if let Some(gate) = view.state.gate_of(call.id()).filter(|gate| gate.is_pending()) {
         let (gate, resolution) = (gate.id(), gate::Resolution::Withdrawn);
-        branch.push(Event::Gate(gate::Event::ended(gate, resolution)));
+        branch.push_event(Event::Gate(gate::Event::ended(gate, resolution)));
     }
 }
 
 /// A reason as a fact may hold it. The whole of it is in the gate's content, or is told to the model.
-pub(crate) fn brief(why: &policy::Why) -> String {
+pub(crate) fn brief(why: &policy::VerdictReason) -> String {
     why.to_string().chars().take(500).collect()
 }
 
@@ -263,11 +276,11 @@ fn is_for_nothing(content: &call::Content) -> bool {
 }
 
 /// Why a call is asked about, as a person is shown it: with every secret that it would be given.
-fn shown_reason(content: &call::Content, subject: &Subject, why: &policy::Why) -> String {
+fn shown_reason(content: &call::Content, subject: &PolicySubject, why: &policy::VerdictReason) -> String {
     if is_for_nothing(content) {
         return format!("{why}; this gateway has no tool {}: allowing it runs nothing", content.tool);
     }
-    let used = subject.secrets().unwrap_or_default();
+    let used = subject.secret_names().unwrap_or_default();
     if used.is_empty() {
         return why.to_string();
     }
@@ -276,28 +289,28 @@ fn shown_reason(content: &call::Content, subject: &Subject, why: &policy::Why) -
 }
 
 /// Returns the session whose calls alone a denial at `gate` stops; none if it stops those of all sessions.
-pub(crate) fn denial_session(view: View<'_>, gate: &Gate) -> Option<SessionId> {
+pub(crate) fn denial_session(view: DecisionView<'_>, gate: &Gate) -> Option<SessionId> {
     let session = view.state.session(gate.session()?)?;
     (session.settings().denials == DenialReach::Session).then(|| session.id().clone())
 }
 
 /// Asks policy: the rules in force, what people denied and granted, and the contract of the session. While a plan is not
 /// approved the agent only reads.
-pub(crate) fn evaluate(view: View<'_>, session: &Session, subject: &Subject, now: Millis) -> Verdict {
+pub(crate) fn evaluate(view: DecisionView<'_>, session: &Session, subject: &PolicySubject, now: Millis) -> Verdict {
     if let Some(withheld) = session.withheld()
         && subject.principal == agent()
-        && !policy::only_reads(subject, &view.rules.surroundings)
+        && !policy::only_reads(subject, &view.rules.path_context)
     {
-        let cause = policy::Cause::Unapproved { of: withheld.kind, decision: withheld.decision };
-        return Verdict::Deny(policy::Why { cause, policy: view.rules.digest() });
+        let cause = policy::VerdictCause::Unapproved { of: withheld.kind, decision: withheld.decision };
+        return Verdict::Deny(policy::VerdictReason { cause, policy: view.rules.digest() });
     }
-    let layers = policy::Layers {
+    let layers = policy::PolicyLayers {
         compiled: &view.rules.compiled,
         constraints: view.state.policy().constraints(),
         contract: session.unattended().map(|unattended| &unattended.terms().may),
         grants: view.state.policy().grants(),
-        posture: view.rules.posture,
-        surroundings: &view.rules.surroundings,
+        default_policy: view.rules.default_policy,
+        path_context: &view.rules.path_context,
     };
     policy::evaluate(&layers, subject, now)
 }
@@ -307,8 +320,14 @@ const MOVED: &str = "Not run: the shell went to another folder after this call w
 
 /// Opens the gate of a call that a person has to decide. What it would run from disk was looked at where the shell was: nobody
 /// is asked about that for another folder.
-fn open_approval(scene: Docket<'_>, branch: &mut Branch<'_>, call: &Call, why: &policy::Why, context: &mut Context) {
-    let Some((content, subject)) = scene.view.admitted.call(call.id()).zip(scene.subject(call)) else { return };
+fn open_approval(
+    scene: Docket<'_>,
+    branch: &mut BranchBuilder<'_>,
+    call: &Call,
+    why: &policy::VerdictReason,
+    context: &mut DecisionContext,
+) {
+    let Some((content, subject)) = scene.view.admitted.call_content(call.id()).zip(scene.subject(call)) else { return };
     if content.pins.as_ref().is_some_and(|pins| pins.at != scene.session.folder()) {
         scene.end_call(branch, call, call::End::Failed, MOVED, context);
         return;
@@ -322,11 +341,11 @@ fn open_approval(scene: Docket<'_>, branch: &mut Branch<'_>, call: &Call, why: &
         pins: content.pins.clone(),
     };
     let shown = serde_json::to_string(&shown).expect("content is plain data with text keys");
-    let steps = why.steps().to_vec();
+    let steps = why.approval_steps().to_vec();
     let is_once = why.is_floor() || !steps.is_empty() || is_for_nothing(content);
     let scopes = if is_once { vec![Scope::Once] } else { vec![Scope::Once, Scope::Session, Scope::Always] };
     let within = steps.first().and_then(|step| step.within);
-    branch.push(Event::Call(call::Event::Gated {
+    branch.push_event(Event::Call(call::Event::Gated {
         call: call.id(),
         why: brief(why),
         policy: scene.view.rules.digest(),

@@ -9,8 +9,8 @@ mod state;
 mod terms;
 
 pub use self::{
-    command::{Carried, Command, Need, Outcome, Refusal},
-    event::{Event, Place},
-    state::{Standing, Unattended},
-    terms::{OnBreach, Terms, Widening},
+    command::{Command, ContractCarryover, ContractOutcome, DeclareError, HostCommandNeeds},
+    event::{BreachPoint, Event},
+    state::{ContractStatus, UnattendedContract},
+    terms::{BreachResponse, ContractTerms, TermsWidening},
 };

@@ -270,7 +270,7 @@ enum Gates {
         /// Its id, or at least its last 8 characters
         id: String,
         /// One of its choices, as `gates show` prints them, or your own words; several where several may be chosen
-        #[arg(required = true, value_name = "ANSWER")]
+        #[arg(id = "said", required = true, value_name = "ANSWER")]
         said: Vec<String>,
     },
     /// Show what waits as it comes and goes; on a terminal a key answers, elsewhere every change is printed

@@ -18,7 +18,7 @@ use std::{
 
 use anyhow::Context as _;
 use countersign_core::{
-    engine::{Command, Resume},
+    engine::{Command, ResumeMode},
     id::{Lsn, SessionId},
     session::{self, Settings},
 };
@@ -132,7 +132,7 @@ async fn perform(options: Options, launcher: &Path) -> anyhow::Result<ExitCode> 
         SqliteLog::open(&place.record, store::Options::default())?.into(),
         OwnerOptions {
             rules: house::rules(&place.record)?,
-            resume: Resume::Wait,
+            resume: ResumeMode::Wait,
             clock: Clock::system(),
             dice: system_dice(),
             host: Arc::clone(&house) as Arc<dyn countersign_runtime::Host>,

@@ -3,9 +3,9 @@
 //! It must not decide anything: there are no rules.
 
 use countersign_core::{
-    engine::{Engine, Rules},
+    engine::{ActiveRules, Engine},
     gate::People,
-    policy::{self, Posture, Surroundings},
+    policy::{self, DefaultPolicy, PathContext},
 };
 use countersign_store::AnyLog;
 
@@ -15,11 +15,11 @@ pub(crate) async fn inspect(log: &AnyLog) -> anyhow::Result<Engine> {
 }
 
 /// Rules under which nothing is decided.
-pub(crate) fn no_rules() -> anyhow::Result<Rules> {
-    Ok(Rules {
-        compiled: policy::compile(Vec::new()).map_err(|_| anyhow::anyhow!("no rules cannot be compiled"))?,
-        posture: Posture::Gateway,
-        surroundings: Surroundings::default(),
+pub(crate) fn no_rules() -> anyhow::Result<ActiveRules> {
+    Ok(ActiveRules {
+        compiled: policy::compile_rules(Vec::new()).map_err(|_| anyhow::anyhow!("no rules cannot be compiled"))?,
+        default_policy: DefaultPolicy::Gateway,
+        path_context: PathContext::default(),
         people: People::default(),
     })
 }

@@ -76,7 +76,7 @@ struct Ready {
     /// Names of the variables that commands start with, less those that only keep them quiet.
     variables: Vec<String>,
     own: Vec<PathBuf>,
-    rules: countersign_core::policy::Compiled,
+    rules: countersign_core::policy::CompiledRules,
 }
 
 impl Options {

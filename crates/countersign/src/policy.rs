@@ -13,7 +13,7 @@ use countersign_agent_dir::Environment;
 use countersign_config as config;
 use countersign_core::{
     gate::{OnExpiry, Step},
-    policy::Action,
+    policy::RuleAction,
 };
 use countersign_gateway::adapter;
 use countersign_policy_admin::{
@@ -334,7 +334,7 @@ fn shown(
     writeln!(out, "  door    {}", one(subject.door.as_deref().unwrap_or("-")))?;
     let nowhere = if is_runs { "- (a tool of runs)" } else { "- (no service has this tool)" };
     writeln!(out, "  target  {}", one(subject.target.as_deref().unwrap_or(nowhere)))?;
-    let used: Vec<String> = subject.secrets().unwrap_or_default().into_iter().collect();
+    let used: Vec<String> = subject.secret_names().unwrap_or_default().into_iter().collect();
     if !used.is_empty() {
         writeln!(out, "  secrets {}", one(&used.join(", ")))?;
     }
@@ -395,20 +395,20 @@ fn who_allows(explained: &Explained) -> Vec<Told> {
     explained.steps().iter().enumerate().map(told).collect()
 }
 
-fn painted(action: Action, paint: Paint) -> String {
+fn painted(action: RuleAction, paint: Paint) -> String {
     let tone = match action {
-        Action::Allow => Tone::Good,
-        Action::Deny => Tone::Bad,
-        Action::Ask => Tone::Asking,
+        RuleAction::Allow => Tone::Good,
+        RuleAction::Deny => Tone::Bad,
+        RuleAction::Ask => Tone::Asking,
     };
     paint.tone(tone, word(action))
 }
 
-const fn verb(action: Action) -> &'static str {
+const fn verb(action: RuleAction) -> &'static str {
     match action {
-        Action::Allow => "allow",
-        Action::Deny => "deny",
-        Action::Ask => "ask",
+        RuleAction::Allow => "allow",
+        RuleAction::Deny => "deny",
+        RuleAction::Ask => "ask",
     }
 }
 

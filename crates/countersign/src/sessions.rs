@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use countersign_core::{
     call,
-    engine::{Engine, Event, Meta},
+    engine::{Engine, Event, FactMeta},
     id::{Lsn, SessionId},
     message::Message,
     session::Session,
@@ -72,7 +72,7 @@ impl Sessions {
                     tally.calls += u64::from(matches!(event, Event::Call(call::Event::Wanted { .. })));
                 }
                 after = stored.lsn;
-                engine.replay(&event, &Meta { lsn: stored.lsn, at: stored.at, session: stored.session });
+                engine.replay(&event, &FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session });
             }
             if is_last {
                 let waiting_for_hosts = engine.waiting_for_hosts().map(|session| session.id().clone()).collect();

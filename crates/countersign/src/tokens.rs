@@ -61,7 +61,7 @@ fn row(token: &Token, now: Millis) -> Value {
         "name": token.name,
         "scopes": token.scopes,
         "created": iso(token.created),
-        "expires": token.expires.map(iso),
+        "expires": token.expires.map(format_iso),
         "good": token.is_good(now),
     })
 }

@@ -12,7 +12,7 @@ use countersign_adapter_gsv as gsv;
 use countersign_adapter_omp::rules as session_rules;
 use countersign_agent_dir::{AgentDir, Environment, Product, Settings};
 use countersign_config::{Errors, Fault, Known, Problem, strangers};
-use countersign_core::{call, policy::Subject};
+use countersign_core::{call, policy::PolicySubject};
 use countersign_policy_admin::{
     adapter::{self, Adapter, RunTools, StdioRules},
     household::Household,
@@ -130,7 +130,7 @@ impl StdioRules for Stdio {
     }
 
     // What is no tool of the adapter's own is one of the host.
-    fn subject(&self, tool: &str, arguments: &Map<String, Value>) -> Result<Subject, String> {
+    fn subject(&self, tool: &str, arguments: &Map<String, Value>) -> Result<PolicySubject, String> {
         if self.settings.restrictions.withheld.contains(tool) {
             return Err(format!("settings switch {tool} off, so no session has it"));
         }
@@ -160,7 +160,7 @@ mod tests {
 
     use super::{household, named, of_file};
     use countersign_agent_dir::Environment;
-    use countersign_core::policy::Action;
+    use countersign_core::policy::RuleAction;
     use countersign_policy_admin::{explained::action, rules::read, trial::explain};
 
     fn environment(root: &Path) -> Environment {
@@ -180,12 +180,12 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let environment = environment(root.path());
         for (text, door, want) in [
-            ("rules: []", "omp", Action::Allow),
-            ("rules: []", "console", Action::Ask),
-            ("rules: [ { pattern: 'bash(git push*)', door: omp, action: deny } ]", "omp", Action::Deny),
-            ("rules: [ { pattern: 'bash(git push*)', door: omp, action: deny } ]", "hermes", Action::Ask),
-            ("rules: [ { pattern: 'bash(git push*)', door: hermes, action: deny } ]", "hermes", Action::Deny),
-            ("rules: [ { pattern: 'bash(git push*)', door: gjc, action: deny } ]", "omp", Action::Ask),
+            ("rules: []", "omp", RuleAction::Allow),
+            ("rules: []", "console", RuleAction::Ask),
+            ("rules: [ { pattern: 'bash(git push*)', door: omp, action: deny } ]", "omp", RuleAction::Deny),
+            ("rules: [ { pattern: 'bash(git push*)', door: omp, action: deny } ]", "hermes", RuleAction::Ask),
+            ("rules: [ { pattern: 'bash(git push*)', door: hermes, action: deny } ]", "hermes", RuleAction::Deny),
+            ("rules: [ { pattern: 'bash(git push*)', door: gjc, action: deny } ]", "omp", RuleAction::Ask),
         ] {
             let path = rules(root.path(), text);
             let adapter = named(door, &environment, root.path()).unwrap();
@@ -210,13 +210,13 @@ mod tests {
             let arguments = json!({"command": "touch x"}).as_object().unwrap().clone();
             explain(&loaded, &household, "default", tool, arguments).map(|explained| action(&explained.verdict))
         };
-        assert_eq!(ask("{}", "bash"), Ok(Action::Allow));
-        assert_eq!(ask("tools: { approvalMode: always-ask }", "bash"), Ok(Action::Ask));
-        assert_eq!(ask("tools: { approval: { bash: deny } }", "bash"), Ok(Action::Deny));
+        assert_eq!(ask("{}", "bash"), Ok(RuleAction::Allow));
+        assert_eq!(ask("tools: { approvalMode: always-ask }", "bash"), Ok(RuleAction::Ask));
+        assert_eq!(ask("tools: { approval: { bash: deny } }", "bash"), Ok(RuleAction::Deny));
         assert!(ask("bash: { enabled: false }", "bash").unwrap_err().contains("switch bash off"));
-        assert_eq!(ask("{}", "a_tool_of_the_host"), Ok(Action::Allow));
-        assert_eq!(ask("tools: { approval: { SHELL: deny } }", "shell"), Ok(Action::Deny));
-        assert_eq!(ask("tools: { approval: { deploy: prompt } }", "Deploy"), Ok(Action::Ask));
+        assert_eq!(ask("{}", "a_tool_of_the_host"), Ok(RuleAction::Allow));
+        assert_eq!(ask("tools: { approval: { SHELL: deny } }", "shell"), Ok(RuleAction::Deny));
+        assert_eq!(ask("tools: { approval: { deploy: prompt } }", "Deploy"), Ok(RuleAction::Ask));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use countersign_adapter_omp::attach::Handover;
 use countersign_core::{
-    engine::{Engine, Refusal, Reply, Scope as Held},
+    engine::{CommandError, Engine, EngineReply, ResidencyScope as Held},
     gate::{self, Answer, AnswerRefusal, Scope},
     id::{GateId, PrincipalId},
 };
@@ -61,6 +61,7 @@ pub enum Request {
         /// Which gate.
         id: String,
         /// What is said.
+        #[serde(rename = "said")]
         said: Vec<String>,
     },
     /// Every grant in force.
@@ -163,14 +164,14 @@ async fn resolve(
     };
     let gate = GateId::parse(&gate).ok_or_else(|| format!("{id} is no id of a gate"))?;
     let told = decisions::answer(source, gate, answer, by, None).await.map_err(|refused| match refused {
-        Refused::Refusal(Refusal::Answer(AnswerRefusal::AlreadyResolved { gate, resolution, by })) => {
+        Refused::Refusal(CommandError::Answer(AnswerRefusal::AlreadyResolved { gate, resolution, by })) => {
             let by = by.map_or_else(String::new, |by| format!(" by {by}"));
             format!("{gate} is already resolved: {}{by}", countersign_view::record::resolved(&resolution))
         }
         refused => refused.to_string(),
     })?;
     Ok(match told {
-        Reply::Voted { have, need } => json!({ "id": gate.to_string(), "have": have, "need": need }),
+        EngineReply::Voted { have, need } => json!({ "id": gate.to_string(), "have": have, "need": need }),
         _ => json!({ "id": gate.to_string() }),
     })
 }

@@ -18,7 +18,7 @@ use countersign_conversations::{
     sessions::SessionIndex,
 };
 use countersign_core::{
-    engine::{Command, Resume},
+    engine::{Command, ResumeMode},
     gate::{self, Gate},
     id::PrincipalId,
 };
@@ -123,10 +123,10 @@ impl Realm {
             Arc::clone(&guests),
             Arc::clone(&wings),
         );
-        let around = loaded.rules.surroundings.clone();
+        let around = loaded.rules.path_context.clone();
         let options = Options {
             rules: loaded.rules,
-            resume: Resume::Go,
+            resume: ResumeMode::Go,
             clock: clock.clone(),
             dice,
             host: Arc::new(house),

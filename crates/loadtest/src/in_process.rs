@@ -23,7 +23,7 @@ mod restart;
 use std::{path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::bail;
-use countersign_core::engine::{Resume, Rules};
+use countersign_core::engine::{ActiveRules, ResumeMode};
 use countersign_runtime::{Clock, Options, system_dice};
 
 use crate::{fixture::scratch::Scratch, in_process::environment::IdleEnvironment};
@@ -62,10 +62,10 @@ pub(crate) fn yardstick(arguments: &[String]) -> anyhow::Result<ExitCode> {
 }
 
 /// What an owner is opened with whose host is asked for nothing.
-fn options(rules: Rules, folder: &Path) -> anyhow::Result<Options> {
+fn options(rules: ActiveRules, folder: &Path) -> anyhow::Result<Options> {
     Ok(Options {
         rules,
-        resume: Resume::Wait,
+        resume: ResumeMode::Wait,
         clock: Clock::system(),
         dice: system_dice(),
         host: Arc::new(IdleEnvironment::new(folder)?),

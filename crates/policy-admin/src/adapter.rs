@@ -7,7 +7,7 @@ use std::{
 };
 
 use countersign_config::strangers::Known;
-use countersign_core::{call, policy::Subject};
+use countersign_core::{call, policy::PolicySubject};
 use serde_json::{Map, Value};
 
 pub use super::calls::{of_host, own};
@@ -40,7 +40,7 @@ pub trait StdioRules: Debug + Send + Sync {
     ///
     /// # Errors
     /// Why no session has the tool.
-    fn subject(&self, tool: &str, arguments: &Map<String, Value>) -> Result<Subject, String>;
+    fn subject(&self, tool: &str, arguments: &Map<String, Value>) -> Result<PolicySubject, String>;
 }
 
 /// The adapter that a trial of rules is about.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use countersign_config::{Accounts, Person};
 use countersign_core::{
     gate::Step,
-    policy::{self, Action, Effort, Rule, Side, Source},
+    policy::{self, Rule, RuleAction, RuleScopeKey, RuleSource, SearchBudget},
 };
 
 use super::unchecked::unchecked;
@@ -44,7 +44,7 @@ pub struct TooFew {
 }
 
 /// Everybody among those who have to allow who is not one of `people`.
-pub(super) fn nobodies(source: &Source, people: &[Person]) -> Vec<Nobody> {
+pub(super) fn nobodies(source: &RuleSource, people: &[Person]) -> Vec<Nobody> {
     let named = rules(source).flat_map(|rule| {
         let names: BTreeSet<&String> = rule.steps.iter().flat_map(|step| step.from.iter().flatten()).collect();
         names.into_iter().map(move |name| Nobody { file: source.name.clone(), line: rule.line, name: name.clone() })
@@ -55,7 +55,7 @@ pub(super) fn nobodies(source: &Source, people: &[Person]) -> Vec<Nobody> {
 
 /// Every step that nobody could satisfy. `accounts` are those from which answers come; where they are not known, everybody
 /// counts as somebody who can answer.
-pub(super) fn too_few(source: &Source, people: &[Person], accounts: Option<&Accounts>) -> Vec<TooFew> {
+pub(super) fn too_few(source: &RuleSource, people: &[Person], accounts: Option<&Accounts>) -> Vec<TooFew> {
     let can_answer = |person: &&Person| accounts.is_none_or(|accounts| accounts.reach(person));
     let able: BTreeSet<&str> = people.iter().filter(can_answer).map(|person| person.id.as_str()).collect();
     let there = |step: &Step| match &step.from {
@@ -75,12 +75,12 @@ pub(super) fn too_few(source: &Source, people: &[Person], accounts: Option<&Acco
 }
 
 /// Says of every rule that names who has to allow that another one, which names nobody, goes before it where both match.
-pub(super) fn outranked(source: &Source) -> Vec<String> {
-    with_effort(source, &mut Effort::of_rules(source.rules.rules.len()))
+pub(super) fn outranked(source: &RuleSource) -> Vec<String> {
+    with_effort(source, &mut SearchBudget::of_rules(source.rules.rules.len()))
 }
 
-fn with_effort(source: &Source, effort: &mut Effort) -> Vec<String> {
-    let first = |rule: &Rule| rule.steps.first().filter(|_| rule.action == Action::Ask).cloned();
+fn with_effort(source: &RuleSource, effort: &mut SearchBudget) -> Vec<String> {
+    let first = |rule: &Rule| rule.steps.first().filter(|_| rule.action == RuleAction::Ask).cloned();
     let asking: Vec<(&Rule, Step)> = source.rules.rules.iter().filter_map(|rule| Some((rule, first(rule)?))).collect();
     let (naming, open): (Vec<_>, Vec<_>) = asking.into_iter().partition(|(_, step)| step.from.is_some());
     let open = Open::of(&open);
@@ -113,7 +113,7 @@ struct ByPrefix<'a>(BTreeMap<&'a str, Vec<(usize, &'a Rule, &'a Step)>>);
 
 /// The one principal that a rule is bound to.
 fn only_principal(rule: &Rule) -> Option<&str> {
-    Side::Principal.of(rule).and_then(|pattern| Side::Principal.only(pattern))
+    RuleScopeKey::Principal.rule_pattern(rule).and_then(|pattern| RuleScopeKey::Principal.single_id(pattern))
 }
 
 impl<'a> Open<'a> {
@@ -130,7 +130,7 @@ impl<'a> Open<'a> {
     fn first(
         &self,
         rule: &Rule,
-        effort: &mut Effort,
+        effort: &mut SearchBudget,
         wanted: impl Fn(&Rule, &Step) -> bool,
     ) -> Option<(&'a Rule, &'a Step)> {
         let found = match only_principal(rule) {
@@ -147,7 +147,7 @@ impl<'a> ByPrefix<'a> {
     fn first(
         &self,
         rule: &Rule,
-        effort: &mut Effort,
+        effort: &mut SearchBudget,
         wanted: impl Fn(&Rule, &Step) -> bool,
     ) -> Option<(usize, &'a Rule, &'a Step)> {
         let prefix = prefix(rule);
@@ -155,11 +155,11 @@ impl<'a> ByPrefix<'a> {
         let shorter = ends.filter_map(|end| self.0.get(&prefix[..end]));
         let longer = self.0.range(prefix..).take_while(|(other, _)| other.starts_with(prefix)).map(|(_, rules)| rules);
         let mut first: Option<(usize, &Rule, &Step)> = None;
-        effort.take(1);
+        effort.take_steps(1);
         for rules in shorter.chain(longer) {
-            effort.take(1);
+            effort.take_steps(1);
             for (at, other, step) in rules.iter().take_while(|(at, ..)| first.is_none_or(|(first, ..)| *at < first)) {
-                effort.take(1);
+                effort.take_steps(1);
                 if wanted(other, step) {
                     first = Some((*at, other, step));
                     break;
@@ -176,7 +176,7 @@ fn prefix(rule: &Rule) -> &str {
     &text[..literal(text)]
 }
 
-fn rules(source: &Source) -> impl Iterator<Item = &Rule> {
+fn rules(source: &RuleSource) -> impl Iterator<Item = &Rule> {
     source.rules.rules.iter().chain(&source.rules.defaults)
 }
 
@@ -186,11 +186,11 @@ fn overlap(one: &Rule, other: &Rule) -> bool {
         (Some(one), Some(other)) => may_meet(one, other),
         (None, _) | (_, None) => may_meet(tool(one), tool(other)),
     };
-    let bounds = |side: &Side| match (side.of(one), side.of(other)) {
+    let bounds = |side: &RuleScopeKey| match (side.rule_pattern(one), side.rule_pattern(other)) {
         (Some(one), Some(other)) => may_meet(one, other),
         (None, _) | (_, None) => true,
     };
-    is_about_one && Side::ALL.iter().all(bounds)
+    is_about_one && RuleScopeKey::ALL.iter().all(bounds)
 }
 
 /// The tool that a rule is about, itself a pattern.
@@ -216,15 +216,15 @@ fn may_meet(one: &str, other: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::policy::{Effort, Layer, Rules, Source};
+    use countersign_core::policy::{RuleLayer, RuleSet, RuleSource, SearchBudget};
     use serde_json::{Value, json};
 
     use super::{outranked, too_few, with_effort};
     use countersign_config::{Accounts, Person};
 
-    fn source(rules: Value) -> Source {
-        let rules: Rules = serde_json::from_value(json!({ "rules": rules })).unwrap();
-        Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules }
+    fn source(rules: Value) -> RuleSource {
+        let rules: RuleSet = serde_json::from_value(json!({ "rules": rules })).unwrap();
+        RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules }
     }
 
     fn person(id: &str, telegram: &[i64], local: &[u32]) -> Person {
@@ -284,10 +284,10 @@ mod tests {
                     };
                     json!({ "pattern": pattern, "principal": principal, "action": "ask", "steps": [step] })
                 });
-                let mut effort = Effort::of_rules(count);
+                let mut effort = SearchBudget::of_rules(count);
                 let told = with_effort(&source(rules.collect()), &mut effort);
                 assert_eq!(told.is_empty(), is_whole || count == 10, "{:?} {count}: {told:?}", layout(7));
-                assert!(effort.taken() <= 64 * count + 250_000 + 3 * count, "{:?} {count}", layout(7));
+                assert!(effort.steps_taken() <= 64 * count + 250_000 + 3 * count, "{:?} {count}", layout(7));
             }
         }
     }

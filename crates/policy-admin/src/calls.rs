@@ -3,14 +3,14 @@
 use countersign_core::{
     Whereabouts, call,
     id::SessionId,
-    policy::{Class, Subject},
+    policy::{Class, PolicySubject},
     tool::{Effect, Foreign, Machine, Shell, Spec},
 };
 use countersign_runtime::tools::Registry;
 use serde_json::{Map, Value};
 
 /// Returns what policy is asked about a call of a tool of runs; `None` if runs have none of this name.
-pub fn own(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>) -> Option<Subject> {
+pub fn own(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>) -> Option<PolicySubject> {
     let registry = Registry::standard();
     let spec = registry.specs().find(|spec| spec.name == tool)?;
     let effect = if spec.effect == Effect::Reads { Effect::Reads } else { Effect::Changes };
@@ -19,7 +19,7 @@ pub fn own(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>) ->
 }
 
 /// Returns what policy is asked about a call of a tool that a host lends.
-pub fn of_host(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>) -> Subject {
+pub fn of_host(door: &str, cwd: &str, tool: &str, arguments: &Map<String, Value>) -> PolicySubject {
     let spec = Spec {
         name: tool.to_owned(),
         description: String::new(),
@@ -56,7 +56,7 @@ fn content(signature: String, named: &[&str], tool: &str, arguments: &Map<String
     }
 }
 
-fn subject(door: &str, cwd: &str, content: &call::Content, effect: Effect) -> Subject {
+fn subject(door: &str, cwd: &str, content: &call::Content, effect: Effect) -> PolicySubject {
     let session = SessionId::new("trial");
     let place = Whereabouts { session: &session, door: Some(door), cwd, folder: cwd, is_shell_used: false };
     countersign_core::subject_at(place, content, effect)

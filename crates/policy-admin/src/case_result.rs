@@ -3,7 +3,7 @@
 use std::fmt;
 
 use countersign_config::{Case, DEFAULT_AGENT};
-use countersign_core::policy::Action;
+use countersign_core::policy::RuleAction;
 
 /// A case and what became of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub struct CaseResult {
     /// The case.
     pub case: Case,
     /// What became of it.
-    pub got: Action,
+    pub got: RuleAction,
     /// Why.
     pub why: String,
 }
@@ -54,10 +54,10 @@ fn asked(case: &Case) -> String {
 }
 
 /// What becomes of something, in the words for people.
-pub const fn word(action: Action) -> &'static str {
+pub const fn word(action: RuleAction) -> &'static str {
     match action {
-        Action::Allow => "allowed",
-        Action::Deny => "denied",
-        Action::Ask => "asked about",
+        RuleAction::Allow => "allowed",
+        RuleAction::Deny => "denied",
+        RuleAction::Ask => "asked about",
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use countersign_core::{
     gate::{OnExpiry, Step},
-    policy::{Action, Named, Near, Subject, Verdict},
+    policy::{NamedRule, NearMiss, PolicySubject, RuleAction, Verdict},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,24 +16,24 @@ use serde_json::{Value, json};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
     /// What policy was asked.
-    pub subject: Subject,
+    pub subject: PolicySubject,
     /// What it says.
     pub verdict: Verdict,
     /// The rules that nearly decided, the nearest first.
-    pub near: Vec<Near>,
+    pub near: Vec<NearMiss>,
 }
 
 /// What policy makes of something, without why.
-pub const fn action(verdict: &Verdict) -> Action {
+pub const fn action(verdict: &Verdict) -> RuleAction {
     match verdict {
-        Verdict::Allow(_) => Action::Allow,
-        Verdict::Deny(_) => Action::Deny,
-        Verdict::Ask(_) => Action::Ask,
+        Verdict::Allow(_) => RuleAction::Allow,
+        Verdict::Deny(_) => RuleAction::Deny,
+        Verdict::Ask(_) => RuleAction::Ask,
     }
 }
 
 /// Why a rule did not decide, a line each.
-pub fn kept_off(near: &Near) -> Vec<String> {
+pub fn kept_off(near: &NearMiss) -> Vec<String> {
     if near.misses.is_empty() {
         return vec!["it matches too, and what decided goes before it".to_owned()];
     }
@@ -42,13 +42,13 @@ pub fn kept_off(near: &Near) -> Vec<String> {
 
 impl Explained {
     /// The rule that decided, if it was one, and whether it is a default.
-    pub fn rule(&self) -> Option<(&Named, bool)> {
-        self.verdict.why().cause.rule()
+    pub fn rule(&self) -> Option<(&NamedRule, bool)> {
+        self.verdict.why().cause.deciding_rule()
     }
 
     /// Who has to allow what is asked about: the steps of the rule, or any one person.
     pub fn steps(&self) -> Vec<Step> {
-        if action(&self.verdict) != Action::Ask {
+        if action(&self.verdict) != RuleAction::Ask {
             return Vec::new();
         }
         let steps = self.rule().map(|(rule, _)| rule.steps.clone()).unwrap_or_default();
@@ -66,7 +66,7 @@ impl Explained {
             signature: subject.signature.clone(),
             further_signatures: subject.further_signatures.clone(),
             undeclared: subject.undeclared.clone(),
-            secrets: subject.secrets().unwrap_or_default(),
+            secrets: subject.secret_names().unwrap_or_default(),
             principal: subject.principal.as_str().to_owned(),
             door: subject.door.clone(),
             target: subject.target.clone(),
@@ -125,12 +125,12 @@ pub enum ExplainedAction {
     Ask,
 }
 
-impl From<Action> for ExplainedAction {
-    fn from(action: Action) -> Self {
+impl From<RuleAction> for ExplainedAction {
+    fn from(action: RuleAction) -> Self {
         match action {
-            Action::Allow => Self::Allow,
-            Action::Deny => Self::Deny,
-            Action::Ask => Self::Ask,
+            RuleAction::Allow => Self::Allow,
+            RuleAction::Deny => Self::Deny,
+            RuleAction::Ask => Self::Ask,
         }
     }
 }
@@ -152,7 +152,7 @@ pub struct ExplainedRule {
 }
 
 impl ExplainedRule {
-    fn new(rule: &Named, is_default: bool) -> Self {
+    fn new(rule: &NamedRule, is_default: bool) -> Self {
         Self {
             pattern: rule.pattern.clone(),
             file: rule.origin.file.clone(),
@@ -178,7 +178,7 @@ pub struct NearRule {
 }
 
 impl NearRule {
-    fn new(near: &Near) -> Self {
+    fn new(near: &NearMiss) -> Self {
         Self {
             rule: ExplainedRule::new(&near.rule, near.is_default),
             action: near.action.into(),

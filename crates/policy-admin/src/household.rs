@@ -6,7 +6,7 @@ use std::{
 };
 
 use countersign_config::{self as config, Accounts, Config, Known, Person, Places};
-use countersign_core::{gate::People, policy::Surroundings};
+use countersign_core::{gate::People, policy::PathContext};
 use countersign_files::paths;
 use countersign_runtime::tools;
 use countersign_view::principals;
@@ -28,7 +28,7 @@ pub struct Household {
     pub(super) people: Option<Vec<Person>>,
     /// From where people can answer; none where this is not known.
     pub(super) accounts: Option<Accounts>,
-    pub(super) surroundings: Surroundings,
+    pub(super) surroundings: PathContext,
     /// Where runs of the gateway's own begin; empty where this is not known.
     pub(super) workspace: String,
     /// The adapter that rules are tried for, where one was named.
@@ -94,16 +94,16 @@ fn workspace(places: &Places) -> String {
 }
 
 /// The folders with a meaning of whoever runs this.
-fn folders() -> Surroundings {
-    Surroundings {
+fn folders() -> PathContext {
+    PathContext {
         home: std::env::var("HOME").ok(),
         temporary: vec![std::env::temp_dir().display().to_string(), "/tmp".to_owned(), "/var/tmp".to_owned()],
-        ..Surroundings::default()
+        ..PathContext::default()
     }
 }
 
 /// Where the gateway's own files lie: what no run may write, and what none may read.
-pub fn surroundings(places: &Places) -> Surroundings {
+pub fn surroundings(places: &Places) -> PathContext {
     let folder = &places.storage.folder;
     let whole = [folder.clone()];
     let own = own_files(&places.storage.log);
@@ -117,7 +117,7 @@ pub fn surroundings(places: &Places) -> Surroundings {
         let whole = paths.map(|path| std::path::absolute(&path).unwrap_or(path));
         whole.flat_map(paths::both).map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>()
     };
-    Surroundings {
+    PathContext {
         protected: texts(&mut data.iter().cloned().chain(rules.clone()).chain(keys.clone()).chain([skills])),
         unreadable: texts(&mut data.iter().cloned().chain(places.file.clone()).chain(keys)),
         ..folders()

@@ -1,13 +1,13 @@
 //! Rules as they were read from a file.
 
 use countersign_config::Case;
-use countersign_core::engine::Rules;
+use countersign_core::engine::ActiveRules;
 
 /// Rules, and what a person should know about them.
 #[derive(Debug)]
 pub struct LoadedRules {
     /// The rules.
-    pub rules: Rules,
+    pub rules: ActiveRules,
     /// The cases that they are tested with.
     pub cases: Vec<Case>,
     /// How many rules and defaults there are.

@@ -12,7 +12,7 @@ use std::{
 use countersign_config::{RuleFile, rule_lines, yaml::LARGEST};
 use countersign_core::{
     digest::Digest,
-    engine::{Command, Engine, Rules},
+    engine::{ActiveRules, Command, Engine},
     id::PrincipalId,
     policy::Rule,
 };
@@ -48,7 +48,7 @@ pub struct Draft {
     /// What is put in and cut out, a line each behind its sign.
     pub change: String,
     /// The rules that would be in force.
-    pub rules: Rules,
+    pub rules: ActiveRules,
     /// What a person should know about the rule that comes.
     pub warnings: Vec<String>,
     /// The rule that comes; none if that is a default.

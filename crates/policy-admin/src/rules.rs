@@ -7,8 +7,8 @@ use countersign_config::{
     strangers::{self, Named, Others, strangers},
 };
 use countersign_core::{
-    engine::Rules,
-    policy::{self, Layer, Posture, Source, Warning, signature},
+    engine::ActiveRules,
+    policy::{self, DefaultPolicy, RuleLayer, RuleSource, RuleWarning, signature},
 };
 use countersign_runtime::tools::Registry;
 
@@ -39,11 +39,11 @@ pub(super) fn tested(loaded: LoadedRules, household: &Household) -> Result<Loade
     if failed.is_empty() { Ok(loaded) } else { Err(RulesError::Cases(failed)) }
 }
 
-fn rules_of(compiled: policy::Compiled, household: &Household) -> Rules {
-    Rules {
+fn rules_of(compiled: policy::CompiledRules, household: &Household) -> ActiveRules {
+    ActiveRules {
         compiled,
-        posture: Posture::Gateway,
-        surroundings: household.surroundings.clone(),
+        default_policy: DefaultPolicy::Gateway,
+        path_context: household.surroundings.clone(),
         people: household::people(household.people.as_deref().unwrap_or_default()),
     }
 }
@@ -57,14 +57,14 @@ pub fn read(path: &Path, household: &Household) -> Result<LoadedRules, RulesErro
         // Without a file something else holds there than without the one that is named.
         return stdio.load(path.exists().then_some(path));
     }
-    let read = config::permissions(path, Layer::Main)?;
+    let read = config::permissions(path, RuleLayer::Main)?;
     understood(read.unwrap_or_else(|| none(path)), household)
 }
 
 /// What stands where there is no file at `path`.
 pub(super) fn none(path: &Path) -> Permissions {
-    let (name, rules) = (path.display().to_string(), policy::Rules::default());
-    Permissions { source: Source { name, layer: Layer::Main, rules }, cases: Vec::new() }
+    let (name, rules) = (path.display().to_string(), policy::RuleSet::default());
+    Permissions { source: RuleSource { name, layer: RuleLayer::Main, rules }, cases: Vec::new() }
 }
 
 /// The rules of a file that was read, for this household.
@@ -89,14 +89,14 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
     told.extend(unmet.iter().map(|(_, told)| told.clone()).chain(left));
     told.append(&mut approvers::outranked(&source));
     let (count, name) = (count(&source), source.name.clone());
-    let compiled = policy::compile(vec![source]).map_err(RulesError::Compile)?;
+    let compiled = policy::compile_rules(vec![source]).map_err(RulesError::Compile)?;
     let never = compiled.warnings().iter().filter_map(|warning| match warning {
-        Warning::NeverMatches { origin, .. } => Some((origin.line, warning.to_string())),
-        Warning::AllowIgnored(_)
-        | Warning::MissesBareCalls { .. }
-        | Warning::ForeignForm { .. }
-        | Warning::Odd { .. }
-        | Warning::HiddenCharacter { .. } => None,
+        RuleWarning::NeverMatches { origin, .. } => Some((origin.line, warning.to_string())),
+        RuleWarning::AllowIgnored(_)
+        | RuleWarning::MissesBareCalls { .. }
+        | RuleWarning::ForeignForm { .. }
+        | RuleWarning::Odd { .. }
+        | RuleWarning::HiddenCharacter { .. } => None,
     });
     let idle: Vec<(u32, String)> = never.chain(unmet).collect();
     let lines: BTreeSet<u32> = idle.iter().map(|(line, _)| *line).collect();
@@ -109,7 +109,7 @@ pub(super) fn understood(read: Permissions, household: &Household) -> Result<Loa
 fn services(tools: &Tools) -> impl Iterator<Item = strangers::Known<'_>> {
     tools.iter().map(|(name, tool)| {
         let mut takes: Vec<&str> = tool.args.iter().map(|declared| declared.name.as_str()).collect();
-        for name in tool.signature.as_deref().map(signature::names).unwrap_or_default() {
+        for name in tool.signature.as_deref().map(signature::template_names).unwrap_or_default() {
             if !takes.contains(&name) {
                 takes.push(name);
             }
@@ -127,11 +127,11 @@ fn services(tools: &Tools) -> impl Iterator<Item = strangers::Known<'_>> {
 mod tests {
     use std::{collections::BTreeMap, sync::Arc};
 
-    use countersign_core::policy::{Action, Rule, arguments::Declared};
+    use countersign_core::policy::{Rule, RuleAction, arguments::DeclaredArgument};
 
-    use countersign_core::policy::Surroundings;
+    use countersign_core::policy::PathContext;
 
-    use super::{Household, Layer, Source, Undeclared, load, policy, unmet};
+    use super::{Household, RuleLayer, RuleSource, Undeclared, load, policy, unmet};
     use crate::service_tools::Tool;
     use crate::{
         adapter::RunTools as _,
@@ -147,7 +147,7 @@ mod tests {
             agents: Vec::new(),
             people: None,
             accounts: None,
-            surroundings: Surroundings::default(),
+            surroundings: PathContext::default(),
             workspace: String::new(),
             adapter: None,
         }
@@ -273,9 +273,9 @@ mod tests {
             (|at| format!("agent-{}", at + 2_000), false, true),
             (|at| format!("*x{at}"), false, false),
         ] {
-            let rule = |at| Rule { principal: Some(name(at)), ..Rule::new("*", Action::Ask) };
-            let rules = policy::Rules { rules: (0..2_000).map(rule).collect(), ..policy::Rules::default() };
-            let found = unmet(&Source { name: "p".to_owned(), layer: Layer::Main, rules }, &household);
+            let rule = |at| Rule { principal: Some(name(at)), ..Rule::new("*", RuleAction::Ask) };
+            let rules = policy::RuleSet { rules: (0..2_000).map(rule).collect(), ..policy::RuleSet::default() };
+            let found = unmet(&RuleSource { name: "p".to_owned(), layer: RuleLayer::Main, rules }, &household);
             assert_eq!((found.unmet.is_empty(), found.told.is_none()), (is_met, is_whole), "{}", name(0));
             let told = "p: 1811 rules were not checked for what they are bound to: ";
             assert!(found.told.as_ref().is_none_or(|line| line.starts_with(told)), "{:?}", found.told);
@@ -312,7 +312,12 @@ mod tests {
             signature: None,
             args: args
                 .iter()
-                .map(|name| Declared { name: (*name).to_owned(), required: false, validate: None, free_text: false })
+                .map(|name| DeclaredArgument {
+                    name: (*name).to_owned(),
+                    required: false,
+                    validate: None,
+                    free_text: false,
+                })
                 .collect(),
             undeclared,
             fits: Arc::new(|_| Ok(())),

@@ -11,8 +11,8 @@ use countersign_core::{
     digest::{Digest, canonical},
     id::{PrincipalId, SessionId},
     policy::{
-        Reach, Subject,
-        arguments::{self, Declared},
+        EffectReach, PolicySubject,
+        arguments::{self, DeclaredArgument},
         signature,
     },
     tool::{Effect, Repeat, Shell},
@@ -33,7 +33,7 @@ pub struct Tool {
     /// The template of its signature.
     pub signature: Option<String>,
     /// Its arguments in the order of the file.
-    pub args: Vec<Declared>,
+    pub args: Vec<DeclaredArgument>,
     /// What happens to others.
     pub undeclared: Undeclared,
     /// Asked before policy is, so that nobody approves what can never be sent.
@@ -108,24 +108,24 @@ pub fn request(tools: &Tools, asked: Asked<'_>) -> Result<Request, String> {
     let Asked { session, principal, id, tool: name, args, key } = asked;
     let tool = tools.get(&name);
     let declared = tool.map(|tool| &*tool.args).unwrap_or_default();
-    arguments::validate(declared, &args).map_err(|refused| refused.to_string())?;
+    arguments::validate_arguments(declared, &args).map_err(|refused| refused.to_string())?;
     if let Some(tool) = tool {
         (tool.fits)(&args)?;
     }
     let template = tool.and_then(|tool| tool.signature.as_deref());
     let signatures = match tool {
-        Some(_) => signature::declared(&name, template, &arguments::judged(declared, &args)),
-        None => signature::undeclared(&name, &args),
+        Some(_) => signature::declared_signatures(&name, template, &arguments::signature_arguments(declared, &args)),
+        None => signature::undeclared_signatures(&name, &args),
     };
     let signatures = signatures.map_err(|error| error.to_string())?;
     // What a template says of free text is left empty there, so that people have to be shown the text beside it.
-    let named = template.map(signature::names).unwrap_or_default().into_iter();
+    let named = template.map(signature::template_names).unwrap_or_default().into_iter();
     let named = named.filter(|name| !arguments::is_free_text(declared, name)).map(str::to_owned).collect();
     // For a tool that nobody defined the question does not arise: all its values are in the signature.
     let undeclared: Vec<String> = match tool.map(|tool| tool.undeclared) {
         None | Some(Undeclared::Allow) => Vec::new(),
         Some(Undeclared::Ask | Undeclared::Refuse) => {
-            arguments::undeclared(declared, template, &args).into_iter().map(str::to_owned).collect()
+            arguments::undeclared_names(declared, template, &args).into_iter().map(str::to_owned).collect()
         }
     };
     if let (Some(Undeclared::Refuse), Some(key)) = (tool.map(|tool| tool.undeclared), undeclared.first()) {
@@ -153,7 +153,7 @@ pub fn request(tools: &Tools, asked: Asked<'_>) -> Result<Request, String> {
 ///
 /// # Errors
 /// Why the request is refused before policy is asked.
-pub fn subject(tools: &Tools, agent: &str, name: String, args: Map<String, Value>) -> Result<Subject, String> {
+pub fn subject(tools: &Tools, agent: &str, name: String, args: Map<String, Value>) -> Result<PolicySubject, String> {
     let (session, principal) = (SessionId::new(format!("agent:{agent}")), principals::of_agent(agent));
     let asked = Asked { session: &session, principal: &principal, id: "1", tool: name, args, key: None };
     let asked = request(tools, asked)?;
@@ -161,7 +161,7 @@ pub fn subject(tools: &Tools, agent: &str, name: String, args: Map<String, Value
     let arguments = Value::Object(asked.arguments);
     let arguments_digest = Digest::of(canonical(&arguments).as_bytes());
     let Value::Object(arguments) = arguments else { return Err("arguments are an object".to_owned()) };
-    Ok(Subject {
+    Ok(PolicySubject {
         principal,
         door: Some(asked.door.to_string()),
         target: asked.service.as_deref().map(str::to_owned),
@@ -176,7 +176,7 @@ pub fn subject(tools: &Tools, agent: &str, name: String, args: Map<String, Value
         arguments,
         effect: asked.effect,
         classes: BTreeSet::new(),
-        reach: Reach::Beyond,
+        reach: EffectReach::Beyond,
         cwd: String::new(),
         session_folder: None,
         is_later: false,

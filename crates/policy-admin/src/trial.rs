@@ -4,9 +4,9 @@
 
 use countersign_core::{
     Whereabouts,
-    engine::Rules,
+    engine::ActiveRules,
     id::SessionId,
-    policy::{self, Action, Constraints, Grants, Layers, Subject, Verdict},
+    policy::{self, Constraints, GrantSet, PolicyLayers, PolicySubject, RuleAction, Verdict},
     time::Millis,
     tool::Effect,
 };
@@ -32,7 +32,7 @@ pub fn tried(loaded: &LoadedRules, household: &Household) -> Vec<CaseResult> {
         let subject = subject(household, &case.agent, case.tool.clone(), case.args.clone());
         let (got, why) = match subject {
             // What is refused before policy is asked is as good as denied.
-            Err(problem) => (Action::Deny, problem),
+            Err(problem) => (RuleAction::Deny, problem),
             Ok(subject) => {
                 let verdict = judge(loaded, &subject);
                 (action(&verdict), verdict.why().to_string())
@@ -45,9 +45,9 @@ pub fn tried(loaded: &LoadedRules, household: &Household) -> Vec<CaseResult> {
 
 /// What decides, beside the request.
 pub struct InForce<'a> {
-    pub rules: &'a Rules,
+    pub rules: &'a ActiveRules,
     pub constraints: &'a Constraints,
-    pub grants: &'a Grants,
+    pub grants: &'a GrantSet,
     pub now: Millis,
 }
 
@@ -62,7 +62,7 @@ pub fn explain(
     tool: &str,
     arguments: Map<String, Value>,
 ) -> Result<Explained, String> {
-    let (constraints, grants) = (Constraints::default(), Grants::default());
+    let (constraints, grants) = (Constraints::default(), GrantSet::default());
     let alone = InForce { rules: &loaded.rules, constraints: &constraints, grants: &grants, now: Millis(0) };
     explain_under(&alone, household, agent, tool, arguments)
 }
@@ -80,13 +80,18 @@ pub fn explain_under(
 ) -> Result<Explained, String> {
     let subject = subject(household, agent, tool.to_owned(), arguments)?;
     let verdict = policy::evaluate(&layers(rules, constraints, grants), &subject, *now);
-    let near = policy::near(&rules.compiled, &rules.surroundings, &subject, &verdict);
+    let near = policy::near_misses(&rules.compiled, &rules.path_context, &subject, &verdict);
     Ok(Explained { subject, verdict, near })
 }
 
 /// What policy would be asked. The tools of nodes are those of runs, whoever is said to ask: nobody else has them. So are those of runs
 /// themselves, but where an agent is named that is on no run.
-fn subject(household: &Household, agent: &str, tool: String, arguments: Map<String, Value>) -> Result<Subject, String> {
+fn subject(
+    household: &Household,
+    agent: &str,
+    tool: String,
+    arguments: Map<String, Value>,
+) -> Result<PolicySubject, String> {
     match household.adapter() {
         None => {}
         Some(Adapter::Stdio(stdio)) => return stdio.subject(&tool, &arguments),
@@ -120,7 +125,12 @@ fn is_native(household: &Household, tool: &str) -> bool {
 }
 
 /// What policy would be asked about a call of a run that began at `door`.
-fn run_of(household: &Household, door: &str, tool: String, arguments: Map<String, Value>) -> Result<Subject, String> {
+fn run_of(
+    household: &Household,
+    door: &str,
+    tool: String,
+    arguments: Map<String, Value>,
+) -> Result<PolicySubject, String> {
     let is_native = is_native(household, &tool);
     let found = match household.runs.node_call(&tool, &arguments).filter(|_| !is_native) {
         Some(content) => {
@@ -130,7 +140,7 @@ fn run_of(household: &Household, door: &str, tool: String, arguments: Map<String
         }
         None => calls::own(door, &household.workspace, &tool, &arguments),
     };
-    let of_tool = |subject: Subject| Subject { door: Some(door.to_owned()), ..subject };
+    let of_tool = |subject: PolicySubject| PolicySubject { door: Some(door.to_owned()), ..subject };
     match found {
         Some(subject) => Ok(subject),
         None if is_native => service_tools::subject(&household.tools, DEFAULT_AGENT, tool, arguments).map(of_tool),
@@ -139,23 +149,23 @@ fn run_of(household: &Household, door: &str, tool: String, arguments: Map<String
 }
 
 /// What policy would be asked about a tool of the gateway's own runs; `None` if they have none of this name.
-pub fn of_run(household: &Household, tool: &str, arguments: &Map<String, Value>) -> Option<Subject> {
+pub fn of_run(household: &Household, tool: &str, arguments: &Map<String, Value>) -> Option<PolicySubject> {
     calls::own("console", &household.workspace, tool, arguments)
 }
 
 /// What rules alone make of a subject.
-fn judge(loaded: &LoadedRules, subject: &Subject) -> Verdict {
-    policy::evaluate(&layers(&loaded.rules, &Constraints::default(), &Grants::default()), subject, Millis(0))
+fn judge(loaded: &LoadedRules, subject: &PolicySubject) -> Verdict {
+    policy::evaluate(&layers(&loaded.rules, &Constraints::default(), &GrantSet::default()), subject, Millis(0))
 }
 
-fn layers<'a>(rules: &'a Rules, constraints: &'a Constraints, grants: &'a Grants) -> Layers<'a> {
-    Layers {
+fn layers<'a>(rules: &'a ActiveRules, constraints: &'a Constraints, grants: &'a GrantSet) -> PolicyLayers<'a> {
+    PolicyLayers {
         compiled: &rules.compiled,
         constraints,
         contract: None,
         grants,
-        posture: rules.posture,
-        surroundings: &rules.surroundings,
+        default_policy: rules.default_policy,
+        path_context: &rules.path_context,
     }
 }
 
@@ -163,7 +173,7 @@ fn layers<'a>(rules: &'a Rules, constraints: &'a Constraints, grants: &'a Grants
 mod tests {
     use serde_json::json;
 
-    use super::{Action, action, explain};
+    use super::{RuleAction, action, explain};
     use crate::{rules::read, testing::household};
 
     #[test]
@@ -188,12 +198,12 @@ mod tests {
             explain(&loaded, &household, "default", "pay", arguments.as_object().unwrap().clone())
         };
         let explained = ask(json!({"to": "acme", "amount": 51})).unwrap();
-        assert_eq!((explained.subject.signature.as_str(), action(&explained.verdict)), ("pay(acme)", Action::Ask));
+        assert_eq!((explained.subject.signature.as_str(), action(&explained.verdict)), ("pay(acme)", RuleAction::Ask));
         assert_eq!(explained.subject.target.as_deref(), Some("bank"));
         let misses: Vec<String> = explained.near[0].misses.iter().map(ToString::to_string).collect();
         assert_eq!(misses, ["it wants amount to be at most 50, and it is 51"]);
         let explained = ask(json!({"to": "acme", "amount": 50})).unwrap();
-        assert_eq!(action(&explained.verdict), Action::Allow);
+        assert_eq!(action(&explained.verdict), RuleAction::Allow);
         assert_eq!((explained.near.len(), explained.near[0].misses.len()), (1, 0));
         assert_eq!(ask(json!({})), Err("Missing required argument: to".to_owned()));
     }

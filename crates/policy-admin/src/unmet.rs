@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use countersign_core::policy::{Effort, Side, Source};
+use countersign_core::policy::{RuleScopeKey, RuleSource, SearchBudget};
 use countersign_view::Protocol;
 
 use super::{household::Household, unchecked::unchecked};
@@ -16,25 +16,25 @@ pub(super) struct Unmet {
 }
 
 /// Says of every rule that is bound to something which is not there. Nothing is said where it is not known what is there.
-pub(super) fn unmet(source: &Source, household: &Household) -> Unmet {
+pub(super) fn unmet(source: &RuleSource, household: &Household) -> Unmet {
     let mut services: Vec<&str> = household.tools.values().map(|tool| &*tool.service).collect();
     services.sort_unstable();
     services.dedup();
     let agents: Vec<&str> = household.agents.iter().map(String::as_str).collect();
     let gateway = Protocol::OF_GATEWAY.map(Protocol::name);
     let there = |side| match side {
-        Side::Principal => &agents[..],
-        Side::Door => &gateway,
-        Side::Target => &services[..],
+        RuleScopeKey::Principal => &agents[..],
+        RuleScopeKey::Door => &gateway,
+        RuleScopeKey::Target => &services[..],
     };
-    let by_name = Side::ALL.map(|side| there(side).iter().copied().collect::<BTreeSet<&str>>());
+    let by_name = RuleScopeKey::ALL.map(|side| there(side).iter().copied().collect::<BTreeSet<&str>>());
     // Many rules are bound to few, and a pattern is held against all that are there.
     let mut known: BTreeMap<(usize, &str), bool> = BTreeMap::new();
-    let (mut unmet, mut effort, mut left) = (Vec::new(), Effort::of_rules(count(source)), 0);
+    let (mut unmet, mut effort, mut left) = (Vec::new(), SearchBudget::of_rules(count(source)), 0);
     for rule in source.rules.defaults.iter().chain(&source.rules.rules) {
-        for (number, side) in Side::ALL.into_iter().enumerate() {
-            let Some(pattern) = side.of(rule).filter(|_| !there(side).is_empty()) else { continue };
-            let is_met = match (known.get(&(number, pattern)), side.only(pattern)) {
+        for (number, side) in RuleScopeKey::ALL.into_iter().enumerate() {
+            let Some(pattern) = side.rule_pattern(rule).filter(|_| !there(side).is_empty()) else { continue };
+            let is_met = match (known.get(&(number, pattern)), side.single_id(pattern)) {
                 (Some(is_met), _) => *is_met,
                 (None, Some(id)) => by_name[number].contains(id),
                 (None, None) if effort.is_spent() => {
@@ -42,8 +42,8 @@ pub(super) fn unmet(source: &Source, household: &Household) -> Unmet {
                     continue;
                 }
                 (None, None) => {
-                    let is_met = there(side).iter().any(|id| side.matches(pattern, id));
-                    effort.take(there(side).len());
+                    let is_met = there(side).iter().any(|id| side.matches_id(pattern, id));
+                    effort.take_steps(there(side).len());
                     known.insert((number, pattern), is_met);
                     is_met
                 }
@@ -51,7 +51,8 @@ pub(super) fn unmet(source: &Source, household: &Household) -> Unmet {
             if !is_met {
                 let (file, line, there) = (&source.name, rule.line, listed(there(side)));
                 let of_stdio = Protocol::STDIO.map(Protocol::name);
-                let elsewhere = of_stdio.into_iter().find(|name| side == Side::Door && side.matches(pattern, name));
+                let elsewhere =
+                    of_stdio.into_iter().find(|name| side == RuleScopeKey::Door && side.matches_id(pattern, name));
                 let told = match elsewhere {
                     Some(name) => format!(
                         "{file}:{line}: {name} takes its rules from the permissions.yaml of its agent directory or from \
@@ -69,7 +70,7 @@ pub(super) fn unmet(source: &Source, household: &Household) -> Unmet {
     Unmet { unmet, told }
 }
 
-pub(super) fn count(source: &Source) -> usize {
+pub(super) fn count(source: &RuleSource) -> usize {
     source.rules.rules.len() + source.rules.defaults.len()
 }
 

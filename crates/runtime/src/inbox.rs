@@ -13,7 +13,7 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{Command, Engine, Event, Meta, Scope},
+    engine::{Command, Engine, Event, FactMeta, ResidencyScope},
     gate,
 };
 use parking_lot::Mutex;
@@ -48,9 +48,9 @@ pub(crate) enum Item {
     /// A command, and who wants to hear of it.
     Command(Box<Command>, Option<oneshot::Sender<Replied>>),
     /// A question about the state, and what has to be at hand for it.
-    Read(Option<Scope>, Read),
+    Read(Option<ResidencyScope>, Read),
     /// What the log says of something that was not at hand, or why it cannot be read.
-    Fetched(Scope, Result<Vec<(Event, Meta)>, Arc<str>>),
+    Fetched(ResidencyScope, Result<Vec<(Event, FactMeta)>, Arc<str>>),
     /// A frame that skips the log, but not the line.
     Live(Live),
 }

@@ -10,7 +10,7 @@ mod told;
 
 use std::sync::Arc;
 
-use countersign_core::engine::{Resume, Rules};
+use countersign_core::engine::{ActiveRules, ResumeMode};
 
 pub use handle::Handle;
 pub use open::{OpenError, inspect};
@@ -21,9 +21,9 @@ use crate::{Clock, work::Host};
 /// What an owner is opened with.
 pub struct Options {
     /// The rules in force.
-    pub rules: Rules,
+    pub rules: ActiveRules,
     /// Whether work that a restart interrupted goes on by itself.
-    pub resume: Resume,
+    pub resume: ResumeMode,
     /// Where time comes from.
     pub clock: Clock,
     /// Where the dice are: 16 random bytes a call.

@@ -139,7 +139,7 @@ pub(super) fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{GLOB, Known, UNKNOWN, scan};
+    use super::{GLOB, Known, UNKNOWN, scan_word};
 
     const KNOWN: Known<'static> = Known { home: Some("/home/ana"), cwd: Some("/w"), tried: &[] };
 

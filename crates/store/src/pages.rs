@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(pages.next().await.unwrap().len(), 1);
         log.close().await;
         let told = pages.next().await;
-        assert!(matches!(told, Err(ReadError::Closed)), "{told:?}");
+        assert!(matches!(result, Err(ReadError::Closed)), "{result:?}");
         assert_eq!(pages.next().await.unwrap(), []);
     }
 }

@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
-    engine::{Command, Engine, Refusal, Reply, Scope as At},
+    engine::{Command, CommandError, Engine, EngineReply, ResidencyScope as At},
     gate::{self, Answer, AnswerRefusal, Resolution, Scope},
     id::{GateId, PrincipalId},
 };
@@ -288,13 +288,13 @@ impl Poll {
     async fn decide(&self, gate: GateId, answer: Answer, by: PrincipalId, key: String) -> Option<Said> {
         let answer = gate::Command::Answer { gate, answer, by, key: Some(key) };
         let refused = match self.source.ask(Command::Gate(answer)).await {
-            Ok(reply) if matches!(reply.outcome, Reply::Voted { .. }) => return Some(COUNTED),
+            Ok(reply) if matches!(reply.outcome, EngineReply::Voted { .. }) => return Some(COUNTED),
             Ok(_) => return Some(Said::default()),
             Err(refused) => refused,
         };
         Some(match refused {
             Refused::Closed => return None,
-            Refused::Refusal(Refusal::Answer(refusal)) => match refusal {
+            Refused::Refusal(CommandError::Answer(refusal)) => match refusal {
                 AnswerRefusal::AlreadyResolved { resolution: Resolution::Expired, .. }
                 | AnswerRefusal::Unknown(_)
                 | AnswerRefusal::NotOffered { .. } => EXPIRED,

@@ -21,7 +21,7 @@ mod tests;
 
 use std::{path::PathBuf, sync::Arc};
 
-use countersign_core::policy::Compiled;
+use countersign_core::policy::CompiledRules;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -49,7 +49,7 @@ pub struct Site {
     /// How to start the exec child.
     pub launcher: Launcher,
     /// What is denied here, from [`fit`].
-    pub rules: Compiled,
+    pub rules: CompiledRules,
 }
 
 /// The tools, ready to be called. One serves all calls of a node.

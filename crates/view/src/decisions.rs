@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use countersign_core::{
     digest::Digest,
-    engine::{Command, Engine, Reply, Scope},
+    engine::{Command, Engine, EngineReply, ResidencyScope},
     gate::{self, Answer},
     id::{GateId, PrincipalId},
-    policy::{self, Constraint, Constraints, GrantId, Grants},
+    policy::{self, Constraint, Constraints, GrantId, GrantSet},
 };
 use countersign_runtime::{Handle, Lane, Refused, Source};
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ pub async fn answer(
     answer: Answer,
     by: &PrincipalId,
     key: Option<String>,
-) -> Result<Reply, Refused> {
+) -> Result<EngineReply, Refused> {
     let command = gate::Command::Answer { gate, answer, by: by.clone(), key };
     source.ask(Command::Gate(command)).await.map(|reply| reply.outcome)
 }
@@ -74,7 +74,7 @@ pub async fn read<T: Send + 'static>(
     source.read(read).await.map(|(value, _)| value).ok_or_else(|| "the gateway is closing".to_owned())
 }
 
-async fn ask(source: &Source, command: Command) -> Result<Reply, String> {
+async fn ask(source: &Source, command: Command) -> Result<EngineReply, String> {
     source.ask(command).await.map(|reply| reply.outcome).map_err(|refused| refused.to_string())
 }
 
@@ -157,7 +157,9 @@ pub async fn all_covered(handle: &Handle, gates: Vec<GateId>) -> BTreeMap<GateId
     let source = handle.source(Lane::Result);
     let mut found = BTreeMap::new();
     for id in gates {
-        let at = source.read_of(Scope::Gate(id), move |engine| engine.state().gate(id).map(gate::Gate::content)).await;
+        let at = source
+            .read_of(ResidencyScope::Gate(id), move |engine| engine.state().gate(id).map(gate::Gate::content))
+            .await;
         let Some(at) = at.and_then(|(at, _)| at) else { continue };
         let texts = handle.contents().get(&[at]).await.unwrap_or_default();
         if let Some(text) = texts.into_iter().flatten().next().and_then(|text| covered(&text)) {
@@ -186,14 +188,14 @@ pub fn denials(constraints: &Constraints, covers: &BTreeMap<GateId, String>) -> 
 }
 
 /// Every grant as the command line shows it.
-pub fn listed(grants: &Grants) -> Value {
+pub fn listed(grants: &GrantSet) -> Value {
     let rows: Vec<Value> = grants
         .iter()
         .map(|grant| {
             let (scope, session, realm) = match &grant.scope {
-                policy::Scope::Session(session) => ("session", Some(session.to_string()), None),
-                policy::Scope::Always => ("always", None, None),
-                policy::Scope::Realm(realm) => ("always", None, Some(realm)),
+                policy::GrantReach::Session(session) => ("session", Some(session.to_string()), None),
+                policy::GrantReach::Always => ("always", None, None),
+                policy::GrantReach::Realm(realm) => ("always", None, Some(realm)),
             };
             json!({
                 "id": grant.id.to_string(),
@@ -203,7 +205,7 @@ pub fn listed(grants: &Grants) -> Value {
                 "session": session,
                 "realm": realm,
                 "covers": grant.label,
-                "until": grant.until.map(iso),
+                "until": grant.until.map(format_iso),
                 "door": grant.door,
             })
         })

@@ -81,7 +81,7 @@ pub struct GoOnRequest<'a> {
 impl GateRequest {
     /// Returns what a gate asks whose content is at hand.
     pub fn at_hand(engine: &Engine, gate: GateId) -> Option<Self> {
-        engine.admitted().gate(gate).map(|content| Self(Arc::clone(content)))
+        engine.admitted().gate_content(gate).map(|content| Self(Arc::clone(content)))
     }
 
     /// Reads what a gate asks from its content in the record. `None` for a text that is no such content.

@@ -109,7 +109,7 @@ impl GateRow {
         };
         let (call, question) = (summary.request.call(), summary.request.question());
         let beside = call.map(|call| {
-            let admitted = gate.call().and_then(|id| engine.admitted().call(id));
+            let admitted = gate.call().and_then(|id| engine.admitted().call_content(id));
             let names = beside((call.tool, call.signature), call.arguments, admitted.map(|admitted| &**admitted));
             names.into_iter().map(str::to_owned).collect()
         });
@@ -133,7 +133,7 @@ impl GateRow {
             proposals: proposals(engine, gate),
             approvals: summary.approvals(),
             opened_at: iso(gate.opened_at()),
-            deadline: gate.deadline().map(iso),
+            deadline: gate.deadline().map(format_iso),
             waits_for_host: session.is_some_and(|session| engine.waits_for_host(session)),
         }
     }

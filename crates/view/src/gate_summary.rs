@@ -5,7 +5,7 @@
 use std::fmt;
 
 use countersign_core::{
-    call, digest::canonical, engine::Engine, folder_of, gate::Gate, policy::Covers, session::Session,
+    call, digest::canonical, engine::Engine, folder_of, gate::Gate, policy::GrantCoverage, session::Session,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -140,7 +140,7 @@ fn folder(engine: &Engine, gate: &Gate, request: &GateRequest) -> Option<String>
         return Some(pins.folder.path.clone());
     }
     let session = engine.state().session(gate.session()?)?;
-    let call = engine.admitted().call(gate.call()?).filter(|call| call.request.is_none())?;
+    let call = engine.admitted().call_content(gate.call()?).filter(|call| call.request.is_none())?;
     // What a node does begins in a folder there, which is not known here.
     let peer = engine.state().call(gate.call()?)?.peer();
     let is_here = peer.and_then(crate::protocol::node_of).is_none();
@@ -150,8 +150,8 @@ fn folder(engine: &Engine, gate: &Gate, request: &GateRequest) -> Option<String>
 /// Returns the rules that may be allowed for longer in place of a gate, in an order that stays.
 pub fn proposals(engine: &Engine, gate: &Gate) -> Vec<String> {
     let patterns = engine.proposals(gate).into_iter().filter_map(|proposal| match proposal.covers {
-        Covers::Pattern(pattern) => Some(pattern),
-        Covers::Exact(_) => None,
+        GrantCoverage::Pattern(pattern) => Some(pattern),
+        GrantCoverage::Exact(_) => None,
     });
     patterns.collect()
 }

@@ -44,8 +44,8 @@ const DOORS: &[(&str, &str, &[Source])] = &[
         "Errors have no codes: a command that fails is answered with `success: false` and a text. These are the answers to lines \
          that are no command; the stream goes on.",
         &[
-            Source::Enum("protocol/src/omp/command/malformed.rs", "Malformed"),
-            Source::Enum("protocol/src/omp/command/malformed.rs", "Fault"),
+            Source::Enum("protocol/src/omp/command/malformed.rs", "OmpParseError"),
+            Source::Enum("protocol/src/omp/command/malformed.rs", "FieldFault"),
         ],
     ),
     (

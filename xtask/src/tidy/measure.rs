@@ -9,8 +9,8 @@ use std::{fmt, path::PathBuf};
 
 use crate::{
     tidy::{
-        Finding, read,
-        source::{self, Source},
+        TidyFinding, read_text,
+        source::{self, RustSource},
     },
     workspace::{Workspace, rust_files},
 };
@@ -90,10 +90,10 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<()> {
 }
 
 /// Finds the figures beyond their limits.
-pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
+pub(crate) fn findings(workspace: &Workspace) -> anyhow::Result<Vec<TidyFinding>> {
     let (names, texts) = measured(workspace)?;
     let beyond = figures(&names, &texts).into_iter().filter(|figure| !figure.is_within_limit());
-    let finding = |figure: Figure| Finding {
+    let finding = |figure: Figure| TidyFinding {
         file: PathBuf::from("xtask/src/tidy/measure.rs"),
         line: 1,
         what: figure.to_string(),
@@ -106,14 +106,14 @@ fn measured(workspace: &Workspace) -> anyhow::Result<(NameFigures, TextFigures)>
     let (mut names, mut texts) = (NameFigures::default(), TextFigures::default());
     for package in &workspace.packages {
         for path in rust_files(package.folder())? {
-            let text = read(&path)?;
-            let source = Source::new(workspace.relative(&path), &text);
+            let text = read_text(&path)?;
+            let source = RustSource::new(workspace.relative_path(&path), &text);
             names.add(&source);
             texts.add_rustdoc(&text);
         }
     }
     for page in source::pages(&workspace.root)? {
-        texts.add_page(workspace.relative(&page), &read(&page)?);
+        texts.add_page(workspace.relative_path(&page), &read_text(&page)?);
     }
     Ok((names, texts))
 }

@@ -115,9 +115,9 @@ mod tests {
     use countersign_core::{
         id::{Lsn, SessionId},
         ledger::{Breach, Metric},
-        policy::{Class, ContractScope, Lack},
+        policy::{Class, ContractGap, ContractScope},
         time::Millis,
-        unattended::{Event, Place},
+        unattended::{BreachPoint, Event},
     };
 
     use countersign_protocol::Json;
@@ -133,12 +133,15 @@ mod tests {
     fn each_fact_has_its_lines() {
         let denied = |lacks| Event::Denied { lacks, call: None, command: None };
         let breach = Breach { metric: Metric::Cost, limit: 500_000, observed: 700_000 };
-        let breached = |gate| Event::Breached { breach, place: Place::Before("prompt".to_owned()), gate };
+        let breached = |gate| Event::Breached { breach, place: BreachPoint::Before("prompt".to_owned()), gate };
         let gate = countersign_core::id::GateId::parse("gate_00000000000000000000000000000001");
         for (event, want) in [
             (Event::Kept, vec!["UnattendedNegotiated Rejected unattended_negotiated:s:7 - - -"]),
-            (denied(Lack::Scope(ContractScope::Admin)), vec!["ScopeDenied Denied scope_denied:s:7 admin - -"]),
-            (denied(Lack::Class(Class::FileDelete)), vec!["ActionDenied Denied action_denied:s:7 - file.delete -"]),
+            (denied(ContractGap::Scope(ContractScope::Admin)), vec!["ScopeDenied Denied scope_denied:s:7 admin - -"]),
+            (
+                denied(ContractGap::Class(Class::FileDelete)),
+                vec!["ActionDenied Denied action_denied:s:7 - file.delete -"],
+            ),
             (
                 breached(None),
                 vec![

@@ -114,6 +114,7 @@ struct Visit {
 
 /// The body of `POST /v1/sessions`.
 #[derive(Default, Deserialize)]
+#[serde(rename = "Opening")]
 struct Opening {
     #[serde(default)]
     resume: Option<String>,

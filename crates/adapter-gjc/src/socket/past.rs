@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use countersign_adapter_omp::{EarlierEvents, Frame, KEPT_EVENTS, Teller, frames};
 use countersign_core::{
-    engine::{Event as Happened, Fact, Meta, Recorded},
+    engine::{Event as Happened, Fact, FactMeta, Recorded},
     id::{Lsn, SessionId},
     ledger::Breach,
     session::Event,
-    unattended::{Event as Contract, Place},
+    unattended::{BreachPoint, Event as Contract},
 };
 use countersign_protocol::{
     Json, encode,
@@ -139,7 +139,7 @@ struct Telling {
     /// The session that the contract was first declared in.
     under: String,
     /// The breach that a person is asked about, and the one for which the run is being ended.
-    asked: Option<(Breach, Place)>,
+    asked: Option<(Breach, BreachPoint)>,
     breach: Option<Json>,
 }
 
@@ -174,7 +174,7 @@ impl Telling {
             self.contract(event, session);
         }
         let fact = Fact { event, session: stored.session.clone(), content: None };
-        let meta = Meta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() };
+        let meta = FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() };
         let mut events = Vec::new();
         self.teller.fact(&Recorded { fact, meta }, content, &mut events);
         arrange(&mut events);

@@ -11,7 +11,7 @@ use countersign_adapter_omp::{LogFollower, LogReaders};
 use countersign_config::yaml::LARGEST;
 use countersign_core::{
     call,
-    engine::{Event, Recorded, Scope as At},
+    engine::{Event, Recorded, ResidencyScope as At},
     gate::{self, Gate},
     id::{CallId, GateId, SessionId},
     time::Millis,

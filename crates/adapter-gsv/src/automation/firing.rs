@@ -10,7 +10,7 @@ use countersign_core::{
     policy::Contract,
     run::{End, Marks},
     schedule::{self, Conversation, Ending, Kind, Outcome, Over, REPEATED_AFTER, Stage, Status},
-    unattended::{OnBreach, Terms},
+    unattended::{BreachResponse, ContractTerms},
 };
 use countersign_protocol::gsv::{
     chat::{CANCELLED, EMPTY_RESPONSE},
@@ -132,14 +132,14 @@ pub(super) fn message(
 
 /// The contract of a scheduled run: it may do what rules let it, and has so much time. What rules ask about is asked, and is
 /// refused if nobody answers.
-pub(super) fn terms(fired: &Fired, within: Option<u64>) -> Option<Box<Terms>> {
+pub(super) fn terms(fired: &Fired, within: Option<u64>) -> Option<Box<ContractTerms>> {
     let actor = match fired.job.plan().kind {
         Kind::Job => format!("cron:{}", fired.job.id()),
         Kind::Heartbeat => fired.job.id().to_string(),
     };
     let budget = Budget { wall_time: Some(within.unwrap_or(LONGEST)), ..Budget::default() };
     let may = Contract::of_everything();
-    Some(Box::new(Terms { actor, may, budget, on_breach: OnBreach::End, renegotiable: false }))
+    Some(Box::new(ContractTerms { actor, may, budget, on_breach: BreachResponse::End, renegotiable: false }))
 }
 
 async fn tell(door: &Arc<Door>, fired: &Fired) -> Result<schedule::Command, String> {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{Event, Reply},
+    engine::{EngineReply, Event},
     id::JobId,
     run::Marks,
     schedule::{
@@ -181,7 +181,7 @@ pub(super) async fn trigger(door: &Arc<Door>, agent: &str) -> Answer {
 /// Has an agent look after its list now, and waits until it is asked. What it came to, if it was not.
 async fn fire(door: &Arc<Door>, agent: &str) -> Result<Option<(Status, String)>, Fault> {
     let mut facts = door.context.handle.follow(fact_of_schedule).await.ok_or_else(closing)?;
-    let Reply::Fired(fired) = ask(door, schedule::Command::Fire(Which::Now(job_of(agent)))).await? else {
+    let EngineReply::Fired(fired) = ask(door, schedule::Command::Fire(Which::Now(job_of(agent)))).await? else {
         return Ok(None);
     };
     let is_it = |firing: &FiringId| fired.contains(firing);

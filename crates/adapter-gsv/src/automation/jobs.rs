@@ -7,7 +7,7 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{Command, Engine, Event, Recorded, Refusal, Reply},
+    engine::{Command, CommandError, Engine, EngineReply, Event, Recorded},
     id::{JobId, Lsn},
     schedule::{self, FiringId, Job, Kind, Outcome, Stage, Which},
 };
@@ -196,7 +196,7 @@ pub(super) async fn remove(door: &Arc<Door>, remove: cron::Remove) -> Answer {
 pub(super) async fn removed(door: &Arc<Door>, id: &str) -> Result<cron::Removed, Fault> {
     let Ok(job) = find(door, id).await else { return Ok(cron::Removed { ok: true, removed: false }) };
     let reply = ask(door, schedule::Command::Remove { job: job.id().clone() }).await?;
-    Ok(cron::Removed { ok: true, removed: reply == Reply::Done })
+    Ok(cron::Removed { ok: true, removed: reply == EngineReply::Done })
 }
 
 pub(super) async fn run(door: &Arc<Door>, peer: &Peer, run: cron::Run) -> Answer {
@@ -244,9 +244,9 @@ async fn fire(door: &Arc<Door>, run: &cron::Run) -> Result<Result<Vec<FiringId>,
     };
     let source = door.context.handle.source(Lane::Request);
     match source.ask(Command::Schedule(schedule::Command::Fire(which))).await.map(|reply| reply.outcome) {
-        Ok(Reply::Fired(fired)) => Ok(Ok(fired)),
+        Ok(EngineReply::Fired(fired)) => Ok(Ok(fired)),
         Ok(_) => Ok(Ok(Vec::new())),
-        Err(Refused::Refusal(Refusal::Schedule(schedule::Refusal::Busy(job)))) => {
+        Err(Refused::Refusal(CommandError::Schedule(schedule::Refusal::Busy(job)))) => {
             let error = Some("it is running already".to_owned());
             Ok(Err(result(&job, cron::Status::Skipped, error, None)))
         }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_core::{
     channel::{Address, ChatKind, Command as Network, Knock, Message, Refusal},
-    engine::{Command, Engine, Refusal as Refused, Scope as At},
+    engine::{Command, CommandError as Refused, Engine, ResidencyScope as At},
     gate::{self, Answer, Gate, Kind, Resolution, Scope},
     id::{GateId, Lsn, PrincipalId},
 };

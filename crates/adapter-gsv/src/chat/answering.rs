@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    engine::{Command, Refusal, Reply},
+    engine::{Command, CommandError, EngineReply},
     gate::{self, Answer, AnswerRefusal, Scope},
     id::RunId,
     reading::{self, Decided, Meaning, Reach, Situation, Waiting, Words},
@@ -157,11 +157,11 @@ async fn decide(
     let answer = gate::Command::AnswerAs { gate: asked.gate, answer, by, reference, key };
     let answered = source.ask(Command::Gate(answer)).await;
     match answered.map(|reply| reply.outcome) {
-        Ok(Reply::Voted { have, need }) => {
+        Ok(EngineReply::Voted { have, need }) => {
             told(command, format!("Your approval of {} counts: {have} of {need}.", token(asked.gate)))
         }
         Ok(_) => Some(started(run)),
-        Err(Refused::Refusal(Refusal::Answer(AnswerRefusal::AlreadyResolved { gate, resolution, by }))) => {
+        Err(Refused::Refusal(CommandError::Answer(AnswerRefusal::AlreadyResolved { gate, resolution, by }))) => {
             told(command, format!("Too late: {}", resolved(gate, &resolution, by.as_ref())))
         }
         Err(refused) => wrong(command, failed(&refused.to_string())),

@@ -106,7 +106,7 @@ async fn stop(door: &Arc<Door>, seen: &Seen, word: Word) -> Result<Reply, Fault>
     let abort = word.over(engine::Command::Run(run::Command::Abort { session }));
     let stopped = door.context.handle.source(Lane::Result).ask(abort).await;
     Ok(match (stopped.map_err(|refused| lives::refusal(&refused))?.outcome, &seen.awaited) {
-        (engine::Reply::Stopping(run), _) => {
+        (engine::EngineReply::Stopping(run), _) => {
             let working = seen.working.as_ref().filter(|working| working.run == run);
             let working = working.map(|working| (working.called.clone(), working.calls));
             // It may have begun since it was looked.
@@ -114,8 +114,8 @@ async fn stop(door: &Arc<Door>, seen: &Seen, word: Word) -> Result<Reply, Fault>
             let (run, cancelled) = working.unwrap_or_else(begun);
             Reply::Stopped { run, cancelled }
         }
-        (engine::Reply::Done, Some(awaited)) => Reply::Stopped { run: awaited.clone(), cancelled: 0 },
-        (engine::Reply::Done, None) => Reply::SummaryStopped,
+        (engine::EngineReply::Done, Some(awaited)) => Reply::Stopped { run: awaited.clone(), cancelled: 0 },
+        (engine::EngineReply::Done, None) => Reply::SummaryStopped,
         _ => Reply::NothingRuns,
     })
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use countersign_core::{
     channel::{self, Heard},
     digest::Digest,
-    engine::{Command, Event, Recorded, Refusal},
+    engine::{Command, CommandError, Event, Recorded},
     id::{PrincipalId, SessionId},
     run,
     session::{self, Profile, Setting},
@@ -79,14 +79,14 @@ impl Word {
 ///
 /// # Errors
 /// 500 with why it was refused.
-pub(super) async fn ask(door: &Door, command: Command) -> Result<countersign_core::engine::Reply, Fault> {
+pub(super) async fn ask(door: &Door, command: Command) -> Result<countersign_core::engine::EngineReply, Fault> {
     let asked = door.context.handle.source(Lane::Request).ask(command).await;
     asked.map(|reply| reply.outcome).map_err(|refused| refusal(&refused))
 }
 
 /// What an answer says of a refusal.
 pub(super) fn refusal(refused: &Refused) -> Fault {
-    let is_flood = matches!(refused, Refused::Refusal(Refusal::Channel(channel::Refusal::Flooded)));
+    let is_flood = matches!(refused, Refused::Refusal(CommandError::Channel(channel::Refusal::Flooded)));
     let may_pass = matches!(refused, Refused::NotRecorded(_) | Refused::Unsure(_) | Refused::Closed) || is_flood;
     let code = if is_flood { code::UNAVAILABLE } else { code::FAILED };
     Fault { retryable: may_pass.then_some(true), ..Fault::new(code, refused.to_string()) }
@@ -109,7 +109,7 @@ pub(crate) async fn open(door: &Arc<Door>, key: &str) -> Result<SessionId, Fault
     };
     let asked = door.context.handle.source(Lane::Request).ask(Command::Session(id.clone(), open)).await;
     match asked {
-        Ok(_) | Err(Refused::Refusal(Refusal::SessionExists(_))) => Ok(id),
+        Ok(_) | Err(Refused::Refusal(CommandError::SessionExists(_))) => Ok(id),
         Err(refused) => Err(refusal(&refused)),
     }
 }

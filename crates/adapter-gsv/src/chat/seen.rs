@@ -9,7 +9,7 @@ use std::{
 use countersign_core::{
     channel::Origin,
     digest::Digest,
-    engine::{Engine, Scope, State},
+    engine::{Engine, ResidencyScope, State},
     gate::{self, Gate, Phase},
     id::{EntryId, GateId, Lsn, PrincipalId, RunId},
     session::{Entry, Kind, Profile, Session, Settings},
@@ -193,7 +193,7 @@ fn lines(session: &Session) -> Vec<Line> {
 /// 500 if the record cannot be read.
 pub(super) async fn before(door: &Arc<Door>, key: &str, first_kept: EntryId) -> Result<Vec<Line>, Fault> {
     let id = registry::session_of(key);
-    let scope = Scope::Session(id.clone());
+    let scope = ResidencyScope::Session(id.clone());
     let read = move |engine: &Engine| {
         let Some(session) = engine.state().session(&id) else { return Vec::new() };
         let path = session.path();
@@ -294,7 +294,7 @@ async fn see_with<T: Send + 'static>(
     let row = registry::row(door.context.handle.log(), key).await.map_err(unreadable)?;
     let (id, of) = (registry::session_of(key), key.to_owned());
     let source = door.context.handle.source(Lane::Request);
-    let scope = Scope::Session(id.clone());
+    let scope = ResidencyScope::Session(id.clone());
     let read = source.read_of(scope, move |engine| {
         engine.state().session(&id).map(|session| (look(engine, session, &of), more(session)))
     });

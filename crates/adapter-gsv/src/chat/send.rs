@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use countersign_core::{
     channel::{self, Heard, Origin},
-    engine::{Command, Reply},
+    engine::{Command, EngineReply},
     id::PrincipalId,
     message::{self, Block, Message, estimate_tokens},
     run::Marks,
@@ -257,7 +257,7 @@ async fn begin(
     let word = Word { by: speaker.by.clone(), heard: heard_of(door, &seen.key, speaker) };
     let command = word.over(say);
     let queued = match lives::ask(door, command).await? {
-        Reply::Queued => !seen.is_at_rest,
+        EngineReply::Queued => !seen.is_at_rest,
         _ => false,
     };
     if let Some(asked) = seen.waiting.as_ref().filter(|_| queued) {

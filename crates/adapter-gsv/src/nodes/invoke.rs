@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use countersign_core::{
     call::{Act, Command as CallCommand},
-    engine::{Command, Refusal},
+    engine::{Command, CommandError},
     id::{CallId, SessionId},
     policy::Class,
     session,
@@ -118,7 +118,7 @@ async fn begin(
     let source = door.context.handle.source(Lane::Request);
     let act = Command::Call(CallCommand::Act(Box::new(act)));
     let asked = match source.ask(act.clone()).await {
-        Err(Refused::Refusal(Refusal::NoSession(_))) => {
+        Err(Refused::Refusal(CommandError::NoSession(_))) => {
             open(door, session).await?;
             source.ask(act).await
         }
@@ -126,8 +126,8 @@ async fn begin(
     };
     match asked {
         Ok(_) => Ok(()),
-        Err(Refused::Refusal(Refusal::Denied(why))) => Err(Fault::new(code::FORBIDDEN, why)),
-        Err(Refused::Refusal(Refusal::PeerAway(_))) => Err(Fault::node_disconnected(tool.node())),
+        Err(Refused::Refusal(CommandError::Denied(why))) => Err(Fault::new(code::FORBIDDEN, why)),
+        Err(Refused::Refusal(CommandError::PeerAway(_))) => Err(Fault::node_disconnected(tool.node())),
         Err(refused) => Err(Fault::new(code::FAILED, refused.to_string())),
     }
 }
@@ -145,7 +145,7 @@ async fn open(door: &Arc<Door>, id: SessionId) -> Result<(), Fault> {
         settings: Box::new(door.settings.of_session(&door.context, &agent)),
     };
     match door.context.handle.source(Lane::Request).ask(Command::Session(id, open)).await {
-        Ok(_) | Err(Refused::Refusal(Refusal::SessionExists(_))) => Ok(()),
+        Ok(_) | Err(Refused::Refusal(CommandError::SessionExists(_))) => Ok(()),
         Err(refused) => Err(failed(refused.to_string())),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{http::StatusCode, response::Response};
 use countersign_core::{
-    engine::{Refusal, Reply},
+    engine::{CommandError, EngineReply},
     gate::{Answer, AnswerRefusal, Resolution, Scope},
     id::SessionId,
 };
@@ -185,12 +185,12 @@ async fn decide(
         };
         let key = format!("web:{}:{}", caller.principal, choice.word());
         let refused = match prompts.answer(&gate, answer, &caller.principal, key).await {
-            Ok(Reply::Voted { have, need }) => return Ok(Told::ok(json!({ "have": have, "need": need }))),
+            Ok(EngineReply::Voted { have, need }) => return Ok(Told::ok(json!({ "have": have, "need": need }))),
             Ok(_) => return Ok(Told::ok(json!({}))),
             Err(refused) => refused,
         };
         return Ok(match refused {
-            Refused::Refusal(Refusal::Answer(
+            Refused::Refusal(CommandError::Answer(
                 refusal @ (AnswerRefusal::AlreadyResolved { .. } | AnswerRefusal::Unknown(_)),
             )) => {
                 if named.is_none() {
@@ -202,7 +202,7 @@ async fn decide(
                     AnswerRefusal::AlreadyResolved { resolution: Resolution::Allowed { .. } | Resolution::Granted, .. }
                 ))
             }
-            Refused::Refusal(Refusal::Answer(
+            Refused::Refusal(CommandError::Answer(
                 refusal @ (AnswerRefusal::NotAmong { .. }
                 | AnswerRefusal::Nobody { .. }
                 | AnswerRefusal::NotAllowed { .. }),

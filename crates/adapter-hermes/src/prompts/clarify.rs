@@ -6,7 +6,7 @@ use axum::{http::StatusCode, response::Response};
 use countersign_conversations::chats::sayable;
 use countersign_core::{
     digest::Digest,
-    engine::Refusal,
+    engine::CommandError,
     gate::{Answer, AnswerRefusal},
     id::SessionId,
 };
@@ -112,16 +112,18 @@ async fn answer(
         let key = format!("web:{}:say:{}", caller.principal, Digest::of(said.as_bytes()));
         let Err(problem) = prompts.answer(&gate, answer, &caller.principal, key).await else { return Ok(Ok(())) };
         return Ok(Err(match problem {
-            Refused::Refusal(Refusal::Answer(AnswerRefusal::AlreadyResolved { .. } | AnswerRefusal::Unknown(_))) => {
+            Refused::Refusal(CommandError::Answer(
+                AnswerRefusal::AlreadyResolved { .. } | AnswerRefusal::Unknown(_),
+            )) => {
                 if named.is_none() {
                     continue;
                 }
                 stale()
             }
-            Refused::Refusal(Refusal::Answer(refusal @ AnswerRefusal::NotAllowed { .. })) => {
+            Refused::Refusal(CommandError::Answer(refusal @ AnswerRefusal::NotAllowed { .. })) => {
                 refused(StatusCode::FORBIDDEN, &refusal.to_string())
             }
-            Refused::TooLarge | Refused::Refusal(Refusal::TooLong { .. }) => {
+            Refused::TooLarge | Refused::Refusal(CommandError::TooLong { .. }) => {
                 refused(StatusCode::PAYLOAD_TOO_LARGE, &problem.to_string())
             }
             Refused::Refusal(refusal) => refused(StatusCode::CONFLICT, &refusal.to_string()),

@@ -60,7 +60,7 @@ impl Queues {
 
     /// Of several sessions, in one pass.
     pub(crate) fn of_all(engine: &Engine, sessions: &BTreeSet<SessionId>) -> BTreeMap<SessionId, Self> {
-        let at = engine.state().head();
+        let at = engine.state().head_lsn();
         let empty = |session: &SessionId| (session.clone(), Self { at, ..Self::default() });
         let mut all: BTreeMap<SessionId, Self> = sessions.iter().map(empty).collect();
         for gate in engine.state().pending_gates() {

@@ -12,7 +12,7 @@ use axum::{
 };
 use countersign_conversations::chats::ChatError;
 use countersign_core::{
-    engine::{Command, Engine, Scope as At},
+    engine::{Command, Engine, ResidencyScope as At},
     gate::{self, Answer, Gate, Scope},
     id::{GateId, PrincipalId, SessionId},
 };

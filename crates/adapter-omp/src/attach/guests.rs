@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_core::{
-    engine::{Command, Recorded, Refusal},
+    engine::{Command, CommandError, Recorded},
     id::SessionId,
     session::Entry,
 };
@@ -187,7 +187,7 @@ impl Leaving {
         loop {
             match requests.ask(Command::Leave(self.session.clone())).await {
                 Ok(_) | Err(Refused::Closed) => return,
-                Err(Refused::Refusal(Refusal::Busy(_))) => {}
+                Err(Refused::Refusal(CommandError::Busy(_))) => {}
                 // A log that takes nothing now is asked again: nothing happens in the session that would be a reason to.
                 Err(refused) => {
                     tracing::warn!(%refused, "a session whose host has gone could not be left");

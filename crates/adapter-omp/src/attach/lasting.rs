@@ -6,7 +6,7 @@ use std::path::Path;
 
 use countersign_core::{
     engine::Event,
-    policy::{self, Grant, Scope},
+    policy::{self, Grant, GrantReach},
 };
 use countersign_runtime::{Handle, Released};
 use tokio::sync::watch;
@@ -48,12 +48,12 @@ fn given(released: &Released) -> Option<(String, Grant)> {
     let Released::Fact(recorded) = released else { return None };
     let Event::Policy(policy::Event::Granted(grant)) = &recorded.fact.event else { return None };
     match &grant.scope {
-        Scope::Realm(realm) if recorded.meta.session.is_some() => Some((realm.clone(), grant.clone())),
-        Scope::Realm(_) | Scope::Always | Scope::Session(_) => None,
+        GrantReach::Realm(realm) if recorded.meta.session.is_some() => Some((realm.clone(), grant.clone())),
+        GrantReach::Realm(_) | GrantReach::Always | GrantReach::Session(_) => None,
     }
 }
 
 /// In the file it is one of every session, as those of sessions with logs of their own are.
 fn keep(realm: &str, grant: Grant) -> std::io::Result<()> {
-    grants::keep(&Path::new(realm).join(grants::FILE), &Grant { scope: Scope::Always, ..grant })
+    grants::keep(&Path::new(realm).join(grants::FILE), &Grant { scope: GrantReach::Always, ..grant })
 }

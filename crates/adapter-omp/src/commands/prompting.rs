@@ -9,7 +9,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use countersign_conversations::prompt::{self, slash};
 use countersign_core::{
-    engine::{Command as EngineCommand, Reply},
+    engine::{Command as EngineCommand, EngineReply},
     message::{self, Block, FileMention, Image, Message},
     session::{Command, Kind, Queue, Said, WhenBusy},
 };
@@ -125,7 +125,7 @@ async fn submit(
     door.ask(command, move |door, replied| match replied {
         Ok(outcome) => {
             door.write(&Response::ack(id, name));
-            if matches!(outcome, Reply::Started(_))
+            if matches!(outcome, EngineReply::Started(_))
                 && let Some((todos, list)) = finished
                 && todos.get() == list
             {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{Command as EngineCommand, Reply},
+    engine::{Command as EngineCommand, EngineReply},
     id::EntryId,
     message::Message,
     session::{Command, Entry, Imported, Kind, Said, Settings},
@@ -75,7 +75,7 @@ pub(super) async fn compact(door: &mut Door, id: Option<Id>, instructions: Optio
                 let replied = replied.await.unwrap_or(Err(countersign_runtime::Refused::Closed));
                 let position = replied.as_ref().map_or(0, |reply| reply.position);
                 let then: Then = Box::new(move |door| match replied.map(|reply| reply.outcome) {
-                    Ok(Reply::Compacting { .. }) => door.lane = Lane::Compaction(id),
+                    Ok(EngineReply::Compacting { .. }) => door.lane = Lane::Compaction(id),
                     Ok(_) => {
                         door.lane = Lane::Free;
                         door.write(&Response::failure(id, "compact", "the compaction was not begun"));

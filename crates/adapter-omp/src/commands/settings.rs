@@ -42,7 +42,9 @@ async fn set(
     door: &mut Door,
     setting: Setting,
     entry: Option<(Kind, Said)>,
-    then: impl FnOnce(&mut Door, Result<countersign_core::engine::Reply, countersign_runtime::Refused>) + Send + 'static,
+    then: impl FnOnce(&mut Door, Result<countersign_core::engine::EngineReply, countersign_runtime::Refused>)
+    + Send
+    + 'static,
 ) {
     let Some(seat) = door.seat() else { return };
     let command = EngineCommand::Session(seat.id.clone(), Command::Set { setting, entry });

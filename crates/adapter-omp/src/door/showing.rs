@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
-    engine::{Command as EngineCommand, Engine, Refusal},
+    engine::{Command as EngineCommand, CommandError, Engine},
     gate::{self, AnswerRefusal, Gate},
     id::{GateId, PrincipalId},
 };
@@ -44,7 +44,7 @@ fn waiting(engine: &Engine, gate: GateId) -> Option<Waiting> {
     let request = GateRequest::at_hand(engine, gate)?;
     let cwd = found.session().and_then(|session| engine.state().session(session)).map(|session| session.cwd());
     let cwd = cwd.unwrap_or_default().to_owned();
-    let call = found.call().and_then(|call| engine.admitted().call(call));
+    let call = found.call().and_then(|call| engine.admitted().call_content(call));
     let tool_call = call.map(|call| Arc::clone(&call.tool_call_id));
     Some((found, request, Around { cwd, tool_call }))
 }
@@ -174,7 +174,7 @@ impl Door {
             let not_recorded = refused.as_ref().filter(|refused| is_not_recorded(refused)).map(Refused::to_string);
             let then: Then = Box::new(move |door| {
                 match (refused, not_recorded) {
-                    (Some(Refused::Refusal(Refusal::Answer(AnswerRefusal::NotOffered { .. }))), _) => {
+                    (Some(Refused::Refusal(CommandError::Answer(AnswerRefusal::NotOffered { .. }))), _) => {
                         door.show_again(gate, Duration::ZERO);
                     }
                     (_, Some(why)) => {

@@ -141,7 +141,7 @@ impl Door {
     fn beside(&mut self, event: &Happened, content: Option<&str>) {
         match event {
             // What was adopted was so before the door listened: this one an answer made.
-            Happened::Policy(policy::Event::Granted(grant)) if grant.scope == policy::Scope::Always => {
+            Happened::Policy(policy::Event::Granted(grant)) if grant.scope == policy::GrantReach::Always => {
                 self.keep_grant(grant.clone());
             }
             Happened::Gate(gate::Event::Resolved { gate, .. }) => {

@@ -146,7 +146,7 @@ fn slip(flag: &str) -> Option<&'static str> {
 /// Reads the value of `--approval-mode`.
 pub(super) fn mode(value: &str) -> Result<ApprovalMode, String> {
     let accepted = ApprovalMode::ALL.map(ApprovalMode::name).join(", ");
-    ApprovalMode::named(value).ok_or_else(|| format!("--approval-mode {value:?}: expected one of {accepted}"))
+    ApprovalMode::from_name(value).ok_or_else(|| format!("--approval-mode {value:?}: expected one of {accepted}"))
 }
 
 /// Reads names or patterns of tools with commas between, as tools are called here.

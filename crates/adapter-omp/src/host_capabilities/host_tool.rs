@@ -8,7 +8,7 @@ use countersign_core::{
     tool::{Effect, Foreign, Lane, Machine, Repeat, Shell, Spec},
 };
 use countersign_protocol::gjc::host_tool::HostTool;
-use countersign_runtime::tools::{Away, Context, Failure, Output, Route, Tool, conform};
+use countersign_runtime::tools::{Away, Context, Failure, Output, Route, Tool, conform_arguments};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 

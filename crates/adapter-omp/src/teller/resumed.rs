@@ -63,7 +63,7 @@ impl Left {
         let wait = Wait::of(engine, session, run);
         let calls = run.calls().iter().filter_map(|call| engine.state().call(*call)).filter(|call| !call.is_over());
         let calls = calls.filter_map(|call| {
-            let content = engine.admitted().call(call.id())?;
+            let content = engine.admitted().call_content(call.id())?;
             Some((call.id(), (**content).clone(), call.phase().clone()))
         });
         let calls = calls.collect();

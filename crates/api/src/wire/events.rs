@@ -42,6 +42,7 @@ pub(crate) struct ReadyData {
 #[schemars(rename = "Reset")]
 pub(crate) struct ResetData<'a> {
     /// The cursor that was asked for.
+    #[serde(rename = "asked")]
     pub(crate) asked: &'a str,
     /// Why it is no place in this record.
     pub(crate) reason: Misplaced,

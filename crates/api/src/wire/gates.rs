@@ -71,6 +71,7 @@ pub(crate) struct GateBody {
     /// The reason of a denial, or the answers to a question; null where that was taken out of the record.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<AnswerWords>")]
+    #[serde(rename = "said")]
     pub(crate) said: Option<Option<AnswerWords>>,
 }
 

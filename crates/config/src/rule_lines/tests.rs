@@ -1,4 +1,4 @@
-use countersign_core::policy::{Action, Rule};
+use countersign_core::policy::{Rule, RuleAction};
 
 use super::{added, entry, line, with, without, written};
 
@@ -6,7 +6,7 @@ const ITEM: &str = "{ pattern: \"b\", action: ask }";
 
 #[test]
 fn a_rule_is_one_line_whatever_its_texts_hold() {
-    let mut rule = Rule::new("say(\"a\\b\"*\n\u{202e}\u{85}\u{7f}é\u{e0061})", Action::Allow);
+    let mut rule = Rule::new("say(\"a\\b\"*\n\u{202e}\u{85}\u{7f}é\u{e0061})", RuleAction::Allow);
     rule.principal = Some("kitchen".to_owned());
     rule.description = Some("it's: {fine} # yes".to_owned());
     let written = line(&rule);

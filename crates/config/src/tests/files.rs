@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::{
     super::{
-        Auth, BindError, Config, Exposure, Finding, Flags, Limits, Logging, OnShutdown, Storage, Tls, Undeclared, load,
+        Auth, BindError, Config, Exposure, Finding, Flags, Limits, Logging, OnShutdown, Storage, Tls, Undeclared,
+        load_config,
     },
     Scene, VARIABLES,
 };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::Scene;
-use crate::{Fault, Problem, permissions};
+use crate::{Fault, Problem, read_permissions};
 
 const CONFIGURATION: &str = include_str!("../reference/configuration.txt");
 const RULES: &str = include_str!("../reference/rules.txt");
@@ -93,7 +93,7 @@ fn every_key_of_rules_is_in_its_list_and_no_other() {
     let scene = Scene::new("{}");
     scene.write("permissions.yaml", &file.to_string());
     let path = scene.path().join("permissions.yaml");
-    let errors = permissions(&path, countersign_core::policy::Layer::Main).unwrap_err();
+    let errors = permissions(&path, countersign_core::policy::RuleLayer::Main).unwrap_err();
     check(RULES, &errors.0);
 }
 

@@ -2,18 +2,18 @@
 
 use countersign_core::{
     gate::{OnExpiry, Step},
-    policy::{Action, Layer, Rule, Rules, compile},
+    policy::{Rule, RuleAction, RuleLayer, RuleSet, compile_rules},
 };
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::{
-    super::{Case, Errors, Permissions, permissions},
+    super::{Case, Errors, Permissions, read_permissions},
     Scene,
 };
 
 fn read(scene: &Scene) -> Result<Option<Permissions>, Errors> {
-    permissions(&scene.path().join("permissions.yaml"), Layer::Main)
+    permissions(&scene.path().join("permissions.yaml"), RuleLayer::Main)
 }
 
 #[test]
@@ -28,21 +28,24 @@ fn rules_know_their_lines_and_cases_theirs() {
         "tests:\n  - request: { tool: pay, args: { amount: 50 } }\n    expect: ask\n    description: nobody named\n    agent: kitchen-pi\n  - { request: { tool: pay }, expect: ask }\n",
     );
     let pattern = |pattern: &str, action, line| Rule { line, ..Rule::new(pattern, action) };
-    let plain = Rule { pattern: None, ..Rule::new("", Action::Allow) };
+    let plain = Rule { pattern: None, ..Rule::new("", RuleAction::Allow) };
     let got = read(&scene).unwrap().unwrap();
     let amounts = serde_json::from_value(json!({"amount": {"max": 50}, "to": "acme*"})).unwrap();
     assert_eq!(
         got.source.rules,
-        Rules {
-            defaults: vec![pattern("ha_get_*", Action::Allow, 2)],
+        RuleSet {
+            defaults: vec![pattern("ha_get_*", RuleAction::Allow, 2)],
             rules: vec![
-                Rule { description: Some("doors".to_owned()), ..pattern("ha_call_service(lock.*)", Action::Deny, 4) },
+                Rule {
+                    description: Some("doors".to_owned()),
+                    ..pattern("ha_call_service(lock.*)", RuleAction::Deny, 4)
+                },
                 Rule { tool: Some("pay".to_owned()), args: Some(amounts), line: 7, ..plain },
                 Rule {
                     principal: Some("kitchen-*".to_owned()),
                     door: Some("agent-gate".to_owned()),
                     target: Some("house".to_owned()),
-                    ..pattern("*", Action::Ask, 10)
+                    ..pattern("*", RuleAction::Ask, 10)
                 },
             ],
         }
@@ -60,13 +63,13 @@ fn rules_know_their_lines_and_cases_theirs() {
     assert_eq!(
         got.cases,
         [
-            case("ha_get_state", json!({"entity_id": "a.b"}), Action::Allow, "permissions.yaml", 12),
+            case("ha_get_state", json!({"entity_id": "a.b"}), RuleAction::Allow, "permissions.yaml", 12),
             Case {
                 description: Some("nobody named".to_owned()),
                 agent: "kitchen-pi".to_owned(),
-                ..case("pay", json!({"amount": 50}), Action::Ask, beside, 2)
+                ..case("pay", json!({"amount": 50}), RuleAction::Ask, beside, 2)
             },
-            case("pay", json!({}), Action::Ask, beside, 6),
+            case("pay", json!({}), RuleAction::Ask, beside, 6),
         ]
     );
 }
@@ -78,7 +81,7 @@ fn a_rule_that_misses_calls_without_arguments_draws_a_warning_with_its_line() {
         "permissions.yaml",
         "rules:\n- { pattern: '*', action: ask }\n- { pattern: 'ha_get_states(*)', action: deny }\n",
     );
-    let compiled = compile(vec![read(&scene).unwrap().unwrap().source]).unwrap();
+    let compiled = compile_rules(vec![read(&scene).unwrap().unwrap().source]).unwrap();
     let warnings: Vec<String> = compiled.warnings().iter().map(ToString::to_string).collect();
     assert_eq!(
         scene.told(&warnings.join("\n")),
@@ -282,7 +285,7 @@ fn both_lists_may_be_absent_and_the_file_too() {
     for text in ["", "# nothing", "defaults:\nrules: ~\n", "tests: []"] {
         let scene = Scene::new("");
         scene.write("permissions.yaml", text);
-        assert_eq!(read(&scene).unwrap().unwrap().source.rules, Rules::default(), "{text}");
+        assert_eq!(read(&scene).unwrap().unwrap().source.rules, RuleSet::default(), "{text}");
     }
     assert_eq!(read(&Scene::new("")), Ok(None));
     let scene = Scene::new("");
@@ -297,7 +300,7 @@ fn a_repositorys_own_file_brings_no_cases_from_beside() {
     scene.write("permissions.yaml", "");
     scene.write("permissions.test.yaml", "tests:\n- { request: a, expect: ask }");
     let got = |layer| permissions(&scene.path().join("permissions.yaml"), layer).unwrap().unwrap().cases.len();
-    assert_eq!((got(Layer::Main), got(Layer::Tighten)), (1, 0));
+    assert_eq!((got(RuleLayer::Main), got(RuleLayer::Tighten)), (1, 0));
 }
 
 proptest! {

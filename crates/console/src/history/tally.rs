@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_core::{
-    policy::{Covers, propose},
+    policy::{GrantCoverage, propose_grants},
     time::Millis,
 };
 
@@ -107,9 +107,9 @@ impl Tally {
             self.waits[slot] += 1;
         }
         let pattern = made.subject.as_ref().and_then(|subject| {
-            propose(subject).into_iter().find_map(|proposal| match proposal.covers {
-                Covers::Pattern(pattern) => Some(pattern),
-                Covers::Exact(_) => None,
+            propose_grants(subject).into_iter().find_map(|proposal| match proposal.covers {
+                GrantCoverage::Pattern(pattern) => Some(pattern),
+                GrantCoverage::Exact(_) => None,
             })
         });
         if pattern.as_ref().map_or(made.signature.len(), String::len) > LONGEST_LIKE {

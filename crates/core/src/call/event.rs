@@ -146,6 +146,7 @@ pub struct Requested {
 #[serde(rename_all = "snake_case")]
 pub enum Event {
     /// It is wanted. The content is a [`Content`].
+    #[serde(rename = "wanted")]
     Wanted {
         /// Which.
         call: CallId,
@@ -221,7 +222,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         line: Option<Line>,
         /// Whether that peer can be asked about it over another line.
-        #[serde(default, skip_serializing_if = "Memory::is_none")]
+        #[serde(default, skip_serializing_if = "PeerMemory::is_none")]
         memory: Memory,
     },
     /// Its peer is asked over another line what became of it. Nothing is done a second time.

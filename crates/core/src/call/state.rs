@@ -16,6 +16,7 @@ use crate::{
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// It has to be judged.
+    #[serde(rename = "wanted")]
     Wanted,
     /// A gate decides.
     Gated,

@@ -34,6 +34,7 @@ pub enum Event {
         account: Account,
     },
     /// A message came. What came of it stands in the records behind this one.
+    #[serde(rename = "heard")]
     Heard {
         /// From where.
         from: Address,

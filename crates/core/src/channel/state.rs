@@ -35,6 +35,7 @@ pub struct Known {
     pub since: Millis,
     /// When something last came through it.
     pub last_heard: Option<Millis>,
+    #[serde(rename = "heard")]
     heard: Recent,
 }
 
@@ -80,7 +81,7 @@ struct Form {
 
 /// Everything about chat networks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Form", into = "Form")]
+#[serde(from = "ChannelStateForm", into = "ChannelStateForm")]
 pub struct State {
     accounts: BTreeMap<Account, Known>,
     /// In the order in which they were owed.

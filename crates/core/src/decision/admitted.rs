@@ -15,28 +15,28 @@ use crate::{
 
 /// What settling may read beside the state.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Admitted {
+pub struct AdmittedContent {
     calls: BTreeMap<CallId, Arc<call::Content>>,
     gates: BTreeMap<GateId, Arc<gate::Content>>,
     /// Answers to the questions of a call that has not ended, in the order in which they were asked.
     answers: BTreeMap<CallId, Vec<GateId>>,
-    said: BTreeMap<GateId, Arc<str>>,
+    answer_texts: BTreeMap<GateId, Arc<str>>,
 }
 
-impl Admitted {
+impl AdmittedContent {
     /// What a call wants, word for word.
-    pub fn call(&self, id: CallId) -> Option<&Arc<call::Content>> {
+    pub fn call_content(&self, id: CallId) -> Option<&Arc<call::Content>> {
         self.calls.get(&id)
     }
 
     /// What a gate shows, word for word.
-    pub fn gate(&self, id: GateId) -> Option<&Arc<gate::Content>> {
+    pub fn gate_content(&self, id: GateId) -> Option<&Arc<gate::Content>> {
         self.gates.get(&id)
     }
 
     /// The content of the answer to a gate, while the call that asked has not ended.
-    pub fn answer(&self, gate: GateId) -> Option<&Arc<str>> {
-        self.said.get(&gate)
+    pub fn answer_text(&self, gate: GateId) -> Option<&Arc<str>> {
+        self.answer_texts.get(&gate)
     }
 
     /// The gates that a call has opened, in order.
@@ -45,7 +45,7 @@ impl Admitted {
     }
 
     /// Takes the content of a fact that was just decided.
-    pub(crate) fn take(&mut self, event: &Event, content: &Arc<str>) {
+    pub(crate) fn admit_content(&mut self, event: &Event, content: &Arc<str>) {
         match event {
             Event::Call(call::Event::Wanted { call, .. }) => {
                 if let Ok(content) = serde_json::from_str(content) {
@@ -62,7 +62,7 @@ impl Admitted {
             }
             Event::Gate(gate::Event::Resolved { gate, .. }) => {
                 if self.gates.contains_key(gate) {
-                    self.said.insert(*gate, Arc::clone(content));
+                    self.answer_texts.insert(*gate, Arc::clone(content));
                 }
             }
             Event::Gate(
@@ -87,7 +87,7 @@ impl Admitted {
     }
 
     /// Lets go of what nobody needs after `event`.
-    pub(crate) fn forget(&mut self, state: &State, event: &Event) {
+    pub(crate) fn forget_after(&mut self, state: &State, event: &Event) {
         if let Event::Gate(gate::Event::Resolved { gate, .. }) = event
             && state.gate(*gate).is_some_and(|gate| gate.call().is_none() && !state.is_awaited(gate))
         {
@@ -97,13 +97,13 @@ impl Admitted {
             && let Some(gate) = state.run(*run).and_then(|run| run.gate)
         {
             self.gates.remove(&gate);
-            self.said.remove(&gate);
+            self.answer_texts.remove(&gate);
         }
         if let Event::Call(call::Event::Ended { call, .. }) = event {
             self.calls.remove(call);
             for gate in self.answers.remove(call).unwrap_or_default() {
                 self.gates.remove(&gate);
-                self.said.remove(&gate);
+                self.answer_texts.remove(&gate);
             }
         }
     }
@@ -111,19 +111,19 @@ impl Admitted {
     /// Lets go of gates that `state` has let go of.
     pub(crate) fn forget_gates(&mut self, state: &State) {
         self.gates.retain(|gate, _| state.gate(*gate).is_some());
-        self.said.retain(|gate, _| state.gate(*gate).is_some());
+        self.answer_texts.retain(|gate, _| state.gate(*gate).is_some());
     }
 
     /// Takes contents from the log, before recovery.
     ///
     /// # Errors
     /// The position of the first that is not what its record says, and why.
-    pub(crate) fn restore<T: AsRef<str>>(
+    pub(crate) fn restore_content<T: AsRef<str>>(
         &mut self,
         state: &State,
         contents: impl IntoIterator<Item = (Lsn, T)>,
     ) -> Result<(), (Lsn, serde_json::Error)> {
-        let places = Places::of(state);
+        let places = ContentPositions::from_state(state);
         for (lsn, content) in contents {
             let content = content.as_ref();
             for call in places.calls.get(&lsn).into_iter().flatten() {
@@ -137,7 +137,7 @@ impl Admitted {
                 }
             }
             for gate in places.answers.get(&lsn).into_iter().flatten() {
-                self.said.insert(*gate, content.into());
+                self.answer_texts.insert(*gate, content.into());
             }
         }
         for gates in self.answers.values_mut() {
@@ -150,14 +150,14 @@ impl Admitted {
 
 /// What has its content where in the log.
 #[derive(Default)]
-struct Places<'a> {
+struct ContentPositions<'a> {
     calls: BTreeMap<Lsn, Vec<CallId>>,
     gates: BTreeMap<Lsn, Vec<&'a Gate>>,
     answers: BTreeMap<Lsn, Vec<GateId>>,
 }
 
-impl<'a> Places<'a> {
-    fn of(state: &'a State) -> Self {
+impl<'a> ContentPositions<'a> {
+    fn from_state(state: &'a State) -> Self {
         let mut places = Self::default();
         for call in state.calls().filter(|call| !call.is_over()) {
             places.calls.entry(call.content()).or_default().push(call.id());

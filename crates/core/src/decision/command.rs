@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Rules;
+use super::ActiveRules;
 use crate::{
     call, channel,
     digest::Digest,
@@ -15,7 +15,7 @@ use crate::{
 
 /// Whether work that a restart interrupted goes on by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resume {
+pub enum ResumeMode {
     /// Runs and queues go on.
     Go,
     /// They wait for their host. What people were asked or told of happens all the same: gates, answers, further attempts.
@@ -26,9 +26,9 @@ pub enum Resume {
 #[derive(Clone, Debug)]
 pub enum Command {
     /// A process begins to work with this log. The first command after replay and [`Command::UseRules`].
-    Recover(Resume),
+    Recover(ResumeMode),
     /// These rules are in force from now on.
-    UseRules(Box<Rules>),
+    UseRules(Box<ActiveRules>),
     /// A person is about to change the file of rules, or to have it read again. It is recorded before that happens; a mere
     /// look that finds the rules in force is not.
     EditRules {
@@ -42,7 +42,7 @@ pub enum Command {
     /// A host brings the rules of its session: they are in force there from now on, in place of those of this process. Told
     /// of a session that does not exist, they make it one of a host when it is opened. Such a session works while its rules
     /// are at hand, and waits while they are not.
-    UseRulesFor(SessionId, Box<Rules>),
+    UseRulesFor(SessionId, Box<ActiveRules>),
     /// The host of a session has gone, and its rules go too. Refused while something works or waits there.
     Leave(SessionId),
     /// Time has passed.
@@ -91,7 +91,7 @@ pub enum Command {
 
 /// What a command came to.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reply {
+pub enum EngineReply {
     /// It is done.
     Done,
     /// A run works on it.
@@ -130,7 +130,7 @@ pub enum Reply {
         need: u32,
     },
     /// What a contract says.
-    Unattended(unattended::Outcome),
+    Unattended(unattended::ContractOutcome),
     /// These firings are to begin.
     Fired(Vec<schedule::FiringId>),
     /// The result came too late and was only recorded.
@@ -141,7 +141,7 @@ pub enum Reply {
 
 /// Why a command was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum CommandError {
     /// There is no such session.
     #[error("no session {0}")]
     NoSession(SessionId),
@@ -190,7 +190,7 @@ pub enum Refusal {
     KeyTaken(String),
     /// The contract of a session stands in the way.
     #[error(transparent)]
-    Unattended(#[from] unattended::Refusal),
+    Unattended(#[from] unattended::DeclareError),
     /// Something about a chat network was not done.
     #[error(transparent)]
     Channel(#[from] channel::Refusal),

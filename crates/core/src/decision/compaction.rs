@@ -1,35 +1,35 @@
 //! Facts with which compactions begin, and what is tried before one.
 
-use super::{Branch, Event};
+use super::{BranchBuilder, Event};
 use crate::{
     id::RunId,
     ledger::Breach,
     run::Marks,
     session::{Cut, Event as Happened, Reason, Session, Then},
     time::Millis,
-    unattended::Standing,
+    unattended::ContractStatus,
 };
 
 /// How many entries one fact names.
 const PRUNED_AT_ONCE: usize = 500;
 
 /// The fact that begins a compaction.
-pub(crate) fn started(session: &Session, reason: Reason, cut: Cut, then: Then) -> Event {
-    begun(session, reason, cut, then, None, None)
+pub(crate) fn compaction_started(session: &Session, reason: Reason, cut: Cut, then: Then) -> Event {
+    compaction_event(session, reason, cut, then, None, None)
 }
 
 /// The fact that begins a compaction for a request that was too long: `run` asks again, and is what the one before was.
-pub(crate) fn started_again(session: &Session, cut: Cut, run: RunId, marks: &Marks) -> Event {
+pub(crate) fn compaction_started_again(session: &Session, cut: Cut, run: RunId, marks: &Marks) -> Event {
     let marks = (!marks.is_empty()).then(|| Box::new(marks.clone()));
-    begun(session, Reason::Overflow, cut, Then::Again, Some(run), marks)
+    compaction_event(session, Reason::Overflow, cut, Then::Again, Some(run), marks)
 }
 
 /// The fact that begins a compaction which a prompt waits for: `run` begins with it, and is marked so.
-pub(crate) fn started_for(session: &Session, cut: Cut, run: RunId, marks: Option<Box<Marks>>) -> Event {
-    begun(session, Reason::Threshold, cut, Then::Prompt, Some(run), marks)
+pub(crate) fn compaction_started_for(session: &Session, cut: Cut, run: RunId, marks: Option<Box<Marks>>) -> Event {
+    compaction_event(session, Reason::Threshold, cut, Then::Prompt, Some(run), marks)
 }
 
-fn begun(
+fn compaction_event(
     session: &Session,
     reason: Reason,
     cut: Cut,
@@ -50,22 +50,24 @@ fn begun(
 }
 
 /// Whether the budget of a session leaves enough for a compaction.
-pub(crate) fn affordable(session: &Session, cut: &Cut, now: Millis) -> Result<(), Breach> {
+pub(crate) fn check_compaction_budget(session: &Session, cut: &Cut, now: Millis) -> Result<(), Breach> {
     let Some(contract) = session.unattended() else { return Ok(()) };
-    match contract.standing() {
-        Standing::InForce => contract.compaction(cut.tokens_before, session.settings().model.as_ref(), now),
-        Standing::Asked { breach, .. } | Standing::Over { breach } | Standing::Settled { breach } => Err(breach),
+    match contract.status() {
+        ContractStatus::InForce => contract.check_compaction(cut.tokens_before, session.settings().model.as_ref(), now),
+        ContractStatus::AwaitingDecision { breach, .. }
+        | ContractStatus::Over { breach }
+        | ContractStatus::Settled { breach } => Err(breach),
     }
 }
 
 /// Replaces old results by notices where that saves enough to be worth it. True if no compaction is needed then.
-pub(crate) fn prune(branch: &mut Branch<'_>) -> bool {
+pub(crate) fn prune_entries(branch: &mut BranchBuilder<'_>) -> bool {
     let session = branch.session();
     let prunable = session.prunable();
     let saved: u64 = prunable.iter().filter_map(|entry| session.entry(entry)).map(|entry| entry.tokens).sum();
     let window = session.settings().model.as_ref().map_or(0, |model| model.context_window);
     for entries in prunable.chunks(PRUNED_AT_ONCE) {
-        branch.push(Event::Session(Happened::Pruned { entries: entries.to_vec() }));
+        branch.push_event(Event::Session(Happened::Pruned { entries: entries.to_vec() }));
     }
     session.context_tokens().saturating_sub(saved) <= session.settings().thresholds.limit(window)
 }

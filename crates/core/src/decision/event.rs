@@ -51,7 +51,7 @@ pub struct Fact {
 }
 
 impl Fact {
-    pub(crate) const fn plain(event: Event, session: Option<SessionId>) -> Self {
+    pub(crate) const fn without_content(event: Event, session: Option<SessionId>) -> Self {
         Self { event, session, content: None }
     }
 
@@ -87,7 +87,7 @@ impl Fact {
 
 /// Where a fact stands in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meta {
+pub struct FactMeta {
     /// Its position.
     pub lsn: Lsn,
     /// When.
@@ -98,7 +98,7 @@ pub struct Meta {
 
 /// Why a record of the log cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum Decode {
+pub enum EventDecodeError {
     /// A later version of this program wrote it.
     #[error("record of unknown kind {kind:?} version {version}: it was written by a later version of this program")]
     Unknown {
@@ -145,21 +145,21 @@ impl Event {
 
     /// Writes the form that the log keeps: kind, version and JSON.
     pub fn encode(&self) -> (&'static str, u16, String) {
-        fn json(event: &impl Serialize) -> String {
+        fn to_json(event: &impl Serialize) -> String {
             serde_json::to_string(event).expect("facts are plain data with text keys")
         }
         let facts = match self {
             Self::Booted => "{}".to_owned(),
-            Self::Session(event) => json(event),
-            Self::Run(event) => json(event),
-            Self::Call(event) => json(event),
-            Self::Gate(event) => json(event),
-            Self::Peer(event) => json(event),
-            Self::Channel(event) => json(event),
-            Self::Policy(event) => json(event),
-            Self::Settings(event) => json(event),
-            Self::Unattended(event) => json(event),
-            Self::Schedule(event) => json(event),
+            Self::Session(event) => to_json(event),
+            Self::Run(event) => to_json(event),
+            Self::Call(event) => to_json(event),
+            Self::Gate(event) => to_json(event),
+            Self::Peer(event) => to_json(event),
+            Self::Channel(event) => to_json(event),
+            Self::Policy(event) => to_json(event),
+            Self::Settings(event) => to_json(event),
+            Self::Unattended(event) => to_json(event),
+            Self::Schedule(event) => to_json(event),
         };
         (self.kind(), VERSION, facts)
     }
@@ -185,40 +185,40 @@ impl Event {
     ///
     /// # Errors
     /// [`Decode::Unknown`] for what a later version wrote.
-    pub fn decode(kind: &str, version: u16, facts: &str) -> Result<Self, Decode> {
-        fn read<T: DeserializeOwned>(kind: &str, facts: &str) -> Result<T, Decode> {
-            serde_json::from_str(facts).map_err(|source| Decode::Malformed { kind: kind.to_owned(), source })
+    pub fn decode(kind: &str, version: u16, facts: &str) -> Result<Self, EventDecodeError> {
+        fn read_event<T: DeserializeOwned>(kind: &str, facts: &str) -> Result<T, EventDecodeError> {
+            serde_json::from_str(facts).map_err(|source| EventDecodeError::Malformed { kind: kind.to_owned(), source })
         }
         if version != VERSION {
-            return Err(Decode::Unknown { kind: kind.to_owned(), version });
+            return Err(EventDecodeError::Unknown { kind: kind.to_owned(), version });
         }
         match kind {
             "booted" => Ok(Self::Booted),
-            "session" => read(kind, facts).map(Self::Session),
-            "run" => read(kind, facts).map(Self::Run),
-            "call" => read(kind, facts).map(Self::Call),
-            "gate" => read(kind, facts).map(Self::Gate),
-            "peer" => read(kind, facts).map(Self::Peer),
-            "channel" => read(kind, facts).map(Self::Channel),
-            "policy" => read(kind, facts).map(Self::Policy),
-            "settings" => read(kind, facts).map(Self::Settings),
-            "unattended" => read(kind, facts).map(Self::Unattended),
-            "schedule" => read(kind, facts).map(Self::Schedule),
-            _ => Err(Decode::Unknown { kind: kind.to_owned(), version }),
+            "session" => read_event(kind, facts).map(Self::Session),
+            "run" => read_event(kind, facts).map(Self::Run),
+            "call" => read_event(kind, facts).map(Self::Call),
+            "gate" => read_event(kind, facts).map(Self::Gate),
+            "peer" => read_event(kind, facts).map(Self::Peer),
+            "channel" => read_event(kind, facts).map(Self::Channel),
+            "policy" => read_event(kind, facts).map(Self::Policy),
+            "settings" => read_event(kind, facts).map(Self::Settings),
+            "unattended" => read_event(kind, facts).map(Self::Unattended),
+            "schedule" => read_event(kind, facts).map(Self::Schedule),
+            _ => Err(EventDecodeError::Unknown { kind: kind.to_owned(), version }),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Decode, Event, VERSION};
+    use super::{Event, EventDecodeError, VERSION};
 
     #[test]
     fn every_kind_is_read() {
         for kind in Event::KINDS {
             let read = Event::decode(kind, VERSION, "null");
-            assert!(!matches!(read, Err(Decode::Unknown { .. })), "{kind}: {read:?}");
+            assert!(!matches!(read, Err(EventDecodeError::Unknown { .. })), "{kind}: {read:?}");
         }
-        assert!(matches!(Event::decode("tool", VERSION, "null"), Err(Decode::Unknown { .. })));
+        assert!(matches!(Event::decode("tool", VERSION, "null"), Err(EventDecodeError::Unknown { .. })));
     }
 }

@@ -9,12 +9,12 @@ use crate::{
 };
 
 /// A request to a model reserves, and its end settles; what was broken off took all that it might have.
-pub(super) fn of_run(session: &mut Session, event: &run::Event) {
+pub(super) fn meter_run(session: &mut Session, event: &run::Event) {
     let Some(unattended) = session.unattended.as_deref_mut() else { return };
     match event {
-        run::Event::Asked { run, reserved: Some(amount), .. } => unattended.reserved((*run).into(), *amount),
-        run::Event::Answered { run, spent, .. } => unattended.settled((*run).into(), *spent),
-        run::Event::Interrupted { run } | run::Event::Ended { run, .. } => unattended.settled((*run).into(), None),
+        run::Event::Asked { run, reserved: Some(amount), .. } => unattended.note_reserved((*run).into(), *amount),
+        run::Event::Answered { run, spent, .. } => unattended.note_settled((*run).into(), *spent),
+        run::Event::Interrupted { run } | run::Event::Ended { run, .. } => unattended.note_settled((*run).into(), None),
         run::Event::Asked { reserved: None, .. }
         | run::Event::Started { .. }
         | run::Event::TurnOpened { .. }
@@ -30,17 +30,17 @@ pub(super) fn of_run(session: &mut Session, event: &run::Event) {
 }
 
 /// A call that starts reserves, and its end settles. A host's own command was counted before.
-pub(super) fn of_call(session: &mut Session, call: &Call, event: &call::Event) {
+pub(super) fn meter_call(session: &mut Session, call: &Call, event: &call::Event) {
     let Some(unattended) = session.unattended.as_deref_mut().filter(|_| *call.executor() != Executor::Shell) else {
         return;
     };
     match event {
-        call::Event::Started { call, .. } => unattended.reserved((*call).into(), Amount::CALL),
+        call::Event::Started { call, .. } => unattended.note_reserved((*call).into(), Amount::CALL),
         // Nothing of it was done.
         call::Event::Ended { call, end: End::Failed, .. } => {
-            unattended.settled((*call).into(), Some(Amount::default()));
+            unattended.note_settled((*call).into(), Some(Amount::default()));
         }
-        call::Event::Ended { call, .. } => unattended.settled((*call).into(), None),
+        call::Event::Ended { call, .. } => unattended.note_settled((*call).into(), None),
         call::Event::Wanted { .. }
         | call::Event::Requested { .. }
         | call::Event::Received { .. }
@@ -57,17 +57,17 @@ pub(super) fn of_call(session: &mut Session, call: &Call, event: &call::Event) {
 }
 
 /// A compaction asks the model too.
-pub(super) fn of_session(session: &mut Session, event: &session::Event) {
+pub(super) fn meter_session(session: &mut Session, event: &session::Event) {
     let Some(unattended) = session.unattended.as_deref_mut() else { return };
     match event {
         session::Event::CompactionStarted { .. } => {
             if let Some(compaction) = &session.compaction {
                 let (epoch, tokens) = (compaction.epoch, compaction.tokens_before);
-                unattended.compacting(epoch, tokens, session.settings.model.as_ref());
+                unattended.note_compacting(epoch, tokens, session.settings.model.as_ref());
             }
         }
         session::Event::CompactionEnded { epoch, spent, .. } => {
-            unattended.settled(ReservationId::of_compaction(*epoch), *spent);
+            unattended.note_settled(ReservationId::of_compaction(*epoch), *spent);
         }
         _ => {}
     }

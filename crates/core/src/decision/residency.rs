@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     command::Command,
-    event::{Event, Meta},
-    rules::Guests,
+    event::{Event, FactMeta},
+    rules::HostedRules,
     state::State,
 };
 use crate::{
@@ -27,7 +27,7 @@ const OWED_STAYS: Duration = Duration::from_secs(86_400);
 
 /// Something that may be in the log and not at hand.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scope {
+pub enum ResidencyScope {
     /// A session with all its entries.
     Session(SessionId),
     /// A resolved gate.
@@ -36,10 +36,10 @@ pub enum Scope {
 
 /// When what was fetched for somebody was last asked for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Fetched(BTreeMap<SessionId, Millis>);
+pub(crate) struct FetchTimes(BTreeMap<SessionId, Millis>);
 
 /// What has to be at hand when `command` is decided.
-pub(crate) fn scope_of(command: &Command) -> Option<Scope> {
+pub(crate) fn scope_of(command: &Command) -> Option<ResidencyScope> {
     let session = match command {
         Command::Session(session, _)
         | Command::UseRulesFor(session, _)
@@ -53,11 +53,11 @@ pub(crate) fn scope_of(command: &Command) -> Option<Scope> {
             | call::Command::Received { session, .. },
         ) => session,
         Command::Unattended(command) => command.session(),
-        Command::Channel(channel::Command::Hear(heard)) => return scope_of(heard.then.as_ref()?),
+        Command::Channel(channel::Command::Hear(inbound)) => return scope_of(inbound.then.as_ref()?),
         Command::Schedule(schedule::Command::Say { message, .. }) => &message.session,
         Command::Call(call::Command::Request(request)) => &request.session,
         Command::Call(call::Command::Act(act)) => &act.session,
-        Command::Gate(command) => return Some(Scope::Gate(command.gate())),
+        Command::Gate(command) => return Some(ResidencyScope::Gate(command.gate())),
         // What works is at hand, and so is all of policy.
         Command::Run(run::Command::Answered { .. } | run::Command::Forgive { .. })
         | Command::Call(call::Command::Ended { .. } | call::Command::Reach { .. })
@@ -74,27 +74,31 @@ pub(crate) fn scope_of(command: &Command) -> Option<Scope> {
         | Command::Lift { .. }
         | Command::Revoke { .. } => return None,
     };
-    Some(Scope::Session(session.clone()))
+    Some(ResidencyScope::Session(session.clone()))
 }
 
 impl State {
     /// Whether `scope` is not at hand and may be in the log.
-    pub(crate) fn lacks(&self, scope: &Scope) -> bool {
+    pub(crate) fn needs_fetch(&self, scope: &ResidencyScope) -> bool {
         let is_here = match scope {
-            Scope::Session(id) => self.sessions.contains_key(id),
-            Scope::Gate(id) => self.gates.contains_key(id),
+            ResidencyScope::Session(id) => self.sessions.contains_key(id),
+            ResidencyScope::Gate(id) => self.gates.contains_key(id),
         };
         self.is_partial && !is_here
     }
 
     /// Takes what its records say of `scope`, in order. Records of anything else are passed over.
-    pub(crate) fn fetch(&mut self, scope: &Scope, records: impl IntoIterator<Item = (Event, Meta)>) {
+    pub(crate) fn fetch_records(
+        &mut self,
+        scope: &ResidencyScope,
+        records: impl IntoIterator<Item = (Event, FactMeta)>,
+    ) {
         let mut alone = Self::default();
         for (event, meta) in records {
             alone.apply(&event, &meta);
         }
         match scope {
-            Scope::Session(id) => {
+            ResidencyScope::Session(id) => {
                 if let Some(session) = alone.sessions.remove(id) {
                     if session.unattended().is_some() {
                         self.contracted.insert(id.clone());
@@ -102,7 +106,7 @@ impl State {
                     self.sessions.entry(id.clone()).or_insert(session);
                 }
             }
-            Scope::Gate(id) => {
+            ResidencyScope::Gate(id) => {
                 if let Some(gate) = alone.gates.remove(id)
                     && let gate::Phase::Resolved { at, .. } = gate.phase()
                 {
@@ -129,11 +133,17 @@ impl State {
 
     /// Lets go of sessions in which nothing works, waits or has happened for `idle` before `now`, but of none of `guests`:
     /// their hosts read them at any time.
-    pub(crate) fn park_sessions(&mut self, now: Millis, idle: Duration, guests: &Guests, fetched: &mut Fetched) {
+    pub(crate) fn park_sessions(
+        &mut self,
+        now: Millis,
+        idle: Duration,
+        guests: &HostedRules,
+        fetched: &mut FetchTimes,
+    ) {
         let before = self.sessions.len();
         self.sessions.retain(|id, session| {
             let last = fetched.0.get(id).map_or(session.last_at, |at| session.last_at.max(*at));
-            !session.may_park() || guests.contains(id) || last + idle > now
+            !session.may_park() || guests.contains_session(id) || last + idle > now
         });
         self.is_partial |= self.sessions.len() < before;
         self.contracted.retain(|id| self.sessions.contains_key(id));
@@ -141,10 +151,10 @@ impl State {
     }
 }
 
-impl Fetched {
+impl FetchTimes {
     /// Notes that somebody asked for it.
-    pub(crate) fn note(&mut self, scope: &Scope, now: Millis) {
-        if let Scope::Session(id) = scope {
+    pub(crate) fn note_fetch(&mut self, scope: &ResidencyScope, now: Millis) {
+        if let ResidencyScope::Session(id) = scope {
             self.0.insert(id.clone(), now);
         }
     }

@@ -8,24 +8,24 @@ use crate::{
     digest::{Digest, canonical},
     gate::People,
     id::SessionId,
-    policy::{ApprovalMode, Compiled, Posture, Surroundings},
+    policy::{ApprovalMode, CompiledRules, DefaultPolicy, PathContext},
 };
 
 /// Rules of this process, or of one session whose host brought its own. They come from files and flags, not from the log;
 /// the log holds their digest.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct ActiveRules {
     /// The compiled rules.
-    pub compiled: Compiled,
+    pub compiled: CompiledRules,
     /// What holds where no rule says anything.
-    pub posture: Posture,
+    pub default_policy: DefaultPolicy,
     /// What judging needs to know of the machine: folders that nobody may write to, the home folder.
-    pub surroundings: Surroundings,
+    pub path_context: PathContext,
     /// Whose identities are whose.
     pub people: People,
 }
 
-impl Rules {
+impl ActiveRules {
     /// Of the compiled rules.
     pub fn digest(&self) -> Digest {
         self.compiled.digest()
@@ -33,12 +33,12 @@ impl Rules {
 
     /// Of all that a host hands over: the compiled rules, the posture and the surroundings.
     pub fn digest_of_all(&self) -> Digest {
-        let Surroundings { home, temporary, protected, unreadable, door, realm, approval } = &self.surroundings;
-        let posture = match self.posture {
-            Posture::Gateway => "gateway",
-            Posture::Stdio => "stdio",
+        let PathContext { home, temporary, protected, unreadable, door, realm, approval } = &self.path_context;
+        let default_policy = match self.default_policy {
+            DefaultPolicy::Gateway => "gateway",
+            DefaultPolicy::Stdio => "stdio",
         };
-        let mut all = vec![json!([self.digest(), posture, home, temporary, protected, unreadable, door, realm])];
+        let mut all = vec![json!([self.digest(), default_policy, home, temporary, protected, unreadable, door, realm])];
         // Logs hold digests from before there were modes.
         if *approval != ApprovalMode::default() {
             all.push(json!(approval.name()));
@@ -53,42 +53,42 @@ impl Rules {
 /// In force are those whose digest the log holds. What a batch brought that was not recorded is never in force, and what was
 /// in force before it is still here.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Guests(BTreeMap<SessionId, Held>);
+pub(crate) struct HostedRules(BTreeMap<SessionId, SessionRules>);
 
 #[derive(Clone, Debug)]
-struct Held {
-    now: (Digest, Arc<Rules>),
-    before: Option<(Digest, Arc<Rules>)>,
+struct SessionRules {
+    now: (Digest, Arc<ActiveRules>),
+    before: Option<(Digest, Arc<ActiveRules>)>,
 }
 
-impl Guests {
+impl HostedRules {
     /// Takes the rules of a session, and gives their digest.
-    pub(crate) fn take(&mut self, session: SessionId, rules: Rules) -> Digest {
+    pub(crate) fn insert_rules(&mut self, session: SessionId, rules: ActiveRules) -> Digest {
         let now = (rules.digest_of_all(), Arc::new(rules));
         let digest = now.0;
         let before = self.0.remove(&session).map(|held| held.now);
-        self.0.insert(session, Held { now, before });
+        self.0.insert(session, SessionRules { now, before });
         digest
     }
 
     /// Forgets the rules of a session.
-    pub(crate) fn leave(&mut self, session: &SessionId) {
+    pub(crate) fn remove_rules(&mut self, session: &SessionId) {
         self.0.remove(session);
     }
 
     /// The rules with which a session will be opened: its host came before it.
-    pub(crate) fn awaiting(&self, session: &SessionId) -> Option<(Digest, &Rules)> {
+    pub(crate) fn newest_rules(&self, session: &SessionId) -> Option<(Digest, &ActiveRules)> {
         self.0.get(session).map(|held| (held.now.0, &*held.now.1))
     }
 
     /// The rules of this digest.
-    pub(crate) fn of(&self, session: &SessionId, digest: Digest) -> Option<&Rules> {
+    pub(crate) fn rules_by_digest(&self, session: &SessionId, digest: Digest) -> Option<&ActiveRules> {
         let held = self.0.get(session)?;
         let mut held = [Some(&held.now), held.before.as_ref()].into_iter().flatten();
         held.find(|(known, _)| *known == digest).map(|(_, rules)| &**rules)
     }
 
-    pub(super) fn contains(&self, session: &SessionId) -> bool {
+    pub(super) fn contains_session(&self, session: &SessionId) -> bool {
         self.0.contains_key(session)
     }
 }

@@ -25,7 +25,7 @@ pub const SNAPSHOT_VERSION: u32 = 30;
 
 /// What is written: the machines alone. Indexes are made again.
 #[derive(Serialize, Deserialize)]
-struct Form<S, R, C, G, P, D, T, N, J> {
+struct StateSnapshot<S, R, C, G, P, D, T, N, J> {
     head: Lsn,
     at: Millis,
     boot: u32,
@@ -49,7 +49,7 @@ impl State {
     /// The state as text.
     pub(crate) fn to_snapshot(&self) -> String {
         let (limits, ahead, jobs) = self.schedule.parts();
-        let form = Form {
+        let form = StateSnapshot {
             head: self.head,
             at: self.at,
             boot: self.boot,
@@ -73,7 +73,7 @@ impl State {
 
     /// Reads what [`State::to_snapshot`] wrote.
     pub(crate) fn from_snapshot(text: &str) -> Result<Self, serde_json::Error> {
-        let form: Form<Session, Run, Call, Gate, Grant, Constraint, settings::State, channel::State, Job> =
+        let form: StateSnapshot<Session, Run, Call, Gate, Grant, Constraint, settings::State, channel::State, Job> =
             serde_json::from_str(text)?;
         let mut state = Self {
             head: form.head,

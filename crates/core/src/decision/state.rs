@@ -8,8 +8,8 @@ use std::{
 };
 
 use super::{
-    event::{Event, Meta},
-    gates::Gates,
+    event::{Event, FactMeta},
+    gate_index::GateIndex,
     meters,
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     session::{self, Answered, Asked, Session},
     settings,
     time::Millis,
-    unattended::Unattended,
+    unattended::UnattendedContract,
 };
 
 /// All machines. They meet in the settle rules and in the deciders, and nowhere else.
@@ -39,7 +39,7 @@ pub struct State {
     pub(super) sessions: BTreeMap<SessionId, Session>,
     pub(super) runs: BTreeMap<RunId, Run>,
     pub(super) calls: BTreeMap<CallId, Call>,
-    pub(super) gates: Gates,
+    pub(super) gates: GateIndex,
     pub(super) policy: policy::State,
     pub(super) settings: settings::State,
     /// The lines of peers that have one.
@@ -67,17 +67,17 @@ pub struct State {
 
 impl State {
     /// The position of the last fact.
-    pub fn head(&self) -> Lsn {
+    pub fn head_lsn(&self) -> Lsn {
         self.head
     }
 
     /// The time of the last fact.
-    pub fn at(&self) -> Millis {
+    pub fn last_fact_at(&self) -> Millis {
         self.at
     }
 
     /// How many processes have worked with this log.
-    pub fn boot(&self) -> u32 {
+    pub fn boot_count(&self) -> u32 {
         self.boot
     }
 
@@ -92,7 +92,7 @@ impl State {
     }
 
     /// The sessions whose context is being compacted.
-    pub(crate) fn compacting(&self) -> impl Iterator<Item = &Session> {
+    pub(crate) fn compacting_sessions(&self) -> impl Iterator<Item = &Session> {
         self.compacting.iter().filter_map(|id| self.sessions.get(id))
     }
 
@@ -177,24 +177,24 @@ impl State {
         let gate = self.gate_deadlines.first().map(|(at, _)| *at);
         let run = self.backoffs.first().map(|(at, _)| *at);
         let call = self.awaiting_peers.first().map(|(at, _)| *at);
-        let wall = self.walls().map(|(at, _)| at).min();
+        let wall = self.contract_deadlines().map(|(at, _)| at).min();
         [gate, run, call, wall, self.schedule.next_due()].into_iter().flatten().min()
     }
 
     /// The sessions in which a deadline has passed at `now`.
-    pub(crate) fn due(&self, now: Millis) -> BTreeSet<SessionId> {
+    pub(crate) fn sessions_due(&self, now: Millis) -> BTreeSet<SessionId> {
         let gates = self.gate_deadlines.iter().take_while(|(at, _)| *at <= now);
         let gates = gates.filter_map(|(_, gate)| self.gates.get(gate)?.session().cloned());
         let runs = self.backoffs.iter().take_while(|(at, _)| *at <= now);
         let runs = runs.filter_map(|(_, run)| Some(self.runs.get(run)?.session().clone()));
         let calls = self.awaiting_peers.iter().take_while(|(at, _)| *at <= now);
         let calls = calls.filter_map(|(_, call)| Some(self.calls.get(call)?.session().clone()));
-        let walls = self.walls().filter(|(at, _)| *at <= now).map(|(_, session)| session.id().clone());
+        let walls = self.contract_deadlines().filter(|(at, _)| *at <= now).map(|(_, session)| session.id().clone());
         gates.chain(runs).chain(calls).chain(walls).collect()
     }
 
     /// When the time of contracts is used up, of those sessions in which something works.
-    fn walls(&self) -> impl Iterator<Item = (Millis, &Session)> {
+    fn contract_deadlines(&self) -> impl Iterator<Item = (Millis, &Session)> {
         let at_work = self.contracted.iter().filter_map(|id| self.sessions.get(id)).filter(|it| !it.is_at_rest());
         at_work.filter_map(|session| Some((session.unattended()?.deadline()?, session)))
     }
@@ -217,7 +217,7 @@ impl State {
     }
 
     /// The sessions in which a gate waits.
-    pub(crate) fn waiting(&self) -> BTreeSet<SessionId> {
+    pub(crate) fn sessions_with_pending_gates(&self) -> BTreeSet<SessionId> {
         self.pending_gates().filter_map(|gate| gate.session().cloned()).collect()
     }
 
@@ -227,7 +227,7 @@ impl State {
     }
 
     /// Folds a recorded fact in. Cannot fail, so replay cannot fail.
-    pub(crate) fn apply(&mut self, event: &Event, meta: &Meta) {
+    pub(crate) fn apply(&mut self, event: &Event, meta: &FactMeta) {
         self.head = meta.lsn;
         self.at = meta.at;
         // What surfaces say of a gate is recorded whether or not its session is at hand, so nothing of a session may
@@ -273,7 +273,7 @@ impl State {
         }
     }
 
-    fn apply_session(&mut self, event: &session::Event, meta: &Meta) {
+    fn apply_session(&mut self, event: &session::Event, meta: &FactMeta) {
         let Some(id) = &meta.session else { return };
         if let Some(session) = Session::open(id, event, meta.at) {
             self.sessions.entry(id.clone()).or_insert(session);
@@ -289,16 +289,16 @@ impl State {
             } else {
                 self.compacting.remove(id);
             }
-            meters::of_session(session, event);
+            meters::meter_session(session, event);
             if let session::Event::CompactionEnded { then, .. } = event
                 && *then != session::Then::Again
             {
-                self.lift(id);
+                self.lift_contract(id);
             }
         }
     }
 
-    fn apply_run(&mut self, event: &run::Event, meta: &Meta) {
+    fn apply_run(&mut self, event: &run::Event, meta: &FactMeta) {
         let id = event.run();
         if let (run::Event::Started { trigger, .. }, Some(session)) = (event, &meta.session) {
             let opened = self.sessions.get_mut(session);
@@ -328,7 +328,7 @@ impl State {
             run.asked_at = meta.at;
         }
         if let Some(session) = self.sessions.get_mut(run.session()) {
-            meters::of_run(session, event);
+            meters::meter_run(session, event);
         }
         if let run::Phase::Backoff { until } = run.phase() {
             self.backoffs.insert((*until, id));
@@ -339,20 +339,20 @@ impl State {
                 session.run = None;
                 let words = run.last.as_ref().and_then(|(entry, ..)| session.entry(entry)).map(|entry| entry.content);
                 if let Some(firing) = &run.marks.firing {
-                    let breach = session.unattended().and_then(Unattended::over);
+                    let breach = session.unattended().and_then(UnattendedContract::final_breach);
                     self.schedule.stopped(firing, id, (end, words, breach));
                 }
             }
             // What did not fit is asked again under the same contract.
             if end != run::End::Overflowed {
                 let session = run.session().clone();
-                self.lift(&session);
+                self.lift_contract(&session);
             }
             self.runs.remove(&id);
         }
     }
 
-    fn apply_call(&mut self, event: &call::Event, meta: &Meta) {
+    fn apply_call(&mut self, event: &call::Event, meta: &FactMeta) {
         let id = event.call();
         if let (Some(session), call::Event::Wanted { run, .. }) = (&meta.session, event)
             && let Some(call) = Call::want(event, session.clone(), meta.lsn)
@@ -371,7 +371,7 @@ impl State {
         if let Some(session) = meta.session.as_ref().and_then(|session| self.sessions.get_mut(session)) {
             match event {
                 call::Event::Requested { wire, key, generation, asks, .. } => {
-                    let asked = Asked {
+                    let request = Asked {
                         wire: Arc::clone(wire),
                         generation: *generation,
                         key: key.clone(),
@@ -379,7 +379,7 @@ impl State {
                         at: meta.at,
                         asks: *asks,
                     };
-                    session.requester.get_or_insert_default().requested(id, asked);
+                    session.requester.get_or_insert_default().requested(id, request);
                 }
                 call::Event::Started { .. } => {
                     session.is_shell_used |= self.calls.get(&id).is_some_and(Call::acts_here)
@@ -389,11 +389,11 @@ impl State {
                 }
                 call::Event::Ended { end: call::End::Refused, .. } => {
                     let gate = self.gate_of.get(&id).and_then(|gate| self.gates.get(gate));
-                    let asked = self.calls.get(&id).map(Call::content);
-                    if let Some(((requester, by), asked)) =
-                        session.requester.as_mut().zip(gate.and_then(Gate::resolved_by)).zip(asked)
+                    let content = self.calls.get(&id).map(Call::content);
+                    if let Some(((requester, by), content)) =
+                        session.requester.as_mut().zip(gate.and_then(Gate::resolved_by)).zip(content)
                     {
-                        requester.breaker.denied(by.clone(), asked, (meta.lsn, meta.at));
+                        requester.breaker.denied(by.clone(), content, (meta.lsn, meta.at));
                     }
                 }
                 call::Event::Received { .. } => {
@@ -413,7 +413,7 @@ impl State {
             self.awaiting_peers.insert((until, id));
         }
         if let Some(session) = self.sessions.get_mut(call.session()) {
-            meters::of_call(session, call, event);
+            meters::meter_call(session, call, event);
         }
         if let (call::Phase::Ended(end), None) = (call.phase(), call.run()) {
             if let Some(session) = self.sessions.get_mut(call.session()) {
@@ -438,13 +438,13 @@ impl State {
         self.policy.apply(event);
     }
 
-    fn apply_gate(&mut self, event: &gate::Event, meta: &Meta) {
+    fn apply_gate(&mut self, event: &gate::Event, meta: &FactMeta) {
         let id = event.gate();
         if let Some(gate) = Gate::open(event, meta.session.clone(), meta.lsn, meta.at) {
             if let Some(session) = meta.session.as_ref().and_then(|id| self.sessions.get_mut(id)) {
                 session.gates = gate.ordinal();
                 session.counted(&gate);
-                let is_contracts = session.unattended().is_some_and(|it| it.gates().any(|gate| gate == id));
+                let is_contracts = session.unattended().is_some_and(|it| it.gate_ids().any(|gate| gate == id));
                 match (session.requester.as_mut().filter(|_| !is_contracts), gate.call()) {
                     (Some(requester), Some(call)) => requester.gated(call, id),
                     (Some(requester), None) => requester.breaker.asked(id),

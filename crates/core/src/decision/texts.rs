@@ -33,14 +33,14 @@ pub(crate) const REQUEST_UNKNOWN: &str = "Outcome unknown: the request was sent 
 pub(crate) const CONTINUE: &str = "Continue if you have next steps.";
 
 /// A message as content.
-pub(crate) fn said(message: &Message) -> session::Said {
+pub(crate) fn encode_message(message: &Message) -> session::Said {
     let content = serde_json::to_string(message).expect("messages are plain data with text keys");
     session::Said { tokens: estimate_tokens(content.len()), content: content.into() }
 }
 
 /// A result that is nothing but a text.
-pub(crate) fn result(content: Option<&Arc<call::Content>>, text: &str, is_error: bool) -> session::Said {
-    said(&Message::ToolResult(ToolResult {
+pub(crate) fn tool_result(content: Option<&Arc<call::Content>>, text: &str, is_error: bool) -> session::Said {
+    encode_message(&Message::ToolResult(ToolResult {
         tool_call_id: content.map(|content| content.tool_call_id.to_string()).unwrap_or_default(),
         tool_name: content.map(|content| content.tool.to_string()).unwrap_or_default(),
         content: vec![Block::text(text)],
@@ -53,7 +53,7 @@ pub(crate) fn result(content: Option<&Arc<call::Content>>, text: &str, is_error:
 /// A person's command of which it is not known what became of it.
 pub(crate) fn command_unknown(content: Option<&Arc<call::Content>>) -> session::Said {
     let command = content.and_then(|content| content.arguments.get("command")?.as_str().map(str::to_owned));
-    said(&Message::BashExecution(BashExecution {
+    encode_message(&Message::BashExecution(BashExecution {
         command: command.unwrap_or_default(),
         output: UNKNOWN.to_owned(),
         cancelled: true,
@@ -64,7 +64,7 @@ pub(crate) fn command_unknown(content: Option<&Arc<call::Content>>) -> session::
 /// A person's command that was not started: it could not be, or it was stopped before.
 pub(crate) fn command_failed(content: Option<&Arc<call::Content>>, problem: &str, cancelled: bool) -> session::Said {
     let command = content.and_then(|content| content.arguments.get("command")?.as_str().map(str::to_owned));
-    said(&Message::BashExecution(BashExecution {
+    encode_message(&Message::BashExecution(BashExecution {
         command: command.unwrap_or_default(),
         output: problem.to_owned(),
         cancelled,
@@ -73,8 +73,8 @@ pub(crate) fn command_failed(content: Option<&Arc<call::Content>>, problem: &str
 }
 
 /// A message of the system.
-pub(crate) fn developer(text: &str) -> session::Said {
-    said(&Message::Developer(Said {
+pub(crate) fn developer_message(text: &str) -> session::Said {
+    encode_message(&Message::Developer(Said {
         content: vec![Block::text(text)],
         attribution: Some("agent".to_owned()),
         synthetic: true,

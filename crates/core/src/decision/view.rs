@@ -1,6 +1,6 @@
 //! What deciders and settle rules read, and what they give back.
 
-use super::{Admitted, Fact, Guests, Reply, Rules, State};
+use super::{ActiveRules, AdmittedContent, EngineReply, Fact, HostedRules, State};
 use crate::{
     digest::Digest,
     id::{Fresh, Lsn, SessionId},
@@ -10,7 +10,7 @@ use crate::{
 
 /// What a decision may use beside the state: the time and ids, handed in.
 #[derive(Clone, Debug)]
-pub struct Context {
+pub struct DecisionContext {
     /// The time.
     pub now: Millis,
     /// Where ids come from.
@@ -19,35 +19,35 @@ pub struct Context {
 
 /// What decisions read.
 #[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
+pub(crate) struct DecisionView<'a> {
     pub(crate) state: &'a State,
-    pub(crate) admitted: &'a Admitted,
+    pub(crate) admitted: &'a AdmittedContent,
     /// Of this process, or of the session that is looked at.
-    pub(crate) rules: &'a Rules,
-    pub(crate) guests: &'a Guests,
+    pub(crate) rules: &'a ActiveRules,
+    pub(crate) hosted_rules: &'a HostedRules,
     /// True once nothing new may begin in this process.
     pub(crate) closing: bool,
     /// The last record that is known to be durable.
     pub(crate) durable: Lsn,
 }
 
-impl<'a> View<'a> {
+impl<'a> DecisionView<'a> {
     /// The same with the rules of a session in force. None if they come from its host and are not at hand.
-    pub(crate) fn of(self, session: &Session) -> Option<Self> {
+    pub(crate) fn for_session(self, session: &Session) -> Option<Self> {
         let Some(hosted) = session.hosted() else { return Some(self) };
-        let rules = self.guests.of(session.id(), hosted.rules)?;
+        let rules = self.hosted_rules.rules_by_digest(session.id(), hosted.rules)?;
         Some(Self { rules, ..self })
     }
 
     /// The rules that the host of a session brought which is about to be opened.
-    pub(crate) fn awaiting(self, session: &SessionId) -> Option<(Digest, &'a Rules)> {
-        self.guests.awaiting(session)
+    pub(crate) fn rules_before_open(self, session: &SessionId) -> Option<(Digest, &'a ActiveRules)> {
+        self.hosted_rules.newest_rules(session)
     }
 }
 
 /// What a decider gives back.
 #[derive(Debug)]
-pub(crate) struct Decision {
+pub(crate) struct DecisionResult {
     pub(crate) facts: Vec<Fact>,
-    pub(crate) reply: Reply,
+    pub(crate) reply: EngineReply,
 }

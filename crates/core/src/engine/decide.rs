@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use crate::{
     call,
-    decision::{Command, Context, Decision, Event, Fact, Refusal, Reply, View},
+    decision::{Command, CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, Fact},
     digest::Digest,
     gate,
     id::{PrincipalId, SessionId},
@@ -34,12 +34,16 @@ use crate::{
     unattended,
 };
 
-pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) -> Result<Decision, Refusal> {
+pub(super) fn decide(
+    view: DecisionView<'_>,
+    command: Command,
+    context: &mut DecisionContext,
+) -> Result<DecisionResult, CommandError> {
     match command {
         Command::Recover(resume) => recover::recover(view, resume, context),
-        Command::Extend => Ok(Decision { facts: recover::extended(view, context.now), reply: Reply::Done }),
+        Command::Extend => Ok(DecisionResult { facts: recover::extended(view, context.now), reply: EngineReply::Done }),
         Command::UseRules(_) | Command::UseRulesFor(..) | Command::Leave(_) | Command::Tick => {
-            Err(Refusal::OutOfPlace("rules and time are taken by the engine itself"))
+            Err(CommandError::OutOfPlace("rules and time are taken by the engine itself"))
         }
         Command::Session(id, command) => decide_session(view, id, command, context),
         Command::Run(run::Command::Answered { run, epoch, answer }) => {
@@ -89,35 +93,35 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
     }
 }
 
-fn edit_rules(view: View<'_>, by: PrincipalId, to: Digest, change: Option<Arc<str>>) -> Decision {
+fn edit_rules(view: DecisionView<'_>, by: PrincipalId, to: Digest, change: Option<Arc<str>>) -> DecisionResult {
     if change.is_none() && view.state.policy().digest() == Some(to) {
-        return Decision { facts: Vec::new(), reply: Reply::Idle };
+        return DecisionResult { facts: Vec::new(), reply: EngineReply::Idle };
     }
     let event = Event::Policy(policy::Event::Edited { by, to });
-    Decision { facts: vec![Fact { event, session: None, content: change }], reply: Reply::Done }
+    DecisionResult { facts: vec![Fact { event, session: None, content: change }], reply: EngineReply::Done }
 }
 
-fn adopt(view: View<'_>, grants: Vec<Grant>) -> Decision {
+fn adopt(view: DecisionView<'_>, grants: Vec<Grant>) -> DecisionResult {
     let known = view.state.policy().grants();
     let new = grants.into_iter().filter(|grant| known.get(grant.id).is_none());
-    let facts = new.map(|grant| Fact::plain(Event::Policy(policy::Event::Granted(grant)), None)).collect();
-    Decision { facts, reply: Reply::Done }
+    let facts = new.map(|grant| Fact::without_content(Event::Policy(policy::Event::Granted(grant)), None)).collect();
+    DecisionResult { facts, reply: EngineReply::Done }
 }
 
-fn revoke(view: View<'_>, id: GrantId, by: PrincipalId) -> Decision {
+fn revoke(view: DecisionView<'_>, id: GrantId, by: PrincipalId) -> DecisionResult {
     if view.state.policy().grants().get(id).is_none() {
-        return Decision { facts: Vec::new(), reply: Reply::Idle };
+        return DecisionResult { facts: Vec::new(), reply: EngineReply::Idle };
     }
-    let fact = Fact::plain(Event::Policy(policy::Event::Revoked { id, by }), None);
-    Decision { facts: vec![fact], reply: Reply::Done }
+    let fact = Fact::without_content(Event::Policy(policy::Event::Revoked { id, by }), None);
+    DecisionResult { facts: vec![fact], reply: EngineReply::Done }
 }
 
 fn decide_session(
-    view: View<'_>,
+    view: DecisionView<'_>,
     id: SessionId,
     command: SessionCommand,
-    context: &mut Context,
-) -> Result<Decision, Refusal> {
+    context: &mut DecisionContext,
+) -> Result<DecisionResult, CommandError> {
     if let SessionCommand::Open { cwd, name, parent, door, settings } = command {
         return session::open(view, id, SessionEvent::Opened { cwd, name, parent, door }, settings);
     }
@@ -131,10 +135,10 @@ fn decide_session(
     | SessionCommand::Compact { .. } = command
     {
         // Nothing that needs rules or a model is begun where neither is at hand.
-        view.of(session).ok_or_else(|| Refusal::WaitsForHost(id.clone()))?;
+        view.for_session(session).ok_or_else(|| CommandError::WaitsForHost(id.clone()))?;
     }
     match command {
-        SessionCommand::Open { .. } | SessionCommand::Once { .. } => Err(Refusal::SessionExists(id)),
+        SessionCommand::Open { .. } | SessionCommand::Once { .. } => Err(CommandError::SessionExists(id)),
         SessionCommand::Import { entries, leaf } => session::import(session, entries, leaf),
         SessionCommand::Gather { part, entries } => session::gather(session, part, entries),
         SessionCommand::Replace { leaf } => session::replace(view, session, leaf),
@@ -170,6 +174,6 @@ fn decide_session(
     }
 }
 
-fn find<'a>(view: View<'a>, id: &SessionId) -> Result<&'a Session, Refusal> {
-    view.state.session(id).ok_or_else(|| Refusal::NoSession(id.clone()))
+fn find<'a>(view: DecisionView<'a>, id: &SessionId) -> Result<&'a Session, CommandError> {
+    view.state.session(id).ok_or_else(|| CommandError::NoSession(id.clone()))
 }

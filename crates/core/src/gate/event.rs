@@ -287,6 +287,7 @@ pub enum Event {
         key: Option<String>,
     },
     /// It is asked again, or the people of the next step are.
+    #[serde(rename = "asked")]
     Asked {
         /// Which.
         gate: GateId,

@@ -16,7 +16,7 @@ pub enum Event {
         /// The line.
         line: Line,
         /// Whether it can be asked about calls of earlier lines.
-        #[serde(default, skip_serializing_if = "Memory::is_none")]
+        #[serde(default, skip_serializing_if = "PeerMemory::is_none")]
         memory: Memory,
     },
     /// It is like this and offers this from now on, which is the content. Nothing follows from it here.

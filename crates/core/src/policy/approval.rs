@@ -1,6 +1,6 @@
 //! Approval modes: which calls of an agent a person approves each time, whatever rules and grants allow.
 
-use crate::{policy::subject::Subject, principal, tool::Effect};
+use crate::{policy::subject::PolicySubject, principal, tool::Effect};
 
 /// Calls of an agent that need an approval each time. Stricter modes compare as greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,14 +28,14 @@ impl ApprovalMode {
     }
 
     /// Returns the mode of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 
     /// Says why `subject` needs an approval, in words that follow "because it".
     ///
     /// The host's own commands need none: the person gave them.
-    pub(super) fn reason(self, subject: &Subject) -> Option<String> {
+    pub(super) fn approval_reason(self, subject: &PolicySubject) -> Option<String> {
         let is_asked = match self {
             Self::Yolo => false,
             // Notes of the agent and its questions read, as far as effects go. A tool of the host may do anything.

@@ -7,22 +7,22 @@ use std::borrow::Cow;
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
-use super::signature::{forbidden, names};
+use super::signature::{forbidden_argument, template_names};
 
 /// A pattern that a text must match from its beginning, but not to its end: as Python's `re.match` does.
 #[derive(Clone, Debug)]
-pub struct Validator {
+pub struct ArgumentValidator {
     source: String,
     regex: Regex,
 }
 
-impl PartialEq for Validator {
+impl PartialEq for ArgumentValidator {
     fn eq(&self, other: &Self) -> bool {
         self.source == other.source
     }
 }
 
-impl Eq for Validator {}
+impl Eq for ArgumentValidator {}
 
 /// A pattern that is none, that would take too much memory, or that needs more than finite automata can do (look-around,
 /// back references).
@@ -30,13 +30,13 @@ impl Eq for Validator {}
 #[error("{0}")]
 pub struct BadPattern(String);
 
-impl Validator {
+impl ArgumentValidator {
     /// Compiles `pattern`, which is written for Python.
     ///
     /// # Errors
     /// [`BadPattern`] with what is wrong, in one line.
     pub fn new(pattern: &str) -> Result<Self, BadPattern> {
-        let built = RegexBuilder::new(&translated(pattern)).size_limit(1 << 20).nest_limit(100).build();
+        let built = RegexBuilder::new(&translate_pattern(pattern)).size_limit(1 << 20).nest_limit(100).build();
         let regex = built.map_err(|error| {
             // The library draws the place in the lines before the last.
             let text = error.to_string();
@@ -59,20 +59,20 @@ impl Validator {
 
 /// An argument as its tool declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Declared {
+pub struct DeclaredArgument {
     /// Its name.
     pub name: String,
     /// It must be there; null counts.
     pub required: bool,
     /// What every text in it must match.
-    pub validate: Option<Validator>,
+    pub validate: Option<ArgumentValidator>,
     /// It is free text: any character may stand in it, and it is no part of the signature.
     pub free_text: bool,
 }
 
 /// Arguments that are refused; its text is what the agent hears.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
+pub enum ArgumentError {
     /// A text holds a character that patterns or signatures give a meaning.
     #[error("Argument '{0}' contains forbidden characters")]
     Forbidden(String),
@@ -97,29 +97,32 @@ pub enum Invalid {
 ///
 /// # Errors
 /// [`Invalid`] for the first that does not fit, in the order of `declared`.
-pub fn validate(declared: &[Declared], arguments: &Map<String, Value>) -> Result<(), Invalid> {
-    if let Some(name) = forbidden(arguments, |name| is_free_text(declared, name)) {
-        return Err(Invalid::Forbidden(name.to_owned()));
+pub fn validate_arguments(declared: &[DeclaredArgument], arguments: &Map<String, Value>) -> Result<(), ArgumentError> {
+    if let Some(name) = forbidden_argument(arguments, |name| is_free_text(declared, name)) {
+        return Err(ArgumentError::Forbidden(name.to_owned()));
     }
     if let Some(missing) = declared.iter().find(|one| one.required && !arguments.contains_key(&one.name)) {
-        return Err(Invalid::Missing(missing.name.clone()));
+        return Err(ArgumentError::Missing(missing.name.clone()));
     }
     for one in declared {
         let (Some(validator), Some(value)) = (&one.validate, arguments.get(&one.name)) else { continue };
         if let Some(text) = first_text(value, &|text| !validator.accepts(text)) {
-            return Err(Invalid::Value { name: one.name.clone(), value: text.to_owned() });
+            return Err(ArgumentError::Value { name: one.name.clone(), value: text.to_owned() });
         }
     }
     Ok(())
 }
 
 /// Tells whether a tool declares the argument `name` as free text.
-pub fn is_free_text(declared: &[Declared], name: &str) -> bool {
+pub fn is_free_text(declared: &[DeclaredArgument], name: &str) -> bool {
     declared.iter().any(|one| one.free_text && one.name == name)
 }
 
 /// Keeps of `arguments` what a signature is made of: all but free text.
-pub fn judged<'a>(declared: &[Declared], arguments: &'a Map<String, Value>) -> Cow<'a, Map<String, Value>> {
+pub fn signature_arguments<'a>(
+    declared: &[DeclaredArgument],
+    arguments: &'a Map<String, Value>,
+) -> Cow<'a, Map<String, Value>> {
     if !arguments.keys().any(|name| is_free_text(declared, name)) {
         return Cow::Borrowed(arguments);
     }
@@ -128,53 +131,53 @@ pub fn judged<'a>(declared: &[Declared], arguments: &'a Map<String, Value>) -> C
 }
 
 /// Names of `arguments` that are neither declared nor named by the signature's template, in their order.
-pub fn undeclared<'a>(
-    declared: &[Declared],
+pub fn undeclared_names<'a>(
+    declared: &[DeclaredArgument],
     template: Option<&str>,
     arguments: &'a Map<String, Value>,
 ) -> Vec<&'a str> {
-    let named = names(template.unwrap_or_default());
+    let named = template_names(template.unwrap_or_default());
     let is_known = |name: &str| declared.iter().any(|one| one.name == name) || named.contains(&name);
     arguments.keys().map(String::as_str).filter(|name| !is_known(name)).collect()
 }
 
-fn first_text<'a>(value: &'a Value, wanted: &dyn Fn(&str) -> bool) -> Option<&'a str> {
+fn first_text<'a>(value: &'a Value, predicate: &dyn Fn(&str) -> bool) -> Option<&'a str> {
     match value {
-        Value::String(text) => Some(text.as_str()).filter(|text| wanted(text)),
-        Value::Array(items) => items.iter().find_map(|item| first_text(item, wanted)),
-        Value::Object(map) => map.values().find_map(|item| first_text(item, wanted)),
+        Value::String(text) => Some(text.as_str()).filter(|text| predicate(text)),
+        Value::Array(items) => items.iter().find_map(|item| first_text(item, predicate)),
+        Value::Object(map) => map.values().find_map(|item| first_text(item, predicate)),
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }
 
 /// Python's spelling where ours has another meaning: `\Z`, and what is no operator inside its classes.
-fn translated(pattern: &str) -> String {
+fn translate_pattern(pattern: &str) -> String {
     let mut text = String::new();
-    let mut class = Class::Outside;
+    let mut class = CharClassState::Outside;
     let mut chars = pattern.chars();
     while let Some(c) = chars.next() {
         if c == '\\' {
             let escaped = chars.next();
             match (class, escaped) {
-                (Class::Outside, Some('Z')) => text.push_str("\\z"),
+                (CharClassState::Outside, Some('Z')) => text.push_str("\\z"),
                 // To Rust these are the edges of words, to Python nothing but themselves.
                 (_, Some(edge @ ('<' | '>'))) => text.push(edge),
                 (_, Some(escaped)) => text.extend(['\\', escaped]),
                 (_, None) => text.push('\\'),
             }
-            class = class.inside();
+            class = class.after_member();
             continue;
         }
         class = match (class, c) {
-            (Class::Outside, '[') => Class::Begun,
-            (Class::Outside, _) => Class::Outside,
-            (Class::Begun, '^') => Class::Negated,
-            (Class::Inside, ']') => Class::Outside,
-            (Class::Begun | Class::Negated | Class::Inside, _) => {
+            (CharClassState::Outside, '[') => CharClassState::Begun,
+            (CharClassState::Outside, _) => CharClassState::Outside,
+            (CharClassState::Begun, '^') => CharClassState::Negated,
+            (CharClassState::Inside, ']') => CharClassState::Outside,
+            (CharClassState::Begun | CharClassState::Negated | CharClassState::Inside, _) => {
                 if matches!(c, '[' | '&' | '~') {
                     text.push('\\');
                 }
-                Class::Inside
+                CharClassState::Inside
             }
         };
         text.push(c);
@@ -183,7 +186,7 @@ fn translated(pattern: &str) -> String {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
+enum CharClassState {
     Outside,
     /// Behind `[`, where `^` negates and `]` is a member.
     Begun,
@@ -192,8 +195,8 @@ enum Class {
     Inside,
 }
 
-impl Class {
-    fn inside(self) -> Self {
+impl CharClassState {
+    fn after_member(self) -> Self {
         if self == Self::Outside { self } else { Self::Inside }
     }
 }
@@ -202,15 +205,17 @@ impl Class {
 mod tests {
     use serde_json::{Map, Value, json};
 
-    use super::{Declared, Invalid, Validator, judged, undeclared, validate};
+    use super::{
+        ArgumentError, ArgumentValidator, DeclaredArgument, signature_arguments, undeclared_names, validate_arguments,
+    };
 
     fn map(value: Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
     }
 
-    fn declared(name: &str, required: bool, pattern: Option<&str>) -> Declared {
-        let validate = pattern.map(|text| Validator::new(text).unwrap());
-        Declared { name: name.to_owned(), required, validate, free_text: false }
+    fn declared(name: &str, required: bool, pattern: Option<&str>) -> DeclaredArgument {
+        let validate = pattern.map(|text| ArgumentValidator::new(text).unwrap());
+        DeclaredArgument { name: name.to_owned(), required, validate, free_text: false }
     }
 
     #[test]
@@ -238,10 +243,10 @@ mod tests {
             (r"\<a\>$", "<a>", true),
             ("(?P<n>a)b$", "ab", true),
         ] {
-            assert_eq!(Validator::new(pattern).unwrap().accepts(text), accepted, "{pattern} {text}");
+            assert_eq!(ArgumentValidator::new(pattern).unwrap().accepts(text), accepted, "{pattern} {text}");
         }
         for pattern in ["(", "[a", "(?=a)", r"(a)\1", "a{2", "\\", ")|(", "*", "[", "a{99999}{99999}"] {
-            let error = Validator::new(pattern).unwrap_err().to_string();
+            let error = ArgumentValidator::new(pattern).unwrap_err().to_string();
             assert!(!error.is_empty() && !error.contains('\n'), "{pattern}: {error}");
         }
     }
@@ -260,7 +265,7 @@ mod tests {
             (json!({"o": {"k": ["a,b"]}}), Some("Argument 'o' contains forbidden characters")),
             (json!({"e": "B", "x": "\n"}), Some("Argument 'x' contains forbidden characters")),
         ] {
-            let refused = validate(&tool, &map(arguments.clone())).err().map(|invalid| invalid.to_string());
+            let refused = validate_arguments(&tool, &map(arguments.clone())).err().map(|invalid| invalid.to_string());
             assert_eq!(refused.as_deref(), want, "{arguments}");
         }
     }
@@ -268,21 +273,21 @@ mod tests {
     #[test]
     fn what_is_required_comes_before_what_does_not_match() {
         let tool = [declared("a", true, Some("^x$")), declared("b", true, None)];
-        assert_eq!(validate(&tool, &map(json!({"a": "y"}))), Err(Invalid::Missing("b".to_owned())));
+        assert_eq!(validate_arguments(&tool, &map(json!({"a": "y"}))), Err(ArgumentError::Missing("b".to_owned())));
     }
 
     #[test]
     fn an_argument_that_the_template_names_is_declared() {
         let arguments = map(json!({"a": 1, "b": 2, "c": 3}));
-        assert_eq!(undeclared(&[declared("a", false, None)], Some("{b}"), &arguments), ["c"]);
-        assert_eq!(undeclared(&[], None, &arguments), ["a", "b", "c"]);
+        assert_eq!(undeclared_names(&[declared("a", false, None)], Some("{b}"), &arguments), ["c"]);
+        assert_eq!(undeclared_names(&[], None, &arguments), ["a", "b", "c"]);
     }
     #[test]
     fn free_text_may_hold_anything_and_is_no_part_of_a_signature() {
-        let free = |pattern| Declared { free_text: true, ..declared("text", false, pattern) };
+        let free = |pattern| DeclaredArgument { free_text: true, ..declared("text", false, pattern) };
         let text = json!({"text": "{{ states('a.b') }}, [*]?\n\u{0}", "e": "a"});
-        assert_eq!(validate(&[free(None), declared("e", true, None)], &map(text.clone())), Ok(()));
-        let kept = judged(&[free(None)], &map(text.clone())).into_owned();
+        assert_eq!(validate_arguments(&[free(None), declared("e", true, None)], &map(text.clone())), Ok(()));
+        let kept = signature_arguments(&[free(None)], &map(text.clone())).into_owned();
         assert_eq!(kept, map(json!({"e": "a"})));
         // Nothing else becomes free by it, at whatever depth, and what is declared beside it holds.
         for (tool, arguments, want) in [
@@ -291,7 +296,7 @@ mod tests {
             (free(None), json!({"text": "(", "e": {"text": "("}}), "Argument 'e' contains forbidden characters"),
             (free(Some("^[a-z]+$")), json!({"text": "(a)"}), "Invalid value for text: '(a)'"),
         ] {
-            let refused = validate(&[tool], &map(arguments.clone())).unwrap_err().to_string();
+            let refused = validate_arguments(&[tool], &map(arguments.clone())).unwrap_err().to_string();
             assert_eq!(refused, want, "{arguments}");
         }
     }

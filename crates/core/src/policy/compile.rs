@@ -8,13 +8,13 @@ use crate::{
     digest::{Digest, canonical},
     gate::{OnExpiry, Step},
     policy::{
-        bound::Side,
-        lint::{self, Oddity},
+        lint::{self, PatternOddity},
         narrow::NarrowPath,
-        rules::{Action, Args, Layer, Matcher, Origin, Rule, Source},
+        rule_scope::RuleScopeKey,
+        rules::{ArgConditions, ArgMatcher, Rule, RuleAction, RuleLayer, RuleOrigin, RuleSource},
         secrets, shell, spelling,
-        table::Table,
-        verdict::Named,
+        table::RuleTable,
+        verdict::NamedRule,
     },
     tool::is_shell_in_rules,
 };
@@ -24,15 +24,15 @@ use crate::{
 pub enum CompileError {
     /// Neither or both ways to match.
     #[error("{0}: a rule needs either a pattern or a tool")]
-    Selector(Origin),
+    Selector(RuleOrigin),
     /// Arguments beside a pattern.
     #[error("{0}: a rule with a pattern takes no args but `any`")]
-    ArgsBesidePattern(Origin),
+    ArgsBesidePattern(RuleOrigin),
     /// Approvals that nobody could give, or that nobody is asked for.
     #[error("{origin}: {problem}")]
     Approvals {
         /// Where.
-        origin: Origin,
+        origin: RuleOrigin,
         /// What is wrong with them.
         problem: &'static str,
     },
@@ -40,7 +40,7 @@ pub enum CompileError {
     #[error("{origin}: \"{pattern}\" allows whatever {program} is told to run; name a script or a subcommand")]
     Interpreter {
         /// Where.
-        origin: Origin,
+        origin: RuleOrigin,
         /// The pattern.
         pattern: String,
         /// The interpreter.
@@ -50,7 +50,7 @@ pub enum CompileError {
 
 impl CompileError {
     /// Where.
-    pub const fn origin(&self) -> &Origin {
+    pub const fn origin(&self) -> &RuleOrigin {
         match self {
             Self::Approvals { origin, .. }
             | Self::Selector(origin)
@@ -62,29 +62,29 @@ impl CompileError {
 
 /// Something about a rule that its author probably does not expect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Warning {
+pub enum RuleWarning {
     /// A repository's own file allows something; that is left out.
-    AllowIgnored(Origin),
+    AllowIgnored(RuleOrigin),
     /// `tool(*)` does not match a call without arguments.
     MissesBareCalls {
         /// Where.
-        origin: Origin,
+        origin: RuleOrigin,
         /// The pattern.
         pattern: String,
     },
     /// A slip of the pen, after which no call has a signature that the pattern matches.
     NeverMatches {
         /// Where.
-        origin: Origin,
+        origin: RuleOrigin,
         /// The pattern.
         pattern: String,
         /// The slip.
-        slip: Slip,
+        slip: PatternFault,
     },
     /// The pattern has the form in which other agents write rules, and matches little or nothing here.
     ForeignForm {
         /// Where.
-        origin: Origin,
+        origin: RuleOrigin,
         /// The pattern.
         pattern: String,
         /// The text with which everything begins that it matches.
@@ -95,16 +95,16 @@ pub enum Warning {
     /// The pattern holds something that means something else to its author.
     Odd {
         /// Where.
-        origin: Origin,
+        origin: RuleOrigin,
         /// The pattern.
         pattern: String,
         /// What it is.
-        oddity: Oddity,
+        oddity: PatternOddity,
     },
     /// A text of the rule holds a character that nobody sees.
     HiddenCharacter {
         /// Where.
-        origin: Origin,
+        origin: RuleOrigin,
         /// The key whose text it is in.
         key: &'static str,
         /// The character.
@@ -114,7 +114,7 @@ pub enum Warning {
 
 /// What keeps a pattern from matching anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slip {
+pub enum PatternFault {
     /// The parenthesis behind the tool is not closed at the end.
     Unclosed,
     /// White space around it or behind its tool, which no signature has.
@@ -123,7 +123,7 @@ pub enum Slip {
     Arguments,
 }
 
-impl fmt::Display for Warning {
+impl fmt::Display for RuleWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AllowIgnored(origin) => {
@@ -138,9 +138,9 @@ impl fmt::Display for Warning {
             }
             Self::NeverMatches { origin, pattern, slip } => {
                 let slip = match slip {
-                    Slip::Unclosed => "it does not end with the parenthesis that closes the arguments",
-                    Slip::Space => "there is white space around it or behind its tool",
-                    Slip::Arguments => "a tool is named alone; a signature is written as a pattern",
+                    PatternFault::Unclosed => "it does not end with the parenthesis that closes the arguments",
+                    PatternFault::Space => "there is white space around it or behind its tool",
+                    PatternFault::Arguments => "a tool is named alone; a signature is written as a pattern",
                 };
                 write!(f, "{origin}: \"{pattern}\" matches nothing: {slip}")
             }
@@ -169,45 +169,45 @@ impl fmt::Display for Warning {
 
 /// Rules that decisions can be looked up in. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Compiled(Arc<Tables>);
+pub struct CompiledRules(Arc<PolicyTables>);
 
 #[derive(Debug, Default)]
-pub(crate) struct Tables {
+pub(crate) struct PolicyTables {
     digest: Option<Digest>,
-    warnings: Vec<Warning>,
+    warnings: Vec<RuleWarning>,
     has_main: bool,
     /// Whether any rule says who has to allow.
     pub(crate) has_steps: bool,
-    rules: Vec<Entry>,
-    pub(crate) deny: Table,
-    pub(crate) allow: Table,
-    pub(crate) ask: Table,
+    rules: Vec<CompiledRule>,
+    pub(crate) deny: RuleTable,
+    pub(crate) allow: RuleTable,
+    pub(crate) ask: RuleTable,
     /// Ask rules and defaults of a repository's own file: they stand before what the owner's rules allow.
-    pub(crate) tighten: Table,
-    pub(crate) default_allow: Table,
-    pub(crate) default_deny: Table,
-    pub(crate) default_ask: Table,
+    pub(crate) tighten: RuleTable,
+    pub(crate) default_allow: RuleTable,
+    pub(crate) default_deny: RuleTable,
+    pub(crate) default_ask: RuleTable,
     /// A repository's deny defaults.
-    pub(crate) tighten_deny: Table,
+    pub(crate) tighten_deny: RuleTable,
 }
 
 /// A rule as it was compiled.
 #[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) named: Named,
+pub(crate) struct CompiledRule {
+    pub(crate) named: NamedRule,
     pub(crate) rule: Rule,
     pub(crate) is_default: bool,
     pub(crate) looks_at_arguments: bool,
 }
 
-impl Compiled {
+impl CompiledRules {
     /// The digest of the normalised rules.
     pub fn digest(&self) -> Digest {
         self.0.digest.unwrap_or_else(|| Digest::of(b""))
     }
 
     /// What the authors of the rules probably do not expect.
-    pub fn warnings(&self) -> &[Warning] {
+    pub fn warnings(&self) -> &[RuleWarning] {
         &self.0.warnings
     }
 
@@ -217,64 +217,64 @@ impl Compiled {
     }
 
     /// Every rule in force, in the order in which they are looked at among those of the same action; defaults last.
-    pub fn rules(&self) -> impl Iterator<Item = Listed<'_>> {
-        self.0.rules.iter().map(Listed::from)
+    pub fn rules(&self) -> impl Iterator<Item = RuleRef<'_>> {
+        self.0.rules.iter().map(RuleRef::from)
     }
 
     /// The rule of this rank.
-    pub(crate) fn listed(&self, rank: usize) -> Listed<'_> {
-        Listed::from(&self.0.rules[rank])
+    pub(crate) fn rule_at(&self, rank: usize) -> RuleRef<'_> {
+        RuleRef::from(&self.0.rules[rank])
     }
 
-    pub(crate) fn tables(&self) -> &Tables {
+    pub(crate) fn tables(&self) -> &PolicyTables {
         &self.0
     }
 }
 
 /// One rule in force.
 #[derive(Clone, Copy, Debug)]
-pub struct Listed<'a> {
+pub struct RuleRef<'a> {
     /// Its name and where it stands.
-    pub named: &'a Named,
+    pub named: &'a NamedRule,
     /// What it says.
     pub rule: &'a Rule,
     /// True if it is one of the defaults.
     pub is_default: bool,
 }
 
-impl<'a> From<&'a Entry> for Listed<'a> {
-    fn from(entry: &'a Entry) -> Self {
+impl<'a> From<&'a CompiledRule> for RuleRef<'a> {
+    fn from(entry: &'a CompiledRule) -> Self {
         Self { named: &entry.named, rule: &entry.rule, is_default: entry.is_default }
     }
 }
 
-impl Default for Compiled {
+impl Default for CompiledRules {
     /// No rules at all.
     fn default() -> Self {
-        Self(Arc::new(Tables { digest: Some(Digest::of(b"")), ..Tables::default() }))
+        Self(Arc::new(PolicyTables { digest: Some(Digest::of(b"")), ..PolicyTables::default() }))
     }
 }
 
-impl Tables {
+impl PolicyTables {
     /// Every rule, by rank.
-    pub(crate) fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[CompiledRule] {
         &self.rules
     }
 
-    pub(crate) fn named(&self, rank: usize) -> Named {
+    pub(crate) fn named_rule(&self, rank: usize) -> NamedRule {
         self.rules[rank].named.clone()
     }
 
     /// True if a rule names each of `paths`, by its pattern or by what it wants of arguments.
-    pub(crate) fn names(&self, rank: usize, paths: &[&NarrowPath]) -> bool {
+    pub(crate) fn names_paths(&self, rank: usize, paths: &[&NarrowPath]) -> bool {
         if paths.is_empty() {
             return true;
         }
         let rule = &self.rules[rank].rule;
         let texts: Vec<&str> = match (&rule.pattern, &rule.args) {
             (Some(pattern), _) => vec![pattern],
-            (None, Some(Args::Each(each))) => each.values().filter_map(Matcher::as_text).collect(),
-            (None, Some(Args::Any(_)) | None) => Vec::new(),
+            (None, Some(ArgConditions::Each(each))) => each.values().filter_map(ArgMatcher::as_text).collect(),
+            (None, Some(ArgConditions::Any(_)) | None) => Vec::new(),
         };
         paths.iter().all(|path| texts.iter().any(|text| path.is_named_by(text)))
     }
@@ -283,14 +283,14 @@ impl Tables {
     pub(crate) fn steps_up(&self, rank: usize) -> usize {
         let rule = &self.rules[rank].rule;
         let each = match &rule.args {
-            Some(Args::Each(each)) => each.values().filter_map(Matcher::as_text).collect(),
-            Some(Args::Any(_)) | None => Vec::new(),
+            Some(ArgConditions::Each(each)) => each.values().filter_map(ArgMatcher::as_text).collect(),
+            Some(ArgConditions::Any(_)) | None => Vec::new(),
         };
         each.into_iter().chain(rule.pattern.as_deref()).map(spelling::steps_in).max().unwrap_or(0)
     }
 
     /// True if a rule says who has to allow.
-    pub(crate) fn demands(&self, rank: usize) -> bool {
+    pub(crate) fn has_approval_steps(&self, rank: usize) -> bool {
         !self.rules[rank].named.steps.is_empty()
     }
 
@@ -314,76 +314,79 @@ impl Tables {
 ///
 /// # Errors
 /// Every rule that makes no sense or grants an interpreter whole; nothing is compiled then.
-pub fn compile(sources: Vec<Source>) -> Result<Compiled, Vec<CompileError>> {
-    let mut tables = Tables::default();
+pub fn compile_rules(sources: Vec<RuleSource>) -> Result<CompiledRules, Vec<CompileError>> {
+    let mut tables = PolicyTables::default();
     let mut errors = Vec::new();
     let mut normalised = Vec::new();
     for source in &sources {
         // Of the rules that ask, the first that matches counts. Those that ask most come first: their order must not
         // soften them.
         let mut rules: Vec<&Rule> = source.rules.rules.iter().collect();
-        rules.sort_by_key(|rule| strictness(rule));
+        rules.sort_by_key(|rule| strictness_key(rule));
         let rules = rules.into_iter().map(|rule| (rule, false));
         for (rule, is_default) in rules.chain(source.rules.defaults.iter().map(|rule| (rule, true))) {
-            let origin = Origin { file: source.name.clone(), line: rule.line };
+            let origin = RuleOrigin { file: source.name.clone(), line: rule.line };
             let before = errors.len();
-            errors.extend(faults(rule, &origin));
+            errors.extend(rule_errors(rule, &origin));
             if errors.len() > before {
                 continue;
             }
             if let Some(pattern) = rule.pattern.as_deref().filter(|pattern| misses_bare_calls(pattern)) {
-                tables.warnings.push(Warning::MissesBareCalls { origin: origin.clone(), pattern: pattern.to_owned() });
+                tables
+                    .warnings
+                    .push(RuleWarning::MissesBareCalls { origin: origin.clone(), pattern: pattern.to_owned() });
             }
-            let of_pattern = rule.pattern.as_deref().and_then(|pattern| Some((pattern, slip(pattern)?)));
-            let of_tool = rule.tool.as_deref().and_then(|tool| Some((tool, slip_of_tool(tool)?)));
+            let of_pattern = rule.pattern.as_deref().and_then(|pattern| Some((pattern, pattern_fault(pattern)?)));
+            let of_tool = rule.tool.as_deref().and_then(|tool| Some((tool, tool_fault(tool)?)));
             if let Some((pattern, slip)) = of_pattern.or(of_tool) {
                 let pattern = pattern.to_owned();
-                tables.warnings.push(Warning::NeverMatches { origin: origin.clone(), pattern, slip });
+                tables.warnings.push(RuleWarning::NeverMatches { origin: origin.clone(), pattern, slip });
             }
-            tables.warnings.extend(lint::warnings(rule, &origin));
+            tables.warnings.extend(lint::rule_warnings(rule, &origin));
             tables.has_steps |= !rule.steps.is_empty();
-            tables.has_main |= source.layer == Layer::Main;
+            tables.has_main |= source.layer == RuleLayer::Main;
             let rank = tables.rules.len();
             let table = match (source.layer, rule.action, is_default) {
-                (Layer::Tighten, Action::Allow, _) => {
-                    tables.warnings.push(Warning::AllowIgnored(origin));
+                (RuleLayer::Tighten, RuleAction::Allow, _) => {
+                    tables.warnings.push(RuleWarning::AllowIgnored(origin));
                     continue;
                 }
-                (_, Action::Deny, false) => &mut tables.deny,
-                (Layer::Main, Action::Allow, false) => &mut tables.allow,
-                (Layer::Main, Action::Ask, false) => &mut tables.ask,
-                (Layer::Main, Action::Allow, true) => &mut tables.default_allow,
-                (Layer::Main, Action::Deny, true) => &mut tables.default_deny,
-                (Layer::Main, Action::Ask, true) => &mut tables.default_ask,
-                (Layer::Tighten, Action::Deny, true) => &mut tables.tighten_deny,
-                (Layer::Tighten, Action::Ask, _) => &mut tables.tighten,
+                (_, RuleAction::Deny, false) => &mut tables.deny,
+                (RuleLayer::Main, RuleAction::Allow, false) => &mut tables.allow,
+                (RuleLayer::Main, RuleAction::Ask, false) => &mut tables.ask,
+                (RuleLayer::Main, RuleAction::Allow, true) => &mut tables.default_allow,
+                (RuleLayer::Main, RuleAction::Deny, true) => &mut tables.default_deny,
+                (RuleLayer::Main, RuleAction::Ask, true) => &mut tables.default_ask,
+                (RuleLayer::Tighten, RuleAction::Deny, true) => &mut tables.tighten_deny,
+                (RuleLayer::Tighten, RuleAction::Ask, _) => &mut tables.tighten,
             };
             table.insert(rank, rule);
             normalised.push(serde_json::json!([source.layer, is_default, rule]));
-            tables.rules.push(entry(rule, is_default, origin));
+            tables.rules.push(compile_rule(rule, is_default, origin));
         }
     }
     if !errors.is_empty() {
         return Err(errors);
     }
-    let Tables { deny, allow, ask, tighten, default_allow, default_deny, default_ask, tighten_deny, .. } = &mut tables;
+    let PolicyTables { deny, allow, ask, tighten, default_allow, default_deny, default_ask, tighten_deny, .. } =
+        &mut tables;
     for table in [deny, allow, ask, tighten, default_allow, default_deny, default_ask, tighten_deny] {
         table.compile();
     }
     tables.digest = Some(Digest::of(
         if normalised.is_empty() { String::new() } else { canonical(&Value::Array(normalised)) }.as_bytes(),
     ));
-    Ok(Compiled(Arc::new(tables)))
+    Ok(CompiledRules(Arc::new(tables)))
 }
 
 /// Less is stricter.
-fn strictness(rule: &Rule) -> (bool, Reverse<u32>, bool) {
+fn strictness_key(rule: &Rule) -> (bool, Reverse<u32>, bool) {
     let first = rule.steps.first();
     (first.is_none(), Reverse(first.map_or(1, |step| step.approvals)), first.is_none_or(|step| step.from.is_none()))
 }
 
 /// What is wrong with who a rule says has to allow.
-fn unreachable(rule: &Rule) -> Option<&'static str> {
+fn approval_problem(rule: &Rule) -> Option<&'static str> {
     let too_few = |step: &Step| {
         let people = step.from.as_ref().map(BTreeSet::len);
         people.is_some_and(|people| u32::try_from(people).is_ok_and(|people| people < step.approvals))
@@ -391,7 +394,7 @@ fn unreachable(rule: &Rule) -> Option<&'static str> {
     let is_last_next = rule.steps.last().is_some_and(|step| step.on_expiry == OnExpiry::Next);
     if rule.steps.is_empty() {
         None
-    } else if rule.action != Action::Ask {
+    } else if rule.action != RuleAction::Ask {
         Some("only a rule that asks says who has to allow")
     } else if rule.steps.iter().any(|step| step.approvals == 0) {
         Some("at least one person has to allow")
@@ -405,14 +408,14 @@ fn unreachable(rule: &Rule) -> Option<&'static str> {
 }
 
 /// Everything that is wrong with a rule.
-fn faults(rule: &Rule, origin: &Origin) -> impl Iterator<Item = CompileError> {
-    let approvals = unreachable(rule).map(|problem| CompileError::Approvals { origin: origin.clone(), problem });
+fn rule_errors(rule: &Rule, origin: &RuleOrigin) -> impl Iterator<Item = CompileError> {
+    let approvals = approval_problem(rule).map(|problem| CompileError::Approvals { origin: origin.clone(), problem });
     let selector = match (&rule.pattern, &rule.tool, &rule.args) {
         (None, None, _) | (Some(_), Some(_), _) => Some(CompileError::Selector(origin.clone())),
-        (Some(_), None, Some(Args::Each(_))) => Some(CompileError::ArgsBesidePattern(origin.clone())),
-        (Some(_), None, Some(Args::Any(_)) | None) | (None, Some(_), _) => None,
+        (Some(_), None, Some(ArgConditions::Each(_))) => Some(CompileError::ArgsBesidePattern(origin.clone())),
+        (Some(_), None, Some(ArgConditions::Any(_)) | None) | (None, Some(_), _) => None,
     };
-    let allowed = rule.pattern.as_deref().filter(|_| rule.action == Action::Allow);
+    let allowed = rule.pattern.as_deref().filter(|_| rule.action == RuleAction::Allow);
     let interpreter = allowed.and_then(|pattern| Some((pattern.to_owned(), shell::grants_interpreter(pattern)?)));
     let interpreter = interpreter.map(|(pattern, program)| CompileError::Interpreter {
         origin: origin.clone(),
@@ -428,27 +431,27 @@ fn misses_bare_calls(pattern: &str) -> bool {
 
 /// What keeps `pattern` from matching any signature: those end with a tool's name or with the parenthesis behind its arguments.
 /// What an agent calls a tool is its own affair, so nothing is said where a wildcard may stand for it.
-fn slip(pattern: &str) -> Option<Slip> {
+fn pattern_fault(pattern: &str) -> Option<PatternFault> {
     let (tool, behind) = pattern.split_once('(').map_or((pattern, None), |(tool, behind)| (tool, Some(behind)));
     let is_space_behind = behind.is_some_and(|behind| behind.trim_end() != behind);
     if is_space_behind || tool.trim() != tool && !has_wildcard(tool) {
-        return Some(Slip::Space);
+        return Some(PatternFault::Space);
     }
-    (behind.is_some() && !pattern.ends_with([')', '*', '?', ']'])).then_some(Slip::Unclosed)
+    (behind.is_some() && !pattern.ends_with([')', '*', '?', ']'])).then_some(PatternFault::Unclosed)
 }
 
 /// What keeps the name of a tool from being one.
-fn slip_of_tool(tool: &str) -> Option<Slip> {
+fn tool_fault(tool: &str) -> Option<PatternFault> {
     let is_signature = tool.split_once('(').is_some_and(|(name, _)| !has_wildcard(name));
-    let arguments = is_signature.then_some(Slip::Arguments);
-    arguments.or_else(|| (tool.trim() != tool && !has_wildcard(tool)).then_some(Slip::Space))
+    let arguments = is_signature.then_some(PatternFault::Arguments);
+    arguments.or_else(|| (tool.trim() != tool && !has_wildcard(tool)).then_some(PatternFault::Space))
 }
 
 fn has_wildcard(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-fn entry(rule: &Rule, is_default: bool, origin: Origin) -> Entry {
+fn compile_rule(rule: &Rule, is_default: bool, origin: RuleOrigin) -> CompiledRule {
     let mut pattern = match (&rule.pattern, &rule.tool) {
         (Some(pattern), _) => pattern.clone(),
         (None, Some(tool)) => {
@@ -457,16 +460,16 @@ fn entry(rule: &Rule, is_default: bool, origin: Origin) -> Entry {
         }
         (None, None) => String::new(),
     };
-    for side in Side::ALL {
-        if let Some(bound) = side.of(rule) {
+    for side in RuleScopeKey::ALL {
+        if let Some(bound) = side.rule_pattern(rule) {
             pattern.push_str(&format!(", {side} {bound}"));
         }
     }
     let looks_at_arguments = match (&rule.args, &rule.pattern) {
-        (Some(Args::Any(_)), _) => false,
+        (Some(ArgConditions::Any(_)), _) => false,
         (_, Some(pattern)) => pattern.contains('('),
-        (Some(Args::Each(_)) | None, None) => true,
+        (Some(ArgConditions::Each(_)) | None, None) => true,
     };
-    let named = Named { pattern, origin, description: rule.description.clone(), steps: rule.steps.clone() };
-    Entry { named, rule: rule.clone(), is_default, looks_at_arguments }
+    let named = NamedRule { pattern, origin, description: rule.description.clone(), steps: rule.steps.clone() };
+    CompiledRule { named, rule: rule.clone(), is_default, looks_at_arguments }
 }

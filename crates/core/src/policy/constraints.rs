@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     digest::Digest,
     id::{GateId, PrincipalId, SessionId},
-    policy::subject::Subject,
+    policy::subject::PolicySubject,
     time::Millis,
 };
 
@@ -44,34 +44,35 @@ pub struct Constraint {
 /// Every denial in force.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Constraints {
-    by_key: BTreeMap<Key, Constraint>,
+    by_key: BTreeMap<ConstraintKey, Constraint>,
     /// The same by when they end, so that nobody looks through all of them for those that have.
-    by_end: BTreeSet<(Millis, Key)>,
+    by_end: BTreeSet<(Millis, ConstraintKey)>,
 }
 
 /// Whose calls a denial stops, which, and in which session alone.
-type Key = (PrincipalId, Digest, Option<SessionId>);
+type ConstraintKey = (PrincipalId, Digest, Option<SessionId>);
 
 impl Constraint {
     /// Whether it stops `subject`, as long as it has not ended.
-    pub fn is_about(&self, subject: &Subject) -> bool {
+    pub fn is_about(&self, subject: &PolicySubject) -> bool {
         self.principal == subject.principal
             && self.session.as_ref().is_none_or(|session| *session == subject.session)
             && self.key == subject.constraint_key()
     }
 
-    fn named(&self) -> Key {
+    fn index_key(&self) -> ConstraintKey {
         (self.principal.clone(), self.key, self.session.clone())
     }
 }
 
 impl Constraints {
     /// The denial that stops `subject` at `now`, if there is one.
-    pub fn stops(&self, subject: &Subject, now: Millis) -> Option<&Constraint> {
+    pub fn find_stopping(&self, subject: &PolicySubject, now: Millis) -> Option<&Constraint> {
         if self.by_key.is_empty() {
             return None;
         }
-        let mut key: Key = (subject.principal.clone(), subject.constraint_key(), Some(subject.session.clone()));
+        let mut key: ConstraintKey =
+            (subject.principal.clone(), subject.constraint_key(), Some(subject.session.clone()));
         let of_session = self.by_key.get(&key).filter(|constraint| now < constraint.until);
         key.2 = None;
         of_session.or_else(|| self.by_key.get(&key).filter(|constraint| now < constraint.until))
@@ -88,22 +89,22 @@ impl Constraints {
     }
 
     pub(super) fn add(&mut self, constraint: Constraint) {
-        let key = constraint.named();
-        self.lift(&key);
+        let key = constraint.index_key();
+        self.remove_key(&key);
         self.by_end.insert((constraint.until, key.clone()));
         self.by_key.insert(key, constraint);
     }
 
-    pub(super) fn lift(&mut self, key: &Key) {
+    pub(super) fn remove_key(&mut self, key: &ConstraintKey) {
         if let Some(lifted) = self.by_key.remove(key) {
             self.by_end.remove(&(lifted.until, key.clone()));
         }
     }
 
     /// Forgets the denials that have ended by `now`.
-    pub(super) fn tidy(&mut self, now: Millis) {
+    pub(super) fn remove_ended(&mut self, now: Millis) {
         while let Some((_, key)) = self.by_end.first().filter(|(until, _)| *until <= now).cloned() {
-            self.lift(&key);
+            self.remove_key(&key);
         }
     }
 }

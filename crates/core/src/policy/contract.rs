@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     policy::{
-        evaluate::Surroundings,
+        evaluate::PathContext,
         shell::{self, Classes},
-        subject::Subject,
+        subject::PolicySubject,
     },
     tool::Effect,
 };
@@ -18,7 +18,7 @@ use crate::{
 /// the unattended contracts of gjc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+pub enum ContractScope {
     /// Saying something to a run, stopping it, and answering its gates.
     Prompt,
     /// How runs work.
@@ -41,7 +41,7 @@ pub enum Scope {
     Admin,
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for ContractScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Prompt => "prompt",
@@ -61,18 +61,18 @@ impl fmt::Display for Scope {
 /// What a contract does not have and something needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Lack {
+pub enum ContractGap {
     /// A tool by its name.
     Tool(String),
     /// A scope.
-    Scope(Scope),
+    Scope(ContractScope),
     /// Commands of a scope as a class of actions.
-    Command(Scope),
+    Command(ContractScope),
     /// A class of actions.
     Class(Class),
 }
 
-impl fmt::Display for Lack {
+impl fmt::Display for ContractGap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tool(name) => write!(f, "tool {name}"),
@@ -88,10 +88,10 @@ impl fmt::Display for Lack {
 pub struct Contract {
     /// The scopes that were declared.
     #[serde(default)]
-    pub scopes: BTreeSet<Scope>,
+    pub scopes: BTreeSet<ContractScope>,
     /// The scopes of which commands are a declared class of actions.
     #[serde(default)]
-    pub commands: BTreeSet<Scope>,
+    pub commands: BTreeSet<ContractScope>,
     /// The other classes that were declared.
     pub classes: BTreeSet<Class>,
     /// The tools that it may use, by exact name; none means all.
@@ -103,17 +103,17 @@ impl Contract {
     /// Everything may be done that rules and people allow.
     pub fn of_everything() -> Self {
         use Class as C;
-        let scopes: BTreeSet<Scope> = [
-            Scope::Prompt,
-            Scope::Control,
-            Scope::Bash,
-            Scope::Export,
-            Scope::Session,
-            Scope::Model,
-            Scope::Messages,
-            Scope::HostTools,
-            Scope::HostUri,
-            Scope::Admin,
+        let scopes: BTreeSet<ContractScope> = [
+            ContractScope::Prompt,
+            ContractScope::Control,
+            ContractScope::Bash,
+            ContractScope::Export,
+            ContractScope::Session,
+            ContractScope::Model,
+            ContractScope::Messages,
+            ContractScope::HostTools,
+            ContractScope::HostUri,
+            ContractScope::Admin,
         ]
         .into();
         let classes = [
@@ -132,45 +132,50 @@ impl Contract {
     }
 
     /// What `subject` needs that was not declared: a tool, a scope, or the worst class; none if it stays within.
-    pub(crate) fn lacks(&self, subject: &Subject, line: Option<&shell::Line>) -> Option<Lack> {
+    pub(crate) fn first_gap(&self, subject: &PolicySubject, line: Option<&shell::Line>) -> Option<ContractGap> {
         if self.tools.as_ref().is_some_and(|tools| !tools.contains(&subject.tool)) {
-            return Some(Lack::Tool(subject.tool.clone()));
+            return Some(ContractGap::Tool(subject.tool.clone()));
         }
-        let classes = needed(subject, line);
-        let scopes = classes.iter().filter_map(|class| reached(*class));
-        let mut scopes = scopes.chain((subject.tool == SHELL).then_some(Scope::Bash));
+        let classes = needed_classes(subject, line);
+        let scopes = classes.iter().filter_map(|class| scope_of_class(*class));
+        let mut scopes = scopes.chain((subject.tool == SHELL).then_some(ContractScope::Bash));
         let scope = scopes.find(|scope| !self.scopes.contains(scope));
-        scope.map(Lack::Scope).or_else(|| self.lacks_class(classes.into_iter()))
+        scope.map(ContractGap::Scope).or_else(|| self.class_gap(classes.into_iter()))
     }
 
     /// What a host's command of `scope` needs that was not declared. `line` is the line of one that runs in the shell, with
     /// the folder that it runs in; `home` is that of whoever runs it.
-    pub(crate) fn lacks_for(&self, scope: Scope, line: Option<(&str, &str)>, home: Option<&str>) -> Option<Lack> {
+    pub(crate) fn host_command_gap(
+        &self,
+        scope: ContractScope,
+        line: Option<(&str, &str)>,
+        home: Option<&str>,
+    ) -> Option<ContractGap> {
         if !self.scopes.contains(&scope) {
-            return Some(Lack::Scope(scope));
+            return Some(ContractGap::Scope(scope));
         }
         match line {
-            Some((line, cwd)) => self.lacks_class(Classes::of(line, cwd, home).iter()),
-            None => (!self.commands.contains(&scope)).then_some(Lack::Command(scope)),
+            Some((line, cwd)) => self.class_gap(Classes::of(line, cwd, home).iter()),
+            None => (!self.commands.contains(&scope)).then_some(ContractGap::Command(scope)),
         }
     }
 
     /// The worst class that was not declared.
-    fn lacks_class(&self, classes: impl Iterator<Item = Class>) -> Option<Lack> {
-        classes.filter(|class| !self.classes.contains(class)).max().map(Lack::Class)
+    fn class_gap(&self, classes: impl Iterator<Item = Class>) -> Option<ContractGap> {
+        classes.filter(|class| !self.classes.contains(class)).max().map(ContractGap::Class)
     }
 
     /// Everything that `self` has and `other` has not.
-    pub(crate) fn beyond(&self, other: &Self) -> Vec<Lack> {
+    pub(crate) fn gaps_beyond(&self, other: &Self) -> Vec<ContractGap> {
         let tools = match (&self.tools, &other.tools) {
             (_, None) => Vec::new(),
             (Some(mine), Some(theirs)) => mine.difference(theirs).cloned().collect(),
             (None, Some(_)) => vec!["*".to_owned()],
         };
-        let scopes = self.scopes.difference(&other.scopes).copied().map(Lack::Scope);
-        let commands = self.commands.difference(&other.commands).copied().map(Lack::Command);
-        let classes = self.classes.difference(&other.classes).copied().map(Lack::Class);
-        tools.into_iter().map(Lack::Tool).chain(scopes).chain(commands).chain(classes).collect()
+        let scopes = self.scopes.difference(&other.scopes).copied().map(ContractGap::Scope);
+        let commands = self.commands.difference(&other.commands).copied().map(ContractGap::Command);
+        let classes = self.classes.difference(&other.classes).copied().map(ContractGap::Class);
+        tools.into_iter().map(ContractGap::Tool).chain(scopes).chain(commands).chain(classes).collect()
     }
 }
 
@@ -178,11 +183,11 @@ impl Contract {
 const SHELL: &str = "bash";
 
 /// What a class of actions reaches beside files.
-const fn reached(class: Class) -> Option<Scope> {
+const fn scope_of_class(class: Class) -> Option<ContractScope> {
     match class {
-        Class::HostToolInvoke => Some(Scope::HostTools),
-        Class::HostUriRead | Class::HostUriWrite => Some(Scope::HostUri),
-        Class::AuthLogin => Some(Scope::Admin),
+        Class::HostToolInvoke => Some(ContractScope::HostTools),
+        Class::HostUriRead | Class::HostUriWrite => Some(ContractScope::HostUri),
+        Class::AuthLogin => Some(ContractScope::Admin),
         Class::BashReadonly
         | Class::BashMutating
         | Class::BashDestructive
@@ -194,16 +199,17 @@ const fn reached(class: Class) -> Option<Scope> {
 
 /// Returns whether `subject` changes nothing outside the conversation: a tool that only reads, or a line of our shell of which
 /// every program only reads.
-pub fn only_reads(subject: &Subject, surroundings: &Surroundings) -> bool {
+pub fn only_reads(subject: &PolicySubject, path_context: &PathContext) -> bool {
     if subject.effect == Effect::Reads {
         return true;
     }
-    let line = shell::line_of(subject, surroundings);
+    let line = shell::line_of(subject, path_context);
     subject.tool == SHELL
-        && line.is_some_and(|line| needed(subject, Some(&line)).iter().all(|class| *class == Class::BashReadonly))
+        && line
+            .is_some_and(|line| needed_classes(subject, Some(&line)).iter().all(|class| *class == Class::BashReadonly))
 }
 
-fn needed(subject: &Subject, line: Option<&shell::Line>) -> BTreeSet<Class> {
+fn needed_classes(subject: &PolicySubject, line: Option<&shell::Line>) -> BTreeSet<Class> {
     let mut classes = subject.classes.clone();
     match (line, subject.effect) {
         // Of what a host does, its class is all that a contract speaks of.

@@ -4,21 +4,22 @@ use crate::{
     gate::Step,
     policy::{
         approval::ApprovalMode,
-        bound::Caller,
-        compile::Compiled,
+        compile::CompiledRules,
         constraints::Constraints,
-        contract::{Contract, Lack},
+        contract::{Contract, ContractGap},
         floor,
-        grants::Grants,
+        grants::GrantSet,
         indirect,
         narrow::NarrowPath,
-        needs, obeyed, path, secrets,
+        obeyed, path,
+        rule_scope::CallerScope,
+        sandbox_needs, secrets,
         shell::{self, Line, Piece, Wild},
         signature,
-        spelling::{Spelled, Spellings},
-        subject::{Reach, Subject},
-        table::{Lookup, Table},
-        verdict::{Cause, Verdict, Why},
+        spelling::{CallSpelling, CallSpellings},
+        subject::{EffectReach, PolicySubject},
+        table::{RuleLookup, RuleTable},
+        verdict::{Verdict, VerdictCause, VerdictReason},
     },
     time::Millis,
     tool::{Effect, Shell},
@@ -26,7 +27,7 @@ use crate::{
 
 /// What stands where no rules do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Posture {
+pub enum DefaultPolicy {
     /// Under `serve` and `demo`: what only reads inside the workspace may happen, the rest asks.
     Gateway,
     /// At the stdio doors: tools run unasked, as their hosts expect, except what the floor holds.
@@ -35,7 +36,7 @@ pub enum Posture {
 
 /// What surrounds the calls: folders that have a meaning for every one of them. All absolute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct PathContext {
     /// The home folder that `~` and `$HOME` stand for in the shell; none makes them unknown.
     pub home: Option<String>,
     /// Folders for temporary files, where deleting harms nobody.
@@ -55,19 +56,19 @@ pub struct Surroundings {
 
 /// Everything that a decision is made from, besides its subject.
 #[derive(Clone, Copy, Debug)]
-pub struct Layers<'a> {
+pub struct PolicyLayers<'a> {
     /// The rules.
-    pub compiled: &'a Compiled,
+    pub compiled: &'a CompiledRules,
     /// Denials that bind.
     pub constraints: &'a Constraints,
     /// The contract of an unattended run.
     pub contract: Option<&'a Contract>,
     /// What people granted.
-    pub grants: &'a Grants,
+    pub grants: &'a GrantSet,
     /// What stands where no rules do.
-    pub posture: Posture,
+    pub default_policy: DefaultPolicy,
     /// Folders with a meaning.
-    pub surroundings: &'a Surroundings,
+    pub path_context: &'a PathContext,
 }
 
 /// Decides about `subject` at `now`.
@@ -78,138 +79,145 @@ pub struct Layers<'a> {
 /// What that allows or asks is asked for this once if the approval mode says so.
 /// A shell line is judged by every simple command in it. Where a call uses secrets, the use of each is judged beside it, and the strictest
 /// verdict counts.
-pub fn evaluate(layers: &Layers<'_>, subject: &Subject, now: Millis) -> Verdict {
-    secrets::released(layers, subject, by_itself(layers, subject, now), now)
+pub fn evaluate(layers: &PolicyLayers<'_>, subject: &PolicySubject, now: Millis) -> Verdict {
+    secrets::with_secrets(layers, subject, evaluate_without_secrets(layers, subject, now), now)
 }
 
-fn by_itself(layers: &Layers<'_>, subject: &Subject, now: Millis) -> Verdict {
-    let line = shell::line_of(subject, layers.surroundings);
-    let obeyed = obeyed::of_subject(subject, layers.surroundings.home.as_deref());
+fn evaluate_without_secrets(layers: &PolicyLayers<'_>, subject: &PolicySubject, now: Millis) -> Verdict {
+    let line = shell::line_of(subject, layers.path_context);
+    let obeyed = obeyed::of_subject(subject, layers.path_context.home.as_deref());
     let lists = signature::of_lists(&subject.tool, &subject.named, &subject.arguments, &subject.signature);
-    let spellings = Spellings::of(subject, layers.surroundings.home.as_deref());
-    let judge = Judge { layers, subject, line: line.as_ref(), obeyed, lists, spellings, is_of_secret: false };
-    let why = |cause| Why { cause, policy: layers.compiled.digest() };
+    let spellings = CallSpellings::from_subject(subject, layers.path_context.home.as_deref());
+    let judge = PolicyEvaluator { layers, subject, line: line.as_ref(), obeyed, lists, spellings, is_of_secret: false };
+    let why = |cause| VerdictReason { cause, policy: layers.compiled.digest() };
     judge
-        .denied(now)
+        .denial_cause(now)
         .map(|cause| Verdict::Deny(why(cause)))
         .or_else(|| {
-            let reason = judge.floor()?;
-            Some(Verdict::Ask(why(Cause::Floor { reason, steps: judge.steps() })))
+            let reason = judge.floor_reason()?;
+            Some(Verdict::Ask(why(VerdictCause::Floor { reason, steps: judge.approval_steps() })))
         })
-        .unwrap_or_else(|| match (judge.covered(now), layers.surroundings.approval.reason(subject)) {
-            (Outcome::Deny(cause), _) => Verdict::Deny(why(cause)),
+        .unwrap_or_else(|| match (judge.covered_outcome(now), layers.path_context.approval.approval_reason(subject)) {
+            (PolicyOutcome::Deny(cause), _) => Verdict::Deny(why(cause)),
             // Like the floor: one answer for this once, whatever rules and grants allow.
-            (_, Some(reason)) => Verdict::Ask(why(Cause::Floor { reason, steps: judge.steps() })),
-            (Outcome::Allow(cause), None) => Verdict::Allow(why(cause)),
-            (Outcome::Ask(cause), None) => Verdict::Ask(why(cause)),
+            (_, Some(reason)) => Verdict::Ask(why(VerdictCause::Floor { reason, steps: judge.approval_steps() })),
+            (PolicyOutcome::Allow(cause), None) => Verdict::Allow(why(cause)),
+            (PolicyOutcome::Ask(cause), None) => Verdict::Ask(why(cause)),
         })
 }
 
-pub(super) struct Judge<'a> {
-    layers: &'a Layers<'a>,
-    subject: &'a Subject,
+pub(super) struct PolicyEvaluator<'a> {
+    layers: &'a PolicyLayers<'a>,
+    subject: &'a PolicySubject,
     line: Option<&'a Line>,
     /// The files that a call would change and that other programs obey, but for those of a line.
     obeyed: Vec<NarrowPath>,
     /// Signatures that lists among the arguments may come to. Rules that deny or ask see them too.
     lists: Vec<String>,
     /// The other spellings of the paths that such a call names.
-    spellings: Spellings<'a>,
+    spellings: CallSpellings<'a>,
     /// Whether the subject is the use of a secret, which only rules that name secrets allow.
     is_of_secret: bool,
 }
 
-pub(super) enum Outcome {
-    Allow(Cause),
-    Deny(Cause),
-    Ask(Cause),
+pub(super) enum PolicyOutcome {
+    Allow(VerdictCause),
+    Deny(VerdictCause),
+    Ask(VerdictCause),
 }
 
-impl<'a> Judge<'a> {
+impl<'a> PolicyEvaluator<'a> {
     /// About the use of a secret.
-    pub(super) fn of_secret(layers: &'a Layers<'a>, subject: &'a Subject) -> Self {
-        let (obeyed, lists, spellings) = (Vec::new(), Vec::new(), Spellings::default());
+    pub(super) fn for_secret(layers: &'a PolicyLayers<'a>, subject: &'a PolicySubject) -> Self {
+        let (obeyed, lists, spellings) = (Vec::new(), Vec::new(), CallSpellings::default());
         Self { layers, subject, line: None, obeyed, lists, spellings, is_of_secret: true }
     }
 
     /// What rules and defaults say of the use of a secret. What nothing is said of is asked.
-    pub(super) fn secret_ruled(&self) -> Outcome {
+    pub(super) fn secret_outcome(&self) -> PolicyOutcome {
         let tables = self.layers.compiled.tables();
-        match self.touched(&tables.deny) {
-            Some(rank) => Outcome::Deny(Cause::Rule(tables.named(rank))),
-            None => self.ruled(),
+        match self.first_match(&tables.deny) {
+            Some(rank) => PolicyOutcome::Deny(VerdictCause::Rule(tables.named_rule(rank))),
+            None => self.rules_outcome(),
         }
     }
 }
 
-impl Judge<'_> {
-    fn denied(&self, now: Millis) -> Option<Cause> {
+impl PolicyEvaluator<'_> {
+    fn denial_cause(&self, now: Millis) -> Option<VerdictCause> {
         let tables = self.layers.compiled.tables();
-        self.protected()
-            .map(|path| Cause::Protected { path })
-            .or_else(|| self.unreadable().map(|path| Cause::Unreadable { path }))
-            .or_else(|| self.touched(&tables.deny).map(|rank| Cause::Rule(tables.named(rank))))
+        self.protected_path()
+            .map(|path| VerdictCause::Protected { path })
+            .or_else(|| self.unreadable_path().map(|path| VerdictCause::Unreadable { path }))
+            .or_else(|| self.first_match(&tables.deny).map(|rank| VerdictCause::Rule(tables.named_rule(rank))))
             .or_else(|| {
-                let stop = self.layers.constraints.stops(self.subject, now)?;
+                let stop = self.layers.constraints.find_stopping(self.subject, now)?;
                 let session = stop.session.clone();
-                Some(Cause::Constraint { by: stop.by.clone(), reason: stop.reason.clone(), until: stop.until, session })
+                Some(VerdictCause::Constraint {
+                    by: stop.by.clone(),
+                    reason: stop.reason.clone(),
+                    until: stop.until,
+                    session,
+                })
             })
-            .or_else(|| Some(Cause::Contract { lacks: self.lacks()? }))
+            .or_else(|| Some(VerdictCause::Contract { lacks: self.contract_gap()? }))
     }
 
     /// What the contract does not cover. It knows no folders in which deleting harms nobody.
-    fn lacks(&self) -> Option<Lack> {
+    fn contract_gap(&self) -> Option<ContractGap> {
         let contract = self.layers.contract?;
-        let surroundings = self.layers.surroundings;
-        if surroundings.temporary.is_empty() || self.line.is_none() {
-            return contract.lacks(self.subject, self.line);
+        let path_context = self.layers.path_context;
+        if path_context.temporary.is_empty() || self.line.is_none() {
+            return contract.first_gap(self.subject, self.line);
         }
-        let place = shell::ShellContext { temporary: Vec::new(), ..shell::context_of(self.subject, surroundings) };
-        contract.lacks(self.subject, shell::line_in(self.subject, &place).as_ref())
+        let place = shell::ShellContext { temporary: Vec::new(), ..shell::context_of(self.subject, path_context) };
+        contract.first_gap(self.subject, shell::line_in(self.subject, &place).as_ref())
     }
 
-    fn protected(&self) -> Option<String> {
+    fn protected_path(&self) -> Option<String> {
         match self.line {
             Some(line) => line.protected.clone(),
-            None => floor::protected(self.subject, self.layers.surroundings),
+            None => floor::protected_path(self.subject, self.layers.path_context),
         }
     }
 
-    fn unreadable(&self) -> Option<String> {
+    fn unreadable_path(&self) -> Option<String> {
         match self.line {
             Some(line) => line.unreadable.clone(),
-            None => floor::unreadable(self.subject, self.layers.surroundings),
+            None => floor::unreadable_path(self.subject, self.layers.path_context),
         }
     }
 
-    fn floor(&self) -> Option<String> {
+    fn floor_reason(&self) -> Option<String> {
         match self.line {
-            Some(line) => line.floor.clone().or_else(|| needs::reason(self.subject)),
-            None => floor::reason(self.subject, self.layers.surroundings),
+            Some(line) => line.floor.clone().or_else(|| sandbox_needs::needs_reason(self.subject)),
+            None => floor::floor_reason(self.subject, self.layers.path_context),
         }
     }
 
     /// Who has to allow, as far as rules alone say so. What holds a call for another reason must not make it easier.
-    fn steps(&self) -> Vec<Step> {
+    fn approval_steps(&self) -> Vec<Step> {
         if !self.layers.compiled.tables().has_steps {
             return Vec::new();
         }
-        match self.ruled() {
-            Outcome::Ask(Cause::Rule(rule) | Cause::Default(rule)) => rule.steps,
-            Outcome::Ask(_) | Outcome::Allow(_) | Outcome::Deny(_) => Vec::new(),
+        match self.rules_outcome() {
+            PolicyOutcome::Ask(VerdictCause::Rule(rule) | VerdictCause::Default(rule)) => rule.steps,
+            PolicyOutcome::Ask(_) | PolicyOutcome::Allow(_) | PolicyOutcome::Deny(_) => Vec::new(),
         }
     }
 
-    fn covered(&self, now: Millis) -> Outcome {
-        let outcome = self.ruled();
+    fn covered_outcome(&self, now: Millis) -> PolicyOutcome {
+        let outcome = self.rules_outcome();
         let may_reach = self.may_reach(&outcome);
         match &outcome {
-            Outcome::Allow(Cause::Rule(_)) if may_reach.is_none() => outcome,
+            PolicyOutcome::Allow(VerdictCause::Rule(_)) if may_reach.is_none() => outcome,
             // What particular people have to allow, or several, is not covered by what one of them allowed once.
-            Outcome::Ask(Cause::Rule(rule) | Cause::Default(rule)) if !rule.steps.is_empty() => outcome,
-            _ => match (self.granted(may_reach.as_ref(), now), may_reach, outcome) {
+            PolicyOutcome::Ask(VerdictCause::Rule(rule) | VerdictCause::Default(rule)) if !rule.steps.is_empty() => {
+                outcome
+            }
+            _ => match (self.granted_outcome(may_reach.as_ref(), now), may_reach, outcome) {
                 (Some(granted), _, _) => granted,
-                (None, Some(cause), Outcome::Allow(_) | Outcome::Ask(_)) => Outcome::Ask(cause),
+                (None, Some(cause), PolicyOutcome::Allow(_) | PolicyOutcome::Ask(_)) => PolicyOutcome::Ask(cause),
                 (None, _, outcome) => outcome,
             },
         }
@@ -217,12 +225,12 @@ impl Judge<'_> {
 
     /// The denial that a call may break though its signatures do not say so. A person has to look at such a call, whatever allows it.
     /// A default denies what no default before it allows.
-    fn may_reach(&self, outcome: &Outcome) -> Option<Cause> {
+    fn may_reach(&self, outcome: &PolicyOutcome) -> Option<VerdictCause> {
         let tables = self.layers.compiled.tables();
-        let denying = [self.of(&tables.deny), self.of(&tables.tighten_deny)];
-        let default_deny = self.of(&tables.default_deny);
+        let denying = [self.lookup_for(&tables.deny), self.lookup_for(&tables.tighten_deny)];
+        let default_deny = self.lookup_for(&tables.default_deny);
         let default_allow = match outcome {
-            Outcome::Allow(Cause::Default(_)) => self.covering(&tables.default_allow).ok(),
+            PolicyOutcome::Allow(VerdictCause::Default(_)) => self.covering_rank(&tables.default_allow).ok(),
             _ => None,
         };
         let (tool, arguments) = (&self.subject.tool, &self.subject.arguments);
@@ -249,94 +257,102 @@ impl Judge<'_> {
             })
         };
         let (rank, through) = by_service.or_else(by_line)?;
-        Some(Cause::MayReach { denial: tables.named(rank), through })
+        Some(VerdictCause::MayReach { denial: tables.named_rule(rank), through })
     }
 
     /// What a person granted. Where the call may break a denial, only a grant of this very call counts.
-    fn granted(&self, may_reach: Option<&Cause>, now: Millis) -> Option<Outcome> {
+    fn granted_outcome(&self, may_reach: Option<&VerdictCause>, now: Millis) -> Option<PolicyOutcome> {
         let grants = self.layers.grants;
-        let realm = self.layers.surroundings.realm.as_deref();
-        let exact = grants.exact(self.subject, realm, now);
-        let by_pattern = || grants.by_pattern(self.subject, self.line, &self.narrow(), &self.spellings, realm, now);
+        let realm = self.layers.path_context.realm.as_deref();
+        let exact = grants.exact_grant(self.subject, realm, now);
+        let by_pattern =
+            || grants.by_pattern(self.subject, self.line, &self.narrow_paths(), &self.spellings, realm, now);
         let is_covered = || may_reach.is_none() && self.perhaps_denied().is_none();
         let grant = exact.or_else(|| by_pattern().filter(|_| is_covered()))?;
-        Some(Outcome::Allow(Cause::Grant { id: grant.id, by: grant.by.clone() }))
+        Some(PolicyOutcome::Allow(VerdictCause::Grant { id: grant.id, by: grant.by.clone() }))
     }
 
     /// What rules, defaults and the posture come to, whatever was granted.
-    fn ruled(&self) -> Outcome {
+    fn rules_outcome(&self) -> PolicyOutcome {
         let tables = self.layers.compiled.tables();
-        let tightened = self.touched(&tables.tighten);
-        let (allowed, uncovered) = match self.covering(&tables.allow) {
+        let tightened = self.first_match(&tables.tighten);
+        let (allowed, uncovered) = match self.covering_rank(&tables.allow) {
             Ok(rank) => (Some(rank), None),
             Err(uncovered) => (None, uncovered),
         };
         if let Some(rank) = allowed.filter(|_| tightened.is_none()) {
-            return Outcome::Allow(Cause::Rule(tables.named(rank)));
+            return PolicyOutcome::Allow(VerdictCause::Rule(tables.named_rule(rank)));
         }
-        if let Some(rank) = self.touched(&tables.tighten_deny).filter(|_| allowed.is_none()) {
-            return Outcome::Deny(Cause::Default(tables.named(rank)));
+        if let Some(rank) = self.first_match(&tables.tighten_deny).filter(|_| allowed.is_none()) {
+            return PolicyOutcome::Deny(VerdictCause::Default(tables.named_rule(rank)));
         }
-        let asked = match tightened {
+        let ask_rank = match tightened {
             // Nor who has to allow, where the owner's rules say so.
-            Some(rank) if tables.has_steps && !tables.demands(rank) => {
-                let own = self.touched(&tables.ask).filter(|_| allowed.is_none());
-                own.filter(|own| tables.demands(*own)).or(Some(rank))
+            Some(rank) if tables.has_steps && !tables.has_approval_steps(rank) => {
+                let own = self.first_match(&tables.ask).filter(|_| allowed.is_none());
+                own.filter(|own| tables.has_approval_steps(*own)).or(Some(rank))
             }
             Some(rank) => Some(rank),
-            None => self.touched(&tables.ask),
+            None => self.first_match(&tables.ask),
         };
-        let default = self.default();
-        match (asked, default) {
+        let default = self.default_outcome();
+        match (ask_rank, default) {
             // A repository's ask must not soften a deny among the owner's defaults.
-            (Some(_), Some(Outcome::Deny(cause))) if tightened.is_some() && allowed.is_none() => Outcome::Deny(cause),
-            (Some(rank), _) => Outcome::Ask(Cause::Rule(tables.named(rank))),
+            (Some(_), Some(PolicyOutcome::Deny(cause))) if tightened.is_some() && allowed.is_none() => {
+                PolicyOutcome::Deny(cause)
+            }
+            (Some(rank), _) => PolicyOutcome::Ask(VerdictCause::Rule(tables.named_rule(rank))),
             // What an ask for everything does not say, people are told.
-            (None, Some(Outcome::Ask(Cause::Default(rule)))) if rule.steps.is_empty() && self.held().is_some() => {
-                self.posture(self.held())
+            (None, Some(PolicyOutcome::Ask(VerdictCause::Default(rule))))
+                if rule.steps.is_empty() && self.obeyed_change().is_some() =>
+            {
+                self.unmatched_outcome(self.obeyed_change())
             }
             (None, Some(outcome)) => outcome,
-            (None, None) => self.posture(self.held().or(uncovered)),
+            (None, None) => self.unmatched_outcome(self.obeyed_change().or(uncovered)),
         }
     }
 
     /// The paths that a rule has to name, beside those of a line.
-    fn narrow(&self) -> Vec<&NarrowPath> {
+    fn narrow_paths(&self) -> Vec<&NarrowPath> {
         self.obeyed.iter().collect()
     }
 
     /// What no broad rule covers, for people: a change of a file that other programs obey.
-    fn held(&self) -> Option<String> {
+    fn obeyed_change(&self) -> Option<String> {
         let narrow = self.line.and_then(Line::obeyed).or_else(|| self.obeyed.first());
         narrow.map(ToString::to_string)
     }
 
     /// The first default that matches. Of the commands of a shell line each has its own; the strictest counts.
-    fn default(&self) -> Option<Outcome> {
+    fn default_outcome(&self) -> Option<PolicyOutcome> {
         let tables = self.layers.compiled.tables();
-        let deny = self.touched(&tables.default_deny);
-        let ask = self.touched(&tables.default_ask);
-        let allow = self.covering(&tables.default_allow).ok();
+        let deny = self.first_match(&tables.default_deny);
+        let ask = self.first_match(&tables.default_ask);
+        let allow = self.covering_rank(&tables.default_allow).ok();
         match self.line {
             None => [(allow, 0), (deny, 1), (ask, 2)].into_iter().filter_map(|(rank, kind)| Some((rank?, kind))).min(),
             Some(line) => self.strictest_default(line),
         }
         .map(|(rank, kind)| {
-            let cause = Cause::Default(tables.named(rank));
+            let cause = VerdictCause::Default(tables.named_rule(rank));
             match kind {
-                0 => Outcome::Allow(cause),
-                1 => Outcome::Deny(cause),
-                _ => Outcome::Ask(cause),
+                0 => PolicyOutcome::Allow(cause),
+                1 => PolicyOutcome::Deny(cause),
+                _ => PolicyOutcome::Ask(cause),
             }
         })
     }
 
     fn strictest_default(&self, line: &Line) -> Option<(usize, u8)> {
         let tables = self.layers.compiled.tables();
-        let (allow, deny, ask) =
-            (self.of(&tables.default_allow), self.of(&tables.default_deny), self.of(&tables.default_ask));
-        let everything = self.everything(&allow);
-        let structured = [(self.structured(&deny, |_| true), 1), (self.structured(&ask, |_| true), 2)];
+        let (allow, deny, ask) = (
+            self.lookup_for(&tables.default_allow),
+            self.lookup_for(&tables.default_deny),
+            self.lookup_for(&tables.default_ask),
+        );
+        let everything = self.everything_rank(&allow);
+        let structured = [(self.structured_rank(&deny, |_| true), 1), (self.structured_rank(&ask, |_| true), 2)];
         let mut all_allowed = true;
         let mut strictest: Option<(usize, u8)> = None;
         for command in line.pieces() {
@@ -346,8 +362,8 @@ impl Judge<'_> {
             let covered = command.covered_by(&|text, paths| self.first_allowing(&allow, text, paths), everything);
             let patterns = [
                 (covered.filter(|rank| !may_be_denied || everything == Some(*rank)), 0),
-                (self.touches(&command, &deny), 1),
-                (self.touches(&command, &ask), 2),
+                (self.piece_match(&command, &deny), 1),
+                (self.piece_match(&command, &ask), 2),
             ];
             let found = patterns.into_iter().chain(structured).filter_map(|(rank, kind)| Some((rank?, kind))).min();
             let strictness = |kind: u8| [0, 2, 1][usize::from(kind)];
@@ -368,31 +384,33 @@ impl Judge<'_> {
     }
 
     /// The rules of `table` that are bound to whoever wants this, or to nobody.
-    fn of<'t>(&self, table: &'t Table) -> Lookup<'t> {
-        table.of(Caller::of(self.subject, self.layers.surroundings.door.as_deref()))
+    fn lookup_for<'t>(&self, table: &'t RuleTable) -> RuleLookup<'t> {
+        table.lookup_for(CallerScope::from_subject(self.subject, self.layers.path_context.door.as_deref()))
     }
 
-    fn touches(&self, piece: &Piece<'_>, table: &Lookup<'_>) -> Option<usize> {
-        let whole = table.first(&self.subject.signature).filter(|_| piece.is_opaque());
-        whole.into_iter().chain(piece.touched_by(&|text| table.first(text))).min()
+    fn piece_match(&self, piece: &Piece<'_>, table: &RuleLookup<'_>) -> Option<usize> {
+        let whole = table.first_match(&self.subject.signature).filter(|_| piece.is_opaque());
+        whole.into_iter().chain(piece.touched_by(&|text| table.first_match(text))).min()
     }
 
-    fn posture(&self, uncovered: Option<String>) -> Outcome {
+    fn unmatched_outcome(&self, uncovered: Option<String>) -> PolicyOutcome {
         if !self.is_of_secret && !self.layers.compiled.has_rules() {
-            match self.layers.posture {
-                Posture::Stdio => return Outcome::Allow(Cause::NoRules),
-                Posture::Gateway if self.reads_inside() => return Outcome::Allow(Cause::ReadsInside),
-                Posture::Gateway => {}
+            match self.layers.default_policy {
+                DefaultPolicy::Stdio => return PolicyOutcome::Allow(VerdictCause::NoRules),
+                DefaultPolicy::Gateway if self.reads_inside() => {
+                    return PolicyOutcome::Allow(VerdictCause::ReadsInside);
+                }
+                DefaultPolicy::Gateway => {}
             }
         }
-        Outcome::Ask(Cause::Unmatched { uncovered })
+        PolicyOutcome::Ask(VerdictCause::Unmatched { uncovered })
     }
 
     fn reads_inside(&self) -> bool {
         let subject = self.subject;
         subject.shell == Shell::Nothing
             && subject.effect == Effect::Reads
-            && subject.reach == Reach::Files
+            && subject.reach == EffectReach::Files
             && subject.paths.iter().chain(&subject.leads_to).all(|path| {
                 !path.starts_with('~')
                     && path::is_within(&path::resolve("/", &subject.cwd), &path::resolve(&subject.cwd, path))
@@ -400,27 +418,27 @@ impl Judge<'_> {
     }
 
     /// The first deny or ask rule that any part of the subject meets.
-    fn touched(&self, table: &Table) -> Option<usize> {
-        let table = self.of(table);
-        let whole = self.subject.signatures().filter_map(|signature| table.first(signature)).min();
+    fn first_match(&self, table: &RuleTable) -> Option<usize> {
+        let table = self.lookup_for(table);
+        let whole = self.subject.all_signatures().filter_map(|signature| table.first_match(signature)).min();
         let lists = self.lists.iter().filter_map(|text| table.first_that_may(text));
-        let parts = self.line.and_then(|line| line.touched_by(&|text| table.first(text)));
+        let parts = self.line.and_then(|line| line.touched_by(&|text| table.first_match(text)));
         let spelled = self.spellings.first_in(&table);
-        whole.into_iter().chain(lists).chain(parts).chain(self.structured(&table, |_| true)).chain(spelled).min()
+        whole.into_iter().chain(lists).chain(parts).chain(self.structured_rank(&table, |_| true)).chain(spelled).min()
     }
 
     /// The last of the allow rules that it takes to cover the whole of the subject, or what they leave uncovered.
-    fn covering(&self, table: &Table) -> Result<usize, Option<String>> {
-        let table = self.of(table);
-        let narrow = self.narrow();
-        let names = |rank: usize| self.layers.compiled.tables().names(rank, &narrow);
-        let structured = || self.structured(&table, |rank| self.may_allow(rank) && names(rank));
+    fn covering_rank(&self, table: &RuleTable) -> Result<usize, Option<String>> {
+        let table = self.lookup_for(table);
+        let narrow = self.narrow_paths();
+        let names = |rank: usize| self.layers.compiled.tables().names_paths(rank, &narrow);
+        let structured = || self.structured_rank(&table, |rank| self.may_allow(rank) && names(rank));
         if let Some(rank) = self.line.is_none().then(structured).flatten() {
-            return self.reached(&table).map(|reached| rank.max(reached)).map_err(Some);
+            return self.reached_rank(&table).map(|reached| rank.max(reached)).map_err(Some);
         }
         match self.line {
             Some(line) => {
-                let everything = self.everything(&table);
+                let everything = self.everything_rank(&table);
                 if let Some(rule) = self.perhaps_denied().filter(|_| everything.is_none()) {
                     return Err(Some(rule));
                 }
@@ -429,21 +447,21 @@ impl Judge<'_> {
             }
             None => {
                 let first = |text: &str| self.first_allowing(&table, text, &[]);
-                let ranks: Option<Vec<usize>> = self.subject.signatures().map(first).collect();
+                let ranks: Option<Vec<usize>> = self.subject.all_signatures().map(first).collect();
                 let rank = ranks.and_then(|ranks| ranks.into_iter().max()).ok_or(None)?;
-                self.reached(&table).map(|reached| rank.max(reached)).map_err(Some)
+                self.reached_rank(&table).map(|reached| rank.max(reached)).map_err(Some)
             }
         }
     }
 
     /// The last of the allow rules that it takes to cover the files which paths lead to that are not plain.
-    fn reached(&self, table: &Lookup<'_>) -> Result<usize, String> {
-        let (tables, narrow) = (self.layers.compiled.tables(), self.narrow());
-        self.spellings.covered_by(&|spelled: &Spelled| {
-            let wanted = |rank: usize| {
-                self.may_allow(rank) && tables.names(rank, &narrow) && tables.steps_up(rank) >= spelled.steps_up
+    fn reached_rank(&self, table: &RuleLookup<'_>) -> Result<usize, String> {
+        let (tables, narrow) = (self.layers.compiled.tables(), self.narrow_paths());
+        self.spellings.covered_by(&|spelled: &CallSpelling| {
+            let predicate = |rank: usize| {
+                self.may_allow(rank) && tables.names_paths(rank, &narrow) && tables.steps_up(rank) >= spelled.steps_up
             };
-            self.spellings.first_for(table, spelled, wanted)
+            self.spellings.first_for(table, spelled, predicate)
         })
     }
 
@@ -451,7 +469,7 @@ impl Judge<'_> {
     /// `git push*` is denied. Only a person, or a bare `*`, lets that pass.
     fn perhaps_denied(&self) -> Option<String> {
         let tables = self.layers.compiled.tables();
-        let denying = [self.of(&tables.deny), self.of(&tables.tighten_deny)];
+        let denying = [self.lookup_for(&tables.deny), self.lookup_for(&tables.tighten_deny)];
         let line = self.line?;
         let begun = line.begun().find(|begun| denying.iter().any(|table| table.may_go_on(begun)));
         if let Some(found) = begun {
@@ -461,19 +479,19 @@ impl Judge<'_> {
         Some(format!("{}, which may be denied once files give it names", wild.text.replace(Wild::SIGN, "*")))
     }
 
-    fn structured(&self, table: &Lookup<'_>, wanted: impl Fn(usize) -> bool) -> Option<usize> {
-        table.first_structured(&self.subject.tool, &self.subject.arguments, wanted)
+    fn structured_rank(&self, table: &RuleLookup<'_>, predicate: impl Fn(usize) -> bool) -> Option<usize> {
+        table.first_structured(&self.subject.tool, &self.subject.arguments, predicate)
     }
 
     /// The first rule with a bare `*` that allows. None for a change of what other programs obey.
-    fn everything(&self, table: &Lookup<'_>) -> Option<usize> {
-        table.everything().filter(|rank| self.may_allow(*rank) && self.obeyed.is_empty())
+    fn everything_rank(&self, table: &RuleLookup<'_>) -> Option<usize> {
+        table.everything_rank().filter(|rank| self.may_allow(*rank) && self.obeyed.is_empty())
     }
 
     /// The first rule that matches `text` and allows it, and names `paths` and the files of the call that other programs obey.
-    fn first_allowing(&self, table: &Lookup<'_>, text: &str, paths: &[&NarrowPath]) -> Option<usize> {
-        let (tables, narrow) = (self.layers.compiled.tables(), self.narrow());
-        let names = |rank: usize| tables.names(rank, paths) && tables.names(rank, &narrow);
+    fn first_allowing(&self, table: &RuleLookup<'_>, text: &str, paths: &[&NarrowPath]) -> Option<usize> {
+        let (tables, narrow) = (self.layers.compiled.tables(), self.narrow_paths());
+        let names = |rank: usize| tables.names_paths(rank, paths) && tables.names_paths(rank, &narrow);
         table.first_where(text, |rank| self.may_allow(rank) && names(rank))
     }
 

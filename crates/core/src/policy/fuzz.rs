@@ -7,8 +7,8 @@ use countersign_shell_analysis::{ShellContext, UNPARSABLE, analyze};
 use serde_json::{Map, Value};
 
 use super::{
-    Action, ApprovalMode, Compiled, Constraints, Grants, Layer, Layers, Posture, Reach, Rule, Rules, Source, Subject,
-    Surroundings, Verdict, compile, evaluate,
+    ApprovalMode, CompiledRules, Constraints, DefaultPolicy, EffectReach, GrantSet, PathContext, PolicyLayers,
+    PolicySubject, Rule, RuleAction, RuleLayer, RuleSet, RuleSource, Verdict, compile_rules, evaluate,
 };
 use crate::{
     digest::{Digest, canonical},
@@ -18,34 +18,37 @@ use crate::{
 };
 
 /// Rules of which none covers `x` or `curl`.
-static NARROW: LazyLock<Compiled> =
-    LazyLock::new(|| compiled(&[("bash(ls*)", Action::Allow), ("bash(echo *)", Action::Allow)]));
+static NARROW: LazyLock<CompiledRules> =
+    LazyLock::new(|| compiled(&[("bash(ls*)", RuleAction::Allow), ("bash(echo *)", RuleAction::Allow)]));
 
 /// Everything is allowed but what is denied.
-static WIDE: LazyLock<Compiled> = LazyLock::new(|| compiled(&[("*", Action::Allow), ("bash(curl*)", Action::Deny)]));
+static WIDE: LazyLock<CompiledRules> =
+    LazyLock::new(|| compiled(&[("*", RuleAction::Allow), ("bash(curl*)", RuleAction::Deny)]));
 
 /// Rules that ask, so that the order of the layers shows.
-static ASKING: LazyLock<Compiled> =
-    LazyLock::new(|| compiled(&[("bash(x*)", Action::Allow), ("bash(ls*)", Action::Ask), ("bash(rm*)", Action::Deny)]));
+static ASKING: LazyLock<CompiledRules> = LazyLock::new(|| {
+    compiled(&[("bash(x*)", RuleAction::Allow), ("bash(ls*)", RuleAction::Ask), ("bash(rm*)", RuleAction::Deny)])
+});
 
 /// The same for both, where a line runs here and where one of a node does.
-static BOTH: LazyLock<Compiled> = LazyLock::new(|| {
+static BOTH: LazyLock<CompiledRules> = LazyLock::new(|| {
     compiled(&[
-        ("bash(ls*)", Action::Allow),
-        ("m__Bash(ls*)", Action::Allow),
-        ("bash(x*)", Action::Allow),
-        ("m__Bash(x*)", Action::Allow),
-        ("bash(rm*)", Action::Allow),
-        ("m__Bash(rm*)", Action::Allow),
-        ("bash(curl*)", Action::Deny),
-        ("m__Bash(curl*)", Action::Deny),
+        ("bash(ls*)", RuleAction::Allow),
+        ("m__Bash(ls*)", RuleAction::Allow),
+        ("bash(x*)", RuleAction::Allow),
+        ("m__Bash(x*)", RuleAction::Allow),
+        ("bash(rm*)", RuleAction::Allow),
+        ("m__Bash(rm*)", RuleAction::Allow),
+        ("bash(curl*)", RuleAction::Deny),
+        ("m__Bash(curl*)", RuleAction::Deny),
     ])
 });
 
-fn compiled(rules: &[(&str, Action)]) -> Compiled {
+fn compiled(rules: &[(&str, RuleAction)]) -> CompiledRules {
     let rules = rules.iter().map(|(pattern, action)| Rule::new(*pattern, *action));
-    let rules = Rules { defaults: Vec::new(), rules: rules.collect() };
-    compile(vec![Source { name: "fuzz".to_owned(), layer: Layer::Main, rules }]).expect("rules that make sense")
+    let rules = RuleSet { defaults: Vec::new(), rules: rules.collect() };
+    compile_rules(vec![RuleSource { name: "fuzz".to_owned(), layer: RuleLayer::Main, rules }])
+        .expect("rules that make sense")
 }
 
 /// Judges, for a fuzz loop, `bytes` as a shell line under a few sets of rules, and checks that another command behind it never
@@ -73,10 +76,10 @@ pub fn fuzz(bytes: &[u8]) {
     let longer = format!("{line}\ncurl x");
     let verdict = judge(&NARROW, &longer);
     assert!(swallows || !matches!(verdict, Verdict::Allow(_)), "{longer:?}: {verdict}");
-    let bare = Surroundings {
+    let bare = PathContext {
         home: Some("/home/ana".to_owned()),
         temporary: vec!["/tmp".to_owned(), "/var/tmp".to_owned()],
-        ..Surroundings::default()
+        ..PathContext::default()
     };
     let here = judge_in(&BOTH, &subject("bash", &line, Shell::of_own("bash")), &bare);
     let machine = Machine::Other;
@@ -102,8 +105,8 @@ const fn freedom(verdict: &Verdict) -> u8 {
     }
 }
 
-fn judge(compiled: &Compiled, line: &str) -> Verdict {
-    let surroundings = Surroundings {
+fn judge(compiled: &CompiledRules, line: &str) -> Verdict {
+    let surroundings = PathContext {
         home: Some("/home/ana".to_owned()),
         temporary: vec!["/tmp".to_owned()],
         protected: vec!["/home/ana/project/.countersign".to_owned(), "/home/ana/.config/countersign".to_owned()],
@@ -115,9 +118,9 @@ fn judge(compiled: &Compiled, line: &str) -> Verdict {
     judge_in(compiled, &subject("bash", line, Shell::of_own("bash")), &surroundings)
 }
 
-fn subject(tool: &str, line: &str, shell: Shell) -> Subject {
+fn subject(tool: &str, line: &str, shell: Shell) -> PolicySubject {
     let arguments = Map::from_iter([("command".to_owned(), Value::String(line.to_owned()))]);
-    Subject {
+    PolicySubject {
         principal: PrincipalId::new("agent"),
         door: None,
         target: None,
@@ -131,7 +134,7 @@ fn subject(tool: &str, line: &str, shell: Shell) -> Subject {
         arguments,
         effect: Effect::Changes,
         classes: BTreeSet::new(),
-        reach: Reach::Files,
+        reach: EffectReach::Files,
         cwd: "/home/ana/project".to_owned(),
         session_folder: None,
         is_later: false,
@@ -141,14 +144,14 @@ fn subject(tool: &str, line: &str, shell: Shell) -> Subject {
     }
 }
 
-fn judge_in(compiled: &Compiled, subject: &Subject, surroundings: &Surroundings) -> Verdict {
-    let layers = Layers {
+fn judge_in(compiled: &CompiledRules, subject: &PolicySubject, surroundings: &PathContext) -> Verdict {
+    let layers = PolicyLayers {
         compiled,
         constraints: &Constraints::default(),
         contract: None,
-        grants: &Grants::default(),
-        posture: Posture::Gateway,
-        surroundings,
+        grants: &GrantSet::default(),
+        default_policy: DefaultPolicy::Gateway,
+        path_context: surroundings,
     };
     evaluate(&layers, subject, Millis(0))
 }

@@ -15,10 +15,10 @@ use crate::{
         fnmatch::Pattern,
         narrow::NarrowPath,
         obeyed,
-        patterns::Patterns,
+        patterns::PatternSet,
         shell,
-        spelling::{self, Spellings},
-        subject::Subject,
+        spelling::{self, CallSpellings},
+        subject::PolicySubject,
     },
     time::Millis,
 };
@@ -49,7 +49,7 @@ impl fmt::Display for GrantId {
 /// How far a grant reaches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Scope {
+pub enum GrantReach {
     /// While this session lasts.
     Session(SessionId),
     /// In every session of the same principal that has the rules of its process.
@@ -61,7 +61,7 @@ pub enum Scope {
 /// What a grant covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Covers {
+pub enum GrantCoverage {
     /// Exactly what was shown: [`Subject::digest`].
     Exact(Digest),
     /// What this pattern matches, as an allow rule would.
@@ -71,7 +71,7 @@ pub enum Covers {
 /// Whether the person who gave a grant had to prove who it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Door {
+pub enum GrantAuth {
     /// Behind a credential.
     Authenticated,
     /// Through a door without one.
@@ -88,58 +88,58 @@ pub struct Grant {
     /// Whose calls it covers.
     pub to: PrincipalId,
     /// How far it reaches.
-    pub scope: Scope,
+    pub scope: GrantReach,
     /// What it covers.
-    pub covers: Covers,
+    pub covers: GrantCoverage,
     /// What the person was shown as its reach.
     pub label: String,
     /// When it ends; none means not by itself.
     pub until: Option<Millis>,
     /// Through what kind of door it came.
-    pub door: Door,
+    pub door: GrantAuth,
 }
 
 impl Grant {
-    fn reaches(&self, subject: &Subject, realm: Option<&str>, now: Millis) -> bool {
+    fn holds_for(&self, subject: &PolicySubject, realm: Option<&str>, now: Millis) -> bool {
         self.to == subject.principal
             && self.until.is_none_or(|until| now < until)
             && match &self.scope {
-                Scope::Session(session) => *session == subject.session,
-                Scope::Always => realm.is_none(),
-                Scope::Realm(of) => realm == Some(of),
+                GrantReach::Session(session) => *session == subject.session,
+                GrantReach::Always => realm.is_none(),
+                GrantReach::Realm(of) => realm == Some(of),
             }
     }
 }
 
 /// Every grant in force. An exact one is found by one look-up; a pattern by its literal prefix.
 #[derive(Clone, Debug, Default)]
-pub struct Grants {
+pub struct GrantSet {
     by_id: BTreeMap<GrantId, Grant>,
     /// Those that end by themselves, by when.
     by_end: BTreeSet<(Millis, GrantId)>,
     exact: BTreeMap<Digest, Vec<GrantId>>,
     /// A pattern of a grant that is gone stays here until half of them are such: to rank all the others again for each would take
     /// as long as there are many, many times over.
-    patterns: Patterns,
+    patterns: PatternSet,
     /// Whose pattern has which rank; none is that of a grant that is gone.
     ranked: Vec<Option<GrantId>>,
     /// The rank of each that has one.
     ranks: BTreeMap<GrantId, usize>,
 }
 
-impl PartialEq for Grants {
+impl PartialEq for GrantSet {
     fn eq(&self, other: &Self) -> bool {
         self.by_id == other.by_id
     }
 }
 
-impl Grants {
+impl GrantSet {
     /// The grant that covers `subject` at `now`, if there is one that holds in `realm`. A pattern grant covers a shell line as an allow rule does: command by command.
-    pub fn covers(&self, subject: &Subject, realm: Option<&str>, now: Millis) -> Option<&Grant> {
-        self.exact(subject, realm, now).or_else(|| {
+    pub fn covering_grant(&self, subject: &PolicySubject, realm: Option<&str>, now: Millis) -> Option<&Grant> {
+        self.exact_grant(subject, realm, now).or_else(|| {
             let line = shell::line_of(subject, &Default::default());
             let obeyed = obeyed::of_subject(subject, None);
-            let spellings = Spellings::of(subject, None);
+            let spellings = CallSpellings::from_subject(subject, None);
             self.by_pattern(subject, line.as_ref(), &obeyed.iter().collect::<Vec<_>>(), &spellings, realm, now)
         })
     }
@@ -160,7 +160,7 @@ impl Grants {
     }
 
     /// The ids of grants that have ended by `now`, for whoever tidies up.
-    pub fn ended(&self, now: Millis) -> Vec<GrantId> {
+    pub fn ended_ids(&self, now: Millis) -> Vec<GrantId> {
         self.by_end.iter().take_while(|(until, _)| *until <= now).map(|(_, id)| *id).collect()
     }
 
@@ -169,7 +169,7 @@ impl Grants {
         self.by_end.first().map(|(until, _)| *until)
     }
 
-    pub(crate) fn exact(&self, subject: &Subject, realm: Option<&str>, now: Millis) -> Option<&Grant> {
+    pub(crate) fn exact_grant(&self, subject: &PolicySubject, realm: Option<&str>, now: Millis) -> Option<&Grant> {
         if self.exact.is_empty() {
             return None;
         }
@@ -177,15 +177,15 @@ impl Grants {
             .get(&subject.digest())?
             .iter()
             .filter_map(|id| self.by_id.get(id))
-            .find(|grant| grant.reaches(subject, realm, now))
+            .find(|grant| grant.holds_for(subject, realm, now))
     }
 
     pub(crate) fn by_pattern(
         &self,
-        subject: &Subject,
+        subject: &PolicySubject,
         line: Option<&shell::Line>,
         narrow: &[&NarrowPath],
-        spellings: &Spellings<'_>,
+        spellings: &CallSpellings<'_>,
         realm: Option<&str>,
         now: Millis,
     ) -> Option<&Grant> {
@@ -193,10 +193,10 @@ impl Grants {
             return None;
         }
         let at = |rank: usize| self.by_id.get(self.ranked.get(rank)?.as_ref()?);
-        let reaches = |rank: usize| at(rank).is_some_and(|grant| grant.reaches(subject, realm, now));
+        let reaches = |rank: usize| at(rank).is_some_and(|grant| grant.holds_for(subject, realm, now));
         let names = |rank: usize, paths: &[&NarrowPath]| match at(rank).map(|grant| &grant.covers) {
-            Some(Covers::Pattern(pattern)) => paths.iter().all(|path| path.is_named_by(pattern)),
-            Some(Covers::Exact(_)) | None => paths.is_empty(),
+            Some(GrantCoverage::Pattern(pattern)) => paths.iter().all(|path| path.is_named_by(pattern)),
+            Some(GrantCoverage::Exact(_)) | None => paths.is_empty(),
         };
         let first = |text: &str, paths: &[&NarrowPath]| {
             let all = |rank| (paths.is_empty() || names(rank, paths)) && (narrow.is_empty() || names(rank, narrow));
@@ -206,16 +206,16 @@ impl Grants {
             Some(line) => line.covered_by(&first, None).ok()?,
             None => {
                 let steps_up = |rank: usize| match at(rank).map(|grant| &grant.covers) {
-                    Some(Covers::Pattern(pattern)) => spelling::steps_in(pattern),
-                    Some(Covers::Exact(_)) | None => 0,
+                    Some(GrantCoverage::Pattern(pattern)) => spelling::steps_in(pattern),
+                    Some(GrantCoverage::Exact(_)) | None => 0,
                 };
                 let reached = spellings.covered_by(&|spelled| {
-                    let wanted =
+                    let predicate =
                         |rank: usize| reaches(rank) && names(rank, narrow) && steps_up(rank) >= spelled.steps_up;
-                    self.patterns.first_where(&spelled.signature, wanted)
+                    self.patterns.first_where(&spelled.signature, predicate)
                 });
                 reached.ok()?;
-                subject.signatures().map(|text| first(text, &[])).collect::<Option<Vec<_>>>()?.into_iter().max()?
+                subject.all_signatures().map(|text| first(text, &[])).collect::<Option<Vec<_>>>()?.into_iter().max()?
             }
         };
         at(rank)
@@ -224,10 +224,10 @@ impl Grants {
     pub(super) fn add(&mut self, grant: Grant) {
         self.remove(grant.id);
         match &grant.covers {
-            Covers::Exact(digest) => self.exact.entry(*digest).or_default().push(grant.id),
-            Covers::Pattern(pattern) => {
+            GrantCoverage::Exact(digest) => self.exact.entry(*digest).or_default().push(grant.id),
+            GrantCoverage::Pattern(pattern) => {
                 let pattern = Pattern::new(pattern);
-                self.rank(grant.id, pattern);
+                self.rank_pattern(grant.id, pattern);
             }
         }
         self.by_end.extend(grant.until.map(|until| (until, grant.id)));
@@ -240,7 +240,7 @@ impl Grants {
             self.by_end.remove(&(until, id));
         }
         match grant.covers {
-            Covers::Exact(digest) => {
+            GrantCoverage::Exact(digest) => {
                 if let Some(ids) = self.exact.get_mut(&digest) {
                     ids.retain(|known| *known != id);
                     if ids.is_empty() {
@@ -248,7 +248,7 @@ impl Grants {
                     }
                 }
             }
-            Covers::Pattern(_) => {
+            GrantCoverage::Pattern(_) => {
                 if let Some(rank) = self.ranks.remove(&id) {
                     self.ranked[rank] = None;
                 }
@@ -259,7 +259,7 @@ impl Grants {
         }
     }
 
-    fn rank(&mut self, id: GrantId, pattern: Pattern) {
+    fn rank_pattern(&mut self, id: GrantId, pattern: Pattern) {
         let rank = self.ranked.len();
         self.patterns.insert(rank, pattern);
         self.ranked.push(Some(id));
@@ -268,12 +268,12 @@ impl Grants {
 
     /// Lets go of the patterns of grants that are gone.
     fn rank_again(&mut self) {
-        self.patterns = Patterns::default();
+        self.patterns = PatternSet::default();
         self.ranks.clear();
         for id in std::mem::take(&mut self.ranked).into_iter().flatten() {
-            if let Some(Covers::Pattern(pattern)) = self.by_id.get(&id).map(|grant| &grant.covers) {
+            if let Some(GrantCoverage::Pattern(pattern)) = self.by_id.get(&id).map(|grant| &grant.covers) {
                 let pattern = Pattern::new(pattern);
-                self.rank(id, pattern);
+                self.rank_pattern(id, pattern);
             }
         }
     }
@@ -283,10 +283,10 @@ impl Grants {
 mod tests {
     use serde_json::json;
 
-    use super::{Covers, Grants, Scope};
+    use super::{GrantCoverage, GrantReach, GrantSet};
     use crate::{
         id::{PrincipalId, SessionId},
-        policy::testing::{bash, grant, granted, subject},
+        policy::testing::{bash, grant, grant_set, subject},
         time::Millis,
     };
 
@@ -297,20 +297,20 @@ mod tests {
         other_session.session = SessionId::new("s2");
         let mut other_principal = one.clone();
         other_principal.principal = PrincipalId::new("agent:other");
-        let session = Scope::Session(one.session.clone());
+        let session = GrantReach::Session(one.session.clone());
         for (case, scope, until, subject, now, want) in [
             ("same", session.clone(), None, &one, 5, true),
             ("other session", session.clone(), None, &other_session, 5, false),
-            ("always, other session", Scope::Always, None, &other_session, 5, true),
-            ("always, other principal", Scope::Always, None, &other_principal, 5, false),
-            ("before its end", Scope::Always, Some(Millis(6)), &one, 5, true),
-            ("at its end", Scope::Always, Some(Millis(5)), &one, 5, false),
+            ("always, other session", GrantReach::Always, None, &other_session, 5, true),
+            ("always, other principal", GrantReach::Always, None, &other_principal, 5, false),
+            ("before its end", GrantReach::Always, Some(Millis(6)), &one, 5, true),
+            ("at its end", GrantReach::Always, Some(Millis(5)), &one, 5, false),
         ] {
-            for covers in [Covers::Exact(one.digest()), Covers::Pattern("t(*)".to_owned())] {
+            for covers in [GrantCoverage::Exact(one.digest()), GrantCoverage::Pattern("t(*)".to_owned())] {
                 let mut grant = grant(1, covers);
                 grant.scope = scope.clone();
                 grant.until = until;
-                assert_eq!(granted([grant]).covers(subject, None, Millis(now)).is_some(), want, "{case}");
+                assert_eq!(grant_set([grant]).covering_grant(subject, None, Millis(now)).is_some(), want, "{case}");
             }
         }
     }
@@ -318,48 +318,55 @@ mod tests {
     #[test]
     fn a_grant_for_good_holds_in_its_realm_only() {
         let one = subject("t", json!({"a": 1}));
-        let of = |realm: &str| Scope::Realm(realm.to_owned());
+        let of = |realm: &str| GrantReach::Realm(realm.to_owned());
         for (scope, realm, want) in [
-            (Scope::Always, None, true),
-            (Scope::Always, Some("/a"), false),
+            (GrantReach::Always, None, true),
+            (GrantReach::Always, Some("/a"), false),
             (of("/a"), Some("/a"), true),
             (of("/a"), Some("/b"), false),
             (of("/a"), None, false),
-            (Scope::Session(one.session.clone()), Some("/a"), true),
+            (GrantReach::Session(one.session.clone()), Some("/a"), true),
         ] {
-            for covers in [Covers::Exact(one.digest()), Covers::Pattern("t(*)".to_owned())] {
+            for covers in [GrantCoverage::Exact(one.digest()), GrantCoverage::Pattern("t(*)".to_owned())] {
                 let mut grant = grant(1, covers);
                 grant.scope = scope.clone();
-                assert_eq!(granted([grant]).covers(&one, realm, Millis(1)).is_some(), want, "{scope:?} in {realm:?}");
+                assert_eq!(
+                    grant_set([grant]).covering_grant(&one, realm, Millis(1)).is_some(),
+                    want,
+                    "{scope:?} in {realm:?}"
+                );
             }
         }
     }
 
     #[test]
     fn a_revoked_grant_covers_nothing_and_leaves_its_neighbours() {
-        let mut grants =
-            granted([grant(1, Covers::Pattern("t*".to_owned())), grant(2, Covers::Pattern("u*".to_owned()))]);
+        let mut grants = grant_set([
+            grant(1, GrantCoverage::Pattern("t*".to_owned())),
+            grant(2, GrantCoverage::Pattern("u*".to_owned())),
+        ]);
         let first = grants.iter().next().unwrap().id;
         grants.remove(first);
-        assert!(grants.covers(&subject("t", json!({})), None, Millis(1)).is_none());
-        assert!(grants.covers(&subject("u", json!({})), None, Millis(1)).is_some());
+        assert!(grants.covering_grant(&subject("t", json!({})), None, Millis(1)).is_none());
+        assert!(grants.covering_grant(&subject("u", json!({})), None, Millis(1)).is_some());
     }
 
     #[test]
     fn a_grant_that_comes_again_under_its_name_covers_what_it_says_now_alone() {
-        let mut grants = granted((1..=9).map(|number| grant(number, Covers::Pattern(format!("t{number}*")))));
-        grants.add(grant(1, Covers::Pattern("u*".to_owned())));
+        let mut grants = grant_set((1..=9).map(|number| grant(number, GrantCoverage::Pattern(format!("t{number}*")))));
+        grants.add(grant(1, GrantCoverage::Pattern("u*".to_owned())));
         for (tool, want) in [("t1", false), ("u", true), ("t2", true)] {
-            assert_eq!(grants.covers(&subject(tool, json!({})), None, Millis(1)).is_some(), want, "{tool}");
+            assert_eq!(grants.covering_grant(&subject(tool, json!({})), None, Millis(1)).is_some(), want, "{tool}");
         }
     }
 
     #[test]
     fn patterns_of_grants_that_are_gone_are_let_go_of_some_at_a_time() {
         const MANY: u32 = 200;
-        let mut grants = granted((0..MANY).map(|number| grant(number.into(), Covers::Pattern(format!("t{number}_*")))));
-        let covers = |grants: &Grants, number: u32| {
-            grants.covers(&subject(&format!("t{number}_a"), json!({})), None, Millis(1)).is_some()
+        let mut grants =
+            grant_set((0..MANY).map(|number| grant(number.into(), GrantCoverage::Pattern(format!("t{number}_*")))));
+        let covers = |grants: &GrantSet, number: u32| {
+            grants.covering_grant(&subject(&format!("t{number}_a"), json!({})), None, Millis(1)).is_some()
         };
         let ids: Vec<_> = grants.iter().map(|grant| grant.id).collect();
         let mut ranked_again = 0;
@@ -372,19 +379,19 @@ mod tests {
             assert!(grants.ranked.len() <= 2 * grants.ranks.len().max(1), "{number}");
         }
         assert!(ranked_again < 10, "{ranked_again}");
-        assert!(grants.ranked.is_empty() && grants == Grants::default());
+        assert!(grants.ranked.is_empty() && grants == GrantSet::default());
     }
 
     #[test]
     fn a_pattern_grant_covers_a_shell_line_command_by_command() {
-        let grants = granted([grant(1, Covers::Pattern("bash(npm test*)".to_owned()))]);
+        let grants = grant_set([grant(1, GrantCoverage::Pattern("bash(npm test*)".to_owned()))]);
         for (command, want) in [
             ("npm test -- a", true),
             ("npm test; rm x", false),
             ("npm test $(id)", false),
             ("npm test && npm test", true),
         ] {
-            assert_eq!(grants.covers(&bash(command), None, Millis(1)).is_some(), want, "{command}");
+            assert_eq!(grants.covering_grant(&bash(command), None, Millis(1)).is_some(), want, "{command}");
         }
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::policy::{signature, subject::Subject};
+use crate::policy::{signature, subject::PolicySubject};
 
 /// Stands in a [`PossibleCall`] for a name that only the service knows.
 pub(crate) const UNKNOWN: char = '\u{10ffff}';
@@ -52,7 +52,7 @@ pub(crate) struct PossibleCall {
 }
 
 /// Returns the calls that `subject` may come to beyond what its signatures say. Empty for anything but a service call.
-pub(crate) fn possible_calls(subject: &Subject) -> Vec<PossibleCall> {
+pub(crate) fn possible_calls(subject: &PolicySubject) -> Vec<PossibleCall> {
     let text = |name: &str| subject.arguments.get(name).and_then(Value::as_str);
     let (domain, service) = match (text(DOMAIN), text(SERVICE)) {
         (Some(domain), Some(service)) => (domain, service),
@@ -62,12 +62,12 @@ pub(crate) fn possible_calls(subject: &Subject) -> Vec<PossibleCall> {
         },
         (_, None) => return Vec::new(),
     };
-    let (domain, service) = (normal(domain), normal(service));
-    let mut targets = Targets::default();
-    targets.collect(&subject.arguments, DEPTH);
+    let (domain, service) = (normalise_name(domain), normalise_name(service));
+    let mut targets = ServiceTargets::default();
+    targets.collect_targets(&subject.arguments, DEPTH);
     let reaches_every_domain = domain == EVERY_DOMAIN;
     let possible = |own_domain: &str, own_service: &str, entity: &str, through: &str| {
-        possible(subject, own_domain, own_service, entity, through)
+        possible_call(subject, own_domain, own_service, entity, through)
     };
     let (any, any_entity) = (UNKNOWN.to_string(), format!("{UNKNOWN}.{UNKNOWN}"));
     let mut found = Vec::new();
@@ -84,7 +84,7 @@ pub(crate) fn possible_calls(subject: &Subject) -> Vec<PossibleCall> {
         let through = format!("{domain}.{service} of {} names", named.len());
         found.push(possible(&any, &any, &any_entity, &through));
     }
-    for entity in named.iter().filter(|entity| !targets.has(entity)).take(MOST_NAMED) {
+    for entity in named.iter().filter(|entity| !targets.has_entity(entity)).take(MOST_NAMED) {
         let own = entity.split_once('.').map_or(domain.as_str(), |(own, _)| own);
         let through = format!("{domain}.{service} of {entity}");
         found.push(possible(&domain, &service, entity, &through));
@@ -116,7 +116,7 @@ pub(crate) fn possible_calls(subject: &Subject) -> Vec<PossibleCall> {
     found
 }
 
-fn possible(subject: &Subject, domain: &str, service: &str, entity: &str, through: &str) -> PossibleCall {
+fn possible_call(subject: &PolicySubject, domain: &str, service: &str, entity: &str, through: &str) -> PossibleCall {
     let service = match subject.arguments.get(DOMAIN) {
         Some(Value::String(_)) => service.to_owned(),
         Some(_) | None => format!("{domain}.{service}"),
@@ -153,7 +153,7 @@ fn named_entities(arguments: &Map<String, Value>) -> BTreeSet<String> {
 fn entities_in(text: &str) -> Vec<String> {
     let is_name = |part: &str| !part.is_empty() && part.chars().all(|c| c == '_' || c.is_lowercase() || c.is_numeric());
     let is_entity = |one: &String| one.split_once('.').is_some_and(|(domain, name)| is_name(domain) && is_name(name));
-    let all: Vec<String> = text.split(',').map(normal).filter(|one| !one.is_empty()).collect();
+    let all: Vec<String> = text.split(',').map(normalise_name).filter(|one| !one.is_empty()).collect();
     if all.iter().all(is_entity) { all } else { Vec::new() }
 }
 
@@ -162,45 +162,45 @@ fn is_group(entity: &str) -> bool {
 }
 
 /// Names of domains, services and entities as the service reads them.
-fn normal(text: &str) -> String {
+fn normalise_name(text: &str) -> String {
     text.trim().to_lowercase()
 }
 
 #[derive(Debug, Default)]
-struct Targets {
+struct ServiceTargets {
     entities: Vec<String>,
     /// Each selector that stands for entities nobody named, for people.
     selectors: Vec<String>,
 }
 
-impl Targets {
+impl ServiceTargets {
     /// Whether `entity` is a target, or a group that is one.
-    fn has(&self, entity: &str) -> bool {
+    fn has_entity(&self, entity: &str) -> bool {
         let selector = format!("{ENTITY} {entity}");
         self.entities.iter().any(|one| one == entity) || self.selectors.contains(&selector)
     }
 
-    fn collect(&mut self, members: &Map<String, Value>, depth: u8) {
+    fn collect_targets(&mut self, members: &Map<String, Value>, depth: u8) {
         let Some(depth) = depth.checked_sub(1) else { return };
         for (name, value) in members {
-            match (normal(name).as_str(), value) {
-                (ENTITY, value) => self.entity(value),
+            match (normalise_name(name).as_str(), value) {
+                (ENTITY, value) => self.add_entities(value),
                 (name, value) if SELECTORS.contains(&name) && !is_nothing(value) => {
                     self.selectors.push(format!("{name} {}", signature::text_of(value)));
                 }
-                (_, Value::Object(members)) => self.collect(members, depth),
+                (_, Value::Object(members)) => self.collect_targets(members, depth),
                 (_, Value::Array(items)) => {
-                    items.iter().filter_map(Value::as_object).for_each(|members| self.collect(members, depth));
+                    items.iter().filter_map(Value::as_object).for_each(|members| self.collect_targets(members, depth));
                 }
                 (_, Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {}
             }
         }
     }
 
-    fn entity(&mut self, value: &Value) {
+    fn add_entities(&mut self, value: &Value) {
         match value {
             Value::String(text) => {
-                for one in text.split(',').map(normal).filter(|one| !one.is_empty() && one != "none") {
+                for one in text.split(',').map(normalise_name).filter(|one| !one.is_empty() && one != "none") {
                     // A name without a domain is an id of the service's own registry, or a word that stands for several.
                     if one == "all" || is_group(&one) || !one.contains('.') {
                         self.selectors.push(format!("{ENTITY} {one}"));
@@ -209,7 +209,7 @@ impl Targets {
                     }
                 }
             }
-            Value::Array(items) => items.iter().for_each(|item| self.entity(item)),
+            Value::Array(items) => items.iter().for_each(|item| self.add_entities(item)),
             Value::Null => {}
             Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
                 self.selectors.push(format!("{ENTITY} {}", signature::text_of(value)));
@@ -228,7 +228,7 @@ fn is_nothing(value: &Value) -> bool {
 }
 
 /// Returns the signature of the call with this domain, service and entity. `None` if the form of its signature is not known.
-fn signature_with(subject: &Subject, domain: &str, service: &str, entity: &str) -> Option<String> {
+fn signature_with(subject: &PolicySubject, domain: &str, service: &str, entity: &str) -> Option<String> {
     let arguments = &subject.arguments;
     if subject.named.is_empty() {
         // Nobody defined the tool: its signature is made of all its arguments, sorted by name.
@@ -239,7 +239,7 @@ fn signature_with(subject: &Subject, domain: &str, service: &str, entity: &str) 
         other.insert(SERVICE.to_owned(), service.into());
         other.insert(ENTITY.to_owned(), entity.into());
         SELECTORS.iter().for_each(|selector| drop(other.remove(*selector)));
-        return signature::undeclared(&subject.tool, &other).ok()?.into_iter().next();
+        return signature::undeclared_signatures(&subject.tool, &other).ok()?.into_iter().next();
     }
     let inside = subject.signature.strip_prefix(&subject.tool)?.strip_prefix('(')?;
     let mut text = format!("{}(", subject.tool);
@@ -279,10 +279,10 @@ mod tests {
     fn calls(arguments: Value) -> Vec<(String, String)> {
         let template = "{domain}.{service}, {entity_id}";
         let mut call = subject("ha", arguments);
-        let mut signatures = signature::declared("ha", Some(template), &call.arguments).unwrap();
+        let mut signatures = signature::declared_signatures("ha", Some(template), &call.arguments).unwrap();
         call.signature = signatures.remove(0);
         call.further_signatures = signatures;
-        call.named = signature::names(template).into_iter().map(str::to_owned).collect();
+        call.named = signature::template_names(template).into_iter().map(str::to_owned).collect();
         let shown = |text: &str| text.replace(UNKNOWN, "…");
         let possible = possible_calls(&call).into_iter();
         possible.map(|call| (shown(&call.signature.unwrap_or_default()), call.through)).collect()

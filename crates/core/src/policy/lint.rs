@@ -5,9 +5,9 @@ use std::{fmt, sync::LazyLock};
 use regex::{Captures, Regex};
 
 use crate::policy::{
-    bound::Side,
-    compile::Warning,
-    rules::{Args, Matcher, Operator, Origin, Rule},
+    compile::RuleWarning,
+    rule_scope::RuleScopeKey,
+    rules::{ArgConditions, ArgMatcher, MatchOperator, Rule, RuleOrigin},
 };
 
 /// The tool whose commands other agents write rules about.
@@ -31,7 +31,7 @@ static DASH: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Something in a pattern that means something else to its author.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Oddity {
+pub enum PatternOddity {
     /// What has a meaning in regular expressions.
     Regex(String),
     /// Quotes around all arguments.
@@ -53,7 +53,7 @@ pub enum Oddity {
     },
 }
 
-impl fmt::Display for Oddity {
+impl fmt::Display for PatternOddity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Regex(sign) => write!(
@@ -76,38 +76,36 @@ impl fmt::Display for Oddity {
 }
 
 /// Returns what the author of `rule` probably does not see in its text.
-pub(crate) fn warnings(rule: &Rule, origin: &Origin) -> Vec<Warning> {
+pub(crate) fn rule_warnings(rule: &Rule, origin: &RuleOrigin) -> Vec<RuleWarning> {
     let foreign = rule.pattern.as_deref().and_then(|pattern| foreign_form(pattern, origin));
-    let hidden = texts(rule).into_iter().filter_map(|(key, text)| {
+    let hidden = rule_texts(rule).into_iter().filter_map(|(key, text)| {
         // Most texts are of letters that everybody sees, and telling that takes no table of all others.
         let may_hide = !text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
         let letter = may_hide.then(|| HIDDEN.find(&text))??.as_str().chars().next()?;
-        Some(Warning::HiddenCharacter { origin: origin.clone(), key, letter })
+        Some(RuleWarning::HiddenCharacter { origin: origin.clone(), key, letter })
     });
-    let odd = rule.pattern.as_deref().map(oddities).unwrap_or_default().into_iter().map(|oddity| Warning::Odd {
-        origin: origin.clone(),
-        pattern: rule.pattern.clone().unwrap_or_default(),
-        oddity,
+    let odd = rule.pattern.as_deref().map(pattern_oddities).unwrap_or_default().into_iter().map(|oddity| {
+        RuleWarning::Odd { origin: origin.clone(), pattern: rule.pattern.clone().unwrap_or_default(), oddity }
     });
     foreign.into_iter().chain(odd).chain(hidden).collect()
 }
 
 /// What in a pattern means something else to its author, whatever tool it is about.
-fn oddities(pattern: &str) -> Vec<Oddity> {
+fn pattern_oddities(pattern: &str) -> Vec<PatternOddity> {
     let mut found = Vec::new();
     let inside = pattern.split_once('(').and_then(|(_, inside)| inside.strip_suffix(')'));
     let with = |inside: &str| format!("{}({inside})", pattern.split('(').next().unwrap_or_default());
     let sign = inside.and_then(|inside| REGEX.find(inside)).or_else(|| REGEX.find(pattern));
-    found.extend(sign.map(|sign| Oddity::Regex(sign.as_str().to_owned())));
+    found.extend(sign.map(|sign| PatternOddity::Regex(sign.as_str().to_owned())));
     if let Some(inside) = inside {
         let plain = inside.trim_matches(' ');
         if plain != inside && !plain.is_empty() {
-            found.push(Oddity::Blank { proposed: with(plain) });
+            found.push(PatternOddity::Blank { proposed: with(plain) });
         }
         let quoted = ['"', '\'', '`'].into_iter().find_map(|quote| {
             plain.strip_prefix(quote)?.strip_suffix(quote).filter(|inner| !inner.is_empty() && !inner.contains(quote))
         });
-        found.extend(quoted.map(|inner| Oddity::Quoted { proposed: with(inner) }));
+        found.extend(quoted.map(|inner| PatternOddity::Quoted { proposed: with(inner) }));
     }
     let dash = if pattern.is_ascii() { None } else { DASH.captures(pattern) };
     if let Some(letter) = dash.and_then(|found| found["dash"].chars().next()) {
@@ -115,15 +113,15 @@ fn oddities(pattern: &str) -> Vec<Oddity> {
             let hyphens = if found["name"].chars().count() == 1 { "-" } else { "--" };
             format!("{}{hyphens}{}", &found["before"], &found["name"])
         });
-        found.push(Oddity::Dash { letter, proposed: proposed.into_owned() });
+        found.push(PatternOddity::Dash { letter, proposed: proposed.into_owned() });
     }
     found
 }
 
 /// A pattern as other agents write it: `Bash(git *)` with their name of the shell, `Bash(git:*)` for git with any arguments, `bash:git *`,
 /// or a command without its tool.
-fn foreign_form(pattern: &str, origin: &Origin) -> Option<Warning> {
-    let warning = |begins: &str, inside: &str| Warning::ForeignForm {
+fn foreign_form(pattern: &str, origin: &RuleOrigin) -> Option<RuleWarning> {
+    let warning = |begins: &str, inside: &str| RuleWarning::ForeignForm {
         origin: origin.clone(),
         pattern: pattern.to_owned(),
         begins: begins.to_owned(),
@@ -145,7 +143,7 @@ fn foreign_form(pattern: &str, origin: &Origin) -> Option<Warning> {
     {
         let proposed = if tool.eq_ignore_ascii_case(SHELL) { format!("{SHELL}(*)") } else { format!("{tool}*") };
         let (origin, pattern) = (origin.clone(), pattern.to_owned());
-        return Some(Warning::ForeignForm { origin, pattern, begins: format!("{tool}(:"), proposed });
+        return Some(RuleWarning::ForeignForm { origin, pattern, begins: format!("{tool}(:"), proposed });
     }
     match pattern.split_once('(') {
         Some((tool, inside)) if tool.eq_ignore_ascii_case(SHELL) => match inside.strip_suffix(":*)") {
@@ -163,31 +161,33 @@ fn foreign_form(pattern: &str, origin: &Origin) -> Option<Warning> {
 }
 
 /// Every text of a rule that is compared with something, each with its key.
-fn texts(rule: &Rule) -> Vec<(&'static str, String)> {
+fn rule_texts(rule: &Rule) -> Vec<(&'static str, String)> {
     let mut texts: Vec<(&'static str, String)> = Vec::new();
     let named = [("pattern", &rule.pattern), ("tool", &rule.tool)];
     texts.extend(named.into_iter().filter_map(|(key, text)| Some((key, text.clone()?))));
-    texts.extend(Side::ALL.into_iter().filter_map(|side| Some((side.word(), side.of(rule)?.to_owned()))));
-    if let Some(Args::Each(each)) = &rule.args {
+    texts.extend(
+        RuleScopeKey::ALL.into_iter().filter_map(|side| Some((side.key_name(), side.rule_pattern(rule)?.to_owned()))),
+    );
+    if let Some(ArgConditions::Each(each)) = &rule.args {
         for (path, matcher) in each {
             texts.push(("args", path.clone()));
-            texts.extend(of_matcher(matcher).into_iter().map(|text| ("args", text)));
+            texts.extend(matcher_texts(matcher).into_iter().map(|text| ("args", text)));
         }
     }
     texts
 }
 
-fn of_matcher(matcher: &Matcher) -> Vec<String> {
+fn matcher_texts(matcher: &ArgMatcher) -> Vec<String> {
     match matcher {
-        Matcher::Pattern(text) => vec![text.clone()],
-        Matcher::Equals(value) | Matcher::Operator(Operator::Is(value)) => {
+        ArgMatcher::Pattern(text) => vec![text.clone()],
+        ArgMatcher::Equals(value) | ArgMatcher::Operator(MatchOperator::Is(value)) => {
             value.as_str().map(str::to_owned).into_iter().collect()
         }
-        Matcher::Operator(Operator::In(values)) => {
+        ArgMatcher::Operator(MatchOperator::In(values)) => {
             values.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect()
         }
-        Matcher::Operator(Operator::Not(matcher)) => of_matcher(matcher),
-        Matcher::Operator(Operator::Max(_) | Operator::Min(_) | Operator::Present(_)) => Vec::new(),
+        ArgMatcher::Operator(MatchOperator::Not(matcher)) => matcher_texts(matcher),
+        ArgMatcher::Operator(MatchOperator::Max(_) | MatchOperator::Min(_) | MatchOperator::Present(_)) => Vec::new(),
     }
 }
 
@@ -195,43 +195,43 @@ fn of_matcher(matcher: &Matcher) -> Vec<String> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::warnings;
-    use crate::policy::{Origin, Rule};
+    use super::rule_warnings;
+    use crate::policy::{Rule, RuleOrigin};
 
     fn lines(rule: Value) -> Vec<String> {
         let rule: Rule = serde_json::from_value(rule).unwrap();
-        let origin = Origin { file: "p".to_owned(), line: 1 };
-        warnings(&rule, &origin).iter().map(ToString::to_string).collect()
+        let origin = RuleOrigin { file: "p".to_owned(), line: 1 };
+        rule_warnings(&rule, &origin).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn the_form_of_another_agent_is_told_with_what_it_matches_and_what_was_meant() {
-        let told = |begins: &str, pattern: &str, proposed: &str| {
+        let foreign_warning = |begins: &str, pattern: &str, proposed: &str| {
             let more = if proposed.ends_with("*)") { " with any arguments" } else { "" };
             vec![format!(
                 "p:1: \"{pattern}\" matches only what begins with \"{begins}\"; write \"{proposed}\" for the command{more}"
             )]
         };
         for (pattern, want) in [
-            ("Bash:*", told("Bash:", "Bash:*", "bash(*)")),
-            ("git:*", told("git:", "git:*", "bash(git *)")),
-            ("npm run test:*", told("npm run test:", "npm run test:*", "bash(npm run test *)")),
-            ("bash(:*)", told("bash(:", "bash(:*)", "bash(*)")),
+            ("Bash:*", foreign_warning("Bash:", "Bash:*", "bash(*)")),
+            ("git:*", foreign_warning("git:", "git:*", "bash(git *)")),
+            ("npm run test:*", foreign_warning("npm run test:", "npm run test:*", "bash(npm run test *)")),
+            ("bash(:*)", foreign_warning("bash(:", "bash(:*)", "bash(*)")),
             (
                 "write(:*)",
                 vec!["p:1: \"write(:*)\" matches only what begins with \"write(:\"; write \"write*\" for the tool with any arguments".to_owned()],
             ),
-            ("bash(git:*)", told("bash(git:", "bash(git:*)", "bash(git *)")),
-            ("Bash(npm run test:*)", told("Bash(npm run test:", "Bash(npm run test:*)", "bash(npm run test *)")),
-            ("git push*", told("git push", "git push*", "bash(git push*)")),
-            ("git push", told("git push", "git push", "bash(git push)")),
-            ("Bash(git *)", told("Bash(git ", "Bash(git *)", "bash(git *)")),
-            ("Bash(git status)", told("Bash(git status)", "Bash(git status)", "bash(git status)")),
-            ("BASH(*)", told("BASH(", "BASH(*)", "bash(*)")),
-            ("bash:git *", told("bash:git ", "bash:git *", "bash(git *)")),
-            ("Bash: npm test", told("Bash: npm test", "Bash: npm test", "bash(npm test)")),
-            ("bash:ls*", told("bash:ls", "bash:ls*", "bash(ls*)")),
-            ("bash x.sh *", told("bash x.sh ", "bash x.sh *", "bash(bash x.sh *)")),
+            ("bash(git:*)", foreign_warning("bash(git:", "bash(git:*)", "bash(git *)")),
+            ("Bash(npm run test:*)", foreign_warning("Bash(npm run test:", "Bash(npm run test:*)", "bash(npm run test *)")),
+            ("git push*", foreign_warning("git push", "git push*", "bash(git push*)")),
+            ("git push", foreign_warning("git push", "git push", "bash(git push)")),
+            ("Bash(git *)", foreign_warning("Bash(git ", "Bash(git *)", "bash(git *)")),
+            ("Bash(git status)", foreign_warning("Bash(git status)", "Bash(git status)", "bash(git status)")),
+            ("BASH(*)", foreign_warning("BASH(", "BASH(*)", "bash(*)")),
+            ("bash:git *", foreign_warning("bash:git ", "bash:git *", "bash(git *)")),
+            ("Bash: npm test", foreign_warning("Bash: npm test", "Bash: npm test", "bash(npm test)")),
+            ("bash:ls*", foreign_warning("bash:ls", "bash:ls*", "bash(ls*)")),
+            ("bash x.sh *", foreign_warning("bash x.sh ", "bash x.sh *", "bash(bash x.sh *)")),
             // Whether there is a tool that these could mean is not known here.
             ("Read(./src/**)", vec![]),
             ("WebFetch(domain:x)", vec![]),
@@ -255,7 +255,7 @@ mod tests {
                  one character, \"[ab]\" for one of several, all else for itself; write a rule for each alternative"
             )]
         };
-        let told = |pattern: &str, what: &str, proposed: &str| {
+        let oddity_warning = |pattern: &str, what: &str, proposed: &str| {
             vec![format!("p:1: \"{pattern}\" {what}; write \"{proposed}\"")]
         };
         let quotes = "matches only arguments that are in quotes themselves";
@@ -268,12 +268,12 @@ mod tests {
             ("bash(git .+)", regex("bash(git .+)", ".+")),
             (r"bash(git\s+push)", regex(r"bash(git\s+push)", r"\s+")),
             ("^bash(git*", regex("^bash(git*", "^")),
-            ("bash(\"git status\")", told("bash(\"git status\")", quotes, "bash(git status)")),
-            ("read('x*')", told("read('x*')", quotes, "read(x*)")),
-            ("bash( git *)", told("bash( git *)", blanks, "bash(git *)")),
-            ("read(x )", told("read(x )", blanks, "read(x)")),
-            ("bash(git –force)", told("bash(git –force)", &dash("2013"), "bash(git --force)")),
-            ("bash(git —force −f *)", told("bash(git —force −f *)", &dash("2014"), "bash(git --force -f *)")),
+            ("bash(\"git status\")", oddity_warning("bash(\"git status\")", quotes, "bash(git status)")),
+            ("read('x*')", oddity_warning("read('x*')", quotes, "read(x*)")),
+            ("bash( git *)", oddity_warning("bash( git *)", blanks, "bash(git *)")),
+            ("read(x )", oddity_warning("read(x )", blanks, "read(x)")),
+            ("bash(git –force)", oddity_warning("bash(git –force)", &dash("2013"), "bash(git --force)")),
+            ("bash(git —force −f *)", oddity_warning("bash(git —force −f *)", &dash("2014"), "bash(git --force -f *)")),
             ("bash(ls .*)", vec![]),
             ("read(*/.*)", vec![]),
             ("bash(a | b)", vec![]),
@@ -290,16 +290,22 @@ mod tests {
 
     #[test]
     fn a_character_that_nobody_sees_is_named_wherever_it_stands() {
-        let told = |key: &str, code: &str| {
+        let hidden_warning = |key: &str, code: &str| {
             vec![format!("p:1: {key} holds the invisible character U+{code}; remove it, or no plain text matches")]
         };
         for (rule, want) in [
-            (json!({"pattern": "bash(git\u{a0}push*)", "action": "deny"}), told("pattern", "00A0")),
-            (json!({"pattern": "read(\u{200b}*.pem)", "action": "deny"}), told("pattern", "200B")),
-            (json!({"tool": "read\u{feff}", "action": "deny"}), told("tool", "FEFF")),
-            (json!({"pattern": "t", "principal": "kitchen\u{202e}", "action": "deny"}), told("principal", "202E")),
-            (json!({"tool": "t", "args": {"a\u{2060}": 1}, "action": "deny"}), told("args", "2060")),
-            (json!({"tool": "t", "args": {"a": {"not": {"in": ["x\u{7f}"]}}}, "action": "deny"}), told("args", "007F")),
+            (json!({"pattern": "bash(git\u{a0}push*)", "action": "deny"}), hidden_warning("pattern", "00A0")),
+            (json!({"pattern": "read(\u{200b}*.pem)", "action": "deny"}), hidden_warning("pattern", "200B")),
+            (json!({"tool": "read\u{feff}", "action": "deny"}), hidden_warning("tool", "FEFF")),
+            (
+                json!({"pattern": "t", "principal": "kitchen\u{202e}", "action": "deny"}),
+                hidden_warning("principal", "202E"),
+            ),
+            (json!({"tool": "t", "args": {"a\u{2060}": 1}, "action": "deny"}), hidden_warning("args", "2060")),
+            (
+                json!({"tool": "t", "args": {"a": {"not": {"in": ["x\u{7f}"]}}}, "action": "deny"}),
+                hidden_warning("args", "007F"),
+            ),
             (json!({"pattern": "t(größer 日本語 שלום 🙂)", "action": "deny"}), vec![]),
         ] {
             assert_eq!(lines(rule.clone()), want, "{rule}");

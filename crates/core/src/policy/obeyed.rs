@@ -10,7 +10,7 @@ use crate::{
     policy::{
         narrow::{Narrow, NarrowPath, Viewpoint, decoded},
         path,
-        subject::{Reach, Subject},
+        subject::{EffectReach, PolicySubject},
     },
     tool::{Effect, Shell},
 };
@@ -36,17 +36,17 @@ pub(super) fn may_be_path(name: &str, text: &str) -> bool {
 }
 
 /// Adds the texts in `value`, however deep, that are no texts of files by the name that they have. An element has the name of its list.
-fn collect<'a>(name: &str, value: &'a Value, texts: &mut Vec<&'a str>) {
+fn collect_texts<'a>(name: &str, value: &'a Value, texts: &mut Vec<&'a str>) {
     match value {
         Value::String(text) if !is_text(name) => texts.push(text),
-        Value::Array(items) => items.iter().for_each(|item| collect(name, item, texts)),
-        Value::Object(members) => members.iter().for_each(|(name, value)| collect(name, value, texts)),
+        Value::Array(items) => items.iter().for_each(|item| collect_texts(name, item, texts)),
+        Value::Object(members) => members.iter().for_each(|(name, value)| collect_texts(name, value, texts)),
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
 /// The paths that a text may name: white space around them, a scheme, and letters that are spelled as bytes do not hide one.
-fn spelled(text: &str) -> Vec<String> {
+fn path_spellings(text: &str) -> Vec<String> {
     let text = text.trim();
     let scheme = text.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("file:"));
     let path = scheme.map_or(text, |scheme| text[scheme.len()..].trim_start_matches("//"));
@@ -58,21 +58,21 @@ fn spelled(text: &str) -> Vec<String> {
 }
 
 /// Such files that `subject` may change, but for those that a line names which a shell reads.
-pub(super) fn of_subject(subject: &Subject, home: Option<&str>) -> Vec<NarrowPath> {
+pub(super) fn of_subject(subject: &PolicySubject, home: Option<&str>) -> Vec<NarrowPath> {
     let tool = subject.tool.rsplit("__").next().unwrap_or(&subject.tool);
     let only_looks = subject.tool.contains("__") && LOOKING.contains(&tool);
     // Of our own shell the line and the folder that it runs in are judged with the line.
-    let is_own_shell = matches!(subject.shell, Shell::Line { .. }) && subject.reach == Reach::Files;
+    let is_own_shell = matches!(subject.shell, Shell::Line { .. }) && subject.reach == EffectReach::Files;
     if subject.effect != Effect::Changes || only_looks || is_own_shell {
         return Vec::new();
     }
     let mut texts: Vec<&str> = subject.paths.iter().chain(&subject.leads_to).map(String::as_str).collect();
-    let line = subject.line().map(|(argument, _)| argument);
+    let line = subject.shell_line().map(|(argument, _)| argument);
     for (name, value) in subject.arguments.iter().filter(|(name, _)| Some(name.as_str()) != line) {
         match value {
             Value::String(text) if !is_text(name) => texts.push(text),
             // What lies deeper in a call of our own tools is text of files.
-            value if subject.reach == Reach::Beyond => collect(name, value, &mut texts),
+            value if subject.reach == EffectReach::Beyond => collect_texts(name, value, &mut texts),
             _ => {}
         }
     }
@@ -84,7 +84,7 @@ pub(super) fn of_subject(subject: &Subject, home: Option<&str>) -> Vec<NarrowPat
     let viewpoint = Viewpoint::new([path::resolve("/", &subject.cwd)], home.as_deref(), &working);
     let mut found: Vec<NarrowPath> = Vec::new();
     for text in texts.into_iter().filter(|text| text.len() <= LONGEST_PATH && !text.contains('\n')) {
-        for path in spelled(text).iter().flat_map(|text| viewpoint.reached(text)) {
+        for path in path_spellings(text).iter().flat_map(|text| viewpoint.reached(text)) {
             if let Some(obeyed) = part_of_file(&working, home.as_deref(), &path) {
                 let narrow = NarrowPath::new(path, Narrow::Obeyed(obeyed), &viewpoint);
                 if !found.contains(&narrow) {

@@ -4,7 +4,7 @@ mod bucket;
 
 use patricia_tree::PatriciaMap;
 
-use self::bucket::{Bucket, Member};
+use self::bucket::{PrefixBucket, RankedPattern};
 use crate::policy::fnmatch::Pattern;
 
 /// Patterns by their literal prefix, each with the rank that its owner gave it.
@@ -12,13 +12,13 @@ use crate::policy::fnmatch::Pattern;
 /// A look-up walks the text once, whatever prefixes there are. Of the patterns whose prefix is there it tries those of which
 /// another text, as rare a one as there is, stands in the text too.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Patterns {
-    by_prefix: PatriciaMap<Bucket>,
+pub(crate) struct PatternSet {
+    by_prefix: PatriciaMap<PrefixBucket>,
     /// The lowest rank of a bare `*`.
     everything: Option<usize>,
 }
 
-impl Patterns {
+impl PatternSet {
     /// Adds a pattern. A bucket that was compiled is scanned again until the next [`Self::compile`].
     pub(crate) fn insert(&mut self, rank: usize, pattern: Pattern) {
         if pattern.is_everything() {
@@ -26,7 +26,7 @@ impl Patterns {
         }
         let prefix = pattern.prefix();
         if self.by_prefix.get(&prefix).is_none() {
-            self.by_prefix.insert(&prefix, Bucket::default());
+            self.by_prefix.insert(&prefix, PrefixBucket::default());
         }
         if let Some(bucket) = self.by_prefix.get_mut(&prefix) {
             bucket.insert(rank, pattern);
@@ -35,21 +35,21 @@ impl Patterns {
 
     /// Compiles the crowded buckets.
     pub(crate) fn compile(&mut self) {
-        self.by_prefix.values_mut().for_each(Bucket::compile);
+        self.by_prefix.values_mut().for_each(PrefixBucket::compile);
     }
 
     /// The lowest rank among the patterns that match `text`.
-    pub(crate) fn first(&self, text: &str) -> Option<usize> {
-        self.matching(text).min()
+    pub(crate) fn first_match(&self, text: &str) -> Option<usize> {
+        self.matching_ranks(text).min()
     }
 
     /// The lowest rank that `wanted` accepts among the patterns that match `text`.
-    pub(crate) fn first_where(&self, text: &str, wanted: impl Fn(usize) -> bool) -> Option<usize> {
-        self.matching(text).filter(|rank| wanted(*rank)).min()
+    pub(crate) fn first_where(&self, text: &str, predicate: impl Fn(usize) -> bool) -> Option<usize> {
+        self.matching_ranks(text).filter(|rank| predicate(*rank)).min()
     }
 
     /// The lowest rank of a bare `*`.
-    pub(crate) const fn everything(&self) -> Option<usize> {
+    pub(crate) const fn everything_rank(&self) -> Option<usize> {
         self.everything
     }
 
@@ -87,41 +87,49 @@ impl Patterns {
     pub(crate) fn first_possible(&self, text: &str, unknown: char, covers: impl Fn(char) -> bool) -> Option<usize> {
         // A text that is known whole is looked up as in any decision: a scan would take its time at each service call.
         if !text.contains(unknown) {
-            return self.first(text);
+            return self.first_match(text);
         }
         let known = text.split(unknown).next().unwrap_or_default().as_bytes();
         let shorter = self.by_prefix.common_prefixes(known).map(|(_, bucket)| bucket);
         let longer = self.by_prefix.iter_prefix(known).map(|(_, bucket)| bucket);
         let members = shorter.chain(longer).flat_map(|bucket| &bucket.members);
-        members.fold(None, |first, Member { pattern, ranks }| {
+        members.fold(None, |first, RankedPattern { pattern, ranks }| {
             let is_before = first.is_none_or(|first| ranks[0] < first);
             if is_before && pattern.may_match(text, unknown, &covers) { Some(ranks[0]) } else { first }
         })
     }
 
     /// The ranks of all patterns that match `text`, in no order.
-    pub(crate) fn matching(&self, text: &str) -> impl Iterator<Item = usize> {
+    pub(crate) fn matching_ranks(&self, text: &str) -> impl Iterator<Item = usize> {
         self.matching_counted(text, &mut 0)
     }
 
     /// The same. `steps` grows by how many patterns were tried.
     pub(crate) fn matching_counted(&self, text: &str, steps: &mut usize) -> impl Iterator<Item = usize> + use<> {
         let buckets = self.by_prefix.common_prefixes(text.as_bytes());
-        let found: Vec<usize> =
-            buckets.flat_map(|(_, bucket)| bucket.matching(text, steps)).flat_map(|one| &one.ranks).copied().collect();
+        let found: Vec<usize> = buckets
+            .flat_map(|(_, bucket)| bucket.matching_members(text, steps))
+            .flat_map(|one| &one.ranks)
+            .copied()
+            .collect();
         found.into_iter()
     }
 
     /// The lowest rank that `wanted` accepts among the patterns that match `text`. `steps` grows by how many patterns and ranks
     /// were looked at.
-    pub(crate) fn first_counted(&self, text: &str, steps: &mut usize, wanted: impl Fn(usize) -> bool) -> Option<usize> {
+    pub(crate) fn first_counted(
+        &self,
+        text: &str,
+        steps: &mut usize,
+        predicate: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         let mut first: Option<usize> = None;
         for (_, bucket) in self.by_prefix.common_prefixes(text.as_bytes()) {
             *steps += 1;
-            for member in bucket.matching(text, steps) {
+            for member in bucket.matching_members(text, steps) {
                 for rank in member.ranks.iter().take_while(|rank| first.is_none_or(|first| **rank < first)) {
                     *steps += 1;
-                    if wanted(*rank) {
+                    if predicate(*rank) {
                         first = Some(*rank);
                         break;
                     }
@@ -138,24 +146,24 @@ fn names_command(prefix: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Patterns;
+    use super::PatternSet;
     use crate::policy::fnmatch::Pattern;
 
     #[test]
     fn the_first_rank_wins_over_specificity_and_prefix() {
-        let mut patterns = Patterns::default();
+        let mut patterns = PatternSet::default();
         for (rank, pattern) in ["t(x", "t*", "t(x)", "*", "t(?)"].into_iter().enumerate() {
             patterns.insert(rank, Pattern::new(pattern));
         }
-        assert_eq!(patterns.first("t(x)"), Some(1));
-        assert_eq!(patterns.first("u"), Some(3));
+        assert_eq!(patterns.first_match("t(x)"), Some(1));
+        assert_eq!(patterns.first_match("u"), Some(3));
         assert_eq!(patterns.first_where("t(x)", |rank| rank > 1), Some(2));
-        assert_eq!(patterns.everything(), Some(3));
+        assert_eq!(patterns.everything_rank(), Some(3));
     }
 
     #[test]
     fn a_text_that_goes_on_may_meet_what_says_more_and_what_names_its_command() {
-        let mut patterns = Patterns::default();
+        let mut patterns = PatternSet::default();
         for (rank, pattern) in ["bash(git push*)", "bash(rm * -r*)", "bash(*.pem*)", "*"].into_iter().enumerate() {
             patterns.insert(rank, Pattern::new(pattern));
         }
@@ -176,7 +184,7 @@ mod tests {
     fn among_a_hundred_thousand_patterns_the_first_that_is_possible_is_found() {
         let unknown = '\u{10ffff}';
         for count in [10, 1_000, 100_000] {
-            let mut patterns = Patterns::default();
+            let mut patterns = PatternSet::default();
             for rank in 0..count {
                 patterns.insert(rank, Pattern::new(&format!("call(*, switch.s{rank})")));
             }
@@ -195,16 +203,16 @@ mod tests {
 
     #[test]
     fn a_crowd_answers_alike_compiled_and_not() {
-        let mut scanned = Patterns::default();
+        let mut scanned = PatternSet::default();
         for rank in 0..200 {
             scanned.insert(rank, Pattern::new(&format!("*x{rank}?[!a]*")));
         }
         let mut compiled = scanned.clone();
         compiled.compile();
         for text in ["ax17bb", "x199..", "x1", "zz", "x17a", "x17ba", "x1777"] {
-            assert_eq!(scanned.first(text), compiled.first(text), "{text}");
+            assert_eq!(scanned.first_match(text), compiled.first_match(text), "{text}");
         }
-        assert_eq!(compiled.first("_x17_b"), Some(1));
+        assert_eq!(compiled.first_match("_x17_b"), Some(1));
     }
 
     proptest::proptest! {
@@ -213,16 +221,16 @@ mod tests {
             patterns in proptest::collection::vec(r"[ab.é*?\[\]!-]{0,7}", 16..80),
             text in r"[ab.é]{0,8}",
         ) {
-            let mut scanned = Patterns::default();
+            let mut scanned = PatternSet::default();
             for (rank, pattern) in patterns.iter().enumerate() {
                 scanned.insert(rank, Pattern::new(&format!("*{pattern}")));
             }
             let mut indexed = scanned.clone();
             indexed.compile();
-            let all = |patterns: &Patterns| patterns.matching(&text).collect::<std::collections::BTreeSet<_>>();
+            let all = |patterns: &PatternSet| patterns.matching_ranks(&text).collect::<std::collections::BTreeSet<_>>();
             proptest::prop_assert_eq!(all(&scanned), all(&indexed));
-            proptest::prop_assert_eq!(scanned.first(&text), indexed.first(&text));
-            proptest::prop_assert_eq!(scanned.first(&text), indexed.first_counted(&text, &mut 0, |_| true));
+            proptest::prop_assert_eq!(scanned.first_match(&text), indexed.first_match(&text));
+            proptest::prop_assert_eq!(scanned.first_match(&text), indexed.first_counted(&text, &mut 0, |_| true));
         }
     }
 }

@@ -4,12 +4,12 @@
 //! that a file of many rules is not compared rule by rule.
 
 use crate::policy::{
-    bound::{Caller, Side},
-    compile::{Compiled, Listed},
-    effort::Effort,
+    compile::{CompiledRules, RuleRef},
     fnmatch::matches,
-    rules::{Action, Rule},
-    table::Table,
+    rule_scope::{CallerScope, RuleScopeKey},
+    rules::{Rule, RuleAction},
+    search_budget::SearchBudget,
+    table::RuleTable,
 };
 
 /// A look through many rules for those that others decide before.
@@ -17,67 +17,71 @@ use crate::policy::{
 /// The steps that it takes grow with the number of rules and not with its square. Where patterns meet so many others that this
 /// is not enough, it looks at no more of them.
 #[derive(Clone, Debug)]
-pub struct Precedence<'a> {
-    compiled: &'a Compiled,
-    effort: Effort,
+pub struct PrecedenceCheck<'a> {
+    compiled: &'a CompiledRules,
+    effort: SearchBudget,
 }
 
 /// The steps that a look through all rules may take were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many patterns meet each other")]
-pub struct Unchecked;
+pub struct SearchLimitReached;
 
-impl<'a> Precedence<'a> {
+impl<'a> PrecedenceCheck<'a> {
     /// Returns the same as [`Compiled::preceding`].
     ///
     /// # Errors
     /// [`Unchecked`] if that would take too long.
-    pub fn of(&mut self, rule: &Rule, counts: impl Fn(&Listed<'a>) -> bool) -> Result<Option<Listed<'a>>, Unchecked> {
+    pub fn preceding_rule(
+        &mut self,
+        rule: &Rule,
+        counts: impl Fn(&RuleRef<'a>) -> bool,
+    ) -> Result<Option<RuleRef<'a>>, SearchLimitReached> {
         if self.effort.is_spent() {
-            return Err(Unchecked);
+            return Err(SearchLimitReached);
         }
         Ok(self.compiled.preceding_counted(rule, counts, &mut self.effort.taken))
     }
 }
 
-impl Compiled {
+impl CompiledRules {
     /// Begins a look through all rules.
-    pub fn precedence(&self) -> Precedence<'_> {
-        Precedence { compiled: self, effort: Effort::of_rules(self.rules().count()) }
+    pub fn precedence_check(&self) -> PrecedenceCheck<'_> {
+        PrecedenceCheck { compiled: self, effort: SearchBudget::of_rules(self.rules().count()) }
     }
 
     /// Returns the first rule that decides before `rule` about every call that `rule` fits, as far as their texts show it.
     /// Rules that `counts` refuses, defaults and rules on arguments are never that rule.
-    pub fn preceding<'a>(&'a self, rule: &Rule, counts: impl Fn(&Listed<'a>) -> bool) -> Option<Listed<'a>> {
+    pub fn preceding_rule<'a>(&'a self, rule: &Rule, counts: impl Fn(&RuleRef<'a>) -> bool) -> Option<RuleRef<'a>> {
         self.preceding_counted(rule, counts, &mut 0)
     }
 
     fn preceding_counted<'a>(
         &'a self,
         rule: &Rule,
-        counts: impl Fn(&Listed<'a>) -> bool,
+        counts: impl Fn(&RuleRef<'a>) -> bool,
         steps: &mut usize,
-    ) -> Option<Listed<'a>> {
+    ) -> Option<RuleRef<'a>> {
         let pattern = rule.pattern.as_deref()?;
         let tables = self.tables();
-        let before: &[&Table] = match rule.action {
-            Action::Deny => &[],
-            Action::Allow => &[&tables.deny],
-            Action::Ask => &[&tables.deny, &tables.allow],
+        let before: &[&RuleTable] = match rule.action {
+            RuleAction::Deny => &[],
+            RuleAction::Allow => &[&tables.deny],
+            RuleAction::Ask => &[&tables.deny, &tables.allow],
         };
-        let caller = Caller::bound_by(rule);
-        let wanted = |rank: usize| {
-            let listed = self.listed(rank);
-            counts(&listed) && covers(listed.rule, rule)
+        let caller = CallerScope::bound_by(rule);
+        let predicate = |rank: usize| {
+            let listed = self.rule_at(rank);
+            counts(&listed) && rule_covers(listed.rule, rule)
         };
-        let first = before.iter().filter_map(|table| table.first_counted(caller, pattern, steps, wanted));
-        first.min().map(|rank| self.listed(rank))
+        let first = before.iter().filter_map(|table| table.first_counted(caller, pattern, steps, predicate));
+        first.min().map(|rank| self.rule_at(rank))
     }
 }
 
 /// True if `wide` plainly fits whatever `narrow` fits.
-fn covers(wide: &Rule, narrow: &Rule) -> bool {
-    let bounds = Side::ALL.iter().all(|side| match (side.of(wide), side.of(narrow)) {
+fn rule_covers(wide: &Rule, narrow: &Rule) -> bool {
+    let bounds = RuleScopeKey::ALL.iter().all(|side| match (side.rule_pattern(wide), side.rule_pattern(narrow)) {
         // Whoever asks has a name, so a star over it bounds nothing.
         (None, _) | (Some("*"), None) => true,
         (Some(wide), Some(narrow)) => pattern_covers(wide, narrow),
@@ -98,7 +102,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::pattern_covers;
-    use crate::policy::{Action, Compiled, Effort, Layer, Rule, Rules, Source, compile};
+    use crate::policy::{
+        CompiledRules, Rule, RuleAction, RuleLayer, RuleSet, RuleSource, SearchBudget, compile, compile_rules,
+    };
 
     #[test]
     fn a_pattern_covers_another_only_where_that_is_plain() {
@@ -158,7 +164,7 @@ mod tests {
         ]);
         let compiled = compiled(&rules);
         let last = compiled.rules().last().unwrap().rule;
-        let found = |skip: &str| compiled.preceding(last, |listed| listed.named.pattern != skip);
+        let found = |skip: &str| compiled.preceding_rule(last, |listed| listed.named.pattern != skip);
         assert_eq!(found("").unwrap().named.pattern, "t*");
         assert_eq!(found("t*").unwrap().named.pattern, "t(*");
     }
@@ -166,12 +172,12 @@ mod tests {
     fn preceded(rules: &[Value], at: usize) -> bool {
         let compiled = compiled(&json!(rules));
         let rule = compiled.rules().nth(at).unwrap().rule;
-        compiled.preceding(rule, |_| true).is_some()
+        compiled.preceding_rule(rule, |_| true).is_some()
     }
 
-    fn compiled(rules: &Value) -> Compiled {
-        let rules: Rules = serde_json::from_value(json!({ "rules": rules })).unwrap();
-        compile(vec![Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules }]).unwrap()
+    fn compiled(rules: &Value) -> CompiledRules {
+        let rules: RuleSet = serde_json::from_value(json!({ "rules": rules })).unwrap();
+        compile_rules(vec![RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules }]).unwrap()
     }
 
     /// Layouts of files, each a rule by its number.
@@ -190,13 +196,13 @@ mod tests {
         |at| format!("*é{at}日*"),
     ];
 
-    fn file(count: usize, rule: impl Fn(usize) -> Rule) -> Compiled {
-        let rules = Rules { rules: (0..count).map(rule).collect(), ..Rules::default() };
-        compile(vec![Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules }]).unwrap()
+    fn file(count: usize, rule: impl Fn(usize) -> Rule) -> CompiledRules {
+        let rules = RuleSet { rules: (0..count).map(rule).collect(), ..RuleSet::default() };
+        compile_rules(vec![RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules }]).unwrap()
     }
 
-    fn action(at: usize) -> Action {
-        [Action::Deny, Action::Allow, Action::Ask][at % 3]
+    fn action(at: usize) -> RuleAction {
+        [RuleAction::Deny, RuleAction::Allow, RuleAction::Ask][at % 3]
     }
 
     #[test]
@@ -212,8 +218,8 @@ mod tests {
 
     #[test]
     fn steps_for_a_rule_that_is_bound_do_not_grow_with_the_number_of_rules() {
-        type Bind = fn(&mut Rule, usize);
-        let layouts: [Bind; 5] = [
+        type BindRule = fn(&mut Rule, usize);
+        let layouts: [BindRule; 5] = [
             |rule, at| rule.principal = Some(format!("agent-{at}")),
             |rule, at| rule.principal = Some(format!("agent:*-{at}")),
             |rule, at| rule.principal = Some(format!("*a{at}?*")),
@@ -244,19 +250,19 @@ mod tests {
         };
         for (count, is_whole) in [(10, true), (300, true), (3_000, false)] {
             let compiled = file(count, |at| Rule::new(pattern(at), action(at)));
-            let mut all = compiled.precedence();
-            let left = compiled.rules().filter(|listed| all.of(listed.rule, |_| true).is_err()).count();
+            let mut all = compiled.precedence_check();
+            let left = compiled.rules().filter(|listed| all.preceding_rule(listed.rule, |_| true).is_err()).count();
             assert_eq!(left == 0, is_whole, "{count}");
-            let Effort { most, taken } = all.effort;
+            let SearchBudget { most, taken } = all.effort;
             assert!(taken <= most + count, "{taken} steps for {count}");
         }
     }
 
     /// How many steps it takes to look all rules up; none if not all were.
-    fn steps(compiled: &Compiled) -> Option<usize> {
-        let mut all = compiled.precedence();
+    fn steps(compiled: &CompiledRules) -> Option<usize> {
+        let mut all = compiled.precedence_check();
         for listed in compiled.rules() {
-            all.of(listed.rule, |_| true).ok()?;
+            all.preceding_rule(listed.rule, |_| true).ok()?;
         }
         Some(all.effort.taken)
     }

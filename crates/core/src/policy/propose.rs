@@ -2,45 +2,49 @@
 
 use crate::{
     policy::{
-        evaluate::Surroundings,
-        grants::Covers,
+        evaluate::PathContext,
+        grants::GrantCoverage,
         obeyed, shell,
-        subject::{Reach, Subject},
+        subject::{EffectReach, PolicySubject},
     },
     tool::Shell,
 };
 
 /// One thing that a person may allow for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proposal {
+pub struct GrantProposal {
     /// What it would cover.
-    pub covers: Covers,
+    pub covers: GrantCoverage,
     /// How to name it on a card.
     pub label: String,
 }
 
 /// What may be offered for `subject`, the exact thing first. Empty under a verdict of the floor is the caller's business.
-pub fn propose(subject: &Subject) -> Vec<Proposal> {
-    let exact = Proposal { covers: Covers::Exact(subject.digest()), label: format!("exactly {}", subject.signature) };
-    let patterns = match (subject.line(), &subject.shell) {
+pub fn propose_grants(subject: &PolicySubject) -> Vec<GrantProposal> {
+    let exact = GrantProposal {
+        covers: GrantCoverage::Exact(subject.digest()),
+        label: format!("exactly {}", subject.signature),
+    };
+    let patterns = match (subject.shell_line(), &subject.shell) {
         // A pattern does not say which secrets it would release.
-        _ if subject.secrets().is_ok_and(|used| !used.is_empty()) => Vec::new(),
+        _ if subject.secret_names().is_ok_and(|used| !used.is_empty()) => Vec::new(),
         // Nor which file that other programs obey.
         _ if !obeyed::of_subject(subject, None).is_empty() => Vec::new(),
-        (Some((_, line)), _) => shell::patterns(line, &shell::context_of(subject, &Surroundings::default())),
-        (None, Shell::Nothing) if subject.reach == Reach::Beyond => wider(subject),
+        (Some((_, line)), _) => shell::patterns(line, &shell::context_of(subject, &PathContext::default())),
+        (None, Shell::Nothing) if subject.reach == EffectReach::Beyond => wider_patterns(subject),
         // Of what a shell may read, the part that would be free is a line like any other.
         (None, _) => Vec::new(),
     };
-    let patterns = patterns
-        .into_iter()
-        .map(|pattern| Proposal { label: format!("anything like {pattern}"), covers: Covers::Pattern(pattern) });
+    let patterns = patterns.into_iter().map(|pattern| GrantProposal {
+        label: format!("anything like {pattern}"),
+        covers: GrantCoverage::Pattern(pattern),
+    });
     std::iter::once(exact).chain(patterns).collect()
 }
 
 /// The call with its last argument free, and then with all but its first: the part of a signature before which nothing is
 /// free is what a person recognises.
-fn wider(subject: &Subject) -> Vec<String> {
+fn wider_patterns(subject: &PolicySubject) -> Vec<String> {
     // A list has more than one signature, and what a tool does not declare is covered by no pattern.
     if !subject.further_signatures.is_empty() || !subject.undeclared.is_empty() {
         return Vec::new();
@@ -70,17 +74,17 @@ fn wider(subject: &Subject) -> Vec<String> {
 mod tests {
     use serde_json::json;
 
-    use super::{Covers, Reach, propose};
+    use super::{EffectReach, GrantCoverage, propose_grants};
     use crate::policy::{
-        Subject,
+        PolicySubject,
         testing::{bash, subject},
     };
 
     #[test]
     fn a_call_of_a_service_offers_itself_with_free_arguments_from_behind() {
-        let of = |signature: &str| Subject {
+        let of = |signature: &str| PolicySubject {
             signature: signature.to_owned(),
-            reach: Reach::Beyond,
+            reach: EffectReach::Beyond,
             ..subject("pay", json!({}))
         };
         for (signature, want) in [
@@ -91,18 +95,18 @@ mod tests {
             ("pay()", vec![]),
             ("pay(a*)", vec![]),
         ] {
-            let proposals = propose(&of(signature)).into_iter().skip(1);
+            let proposals = propose_grants(&of(signature)).into_iter().skip(1);
             let patterns: Vec<String> = proposals
                 .filter_map(|proposal| match proposal.covers {
-                    Covers::Pattern(pattern) => Some(pattern),
-                    Covers::Exact(_) => None,
+                    GrantCoverage::Pattern(pattern) => Some(pattern),
+                    GrantCoverage::Exact(_) => None,
                 })
                 .collect();
             assert_eq!(patterns, want, "{signature}");
         }
-        let list = Subject { further_signatures: vec!["pay(b)".to_owned()], ..of("pay(a)") };
-        let stray = Subject { undeclared: vec!["x".to_owned()], ..of("pay(a)") };
-        assert_eq!((propose(&list).len(), propose(&stray).len()), (1, 1));
+        let list = PolicySubject { further_signatures: vec!["pay(b)".to_owned()], ..of("pay(a)") };
+        let stray = PolicySubject { undeclared: vec!["x".to_owned()], ..of("pay(a)") };
+        assert_eq!((propose_grants(&list).len(), propose_grants(&stray).len()), (1, 1));
     }
 
     #[test]
@@ -126,11 +130,11 @@ mod tests {
             ("bash -c 'npm test'", None),
             ("npm 'te*st'", None),
         ] {
-            let proposals = propose(&bash(command));
-            assert!(matches!(proposals[0].covers, Covers::Exact(_)), "{command}");
+            let proposals = propose_grants(&bash(command));
+            assert!(matches!(proposals[0].covers, GrantCoverage::Exact(_)), "{command}");
             let pattern = proposals.get(1).map(|proposal| match &proposal.covers {
-                Covers::Pattern(pattern) => pattern.as_str(),
-                Covers::Exact(_) => "exact",
+                GrantCoverage::Pattern(pattern) => pattern.as_str(),
+                GrantCoverage::Exact(_) => "exact",
             });
             assert_eq!(
                 pattern.map(|pattern| pattern.replace(" *)", "*)")),

@@ -12,7 +12,7 @@ use crate::{digest::canonical, gate::Step};
 /// What a rule says about what it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Action {
+pub enum RuleAction {
     /// It may happen.
     Allow,
     /// It may not happen.
@@ -24,7 +24,7 @@ pub enum Action {
 /// The content of a permissions file. Both lists may be absent or null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rules {
+pub struct RuleSet {
     /// Looked at in order after every rule; the first that matches counts.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub defaults: Vec<Rule>,
@@ -49,7 +49,7 @@ pub struct Rule {
     pub tool: Option<String>,
     /// What the arguments must be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub args: Option<Args>,
+    pub args: Option<ArgConditions>,
     /// A pattern over who asks: an agent's id. Absent: whoever it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
@@ -60,7 +60,7 @@ pub struct Rule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// What follows.
-    pub action: Action,
+    pub action: RuleAction,
     /// For people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -74,7 +74,7 @@ pub struct Rule {
 
 impl Rule {
     /// The rule that `pattern` makes, bound to nothing.
-    pub fn new(pattern: impl Into<String>, action: Action) -> Self {
+    pub fn new(pattern: impl Into<String>, action: RuleAction) -> Self {
         Self {
             pattern: Some(pattern.into()),
             tool: None,
@@ -93,19 +93,19 @@ impl Rule {
 /// What a rule asks of the arguments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Args {
+pub enum ArgConditions {
     /// The word `any`: arguments that the tool does not declare are covered too.
-    Any(Any),
+    Any(AnyArgs),
     /// One matcher a path; all must match. An argument that is not named here may be anything.
     ///
     /// A path is names with dots between: `order.total`, `items.0.price`, and `items.*.price` for all of them.
-    Each(BTreeMap<String, Matcher>),
+    Each(BTreeMap<String, ArgMatcher>),
 }
 
 /// The word `any`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Any {
+pub enum AnyArgs {
     /// `any`.
     Any,
 }
@@ -113,20 +113,20 @@ pub enum Any {
 /// What one argument must be. Of a list, one item is enough for a rule that denies or asks; one that allows needs all of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Matcher {
+pub enum ArgMatcher {
     /// A pattern over a text, or over the JSON text of anything else.
     Pattern(String),
     /// One of the operators below.
-    Operator(Operator),
+    Operator(MatchOperator),
     /// Exactly this number or boolean.
     Equals(Value),
 }
 
-impl Matcher {
+impl ArgMatcher {
     /// The text or pattern that an argument has to be, if it is one.
     pub(crate) fn as_text(&self) -> Option<&str> {
         match self {
-            Self::Pattern(text) | Self::Operator(Operator::Is(Value::String(text))) => Some(text),
+            Self::Pattern(text) | Self::Operator(MatchOperator::Is(Value::String(text))) => Some(text),
             Self::Operator(_) | Self::Equals(_) => None,
         }
     }
@@ -135,7 +135,7 @@ impl Matcher {
 /// A matcher that a pattern cannot say.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Operator {
+pub enum MatchOperator {
     /// Exactly this JSON value.
     Is(Value),
     /// One of these JSON values.
@@ -147,12 +147,12 @@ pub enum Operator {
     /// True: it must be there. False: it must not.
     Present(bool),
     /// The matcher must not match; an argument that is absent matches.
-    Not(Box<Matcher>),
+    Not(Box<ArgMatcher>),
 }
 
 /// What stands where a matcher should, and is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoMatcher {
+pub enum MatcherError {
     /// Neither `any` nor a mapping where the arguments stand.
     #[error("expected any, or a mapping from arguments to what they must be")]
     Args,
@@ -177,87 +177,89 @@ pub enum NoMatcher {
 
 const OPERATORS: &str = "is, in, max, min, present, not";
 
-impl TryFrom<Value> for Args {
-    type Error = NoMatcher;
+impl TryFrom<Value> for ArgConditions {
+    type Error = MatcherError;
 
-    fn try_from(value: Value) -> Result<Self, NoMatcher> {
+    fn try_from(value: Value) -> Result<Self, MatcherError> {
         match value {
-            Value::String(word) if word == "any" => Ok(Self::Any(Any::Any)),
+            Value::String(word) if word == "any" => Ok(Self::Any(AnyArgs::Any)),
             Value::Object(each) => {
-                let each = each.into_iter().map(|(path, value)| Ok((path, Matcher::try_from(value)?)));
-                Ok(Self::Each(each.collect::<Result<_, NoMatcher>>()?))
+                let each = each.into_iter().map(|(path, value)| Ok((path, ArgMatcher::try_from(value)?)));
+                Ok(Self::Each(each.collect::<Result<_, MatcherError>>()?))
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                Err(NoMatcher::Args)
+                Err(MatcherError::Args)
             }
         }
     }
 }
 
-impl TryFrom<Value> for Matcher {
-    type Error = NoMatcher;
+impl TryFrom<Value> for ArgMatcher {
+    type Error = MatcherError;
 
-    fn try_from(value: Value) -> Result<Self, NoMatcher> {
+    fn try_from(value: Value) -> Result<Self, MatcherError> {
         match value {
             Value::String(pattern) => Ok(Self::Pattern(pattern)),
             Value::Number(_) | Value::Bool(_) => Ok(Self::Equals(value)),
-            Value::Null | Value::Array(_) => Err(NoMatcher::Value),
+            Value::Null | Value::Array(_) => Err(MatcherError::Value),
             Value::Object(members) => {
                 let mut members = members.into_iter();
                 match (members.next(), members.next()) {
-                    (Some((word, operand)), None) => Ok(Self::Operator(operator(&word, operand)?)),
-                    (None, _) | (Some(_), Some(_)) => Err(NoMatcher::Several),
+                    (Some((word, operand)), None) => Ok(Self::Operator(parse_operator(&word, operand)?)),
+                    (None, _) | (Some(_), Some(_)) => Err(MatcherError::Several),
                 }
             }
         }
     }
 }
 
-impl fmt::Display for Matcher {
+impl fmt::Display for ArgMatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pattern(pattern) => write!(f, "\"{pattern}\""),
-            Self::Equals(value) | Self::Operator(Operator::Is(value)) => f.write_str(&canonical(value)),
-            Self::Operator(Operator::In(values)) => {
+            Self::Equals(value) | Self::Operator(MatchOperator::Is(value)) => f.write_str(&canonical(value)),
+            Self::Operator(MatchOperator::In(values)) => {
                 write!(f, "one of {}", values.iter().map(canonical).collect::<Vec<_>>().join(", "))
             }
-            Self::Operator(Operator::Max(most)) => write!(f, "at most {most}"),
-            Self::Operator(Operator::Min(least)) => write!(f, "at least {least}"),
-            Self::Operator(Operator::Present(true)) => f.write_str("there"),
-            Self::Operator(Operator::Present(false)) => f.write_str("absent"),
-            Self::Operator(Operator::Not(matcher)) => write!(f, "other than {matcher}"),
+            Self::Operator(MatchOperator::Max(most)) => write!(f, "at most {most}"),
+            Self::Operator(MatchOperator::Min(least)) => write!(f, "at least {least}"),
+            Self::Operator(MatchOperator::Present(true)) => f.write_str("there"),
+            Self::Operator(MatchOperator::Present(false)) => f.write_str("absent"),
+            Self::Operator(MatchOperator::Not(matcher)) => write!(f, "other than {matcher}"),
         }
     }
 }
 
-fn operator(word: &str, operand: Value) -> Result<Operator, NoMatcher> {
-    let number = |operator| operand.as_f64().ok_or(NoMatcher::Operand { operator, needs: "a number" });
+fn parse_operator(word: &str, operand: Value) -> Result<MatchOperator, MatcherError> {
+    let number = |operator| operand.as_f64().ok_or(MatcherError::Operand { operator, needs: "a number" });
     match word {
-        "max" => Ok(Operator::Max(number("max")?)),
-        "min" => Ok(Operator::Min(number("min")?)),
-        "is" => Ok(Operator::Is(operand)),
+        "max" => Ok(MatchOperator::Max(number("max")?)),
+        "min" => Ok(MatchOperator::Min(number("min")?)),
+        "is" => Ok(MatchOperator::Is(operand)),
         "in" => match operand {
-            Value::Array(values) => Ok(Operator::In(values)),
+            Value::Array(values) => Ok(MatchOperator::In(values)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-                Err(NoMatcher::Operand { operator: "in", needs: "a list" })
+                Err(MatcherError::Operand { operator: "in", needs: "a list" })
             }
         },
         "present" => {
             let present = operand.as_bool();
-            Ok(Operator::Present(present.ok_or(NoMatcher::Operand { operator: "present", needs: "true or false" })?))
+            Ok(MatchOperator::Present(
+                present.ok_or(MatcherError::Operand { operator: "present", needs: "true or false" })?,
+            ))
         }
-        "not" => Ok(Operator::Not(Box::new(Matcher::try_from(operand)?))),
-        other => Err(NoMatcher::Operator(other.to_owned())),
+        "not" => Ok(MatchOperator::Not(Box::new(ArgMatcher::try_from(operand)?))),
+        other => Err(MatcherError::Operator(other.to_owned())),
     }
 }
 
-impl<'de> Deserialize<'de> for Args {
+impl<'de> Deserialize<'de> for ArgConditions {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::try_from(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 
-impl<'de> Deserialize<'de> for Matcher {
+impl<'de> Deserialize<'de> for ArgMatcher {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::try_from(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
@@ -266,7 +268,7 @@ impl<'de> Deserialize<'de> for Matcher {
 /// Whose rules a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Layer {
+pub enum RuleLayer {
     /// The owner's: it may allow.
     Main,
     /// A repository's own: it can only tighten. What it allows is left out with a warning.
@@ -275,25 +277,25 @@ pub enum Layer {
 
 /// One permissions file, read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Source {
+pub struct RuleSource {
     /// Its name as people know it, such as `permissions.yaml`.
     pub name: String,
     /// Whose it is.
-    pub layer: Layer,
+    pub layer: RuleLayer,
     /// What it says.
-    pub rules: Rules,
+    pub rules: RuleSet,
 }
 
 /// Where a rule was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Origin {
+pub struct RuleOrigin {
     /// The file's name.
     pub file: String,
     /// The line; 0 if not known.
     pub line: u32,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for RuleOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line == 0 { f.write_str(&self.file) } else { write!(f, "{}:{}", self.file, self.line) }
     }
@@ -303,12 +305,12 @@ impl fmt::Display for Origin {
 mod tests {
     use serde_json::json;
 
-    use super::{Action, Any, Args, Matcher, NoMatcher, Operator, Rules};
+    use super::{AnyArgs, ArgConditions, ArgMatcher, MatchOperator, MatcherError, RuleAction, RuleSet};
 
     #[test]
     fn a_file_reads_with_either_list_absent_or_null() {
         for given in [json!({}), json!({"rules": null, "defaults": null}), json!({"defaults": []})] {
-            assert_eq!(serde_json::from_value::<Rules>(given).unwrap(), Rules::default());
+            assert_eq!(serde_json::from_value::<RuleSet>(given).unwrap(), RuleSet::default());
         }
     }
 
@@ -321,51 +323,51 @@ mod tests {
             json!({"rule": []}),
             json!({"rules": [{"tool": "t", "args": {"a": {"like": "x"}}, "action": "deny", "args2": 1}]}),
         ] {
-            assert!(serde_json::from_value::<Rules>(given.clone()).is_err(), "{given}");
+            assert!(serde_json::from_value::<RuleSet>(given.clone()).is_err(), "{given}");
         }
     }
 
     #[test]
     fn arguments_are_matched_by_pattern_operator_or_value() {
-        let rules: Rules = serde_json::from_value(json!({"rules": [
+        let rules: RuleSet = serde_json::from_value(json!({"rules": [
             {"tool": "pay", "args": {"to": "acme*", "amount": {"max": 50}, "dry": true}, "action": "allow"},
             {"pattern": "t*", "args": "any", "action": "allow"},
         ]}))
         .unwrap();
-        let Some(Args::Each(each)) = &rules.rules[0].args else { panic!("a map") };
-        assert_eq!(each["to"], Matcher::Pattern("acme*".to_owned()));
-        assert_eq!(each["amount"], Matcher::Operator(Operator::Max(50.0)));
-        assert_eq!(each["dry"], Matcher::Equals(json!(true)));
-        assert_eq!(rules.rules[1].args, Some(Args::Any(Any::Any)));
-        assert_eq!(rules.rules[1].action, Action::Allow);
+        let Some(ArgConditions::Each(each)) = &rules.rules[0].args else { panic!("a map") };
+        assert_eq!(each["to"], ArgMatcher::Pattern("acme*".to_owned()));
+        assert_eq!(each["amount"], ArgMatcher::Operator(MatchOperator::Max(50.0)));
+        assert_eq!(each["dry"], ArgMatcher::Equals(json!(true)));
+        assert_eq!(rules.rules[1].args, Some(ArgConditions::Any(AnyArgs::Any)));
+        assert_eq!(rules.rules[1].action, RuleAction::Allow);
     }
 
     #[test]
     fn what_looks_like_an_operator_and_is_none_is_refused() {
-        let operand = |operator, needs| Err(NoMatcher::Operand { operator, needs });
+        let operand = |operator, needs| Err(MatcherError::Operand { operator, needs });
         for (given, want) in [
-            (json!({"maxx": 5}), Err(NoMatcher::Operator("maxx".to_owned()))),
-            (json!({"Max": 5}), Err(NoMatcher::Operator("Max".to_owned()))),
-            (json!({"not": {"mni": 5}}), Err(NoMatcher::Operator("mni".to_owned()))),
-            (json!({"max": 5, "min": 1}), Err(NoMatcher::Several)),
-            (json!({}), Err(NoMatcher::Several)),
+            (json!({"maxx": 5}), Err(MatcherError::Operator("maxx".to_owned()))),
+            (json!({"Max": 5}), Err(MatcherError::Operator("Max".to_owned()))),
+            (json!({"not": {"mni": 5}}), Err(MatcherError::Operator("mni".to_owned()))),
+            (json!({"max": 5, "min": 1}), Err(MatcherError::Several)),
+            (json!({}), Err(MatcherError::Several)),
             (json!({"max": "5"}), operand("max", "a number")),
             (json!({"in": "x"}), operand("in", "a list")),
             (json!({"present": 1}), operand("present", "true or false")),
-            (json!([1]), Err(NoMatcher::Value)),
-            (json!(null), Err(NoMatcher::Value)),
-            (json!({"is": {"maxx": 5}}), Ok(Matcher::Operator(Operator::Is(json!({"maxx": 5}))))),
+            (json!([1]), Err(MatcherError::Value)),
+            (json!(null), Err(MatcherError::Value)),
+            (json!({"is": {"maxx": 5}}), Ok(ArgMatcher::Operator(MatchOperator::Is(json!({"maxx": 5}))))),
             (json!({"not": {"max": 5}}), {
-                let most = Matcher::Operator(Operator::Max(5.0));
-                Ok(Matcher::Operator(Operator::Not(Box::new(most))))
+                let most = ArgMatcher::Operator(MatchOperator::Max(5.0));
+                Ok(ArgMatcher::Operator(MatchOperator::Not(Box::new(most))))
             }),
         ] {
-            assert_eq!(Matcher::try_from(given.clone()), want, "{given}");
-            let read = serde_json::from_value::<Matcher>(given.clone()).map_err(|error| error.to_string());
+            assert_eq!(ArgMatcher::try_from(given.clone()), want, "{given}");
+            let read = serde_json::from_value::<ArgMatcher>(given.clone()).map_err(|error| error.to_string());
             assert_eq!(read, want.map_err(|error| error.to_string()), "{given}");
         }
         for given in [json!("some"), json!(5), json!([1])] {
-            assert_eq!(Args::try_from(given.clone()), Err(NoMatcher::Args), "{given}");
+            assert_eq!(ArgConditions::try_from(given.clone()), Err(MatcherError::Args), "{given}");
         }
     }
 }

@@ -11,9 +11,9 @@ use crate::{
     digest::{Digest, canonical},
     gate::Step,
     policy::{
-        evaluate::{Judge, Layers, Outcome},
-        subject::{Reach, Subject},
-        verdict::{Cause, Verdict, Why},
+        evaluate::{PolicyEvaluator, PolicyLayers, PolicyOutcome},
+        subject::{EffectReach, PolicySubject},
+        verdict::{Verdict, VerdictCause, VerdictReason},
     },
     secret::{self, Malformed},
     time::Millis,
@@ -23,13 +23,13 @@ use crate::{
 /// What the use of a secret is called in rules.
 pub(super) const TOOL: &str = "secret";
 
-impl Subject {
+impl PolicySubject {
     /// The names of the secrets that the call would be given: in every argument of a service's, in the variables of a
     /// command of our own shell. Elsewhere such a text stands for itself.
     ///
     /// # Errors
     /// [`Malformed`] where a text begins like the place of a secret and is none.
-    pub fn secrets(&self) -> Result<BTreeSet<String>, Malformed> {
+    pub fn secret_names(&self) -> Result<BTreeSet<String>, Malformed> {
         let mut found = BTreeSet::new();
         if self.target.is_some() {
             secret::names_of(&self.arguments, &mut found)?;
@@ -42,7 +42,7 @@ impl Subject {
     }
 
     /// The use of a secret by this call, as rules are asked about it.
-    fn use_of(&self, name: &str) -> Self {
+    fn secret_use(&self, name: &str) -> Self {
         let mut arguments = Map::from_iter([
             ("name".to_owned(), Value::from(name)),
             ("tool".to_owned(), Value::from(self.tool.as_str())),
@@ -60,7 +60,7 @@ impl Subject {
             arguments,
             arguments_digest: digest,
             effect: Effect::Changes,
-            reach: Reach::Beyond,
+            reach: EffectReach::Beyond,
             paths: Vec::new(),
             leads_to: None,
             shell: Shell::Nothing,
@@ -71,61 +71,68 @@ impl Subject {
 }
 
 /// What becomes of a call that is judged as `verdict` by itself, with the secrets that it uses.
-pub(super) fn released(layers: &Layers<'_>, subject: &Subject, verdict: Verdict, now: Millis) -> Verdict {
+pub(super) fn with_secrets(
+    layers: &PolicyLayers<'_>,
+    subject: &PolicySubject,
+    verdict: Verdict,
+    now: Millis,
+) -> Verdict {
     if matches!(verdict, Verdict::Deny(_)) {
         return verdict;
     }
-    let because = |cause| Why { cause, policy: layers.compiled.digest() };
-    let names = match subject.secrets() {
+    let because = |cause| VerdictReason { cause, policy: layers.compiled.digest() };
+    let names = match subject.secret_names() {
         Ok(names) if names.is_empty() => return verdict,
         Ok(names) => names,
-        Err(malformed) => return Verdict::Deny(because(Cause::Placeholder { problem: malformed.to_string() })),
+        Err(malformed) => return Verdict::Deny(because(VerdictCause::Placeholder { problem: malformed.to_string() })),
     };
-    let mut asked: Option<(String, Cause)> = None;
+    let mut strictest_ask: Option<(String, VerdictCause)> = None;
     for name in names {
-        let subject = subject.use_of(&name);
-        match Judge::of_secret(layers, &subject).secret_ruled() {
-            Outcome::Allow(_) => {}
-            Outcome::Ask(cause) => {
-                let approvals = |cause: &Cause| cause.steps().first().map_or(0, |step| step.approvals);
-                if asked.as_ref().is_none_or(|(_, known)| approvals(known) < approvals(&cause)) {
-                    asked = Some((name, cause));
+        let subject = subject.secret_use(&name);
+        match PolicyEvaluator::for_secret(layers, &subject).secret_outcome() {
+            PolicyOutcome::Allow(_) => {}
+            PolicyOutcome::Ask(cause) => {
+                let approvals = |cause: &VerdictCause| cause.approval_steps().first().map_or(0, |step| step.approvals);
+                if strictest_ask.as_ref().is_none_or(|(_, known)| approvals(known) < approvals(&cause)) {
+                    strictest_ask = Some((name, cause));
                 }
             }
-            Outcome::Deny(cause) => {
-                let cause = Cause::Secret { name, cause: Box::new(cause), steps: Vec::new() };
+            PolicyOutcome::Deny(cause) => {
+                let cause = VerdictCause::Secret { name, cause: Box::new(cause), steps: Vec::new() };
                 return Verdict::Deny(because(cause));
             }
         }
     }
-    let Some((name, cause)) = asked else { return verdict };
+    let Some((name, cause)) = strictest_ask else { return verdict };
     // Who allowed exactly this call for longer saw which secrets it uses.
-    let realm = layers.surroundings.realm.as_deref();
-    if cause.steps().is_empty() && layers.grants.exact(subject, realm, now).is_some() {
+    let realm = layers.path_context.realm.as_deref();
+    if cause.approval_steps().is_empty() && layers.grants.exact_grant(subject, realm, now).is_some() {
         return verdict;
     }
     match verdict {
         // The floor offers no more than this once, and says more.
         Verdict::Ask(why) if why.is_floor() => {
-            let steps = stricter(why.steps(), cause.steps());
+            let steps = stricter_steps(why.approval_steps(), cause.approval_steps());
             match why.cause {
-                Cause::Floor { reason, .. } => Verdict::Ask(Why { cause: Cause::Floor { reason, steps }, ..why }),
+                VerdictCause::Floor { reason, .. } => {
+                    Verdict::Ask(VerdictReason { cause: VerdictCause::Floor { reason, steps }, ..why })
+                }
                 _ => Verdict::Ask(why),
             }
         }
         Verdict::Ask(why) => {
-            let steps = stricter(why.steps(), cause.steps());
-            Verdict::Ask(because(Cause::Secret { name, cause: Box::new(cause), steps }))
+            let steps = stricter_steps(why.approval_steps(), cause.approval_steps());
+            Verdict::Ask(because(VerdictCause::Secret { name, cause: Box::new(cause), steps }))
         }
         Verdict::Allow(_) | Verdict::Deny(_) => {
-            let steps = cause.steps().to_vec();
-            Verdict::Ask(because(Cause::Secret { name, cause: Box::new(cause), steps }))
+            let steps = cause.approval_steps().to_vec();
+            Verdict::Ask(because(VerdictCause::Secret { name, cause: Box::new(cause), steps }))
         }
     }
 }
 
 /// Of two rules that say who has to allow the one that asks more people; the one for the secret where they ask alike.
-fn stricter(of_call: &[Step], of_secret: &[Step]) -> Vec<Step> {
+fn stricter_steps(of_call: &[Step], of_secret: &[Step]) -> Vec<Step> {
     let approvals = |steps: &[Step]| steps.first().map_or(0, |step| step.approvals);
     if approvals(of_call) > approvals(of_secret) { of_call.to_vec() } else { of_secret.to_vec() }
 }

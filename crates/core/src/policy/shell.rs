@@ -8,35 +8,35 @@ pub(crate) use countersign_shell_analysis::{
 };
 use countersign_shell_analysis::{MachinePaths, ShellCall, analyze_call};
 
-use super::{evaluate::Surroundings, subject::Subject};
+use super::{evaluate::PathContext, subject::PolicySubject};
 use crate::tool::Shell;
 
 /// Judges what a shell reads of `subject`; none if it reads nothing.
-pub(crate) fn line_of(subject: &Subject, surroundings: &Surroundings) -> Option<Line> {
+pub(crate) fn line_of(subject: &PolicySubject, path_context: &PathContext) -> Option<Line> {
     match &subject.shell {
         Shell::Nothing => None,
-        Shell::Line { .. } | Shell::Perhaps { .. } => line_in(subject, &context_of(subject, surroundings)),
+        Shell::Line { .. } | Shell::Perhaps { .. } => line_in(subject, &context_of(subject, path_context)),
     }
 }
 
 /// The same, as run in `context`.
-pub(crate) fn line_in(subject: &Subject, context: &ShellContext) -> Option<Line> {
+pub(crate) fn line_in(subject: &PolicySubject, context: &ShellContext) -> Option<Line> {
     analyze_call(&call_of(subject), context)
 }
 
 /// Returns the place in which the line of `subject` runs.
-pub(crate) fn context_of(subject: &Subject, surroundings: &Surroundings) -> ShellContext {
+pub(crate) fn context_of(subject: &PolicySubject, path_context: &PathContext) -> ShellContext {
     let paths = MachinePaths {
-        home: surroundings.home.as_deref(),
-        temporary: &surroundings.temporary,
-        protected: &surroundings.protected,
-        unreadable: &surroundings.unreadable,
+        home: path_context.home.as_deref(),
+        temporary: &path_context.temporary,
+        protected: &path_context.protected,
+        unreadable: &path_context.unreadable,
     };
     ShellContext::from_call(&call_of(subject), &paths)
 }
 
 /// Returns `subject` as far as its shell line is concerned.
-fn call_of(subject: &Subject) -> ShellCall<'_> {
+fn call_of(subject: &PolicySubject) -> ShellCall<'_> {
     ShellCall {
         tool: &subject.tool,
         shell: &subject.shell,

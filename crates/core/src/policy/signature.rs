@@ -12,7 +12,7 @@ pub const MOST: usize = 256;
 /// Lists among the arguments that would need more than [`MOST`] signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("lists among the arguments make more than {MOST} combinations")]
-pub struct TooMany;
+pub struct TooManySignatures;
 
 /// Signatures of a tool that was defined: with `template` its parts with every `{name}` replaced, without one its bare name.
 ///
@@ -20,14 +20,18 @@ pub struct TooMany;
 ///
 /// # Errors
 /// [`TooMany`] combinations.
-pub fn declared(tool: &str, template: Option<&str>, arguments: &Map<String, Value>) -> Result<Vec<String>, TooMany> {
+pub fn declared_signatures(
+    tool: &str,
+    template: Option<&str>,
+    arguments: &Map<String, Value>,
+) -> Result<Vec<String>, TooManySignatures> {
     let Some(template) = template.filter(|template| !template.is_empty()) else { return Ok(vec![tool.to_owned()]) };
-    let named: Vec<&str> = names(template);
-    let values = combinations(arguments.iter().filter(|(name, _)| named.contains(&name.as_str())))?;
+    let named: Vec<&str> = template_names(template);
+    let values = value_combinations(arguments.iter().filter(|(name, _)| named.contains(&name.as_str())))?;
     Ok(values
         .into_iter()
         .map(|values| {
-            let parts: Vec<String> = template.split(',').map(|part| fill(part.trim(), &values)).collect();
+            let parts: Vec<String> = template.split(',').map(|part| fill_template(part.trim(), &values)).collect();
             format!("{tool}({})", parts.join(", "))
         })
         .collect())
@@ -37,11 +41,11 @@ pub fn declared(tool: &str, template: Option<&str>, arguments: &Map<String, Valu
 ///
 /// # Errors
 /// [`TooMany`] combinations.
-pub fn undeclared(tool: &str, arguments: &Map<String, Value>) -> Result<Vec<String>, TooMany> {
+pub fn undeclared_signatures(tool: &str, arguments: &Map<String, Value>) -> Result<Vec<String>, TooManySignatures> {
     if arguments.is_empty() {
         return Ok(vec![tool.to_owned()]);
     }
-    Ok(combinations(arguments.iter())?
+    Ok(value_combinations(arguments.iter())?
         .into_iter()
         .map(|values| format!("{tool}({})", values.into_values().collect::<Vec<_>>().join(", ")))
         .collect())
@@ -69,7 +73,7 @@ pub(crate) fn of_lists(tool: &str, named: &[String], arguments: &Map<String, Val
         .iter()
         .map(|value| match value {
             Some(Value::Array(items)) if !items.is_empty() => {
-                items.iter().map(plain).chain(value.and_then(in_a_row)).collect()
+                items.iter().map(plain).chain(value.and_then(joined_items)).collect()
             }
             _ => vec![whole(*value)],
         })
@@ -89,19 +93,19 @@ pub(crate) fn of_lists(tool: &str, named: &[String], arguments: &Map<String, Val
 }
 
 /// The text that the items of a list make in a row, with a space between; `None` for what is no list of two items or more.
-pub(crate) fn in_a_row(value: &Value) -> Option<String> {
+pub(crate) fn joined_items(value: &Value) -> Option<String> {
     let items = value.as_array().filter(|items| items.len() > 1)?;
     Some(items.iter().map(plain).collect::<Vec<_>>().join(" "))
 }
 
 /// The names that a template mentions, in order.
-pub fn names(template: &str) -> Vec<&str> {
+pub fn template_names(template: &str) -> Vec<&str> {
     template.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).collect()
 }
 
 /// The first argument that holds, at any depth, a text with a character that patterns or signatures give a meaning. Those that are
 /// `free` of it are not looked at.
-pub fn forbidden(arguments: &Map<String, Value>, free: impl Fn(&str) -> bool) -> Option<&str> {
+pub fn forbidden_argument(arguments: &Map<String, Value>, free: impl Fn(&str) -> bool) -> Option<&str> {
     arguments.iter().find(|(name, value)| !free(name) && has_forbidden(value)).map(|(name, _)| name.as_str())
 }
 
@@ -114,9 +118,9 @@ fn has_forbidden(value: &Value) -> bool {
     }
 }
 
-fn combinations<'a>(
+fn value_combinations<'a>(
     arguments: impl Iterator<Item = (&'a String, &'a Value)>,
-) -> Result<Vec<BTreeMap<&'a str, String>>, TooMany> {
+) -> Result<Vec<BTreeMap<&'a str, String>>, TooManySignatures> {
     let mut all = vec![BTreeMap::new()];
     for (name, value) in arguments {
         let options: Vec<String> = match value {
@@ -126,7 +130,7 @@ fn combinations<'a>(
             }
         };
         if all.len().saturating_mul(options.len()) > MOST {
-            return Err(TooMany);
+            return Err(TooManySignatures);
         }
         let extend = |known: &BTreeMap<&'a str, String>, option: &String| {
             let mut longer = known.clone();
@@ -138,7 +142,7 @@ fn combinations<'a>(
     Ok(all)
 }
 
-fn fill(part: &str, values: &BTreeMap<&str, String>) -> String {
+fn fill_template(part: &str, values: &BTreeMap<&str, String>) -> String {
     let mut text = String::new();
     let mut rest = part;
     while let Some((before, after)) = rest.split_once('{') {
@@ -185,7 +189,7 @@ fn python_number(number: &Number) -> String {
 mod tests {
     use serde_json::{Map, Value, json};
 
-    use super::{TooMany, declared, undeclared};
+    use super::{TooManySignatures, declared_signatures, undeclared_signatures};
 
     fn map(value: Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
@@ -203,7 +207,7 @@ mod tests {
             (json!([]), "t([])"),
             (json!({"b": 1, "a": "x"}), r#"t({"a":"x","b":1})"#),
         ] {
-            assert_eq!(undeclared("t", &map(json!({"n": value}))), Ok(vec![want.to_owned()]));
+            assert_eq!(undeclared_signatures("t", &map(json!({"n": value}))), Ok(vec![want.to_owned()]));
         }
     }
 
@@ -211,10 +215,10 @@ mod tests {
     fn every_element_of_a_list_has_its_signature() {
         let arguments = map(json!({"d": "light", "s": "on", "e": ["a", "b"], "x": "unnamed"}));
         assert_eq!(
-            declared("c", Some("{d}.{s}, {e}"), &arguments),
+            declared_signatures("c", Some("{d}.{s}, {e}"), &arguments),
             Ok(vec!["c(light.on, a)".to_owned(), "c(light.on, b)".to_owned()])
         );
         let many: Vec<u32> = (0..17).collect();
-        assert_eq!(undeclared("t", &map(json!({"a": many, "b": many}))), Err(TooMany));
+        assert_eq!(undeclared_signatures("t", &map(json!({"a": many, "b": many}))), Err(TooManySignatures));
     }
 }

@@ -12,17 +12,17 @@ use serde_json::{Map, Value};
 
 use crate::{
     policy::{
-        demand::Arguments,
+        arg_condition::CallArguments,
         obeyed, path,
-        subject::{Reach, Subject},
-        table::Lookup,
+        subject::{EffectReach, PolicySubject},
+        table::RuleLookup,
     },
     tool::{self, Shell},
 };
 
 /// A call with every path in one spelling.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Spelled {
+pub(crate) struct CallSpelling {
     /// Its signature.
     pub(crate) signature: String,
     /// The arguments that are paths.
@@ -33,15 +33,15 @@ pub(crate) struct Spelled {
 
 /// A call in the other spellings of its paths. They are made when a rule is looked up for them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Spellings<'a> {
-    call: Option<Call<'a>>,
-    found: OnceCell<Found>,
+pub(crate) struct CallSpellings<'a> {
+    call: Option<CallPaths<'a>>,
+    found: OnceCell<FoundSpellings>,
 }
 
 /// A call whose paths have other spellings.
 #[derive(Clone, Debug)]
-struct Call<'a> {
-    subject: &'a Subject,
+struct CallPaths<'a> {
+    subject: &'a PolicySubject,
     working: String,
     home: Option<String>,
     /// The arguments that are paths, as they are written.
@@ -51,15 +51,15 @@ struct Call<'a> {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Found {
-    all: Vec<Spelled>,
+struct FoundSpellings {
+    all: Vec<CallSpelling>,
     /// For each file that the call reaches and does not name in a plain spelling: the plain ones, and the file for people.
-    reached: Vec<(Vec<Spelled>, String)>,
+    reached: Vec<(Vec<CallSpelling>, String)>,
 }
 
-impl<'a> Spellings<'a> {
+impl<'a> CallSpellings<'a> {
     /// Returns the spellings of `subject`. Those of the words of a shell line are found with the line.
-    pub(crate) fn of(subject: &'a Subject, home: Option<&str>) -> Self {
+    pub(crate) fn from_subject(subject: &'a PolicySubject, home: Option<&str>) -> Self {
         if matches!(subject.shell, Shell::Line { .. }) || !subject.cwd.starts_with('/') {
             return Self::default();
         }
@@ -75,52 +75,52 @@ impl<'a> Spellings<'a> {
             (*name, reached.unwrap_or_else(|| path::tidied(text)))
         };
         let reached = written.iter().map(lead).collect();
-        Self { call: Some(Call { subject, working, home, written, reached }), found: OnceCell::new() }
+        Self { call: Some(CallPaths { subject, working, home, written, reached }), found: OnceCell::new() }
     }
 
     /// Every other spelling: what denies or asks holds for each.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Spelled> {
-        self.found().all.iter()
+    pub(crate) fn all_spellings(&self) -> impl Iterator<Item = &CallSpelling> {
+        self.found_spellings().all.iter()
     }
 
     /// The first rule of `table` that one of them meets.
-    pub(crate) fn first_in(&self, table: &Lookup<'_>) -> Option<usize> {
+    pub(crate) fn first_in(&self, table: &RuleLookup<'_>) -> Option<usize> {
         let call = self.call.as_ref().filter(|call| call.may_meet(table))?;
-        self.all().filter_map(|spelled| call.first_in(table, spelled, |_| true)).min()
+        self.all_spellings().filter_map(|spelled| call.first_in(table, spelled, |_| true)).min()
     }
 
     /// The first rule of `table` that `wanted` accepts and that the call meets as `spelled`.
     pub(crate) fn first_for(
         &self,
-        table: &Lookup<'_>,
-        spelled: &Spelled,
-        wanted: impl Fn(usize) -> bool,
+        table: &RuleLookup<'_>,
+        spelled: &CallSpelling,
+        predicate: impl Fn(usize) -> bool,
     ) -> Option<usize> {
-        self.call.as_ref()?.first_in(table, spelled, wanted)
+        self.call.as_ref()?.first_in(table, spelled, predicate)
     }
 
     /// The last rank of the rules that it takes to allow every file that is reached, as `first` finds them for one spelling.
     ///
     /// # Errors
     /// The file that stays uncovered, for people.
-    pub(crate) fn covered_by(&self, first: &dyn Fn(&Spelled) -> Option<usize>) -> Result<usize, String> {
-        if self.call.as_ref().is_none_or(Call::is_plain) {
+    pub(crate) fn covered_by(&self, first: &dyn Fn(&CallSpelling) -> Option<usize>) -> Result<usize, String> {
+        if self.call.as_ref().is_none_or(CallPaths::is_plain) {
             return Ok(0);
         }
-        let covered = |(spelled, shown): &(Vec<Spelled>, String)| {
+        let covered = |(spelled, shown): &(Vec<CallSpelling>, String)| {
             let rank = spelled.iter().filter_map(first).min();
             rank.ok_or_else(|| format!("the path {shown} that it leads to; a rule has to name that path"))
         };
-        self.found().reached.iter().try_fold(0, |last, reached| Ok(last.max(covered(reached)?)))
+        self.found_spellings().reached.iter().try_fold(0, |last, reached| Ok(last.max(covered(reached)?)))
     }
 
-    fn found(&self) -> &Found {
-        self.found.get_or_init(|| self.call.as_ref().map(Call::spellings).unwrap_or_default())
+    fn found_spellings(&self) -> &FoundSpellings {
+        self.found.get_or_init(|| self.call.as_ref().map(CallPaths::find_spellings).unwrap_or_default())
     }
 }
 
-impl Call<'_> {
-    fn folders(&self) -> Folders<'_> {
+impl CallPaths<'_> {
+    fn path_folders(&self) -> Folders<'_> {
         Folders { working: &self.working, home: self.home.as_deref() }
     }
 
@@ -130,29 +130,34 @@ impl Call<'_> {
     }
 
     fn is_written_plainly(&self) -> bool {
-        let folders = self.folders();
+        let folders = self.path_folders();
         self.written.iter().all(|(name, text)| self.reached.get(*name).is_some_and(|to| is_plain(folders, text, to)))
     }
 
     /// Whether a rule of `table` may be about this tool.
-    fn may_meet(&self, table: &Lookup<'_>) -> bool {
+    fn may_meet(&self, table: &RuleLookup<'_>) -> bool {
         let begun = format!("{}(", self.subject.tool);
         // In a signature of another form a path may stand anywhere.
         !self.subject.signature.starts_with(&begun) || table.may_concern(&self.subject.tool, &begun)
     }
 
     /// The first rule of `table` that `wanted` accepts and that this call meets in one spelling.
-    fn first_in(&self, table: &Lookup<'_>, spelled: &Spelled, wanted: impl Fn(usize) -> bool) -> Option<usize> {
-        let arguments = Arguments { own: &self.subject.arguments, others: Some(&spelled.paths) };
-        let structured = table.first_structured(&self.subject.tool, arguments, &wanted);
-        table.first_where(&spelled.signature, wanted).into_iter().chain(structured).min()
+    fn first_in(
+        &self,
+        table: &RuleLookup<'_>,
+        spelled: &CallSpelling,
+        predicate: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let arguments = CallArguments { own: &self.subject.arguments, others: Some(&spelled.paths) };
+        let structured = table.first_structured(&self.subject.tool, arguments, &predicate);
+        table.first_where(&spelled.signature, predicate).into_iter().chain(structured).min()
     }
 
-    fn spellings(&self) -> Found {
-        let (mut found, subject) = (Found::default(), self.subject);
+    fn find_spellings(&self) -> FoundSpellings {
+        let (mut found, subject) = (FoundSpellings::default(), self.subject);
         let is_own = tool::signature(&subject.tool, subject.named.iter().map(String::as_str), &subject.arguments)
             == subject.signature;
-        self.add(&mut found, &self.reached, is_own, !self.is_written_plainly());
+        self.add_spellings(&mut found, &self.reached, is_own, !self.is_written_plainly());
         if let Some(real) = &subject.leads_to {
             let own = subject.paths.first().map(String::as_str);
             let mut real_paths: BTreeMap<&String, String> = BTreeMap::new();
@@ -160,15 +165,21 @@ impl Call<'_> {
                 let is_first = subject.arguments.get(*name).and_then(Value::as_str) == own;
                 real_paths.insert(name, if is_first { path::resolve("/", real) } else { to.clone() });
             }
-            self.add(&mut found, &real_paths, is_own, true);
+            self.add_spellings(&mut found, &real_paths, is_own, true);
         }
         found
     }
 
-    fn add(&self, found: &mut Found, reached: &BTreeMap<&String, String>, is_own: bool, is_needed: bool) {
+    fn add_spellings(
+        &self,
+        found: &mut FoundSpellings,
+        reached: &BTreeMap<&String, String>,
+        is_own: bool,
+        is_needed: bool,
+    ) {
         let is_folder = self.written.iter().any(|(_, text)| text.ends_with('/'));
-        let folders = self.folders();
-        let mut spelled: Vec<Spelled> = Vec::new();
+        let folders = self.path_folders();
+        let mut spelled: Vec<CallSpelling> = Vec::new();
         for style in STYLES {
             for end in ["", "/"].into_iter().take(1 + usize::from(is_folder)) {
                 let written = |path: &String| {
@@ -179,7 +190,11 @@ impl Call<'_> {
                 let texts: Vec<(&String, String)> = reached.iter().map(|(name, path)| (*name, written(path))).collect();
                 let steps_up = texts.iter().map(|(_, text)| steps_up(text)).max().unwrap_or(0);
                 let paths = texts.into_iter().map(|(name, text)| (name.clone(), text.into())).collect();
-                spelled.push(Spelled { signature: signature(self.subject, &paths, is_own), paths, steps_up });
+                spelled.push(CallSpelling {
+                    signature: respelled_signature(self.subject, &paths, is_own),
+                    paths,
+                    steps_up,
+                });
             }
         }
         if is_needed {
@@ -191,11 +206,11 @@ impl Call<'_> {
 }
 
 /// The arguments of `subject` that are paths, with their names.
-fn paths_of(subject: &Subject) -> Vec<(&String, &str)> {
+fn paths_of(subject: &PolicySubject) -> Vec<(&String, &str)> {
     let texts = subject.arguments.iter().filter_map(|(name, value)| Some((name, value.as_str()?)));
     let is_path = |(name, text): &(&String, &str)| match subject.reach {
-        Reach::Files => subject.paths.iter().any(|path| path == text),
-        Reach::Beyond => obeyed::may_be_path(name, text) && is_path_like(name, text),
+        EffectReach::Files => subject.paths.iter().any(|path| path == text),
+        EffectReach::Beyond => obeyed::may_be_path(name, text) && is_path_like(name, text),
     };
     texts.filter(is_path).collect()
 }
@@ -226,9 +241,9 @@ pub(crate) fn steps_in(pattern: &str) -> usize {
 }
 
 /// The signature of `subject` with `paths` in the place of its own. `is_own` says that its own is made of its arguments.
-fn signature(subject: &Subject, paths: &Map<String, Value>, is_own: bool) -> String {
+fn respelled_signature(subject: &PolicySubject, paths: &Map<String, Value>, is_own: bool) -> String {
     if is_own {
-        let arguments = Arguments { own: &subject.arguments, others: Some(paths) };
+        let arguments = CallArguments { own: &subject.arguments, others: Some(paths) };
         let named: Vec<&String> = match subject.named.is_empty() {
             true => subject.arguments.keys().collect::<BTreeSet<_>>().into_iter().collect(),
             false => subject.named.iter().collect(),
@@ -248,34 +263,36 @@ fn signature(subject: &Subject, paths: &Map<String, Value>, is_own: bool) -> Str
 mod tests {
     use serde_json::json;
 
-    use super::Spellings;
-    use crate::policy::{Action, Reach, Rule, Subject, bound::Caller, table::Table, testing::subject};
+    use super::CallSpellings;
+    use crate::policy::{
+        EffectReach, PolicySubject, Rule, RuleAction, rule_scope::CallerScope, table::RuleTable, testing::subject,
+    };
 
     #[test]
     fn spellings_are_made_for_rules_on_the_tool_and_copy_only_paths() {
-        let call = Subject {
+        let call = PolicySubject {
             signature: "write(src/a)".to_owned(),
             named: vec!["path".to_owned()],
             paths: vec!["src/a".to_owned()],
-            reach: Reach::Files,
+            reach: EffectReach::Files,
             ..subject("write", json!({"path": "src/a", "content": "text"}))
         };
         let on_content = json!({"tool": "write", "args": {"content": "te*"}, "action": "deny"});
         for (rule, is_made, want) in [
-            (Rule::new("bash(x*)", Action::Deny), false, None),
-            (Rule::new("read(./src/*)", Action::Deny), false, None),
-            (Rule::new("write(lib/*)", Action::Deny), true, None),
-            (Rule::new("write(./src/*)", Action::Deny), true, Some(0)),
-            (Rule::new("*src/a*", Action::Deny), true, Some(0)),
+            (Rule::new("bash(x*)", RuleAction::Deny), false, None),
+            (Rule::new("read(./src/*)", RuleAction::Deny), false, None),
+            (Rule::new("write(lib/*)", RuleAction::Deny), true, None),
+            (Rule::new("write(./src/*)", RuleAction::Deny), true, Some(0)),
+            (Rule::new("*src/a*", RuleAction::Deny), true, Some(0)),
             (serde_json::from_value(on_content).unwrap(), true, Some(0)),
         ] {
-            let mut table = Table::default();
+            let mut table = RuleTable::default();
             table.insert(0, &rule);
-            let spellings = Spellings::of(&call, None);
-            assert_eq!(spellings.first_in(&table.of(Caller::of(&call, None))), want, "{rule:?}");
+            let spellings = CallSpellings::from_subject(&call, None);
+            assert_eq!(spellings.first_in(&table.lookup_for(CallerScope::from_subject(&call, None))), want, "{rule:?}");
             assert_eq!(spellings.found.get().is_some(), is_made, "{rule:?}");
             assert!(spellings.covered_by(&|_| None).is_ok(), "{rule:?}");
-            assert!(spellings.all().all(|spelled| spelled.paths.keys().eq(["path"])), "{rule:?}");
+            assert!(spellings.all_spellings().all(|spelled| spelled.paths.keys().eq(["path"])), "{rule:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     id::{PrincipalId, SessionId},
     policy::{
         constraints::{Constraint, Constraints},
-        grants::{Grant, GrantId, Grants},
+        grants::{Grant, GrantId, GrantSet},
     },
     time::Millis,
 };
@@ -63,7 +63,7 @@ pub enum Event {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     digest: Option<Digest>,
-    grants: Grants,
+    grants: GrantSet,
     constraints: Constraints,
 }
 
@@ -74,7 +74,7 @@ impl State {
     }
 
     /// What was granted.
-    pub const fn grants(&self) -> &Grants {
+    pub const fn grants(&self) -> &GrantSet {
         &self.grants
     }
 
@@ -102,13 +102,13 @@ impl State {
             Event::Revoked { id, by: _ } => self.grants.remove(*id),
             Event::Constrained(constraint) => self.constraints.add(constraint.clone()),
             Event::Lifted { principal, key, session, by: _ } => {
-                self.constraints.lift(&(principal.clone(), *key, session.clone()));
+                self.constraints.remove_key(&(principal.clone(), *key, session.clone()));
             }
             Event::Tidied { at } => {
-                for id in self.grants.ended(*at) {
+                for id in self.grants.ended_ids(*at) {
                     self.grants.remove(id);
                 }
-                self.constraints.tidy(*at);
+                self.constraints.remove_ended(*at);
             }
         }
     }
@@ -123,9 +123,9 @@ mod tests {
         digest::Digest,
         id::{PrincipalId, SessionId},
         policy::{
-            Subject,
+            PolicySubject,
             constraints::Constraint,
-            grants::Covers,
+            grants::GrantCoverage,
             testing::{grant, subject},
         },
         time::Millis,
@@ -135,7 +135,7 @@ mod tests {
     fn events_read_back_and_fold_into_the_same_state() {
         let subject = subject("t", json!({"a": 1}));
         let ana = PrincipalId::new("person:ana");
-        let mut ending = grant(2, Covers::Pattern("u*".to_owned()));
+        let mut ending = grant(2, GrantCoverage::Pattern("u*".to_owned()));
         ending.until = Some(Millis(50));
         let denial = Constraint {
             principal: subject.principal.clone(),
@@ -150,7 +150,7 @@ mod tests {
         let events = [
             Event::Compiled { digest: subject.digest() },
             Event::Edited { by: ana.clone(), to: Digest::of(b"other rules") },
-            Event::Granted(grant(1, Covers::Exact(subject.digest()))),
+            Event::Granted(grant(1, GrantCoverage::Exact(subject.digest()))),
             Event::Granted(ending),
             Event::Constrained(denial),
         ];
@@ -162,8 +162,8 @@ mod tests {
         assert_eq!(state, replayed);
         assert_eq!(state.digest(), Some(subject.digest()), "what is meant to be is not in force");
         assert_eq!(state.next_end(), Some(Millis(50)));
-        assert!(state.constraints().stops(&subject, Millis(99)).is_some());
-        assert!(state.constraints().stops(&subject, Millis(100)).is_none());
+        assert!(state.constraints().find_stopping(&subject, Millis(99)).is_some());
+        assert!(state.constraints().find_stopping(&subject, Millis(100)).is_none());
 
         state.apply(&Event::Tidied { at: Millis(50) });
         assert_eq!((state.grants().iter().count(), state.constraints().iter().count()), (1, 1));
@@ -179,8 +179,8 @@ mod tests {
     #[test]
     fn a_denial_of_one_session_stops_no_other_and_is_lifted_alone() {
         let (ana, here) = (PrincipalId::new("person:ana"), subject("t", json!({"a": 1})));
-        let there = Subject { session: SessionId::new("s2"), ..here.clone() };
-        let denial = |session: Option<&Subject>, until| {
+        let there = PolicySubject { session: SessionId::new("s2"), ..here.clone() };
+        let denial = |session: Option<&PolicySubject>, until| {
             Event::Constrained(Constraint {
                 principal: here.principal.clone(),
                 session: session.map(|subject| subject.session.clone()),
@@ -193,8 +193,9 @@ mod tests {
             })
         };
         let mut state = State::default();
-        let stopped =
-            |state: &State, at| [&here, &there].map(|subject| state.constraints().stops(subject, Millis(at)).is_some());
+        let stopped = |state: &State, at| {
+            [&here, &there].map(|subject| state.constraints().find_stopping(subject, Millis(at)).is_some())
+        };
         state.apply(&denial(Some(&here), 100));
         assert_eq!(stopped(&state, 99), [true, false]);
         assert_eq!(stopped(&state, 100), [false, false]);
@@ -207,7 +208,7 @@ mod tests {
         assert_eq!((state.constraints().iter().count(), state.next_end()), (1, Some(Millis(200))));
         state.apply(&denial(Some(&here), 300));
         let key = here.constraint_key();
-        let lifted = |session: Option<&Subject>| Event::Lifted {
+        let lifted = |session: Option<&PolicySubject>| Event::Lifted {
             principal: here.principal.clone(),
             key,
             session: session.map(|subject| subject.session.clone()),

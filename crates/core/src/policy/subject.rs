@@ -13,7 +13,7 @@ use crate::{
 
 /// Where the effect of a call lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum EffectReach {
     /// In the files under the working folder and what [`Subject::paths`] names, or in the conversation.
     Files,
     /// Beyond: services, nodes, hosts, the network, anything that nobody vouches for.
@@ -24,7 +24,7 @@ pub enum Reach {
 ///
 /// The text that a person sees, the text in the record and the text that is matched are [`Self::signature`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Subject {
+pub struct PolicySubject {
     /// Who wants it.
     pub principal: PrincipalId,
     /// The door through which it came; none if that is the one of [`Surroundings`](super::Surroundings).
@@ -50,7 +50,7 @@ pub struct Subject {
     /// Whether it only reads.
     pub effect: Effect,
     /// Where its effect lies.
-    pub reach: Reach,
+    pub reach: EffectReach,
     /// Where it works, absolute.
     pub cwd: String,
     /// The session's working folder, absolute, where its shell or the call itself is in another.
@@ -68,10 +68,10 @@ pub struct Subject {
     pub classes: BTreeSet<Class>,
 }
 
-impl Subject {
+impl PolicySubject {
     /// The digest that an exact grant is keyed by: tool, canonical arguments and working folder, each behind its length.
     pub fn digest(&self) -> Digest {
-        keyed(&[&self.tool, &canonical(&Value::Object(self.arguments.clone())), &self.cwd])
+        keyed_digest(&[&self.tool, &canonical(&Value::Object(self.arguments.clone())), &self.cwd])
     }
 
     /// The digest that a person's denial is remembered by: the tool and the arguments that its signature names.
@@ -84,7 +84,7 @@ impl Subject {
         } else {
             self.named.iter().filter_map(|name| Some((name.clone(), self.arguments.get(name)?.clone()))).collect()
         };
-        if let Some((argument, line)) = self.line() {
+        if let Some((argument, line)) = self.shell_line() {
             named.insert(argument.to_owned(), Value::String(shell::plain_form(line)));
         }
         for value in named.values_mut() {
@@ -93,7 +93,7 @@ impl Subject {
                 *value = Value::String(plain);
             }
         }
-        keyed(&[&self.tool, &canonical(&Value::Object(named))])
+        keyed_digest(&[&self.tool, &canonical(&Value::Object(named))])
     }
 
     /// `path` in the one spelling under which its denial is remembered: from the working folder, or from the root where it leads out of that.
@@ -107,18 +107,18 @@ impl Subject {
     }
 
     /// The argument that is a shell line, with the line; none if there is no such argument, or it is no text.
-    pub(crate) fn line(&self) -> Option<(&str, &str)> {
+    pub(crate) fn shell_line(&self) -> Option<(&str, &str)> {
         let Shell::Line { argument, .. } = &self.shell else { return None };
         Some((argument, self.arguments.get(&**argument)?.as_str()?))
     }
 
     /// Every signature, the shown one first.
-    pub(crate) fn signatures(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn all_signatures(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.signature.as_str()).chain(self.further_signatures.iter().map(String::as_str))
     }
 }
 
-fn keyed(parts: &[&str]) -> Digest {
+fn keyed_digest(parts: &[&str]) -> Digest {
     let mut bytes = Vec::new();
     for part in parts {
         bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
@@ -132,7 +132,7 @@ mod tests {
     use serde_json::json;
 
     use crate::policy::{
-        Subject,
+        PolicySubject,
         testing::{bash, subject},
     };
 
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_denied_path_keeps_its_key_in_other_spelling() {
         let key = |path: &str| {
-            let call = Subject { paths: vec![path.to_owned()], ..subject("write", json!({ "path": path })) };
+            let call = PolicySubject { paths: vec![path.to_owned()], ..subject("write", json!({ "path": path })) };
             call.constraint_key()
         };
         let same = [["src/a", "./src/a"], ["src/a", "x/../src//a"], ["src/a", "/home/ana/project/src/a"]];

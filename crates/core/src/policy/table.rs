@@ -5,71 +5,73 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use crate::policy::{
-    bound::{Bound, Caller},
-    demand::{self, Arguments, Demand, Quantity},
+    arg_condition::{self, ArgCondition, CallArguments, MatchQuantifier},
     fnmatch::Pattern,
     indirect::{PossibleCall, UNKNOWN, is_in_names},
-    patterns::Patterns,
-    rules::{Action, Args, Rule},
+    patterns::PatternSet,
+    rule_scope::{CallerScope, ScopeMap},
+    rules::{ArgConditions, Rule, RuleAction},
     shell::Wild,
 };
 
 /// Rules with one action.
 #[derive(Debug, Default)]
-pub(crate) struct Table(Bound<Group>);
+pub(crate) struct RuleTable(ScopeMap<RuleGroup>);
 
 /// Rules with one action that are bound alike: by pattern over the signature, and by arguments.
 #[derive(Debug, Default)]
-struct Group {
-    patterns: Patterns,
+struct RuleGroup {
+    patterns: PatternSet,
     tools: BTreeMap<String, usize>,
-    tool_patterns: Patterns,
-    by_tool: Vec<OfTool>,
+    tool_patterns: PatternSet,
+    by_tool: Vec<ToolRules>,
 }
 
 /// Rules on the arguments of the tools that one pattern names.
 #[derive(Debug, Default)]
-struct OfTool {
-    rules: Vec<Structured>,
+struct ToolRules {
+    rules: Vec<ArgumentRule>,
     /// For each path the rules that demand something of it that a look-up finds.
-    by_value: BTreeMap<Vec<String>, Patterns>,
+    by_value: BTreeMap<Vec<String>, PatternSet>,
     /// Rules of which each is tried.
     others: Vec<usize>,
 }
 
 #[derive(Debug)]
-struct Structured {
+struct ArgumentRule {
     rank: usize,
-    quantity: Quantity,
-    demands: Vec<Demand>,
+    quantity: MatchQuantifier,
+    demands: Vec<ArgCondition>,
 }
 
 /// The rules of a table that are bound to one caller, or to nobody.
-pub(crate) struct Lookup<'a>(Vec<&'a Group>);
+pub(crate) struct RuleLookup<'a>(Vec<&'a RuleGroup>);
 
 /// Whether the arguments must be as demanded in one of their values or in all.
-pub(crate) const fn quantity(action: Action) -> Quantity {
+pub(crate) const fn quantifier_for(action: RuleAction) -> MatchQuantifier {
     match action {
-        Action::Allow => Quantity::All,
-        Action::Deny | Action::Ask => Quantity::Any,
+        RuleAction::Allow => MatchQuantifier::All,
+        RuleAction::Deny | RuleAction::Ask => MatchQuantifier::Any,
     }
 }
 
 /// What `rule` demands of the arguments.
-pub(crate) fn demands(rule: &Rule) -> Vec<Demand> {
+pub(crate) fn arg_conditions(rule: &Rule) -> Vec<ArgCondition> {
     match &rule.args {
-        Some(Args::Each(each)) => each.iter().map(|(path, matcher)| Demand::new(path, matcher)).collect(),
-        Some(Args::Any(_)) | None => Vec::new(),
+        Some(ArgConditions::Each(each)) => {
+            each.iter().map(|(path, matcher)| ArgCondition::new(path, matcher)).collect()
+        }
+        Some(ArgConditions::Any(_)) | None => Vec::new(),
     }
 }
 
-impl Table {
+impl RuleTable {
     pub(crate) fn insert(&mut self, rank: usize, rule: &Rule) {
-        let group = self.0.entry(rule);
+        let group = self.0.entry_for(rule);
         if let Some(pattern) = &rule.pattern {
             group.patterns.insert(rank, Pattern::new(pattern));
         } else if let Some(tool) = &rule.tool {
-            group.of_tool(tool).insert(rank, rule);
+            group.tool_rules(tool).insert(rank, rule);
         }
     }
 
@@ -79,45 +81,45 @@ impl Table {
         for group in self.0.iter_mut() {
             group.patterns.compile();
             group.tool_patterns.compile();
-            group.by_tool.iter_mut().flat_map(|of_tool| of_tool.by_value.values_mut()).for_each(Patterns::compile);
+            group.by_tool.iter_mut().flat_map(|of_tool| of_tool.by_value.values_mut()).for_each(PatternSet::compile);
         }
     }
 
     /// The rules that may concern `caller`.
-    pub(crate) fn of(&self, caller: Caller<'_>) -> Lookup<'_> {
-        Lookup(self.0.met_by(caller))
+    pub(crate) fn lookup_for(&self, caller: CallerScope<'_>) -> RuleLookup<'_> {
+        RuleLookup(self.0.met_by(caller))
     }
 }
 
-impl Table {
+impl RuleTable {
     /// The first rule whose pattern matches `text`, whose bounds `caller` meets and that `wanted` accepts. `steps` grows by how many
     /// patterns, ranks and bounds were looked at.
     pub(crate) fn first_counted(
         &self,
-        caller: Caller<'_>,
+        caller: CallerScope<'_>,
         text: &str,
         steps: &mut usize,
-        wanted: impl Fn(usize) -> bool,
+        predicate: impl Fn(usize) -> bool,
     ) -> Option<usize> {
         let mut first: Option<usize> = None;
         for group in self.0.met_by_counted(caller, steps) {
             let is_before = |rank: usize| first.is_none_or(|first| rank < first);
-            let found = group.patterns.first_counted(text, steps, |rank| is_before(rank) && wanted(rank));
+            let found = group.patterns.first_counted(text, steps, |rank| is_before(rank) && predicate(rank));
             first = found.or(first);
         }
         first
     }
 }
 
-impl Group {
-    fn of_tool(&mut self, tool: &str) -> &mut OfTool {
+impl RuleGroup {
+    fn tool_rules(&mut self, tool: &str) -> &mut ToolRules {
         let at = match self.tools.get(tool) {
             Some(at) => *at,
             None => {
                 let at = self.by_tool.len();
                 self.tools.insert(tool.to_owned(), at);
                 self.tool_patterns.insert(at, Pattern::new(tool));
-                self.by_tool.push(OfTool::default());
+                self.by_tool.push(ToolRules::default());
                 at
             }
         };
@@ -125,12 +127,12 @@ impl Group {
     }
 }
 
-impl OfTool {
+impl ToolRules {
     fn insert(&mut self, rank: usize, rule: &Rule) {
-        let (at, demands) = (self.rules.len(), demands(rule));
+        let (at, demands) = (self.rules.len(), arg_conditions(rule));
         // The longer the text that must be there, the fewer values have it.
         let narrow = |patterns: &[Pattern]| patterns.iter().map(|pattern| pattern.prefix().len()).min().unwrap_or(0);
-        let known = demands.iter().filter_map(|demand| Some((demand.path(), demand.patterns()?)));
+        let known = demands.iter().filter_map(|demand| Some((demand.path(), demand.index_patterns()?)));
         match known.max_by_key(|(_, patterns)| narrow(patterns)) {
             Some((path, patterns)) => {
                 let by_value = self.by_value.entry(path.to_vec()).or_default();
@@ -138,22 +140,23 @@ impl OfTool {
             }
             None => self.others.push(at),
         }
-        self.rules.push(Structured { rank, quantity: quantity(rule.action), demands });
+        self.rules.push(ArgumentRule { rank, quantity: quantifier_for(rule.action), demands });
     }
 
     /// The rules to try: every one that `arguments` meet is among them.
-    fn candidates<'a>(&self, arguments: impl Into<Arguments<'a>>) -> BTreeSet<usize> {
+    fn candidate_rules<'a>(&self, arguments: impl Into<CallArguments<'a>>) -> BTreeSet<usize> {
         let arguments = arguments.into();
         let mut found: BTreeSet<usize> = self.others.iter().copied().collect();
         for (path, patterns) in &self.by_value {
-            found.extend(demand::texts(arguments, path).iter().flat_map(|text| patterns.matching(text)));
+            found
+                .extend(arg_condition::texts_at(arguments, path).iter().flat_map(|text| patterns.matching_ranks(text)));
         }
         found
     }
 
     /// The first rule that `arguments` meet if they come to `possible`.
     fn first_possible(&self, arguments: &Map<String, Value>, possible: &PossibleCall) -> Option<usize> {
-        let may_hold = |demand: &Demand, quantity| {
+        let may_hold = |demand: &ArgCondition, quantity| {
             let text = match demand.path().last().map(String::as_str) {
                 Some("entity_id") => Some(&possible.entity),
                 Some("domain") => Some(&possible.domain),
@@ -167,18 +170,18 @@ impl OfTool {
     }
 
     /// The ranks of the rules that `arguments` meet.
-    fn met_by(&self, arguments: Arguments<'_>) -> impl Iterator<Item = usize> {
-        let rules = self.candidates(arguments).into_iter().map(|at| &self.rules[at]);
+    fn met_by(&self, arguments: CallArguments<'_>) -> impl Iterator<Item = usize> {
+        let rules = self.candidate_rules(arguments).into_iter().map(|at| &self.rules[at]);
         rules
             .filter(move |rule| rule.demands.iter().all(|demand| demand.holds(arguments, rule.quantity)))
             .map(|rule| rule.rank)
     }
 }
 
-impl Lookup<'_> {
+impl RuleLookup<'_> {
     /// The first rule whose pattern matches `text`.
-    pub(crate) fn first(&self, text: &str) -> Option<usize> {
-        self.0.iter().filter_map(|group| group.patterns.first(text)).min()
+    pub(crate) fn first_match(&self, text: &str) -> Option<usize> {
+        self.0.iter().filter_map(|group| group.patterns.first_match(text)).min()
     }
 
     /// The first rule whose pattern may match `text`, in which [`UNKNOWN`] stands for anything.
@@ -187,15 +190,15 @@ impl Lookup<'_> {
     }
 
     /// The first rule that `wanted` accepts and whose pattern matches `text`.
-    pub(crate) fn first_where(&self, text: &str, wanted: impl Fn(usize) -> bool) -> Option<usize> {
-        self.0.iter().filter_map(|group| group.patterns.first_where(text, &wanted)).min()
+    pub(crate) fn first_where(&self, text: &str, predicate: impl Fn(usize) -> bool) -> Option<usize> {
+        self.0.iter().filter_map(|group| group.patterns.first_where(text, &predicate)).min()
     }
 
     /// Whether a rule may be about a call of `tool` whose signature begins with `begun`.
     pub(crate) fn may_concern(&self, tool: &str, begun: &str) -> bool {
         self.0
             .iter()
-            .any(|group| group.patterns.may_begin(begun) || group.tool_patterns.matching(tool).next().is_some())
+            .any(|group| group.patterns.may_begin(begun) || group.tool_patterns.matching_ranks(tool).next().is_some())
     }
 
     /// Whether the pattern of a rule may match a text that begins with `begun`, as far as that is known.
@@ -224,29 +227,29 @@ impl Lookup<'_> {
         let by_pattern = possible.signature.iter().flat_map(|text| {
             self.0.iter().filter_map(move |group| group.patterns.first_possible(text, UNKNOWN, is_in_names))
         });
-        let of_tools = self.0.iter().flat_map(|group| group.tool_patterns.matching(tool).map(|at| &group.by_tool[at]));
+        let of_tools =
+            self.0.iter().flat_map(|group| group.tool_patterns.matching_ranks(tool).map(|at| &group.by_tool[at]));
         let by_arguments = of_tools.filter_map(|of_tool| of_tool.first_possible(arguments, possible));
         by_pattern.chain(by_arguments).min()
     }
 
     /// The first rule with a bare `*`.
-    pub(crate) fn everything(&self) -> Option<usize> {
-        self.0.iter().filter_map(|group| group.patterns.everything()).min()
+    pub(crate) fn everything_rank(&self) -> Option<usize> {
+        self.0.iter().filter_map(|group| group.patterns.everything_rank()).min()
     }
 
     /// The first rule on arguments that a call of `tool` meets and `wanted` accepts.
     pub(crate) fn first_structured<'a>(
         &self,
         tool: &str,
-        arguments: impl Into<Arguments<'a>>,
-        wanted: impl Fn(usize) -> bool,
+        arguments: impl Into<CallArguments<'a>>,
+        predicate: impl Fn(usize) -> bool,
     ) -> Option<usize> {
         let arguments = arguments.into();
-        let of_tools = self
-            .0
-            .iter()
-            .flat_map(|group| group.tool_patterns.matching(tool).map(|at| &group.by_tool[at]).collect::<Vec<_>>());
-        of_tools.flat_map(|of_tool| of_tool.met_by(arguments)).filter(|rank| wanted(*rank)).min()
+        let of_tools = self.0.iter().flat_map(|group| {
+            group.tool_patterns.matching_ranks(tool).map(|at| &group.by_tool[at]).collect::<Vec<_>>()
+        });
+        of_tools.flat_map(|of_tool| of_tool.met_by(arguments)).filter(|rank| predicate(*rank)).min()
     }
 }
 
@@ -255,8 +258,8 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::{Table, demands, quantity};
-    use crate::policy::{Rule, bound::Caller, testing::subject};
+    use super::{RuleTable, arg_conditions, quantifier_for};
+    use crate::policy::{Rule, rule_scope::CallerScope, testing::subject};
 
     fn values() -> impl Strategy<Value = Value> {
         let leaf = prop::sample::select(vec![
@@ -315,19 +318,19 @@ mod tests {
         ) {
             let rule = json!({"tool": "t", "args": { path: matcher }, "action": action});
             let read: Rule = serde_json::from_value(rule.clone()).unwrap();
-            let call = crate::policy::Subject {
+            let call = crate::policy::PolicySubject {
                 arguments: json!({ "v": value }).as_object().unwrap().clone(),
                 ..subject("t", json!({}))
             };
-            let holds = demands(&read).iter().all(|demand| demand.holds(&call.arguments, quantity(read.action)));
+            let holds = arg_conditions(&read).iter().all(|demand| demand.holds(&call.arguments, quantifier_for(read.action)));
             let table = table(std::iter::once(rule));
-            let found = table.of(Caller::of(&call, None)).first_structured("t", &call.arguments, |_| true);
+            let found = table.lookup_for(CallerScope::from_subject(&call, None)).first_structured("t", &call.arguments, |_| true);
             prop_assert_eq!(found.is_some(), holds);
         }
     }
 
-    fn table(rules: impl Iterator<Item = Value>) -> Table {
-        let mut table = Table::default();
+    fn table(rules: impl Iterator<Item = Value>) -> RuleTable {
+        let mut table = RuleTable::default();
         for (rank, rule) in rules.enumerate() {
             table.insert(rank, &serde_json::from_value::<Rule>(rule).unwrap());
         }
@@ -346,10 +349,10 @@ mod tests {
                 "door" => call.door = Some("x9950".to_owned()),
                 _ => call.target = Some("x9950".to_owned()),
             }
-            let found = table.of(Caller::of(&call, None));
-            assert_eq!((found.0.len(), found.first("t(1)")), (2, Some(9950)), "{side}");
+            let found = table.lookup_for(CallerScope::from_subject(&call, None));
+            assert_eq!((found.0.len(), found.first_match("t(1)")), (2, Some(9950)), "{side}");
             let stranger = subject("t", json!({"a": 1}));
-            assert_eq!(table.of(Caller::of(&stranger, None)).0.len(), 0, "{side}");
+            assert_eq!(table.lookup_for(CallerScope::from_subject(&stranger, None)).0.len(), 0, "{side}");
         }
     }
 
@@ -364,9 +367,9 @@ mod tests {
         for (to, want) in [(json!("acme7000-x"), Some(7000)), (json!("acme7001-x"), Some(7001)), (json!(77), Some(77))]
         {
             let call = subject("pay", json!({"order": {"to": to}, "amount": 5}));
-            let found = table.of(Caller::of(&call, None));
+            let found = table.lookup_for(CallerScope::from_subject(&call, None));
             assert_eq!(found.first_structured("pay", &call.arguments, |_| true), want);
-            assert_eq!(found.0[0].by_tool[0].candidates(&call.arguments).len(), 1, "{to}");
+            assert_eq!(found.0[0].by_tool[0].candidate_rules(&call.arguments).len(), 1, "{to}");
         }
     }
 }

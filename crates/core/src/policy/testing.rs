@@ -5,29 +5,29 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{Covers, Door, Grant, GrantId, Grants, Reach, Scope, Subject};
+use super::{EffectReach, Grant, GrantAuth, GrantCoverage, GrantId, GrantReach, GrantSet, PolicySubject};
 use crate::{
     digest::{Digest, canonical},
     id::{PrincipalId, SessionId},
     tool::{Effect, Shell},
 };
 
-pub(crate) fn subject(tool: &str, arguments: Value) -> Subject {
+pub(crate) fn subject(tool: &str, arguments: Value) -> PolicySubject {
     let arguments: Map<String, Value> = arguments.as_object().unwrap().clone();
-    Subject {
+    PolicySubject {
         principal: PrincipalId::new("agent:pi"),
         door: None,
         target: None,
         session: SessionId::new("s1"),
         tool: tool.to_owned(),
-        signature: super::signature::undeclared(tool, &arguments).unwrap().remove(0),
+        signature: super::signature::undeclared_signatures(tool, &arguments).unwrap().remove(0),
         further_signatures: Vec::new(),
         named: Vec::new(),
         undeclared: Vec::new(),
         arguments_digest: Digest::of(canonical(&Value::Object(arguments.clone())).as_bytes()),
         arguments,
         effect: Effect::Changes,
-        reach: Reach::Beyond,
+        reach: EffectReach::Beyond,
         cwd: "/home/ana/project".to_owned(),
         session_folder: None,
         is_later: false,
@@ -38,25 +38,29 @@ pub(crate) fn subject(tool: &str, arguments: Value) -> Subject {
     }
 }
 
-pub(crate) fn bash(command: &str) -> Subject {
-    Subject { named: vec!["command".to_owned()], reach: Reach::Files, ..subject("bash", json!({ "command": command })) }
+pub(crate) fn bash(command: &str) -> PolicySubject {
+    PolicySubject {
+        named: vec!["command".to_owned()],
+        reach: EffectReach::Files,
+        ..subject("bash", json!({ "command": command }))
+    }
 }
 
-pub(crate) fn grant(number: u128, covers: Covers) -> Grant {
+pub(crate) fn grant(number: u128, covers: GrantCoverage) -> Grant {
     Grant {
         id: GrantId::new(Uuid::from_u128(number)),
         by: PrincipalId::new("person:ana"),
         to: PrincipalId::new("agent:pi"),
-        scope: Scope::Always,
+        scope: GrantReach::Always,
         covers,
         label: "this".to_owned(),
         until: None,
-        door: Door::Authenticated,
+        door: GrantAuth::Authenticated,
     }
 }
 
-pub(crate) fn granted(given: impl IntoIterator<Item = Grant>) -> Grants {
-    let mut grants = Grants::default();
+pub(crate) fn grant_set(given: impl IntoIterator<Item = Grant>) -> GrantSet {
+    let mut grants = GrantSet::default();
     given.into_iter().for_each(|grant| grants.add(grant));
     grants
 }

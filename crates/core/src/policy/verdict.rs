@@ -8,7 +8,7 @@ use crate::{
     digest::Digest,
     gate::{self, Decision, Step},
     id::{PrincipalId, SessionId},
-    policy::{constraints::DENIAL_LASTS, contract::Lack, grants::GrantId, rules::Origin},
+    policy::{constraints::DENIAL_LASTS, contract::ContractGap, grants::GrantId, rules::RuleOrigin},
     time::Millis,
 };
 
@@ -17,18 +17,18 @@ use crate::{
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It may happen.
-    Allow(Why),
+    Allow(VerdictReason),
     /// It may not happen.
-    Deny(Why),
+    Deny(VerdictReason),
     /// A person decides.
-    Ask(Why),
+    Ask(VerdictReason),
 }
 
 /// Why a decision fell, and under which policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Why {
+pub struct VerdictReason {
     /// What decided.
-    pub cause: Cause,
+    pub cause: VerdictCause,
     /// The digest of the compiled policy.
     pub policy: Digest,
 }
@@ -36,11 +36,11 @@ pub struct Why {
 /// What decided.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cause {
+pub enum VerdictCause {
     /// A rule.
-    Rule(Named),
+    Rule(NamedRule),
     /// One of the ordered defaults.
-    Default(Named),
+    Default(NamedRule),
     /// A grant.
     Grant {
         /// Which.
@@ -63,7 +63,7 @@ pub enum Cause {
     /// The contract of an unattended run does not cover it.
     Contract {
         /// What it lacks.
-        lacks: Lack,
+        lacks: ContractGap,
     },
     /// The person did not approve a plan or an execution, and said nothing since.
     Unapproved {
@@ -93,7 +93,7 @@ pub enum Cause {
     /// It may reach what a rule denies, in a way that the rule's own words do not show.
     MayReach {
         /// The rule that denies.
-        denial: Named,
+        denial: NamedRule,
         /// The part of the call through which it may, such as `area_id cellar`.
         through: String,
     },
@@ -102,7 +102,7 @@ pub enum Cause {
         /// Its name.
         name: String,
         /// What decided about its use.
-        cause: Box<Cause>,
+        cause: Box<VerdictCause>,
         /// Who has to allow, where a rule for the call or for the secret says so.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         steps: Vec<Step>,
@@ -123,9 +123,9 @@ pub enum Cause {
     },
 }
 
-impl Cause {
+impl VerdictCause {
     /// Who has to allow, where a rule says so.
-    pub fn steps(&self) -> &[Step] {
+    pub fn approval_steps(&self) -> &[Step] {
         match self {
             Self::Rule(rule) | Self::Default(rule) => &rule.steps,
             Self::Floor { steps, .. } | Self::Secret { steps, .. } => steps,
@@ -134,11 +134,11 @@ impl Cause {
     }
 
     /// The rule of a file that decided, if it was one, and whether it is a default.
-    pub fn rule(&self) -> Option<(&Named, bool)> {
+    pub fn deciding_rule(&self) -> Option<(&NamedRule, bool)> {
         match self {
             Self::Rule(rule) => Some((rule, false)),
             Self::Default(rule) => Some((rule, true)),
-            Self::Secret { cause, .. } => cause.rule(),
+            Self::Secret { cause, .. } => cause.deciding_rule(),
             Self::Placeholder { .. }
             | Self::Grant { .. }
             | Self::Constraint { .. }
@@ -157,11 +157,11 @@ impl Cause {
 
 /// A rule as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Named {
+pub struct NamedRule {
     /// Its pattern, or its tool and arguments.
     pub pattern: String,
     /// Where it was written.
-    pub origin: Origin,
+    pub origin: RuleOrigin,
     /// What its author says of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -172,7 +172,7 @@ pub struct Named {
 
 impl Verdict {
     /// Why it fell.
-    pub const fn why(&self) -> &Why {
+    pub const fn why(&self) -> &VerdictReason {
         match self {
             Self::Allow(why) | Self::Deny(why) | Self::Ask(why) => why,
         }
@@ -184,15 +184,15 @@ impl Verdict {
     }
 }
 
-impl Why {
+impl VerdictReason {
     /// True for the floor.
     pub const fn is_floor(&self) -> bool {
-        matches!(self.cause, Cause::Floor { .. })
+        matches!(self.cause, VerdictCause::Floor { .. })
     }
 
     /// Who has to allow, where a rule says so.
-    pub fn steps(&self) -> &[Step] {
-        self.cause.steps()
+    pub fn approval_steps(&self) -> &[Step] {
+        self.cause.approval_steps()
     }
 }
 
@@ -207,13 +207,13 @@ impl fmt::Display for Verdict {
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for VerdictReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.cause)
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for VerdictCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rule(rule) => write!(f, "by rule {rule}"),
@@ -259,7 +259,7 @@ impl fmt::Display for Cause {
     }
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for NamedRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{}\" ({})", self.pattern, self.origin)
     }
@@ -267,18 +267,18 @@ impl fmt::Display for Named {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cause, Named, Verdict, Why};
-    use crate::{digest::Digest, policy::rules::Origin};
+    use super::{NamedRule, Verdict, VerdictCause, VerdictReason};
+    use crate::{digest::Digest, policy::rules::RuleOrigin};
 
     #[test]
     fn a_deny_by_rule_names_the_rule_and_its_line() {
-        let rule = Named {
+        let rule = NamedRule {
             pattern: "bash(rm *)".to_owned(),
-            origin: Origin { file: "permissions.yaml".to_owned(), line: 12 },
+            origin: RuleOrigin { file: "permissions.yaml".to_owned(), line: 12 },
             description: None,
             steps: Vec::new(),
         };
-        let verdict = Verdict::Deny(Why { cause: Cause::Rule(rule), policy: Digest::of(b"") });
+        let verdict = Verdict::Deny(VerdictReason { cause: VerdictCause::Rule(rule), policy: Digest::of(b"") });
         assert_eq!(verdict.to_string(), "denied by rule \"bash(rm *)\" (permissions.yaml:12)");
     }
 }

@@ -71,6 +71,7 @@ pub enum Event {
         turn: u32,
     },
     /// The model is asked.
+    #[serde(rename = "asked")]
     Asked {
         /// Which run.
         run: RunId,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{channel::Origin, id::FiringId, model_ref::ModelRef, unattended::Terms};
+use crate::{channel::Origin, id::FiringId, model_ref::ModelRef, unattended::ContractTerms};
 
 /// What a door notes of a run, and what counts for it alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct Marks {
     pub firing: Option<FiringId>,
     /// The contract that binds it, where its session has none of its own. It ends with the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub terms: Option<Box<Terms>>,
+    pub terms: Option<Box<ContractTerms>>,
     /// Whether it goes before messages that wait and are not like it: what happened is told before what was said.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ahead: bool,

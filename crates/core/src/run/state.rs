@@ -48,6 +48,7 @@ pub enum Abort {
     /// Nobody did.
     No,
     /// Somebody did; what is in flight ends first.
+    #[serde(rename = "asked")]
     Asked,
 }
 
@@ -74,6 +75,7 @@ pub struct Run {
     pub(crate) asked_at: Millis,
     /// The model that was asked last; absent in what earlier versions wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "asked")]
     pub(crate) asked: Option<ModelRef>,
     /// The question to people about the wait that it is in, waiting or answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]

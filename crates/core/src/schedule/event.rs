@@ -54,6 +54,7 @@ pub enum Event {
         next: Option<Millis>,
     },
     /// Its message was said in the session of this record.
+    #[serde(rename = "said")]
     Said {
         /// Which.
         firing: FiringId,
@@ -80,6 +81,7 @@ pub enum Event {
         /// When the job is due next.
         next: Option<Millis>,
         /// Whether people were told of it.
+        #[serde(rename = "told")]
         told: bool,
         /// How many firings of the job are remembered.
         remembered: u32,

@@ -82,6 +82,7 @@ pub enum Cause {
     /// Its time has come.
     Due,
     /// Somebody wants it now.
+    #[serde(rename = "asked")]
     Asked,
 }
 
@@ -115,6 +116,7 @@ pub enum Stage {
     /// Somebody has to begin it.
     Due,
     /// Its message was said in a session.
+    #[serde(rename = "said")]
     Said {
         /// Which.
         session: SessionId,
@@ -186,6 +188,7 @@ pub struct Job {
     pub(super) fired: u64,
     pub(super) firing: Option<Firing>,
     pub(super) last: Option<Last>,
+    #[serde(rename = "told")]
     pub(super) told: Option<(Millis, Lsn)>,
     /// It goes when its firing has ended.
     pub(super) is_removed: bool,

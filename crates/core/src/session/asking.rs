@@ -14,6 +14,7 @@ pub struct Asking {
     pub nobody: Option<String>,
     /// In which words a model is told what was answered.
     #[serde(default)]
+    #[serde(rename = "told")]
     pub told: Told,
     /// Of questions.
     #[serde(default)]

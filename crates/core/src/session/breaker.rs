@@ -32,6 +32,7 @@ pub enum Phase {
     #[default]
     Closed,
     /// They are asked one thing: whether it may go on.
+    #[serde(rename = "asked")]
     Asked(GateId),
     /// Somebody said that it may not, until then.
     Held(Millis),

@@ -313,6 +313,7 @@ pub enum Event {
     },
     /// A door that numbers what it tells had come to a number, and nothing worked. It changes nothing: it says to what clients
     /// ask for who saw that number last.
+    #[serde(rename = "told")]
     Told {
         /// The number.
         number: u64,

@@ -47,12 +47,14 @@ pub struct Asked {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// What was asked.
+    #[serde(rename = "asked")]
     pub asked: Asked,
     /// How it ended.
     pub end: End,
     /// The record that says so, with the result as its content.
     pub lsn: Lsn,
     /// The record that says what was wanted, with its content.
+    #[serde(rename = "wanted")]
     pub wanted: Lsn,
 }
 

@@ -213,13 +213,13 @@ pub struct Settings {
     /// How often a run that ended with open tasks is reminded of them.
     pub todo_reminders: u32,
     /// What is left of a run that was stopped.
-    #[serde(default, skip_serializing_if = "Stopped::stays")]
+    #[serde(default, skip_serializing_if = "StoppedRun::stays")]
     pub stopped: Stopped,
     /// Which sessions a denial in it binds.
     #[serde(default, skip_serializing_if = "DenialReach::is_usual")]
     pub denials: DenialReach,
     /// How lists show it.
-    #[serde(default, skip_serializing_if = "Listing::is_plain")]
+    #[serde(default, skip_serializing_if = "ListingFlags::is_plain")]
     pub listing: Listing,
     /// How runs ask people.
     #[serde(default)]

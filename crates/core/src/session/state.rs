@@ -19,7 +19,7 @@ use crate::{
     id::{CallId, EntryId, GateId, Lsn, RunId, SessionId},
     run::Marks,
     time::Millis,
-    unattended::Unattended,
+    unattended::UnattendedContract,
 };
 
 /// A queue of messages.
@@ -143,7 +143,7 @@ pub struct Session {
     pub(crate) hosted: Option<Hosted>,
     /// What binds all that works in it, where it works without people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) unattended: Option<Box<Unattended>>,
+    pub(crate) unattended: Option<Box<UnattendedContract>>,
     /// Why calls with an effect are held back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) withheld: Option<Withheld>,
@@ -151,7 +151,7 @@ pub struct Session {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) left_for: Option<String>,
     /// What it has done under keys.
-    #[serde(default, skip_serializing_if = "Keys::is_empty")]
+    #[serde(default, skip_serializing_if = "IdempotencyKeys::is_empty")]
     pub(crate) keys: Keys,
     /// How many gates it has had.
     pub(crate) gates: u32,
@@ -314,7 +314,7 @@ impl Session {
     }
 
     /// What binds all that works in it, where it works without people.
-    pub fn unattended(&self) -> Option<&Unattended> {
+    pub fn unattended(&self) -> Option<&UnattendedContract> {
         self.unattended.as_deref()
     }
 
@@ -332,7 +332,7 @@ impl Session {
     /// often: their sessions stay.
     pub(crate) fn may_park(&self) -> bool {
         let queues = [&self.steering, &self.follow_up, &self.prompts, &self.held, &self.next];
-        let is_asked = self.unattended().is_some_and(|unattended| unattended.gates().next().is_some());
+        let is_asked = self.unattended().is_some_and(|unattended| unattended.gate_ids().next().is_some());
         self.is_at_rest() && self.requester.is_none() && !is_asked && queues.iter().all(|queue| queue.is_empty())
     }
 

@@ -3,13 +3,13 @@
 use super::{Scene, withdraw_gate};
 use crate::{
     call::{self, Call, End, Executor, Phase as CallPhase},
-    decision::{Branch, Context, Event, Fact, texts},
+    decision::{BranchBuilder, DecisionContext, Event, Fact, texts},
     message::StopReason,
     run::{self, Abort, Phase},
 };
 
-pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
-    let mut branch = Branch::new(scene.session);
+pub(super) fn rule(scene: Scene<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
+    let mut branch = BranchBuilder::new(scene.session);
     // Nobody is shown a message that the provider broke off: what its calls came to is in the record and nowhere else.
     if scene.run.is_broken() && *scene.run.phase() == Phase::Calling {
         let call = scene.calls().find(|call| !call.is_over())?;
@@ -17,7 +17,7 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
         withdraw_gate(scene.view, &mut branch, call);
         let ended = call::Event::Ended { call: call.id(), end: End::Cancelled, entry: None };
         branch.push_with(Event::Call(ended), Some(texts::NOT_WHOLE.into()));
-        return Some(branch.finish());
+        return Some(branch.into_facts());
     }
     // A message that was broken off wants nothing any more, whoever broke it off.
     let is_cut_off = matches!(scene.run.last, Some((_, StopReason::Aborted, _) | (_, _, Some(_))));
@@ -31,7 +31,7 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
             };
             // One call at a time: all of them may be more than fits into one batch.
             if let Some(call) = scene.calls().filter(works).find(|call| !call.aborting) {
-                branch.push(Event::Call(call::Event::Aborting { call: call.id() }));
+                branch.push_event(Event::Call(call::Event::Aborting { call: call.id() }));
             } else if scene.calls().find(works).is_none() {
                 // What runs comes back first, so that results stand in the order in which they came about.
                 let call = scene.calls().find(|call| !call.is_over())?;
@@ -46,9 +46,9 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
                 scene.end_call(&mut branch, call, end, text, context);
             }
         }
-        Phase::Opening => branch.push(Event::Run(run::Event::TurnClosed { run: scene.run.id() })),
+        Phase::Opening => branch.push_event(Event::Run(run::Event::TurnClosed { run: scene.run.id() })),
         Phase::Thinking { .. } | Phase::Between | Phase::Backoff { .. } | Phase::Ended(_) => {}
     }
-    let facts = branch.finish();
+    let facts = branch.into_facts();
     (!facts.is_empty()).then_some(facts)
 }

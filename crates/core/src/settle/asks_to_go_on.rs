@@ -2,7 +2,7 @@
 
 use super::Docket;
 use crate::{
-    decision::{Branch, Context, Event, Fact},
+    decision::{BranchBuilder, DecisionContext, Event, Fact},
     digest::Digest,
     gate::{Content, Event as Happened, Fallback, Kind, Resolution, Scope},
     id::GateId,
@@ -12,19 +12,19 @@ use crate::{
 pub(super) const HELD: &str =
     "Denied: several requests in a row were denied. Nothing is asked for this agent until a person lets it go on.";
 
-pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+pub(super) fn rule(docket: Docket<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     let breaker = docket.session.requester()?.breaker();
     if let Some(gate) = breaker.obsolete() {
         let event = Happened::ended(gate, Resolution::Withdrawn);
         return Some(vec![docket.fact(Event::Gate(event))]);
     }
-    let mut branch = Branch::new(docket.session);
+    let mut branch = BranchBuilder::new(docket.session);
     ask(docket, &mut branch, false, context);
-    Some(branch.finish()).filter(|facts| !facts.is_empty())
+    Some(branch.into_facts()).filter(|facts| !facts.is_empty())
 }
 
 /// Asks, if that is due; `wants_more` says that the agent has just requested something.
-pub(super) fn ask(docket: Docket<'_>, branch: &mut Branch<'_>, wants_more: bool, context: &mut Context) {
+pub(super) fn ask(docket: Docket<'_>, branch: &mut BranchBuilder<'_>, wants_more: bool, context: &mut DecisionContext) {
     let requester = docket.session.requester();
     if docket.view.closing || !requester.is_some_and(|of| of.breaker().has_to_ask(context.now, wants_more)) {
         return;

@@ -2,11 +2,11 @@
 
 use super::{Scene, wait_asked};
 use crate::{
-    decision::{Context, Event, Fact},
+    decision::{DecisionContext, Event, Fact},
     run::{Event as Happened, Phase},
 };
 
-pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+pub(super) fn rule(scene: Scene<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     let Phase::Backoff { until } = scene.run.phase() else { return None };
     let model = scene.run.settings(scene.session.settings()).model;
     let is_another = matches!((&scene.run.asked, &model), (Some(asked), Some(model)) if !asked.is_same(model));

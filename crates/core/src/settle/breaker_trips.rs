@@ -3,7 +3,7 @@
 use super::Scene;
 use crate::{
     call::{End, Phase},
-    decision::{Branch, Context, Fact},
+    decision::{BranchBuilder, DecisionContext, Fact},
 };
 
 /// Denials in a row that trip the breaker.
@@ -12,12 +12,12 @@ pub(crate) const LIMIT: u32 = 3;
 pub(super) const TRIPPED: &str =
     "Denied: three denials in a row. This run asks for nothing more until a person has spoken again.";
 
-pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+pub(super) fn rule(scene: Scene<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     if scene.run.denials < LIMIT {
         return None;
     }
     let call = scene.calls().find(|call| *call.phase() == Phase::Gated)?;
-    let mut branch = Branch::new(scene.session);
+    let mut branch = BranchBuilder::new(scene.session);
     scene.end_call(&mut branch, call, End::Denied, TRIPPED, context);
-    Some(branch.finish())
+    Some(branch.into_facts())
 }

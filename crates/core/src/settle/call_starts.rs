@@ -7,33 +7,33 @@
 use super::{Docket, contract, evaluate, open_approval};
 use crate::{
     call::{self, Call, End, Phase},
-    decision::{Branch, Context, Event, Fact},
+    decision::{BranchBuilder, DecisionContext, Event, Fact},
     peer::Line,
-    policy::{Subject, Verdict, Why},
+    policy::{PolicySubject, Verdict, VerdictReason},
     run::{self, Abort},
     tool::Lane,
-    unattended::Place,
+    unattended::BreachPoint,
 };
 
-pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+pub(super) fn rule(docket: Docket<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     let may_work = |run: &run::Run| run.abort() == Abort::No && *run.phase() == run::Phase::Calling;
     if docket.view.closing || !docket.may_begin() || !docket.run.is_none_or(may_work) {
         return None;
     }
     let (call, turn) = next(docket)?;
-    let mut branch = Branch::new(docket.session);
+    let mut branch = BranchBuilder::new(docket.session);
     let line = match turn {
         Turn::Here => None,
         Turn::At(line) => Some(line),
         Turn::Away => {
             let until = context.now + docket.session.settings().peer_timeout;
-            branch.push(Event::Call(call::Event::Waits { call: call.id(), until }));
-            return Some(branch.finish());
+            branch.push_event(Event::Call(call::Event::Waits { call: call.id(), until }));
+            return Some(branch.into_facts());
         }
     };
     let Some(subject) = docket.subject(call) else {
         docket.end_call(&mut branch, call, End::Failed, "Not run: what was wanted cannot be read.", context);
-        return Some(branch.finish());
+        return Some(branch.into_facts());
     };
     match evaluate(docket.view, docket.session, &subject, context.now) {
         Verdict::Deny(why) => docket.deny(&mut branch, call, &why, context),
@@ -44,21 +44,21 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
         }
         Verdict::Allow(_) | Verdict::Ask(_) => {
             if let Some(breach) = contract::calls(docket.session, call.id(), context.now) {
-                return contract::breached(docket.view, docket.session, breach, Place::Call, context);
+                return contract::breached(docket.view, docket.session, breach, BreachPoint::Call, context);
             }
-            let boot = docket.view.state.boot();
+            let boot = docket.view.state.boot_count();
             let memory = call.peer().map(|peer| docket.view.state.memory_of(peer)).unwrap_or_default();
-            branch.push(Event::Call(call::Event::Started { call: call.id(), boot, line, memory }));
+            branch.push_event(Event::Call(call::Event::Started { call: call.id(), boot, line, memory }));
         }
     }
-    Some(branch.finish())
+    Some(branch.into_facts())
 }
 
 /// Whether those who have to allowed exactly this: the shell may have gone elsewhere since, and then it is something else, or
 /// rules may ask others by now.
-fn is_approved(docket: Docket<'_>, call: &Call, subject: &Subject, why: &Why) -> bool {
+fn is_approved(docket: Docket<'_>, call: &Call, subject: &PolicySubject, why: &VerdictReason) -> bool {
     let gate = docket.view.state.gate_of(call.id()).filter(|_| call.approved);
-    gate.is_some_and(|gate| gate.subject == subject.digest() && gate.satisfies(why.steps()))
+    gate.is_some_and(|gate| gate.subject == subject.digest() && gate.satisfies(why.approval_steps()))
 }
 
 /// Where a call is done whose turn has come.

@@ -3,7 +3,7 @@
 use super::{forget, withdrawn_wait};
 use crate::{
     call,
-    decision::{Branch, Context, Event, Fact, View},
+    decision::{BranchBuilder, DecisionContext, DecisionView, Event, Fact},
     digest::Digest,
     gate::{self, Content, Fallback, Kind, Resolution, Scope},
     id::{CallId, GateId},
@@ -12,30 +12,35 @@ use crate::{
     run::{self, Abort, End, Phase},
     session::{self, Session},
     time::Millis,
-    unattended::{Event as Happened, OnBreach, Place, Standing, Unattended, Widening},
+    unattended::{BreachPoint, BreachResponse, ContractStatus, Event as Happened, TermsWidening, UnattendedContract},
 };
 
-pub(super) fn rule(view: View<'_>, session: &Session, context: &mut Context) -> Option<Vec<Fact>> {
+pub(super) fn rule(view: DecisionView<'_>, session: &Session, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     let contract = session.unattended()?;
     if let Some(facts) = proposed(view, session, contract, context) {
         return Some(facts);
     }
-    match contract.standing() {
-        Standing::InForce => {
+    match contract.status() {
+        ContractStatus::InForce => {
             let (breach, place) = breach(view, session, contract, context.now)?;
             breached(view, session, breach, place, context)
         }
-        Standing::Asked { gate, breach } => asked(view, session, contract, gate, breach, context),
-        Standing::Over { .. } | Standing::Settled { .. } => ends(view, session, contract),
+        ContractStatus::AwaitingDecision { gate, breach } => asked(view, session, contract, gate, breach, context),
+        ContractStatus::Over { .. } | ContractStatus::Settled { .. } => ends(view, session, contract),
     }
 }
 
 /// What has come to an end since somebody last looked.
-fn breach(view: View<'_>, session: &Session, contract: &Unattended, now: Millis) -> Option<(Breach, Place)> {
+fn breach(
+    view: DecisionView<'_>,
+    session: &Session,
+    contract: &UnattendedContract,
+    now: Millis,
+) -> Option<(Breach, BreachPoint)> {
     let ledger = contract.ledger();
     // Nobody is told that time is up where nothing works.
     if let Some(breach) = ledger.out_of_time(now).filter(|_| !session.is_at_rest()) {
-        return Some((breach, Place::Clock));
+        return Some((breach, BreachPoint::Clock));
     }
     let cut_short = || {
         let run = session.run().and_then(|run| view.state.run(run)).filter(|run| run.cap().is_some())?;
@@ -43,7 +48,7 @@ fn breach(view: View<'_>, session: &Session, contract: &Unattended, now: Millis)
         let is_cut = matches!(run.last, Some((_, StopReason::Length, None)));
         is_cut.then(|| contract.cut_short(run.id(), model, now)).flatten()
     };
-    ledger.overspent().or_else(cut_short).map(|breach| (breach, Place::Turn))
+    ledger.overspent().or_else(cut_short).map(|breach| (breach, BreachPoint::Turn))
 }
 
 /// What a call would use up, were it to start.
@@ -53,48 +58,55 @@ pub(super) fn calls(session: &Session, call: CallId, now: Millis) -> Option<Brea
 
 /// The facts of a breach, or none where a person would have to be asked and the process closes.
 pub(crate) fn breached(
-    view: View<'_>,
+    view: DecisionView<'_>,
     session: &Session,
     breach: Breach,
-    place: Place,
-    context: &mut Context,
+    place: BreachPoint,
+    context: &mut DecisionContext,
 ) -> Option<Vec<Fact>> {
     let contract = session.unattended()?;
-    let mut branch = Branch::new(session);
-    if contract.terms().on_breach == OnBreach::End {
-        branch.push(Event::Unattended(Happened::Breached { breach, place, gate: None }));
-        return Some(branch.finish());
+    let mut branch = BranchBuilder::new(session);
+    if contract.terms().on_breach == BreachResponse::End {
+        branch.push_event(Event::Unattended(Happened::Breached { breach, place, gate: None }));
+        return Some(branch.into_facts());
     }
     if view.closing {
         return None;
     }
     let gate = GateId::new(context.fresh.uuid(context.now));
-    branch.push(Event::Unattended(Happened::Breached { breach, place, gate: Some(gate) }));
+    branch.push_event(Event::Unattended(Happened::Breached { breach, place, gate: Some(gate) }));
     let more = written(breach.metric, breach.limit);
     let why = format!("because its {} budget of {more} is used up", words(breach.metric));
     open(view, &mut branch, gate, format!("May it go on, with {more} more?"), why, context);
-    Some(branch.finish())
+    Some(branch.into_facts())
 }
 
 /// Opens the gate of terms that are wider than those in force.
 pub(crate) fn ask_for_wider(
-    view: View<'_>,
-    branch: &mut Branch<'_>,
+    view: DecisionView<'_>,
+    branch: &mut BranchBuilder<'_>,
     gate: GateId,
-    more: &[Widening],
-    context: &mut Context,
+    more: &[TermsWidening],
+    context: &mut DecisionContext,
 ) {
     let named = more.iter().map(|widening| match widening {
-        Widening::May(lack) => lack.to_string(),
-        Widening::Limit(metric) => format!("a larger {} budget", words(*metric)),
-        Widening::OnBreach => "asking in place of ending when a budget is used up".to_owned(),
-        Widening::Renegotiable => "further changes".to_owned(),
+        TermsWidening::May(lack) => lack.to_string(),
+        TermsWidening::Limit(metric) => format!("a larger {} budget", words(*metric)),
+        TermsWidening::OnBreach => "asking in place of ending when a budget is used up".to_owned(),
+        TermsWidening::Renegotiable => "further changes".to_owned(),
     });
     let question = format!("May its contract be widened by {}?", named.collect::<Vec<_>>().join(", "));
     open(view, branch, gate, question, "because its contract may only be widened by a person".to_owned(), context);
 }
 
-fn open(view: View<'_>, branch: &mut Branch<'_>, gate: GateId, question: String, why: String, context: &mut Context) {
+fn open(
+    view: DecisionView<'_>,
+    branch: &mut BranchBuilder<'_>,
+    gate: GateId,
+    question: String,
+    why: String,
+    context: &mut DecisionContext,
+) {
     let session = branch.session();
     let actor = session.unattended().map(|contract| contract.terms().actor.as_str());
     let asker = actor.map_or_else(|| session.id().to_string(), str::to_owned);
@@ -121,12 +133,12 @@ fn open(view: View<'_>, branch: &mut Branch<'_>, gate: GateId, question: String,
 
 /// What became of the question whether there is more.
 fn asked(
-    view: View<'_>,
+    view: DecisionView<'_>,
     session: &Session,
-    contract: &Unattended,
+    contract: &UnattendedContract,
     gate: GateId,
     breach: Breach,
-    context: &Context,
+    context: &DecisionContext,
 ) -> Option<Vec<Fact>> {
     let event = match answered(view, session, gate, context.now) {
         Answered::Waits => return None,
@@ -140,21 +152,26 @@ fn asked(
         }
         Answered::No => Event::Unattended(Happened::Ended),
     };
-    Some(vec![Fact::plain(event, Some(session.id().clone()))])
+    Some(vec![Fact::without_content(event, Some(session.id().clone()))])
 }
 
 /// What became of the question whether terms may be wider.
-fn proposed(view: View<'_>, session: &Session, contract: &Unattended, context: &Context) -> Option<Vec<Fact>> {
-    let (gate, _) = contract.proposed()?;
+fn proposed(
+    view: DecisionView<'_>,
+    session: &Session,
+    contract: &UnattendedContract,
+    context: &DecisionContext,
+) -> Option<Vec<Fact>> {
+    let (gate, _) = contract.proposed_terms()?;
     let event = match answered(view, session, gate, context.now) {
-        Answered::Waits if contract.over().is_some() => Event::Gate(withdrawn(gate)),
+        Answered::Waits if contract.final_breach().is_some() => Event::Gate(withdrawn(gate)),
         Answered::Waits => return None,
         Answered::Due(event) => event,
-        Answered::Yes(_) if contract.over().is_some() => Event::Unattended(Happened::Kept),
+        Answered::Yes(_) if contract.final_breach().is_some() => Event::Unattended(Happened::Kept),
         Answered::Yes(by) => Event::Unattended(Happened::Widened { by }),
         Answered::No => Event::Unattended(Happened::Kept),
     };
-    Some(vec![Fact::plain(event, Some(session.id().clone()))])
+    Some(vec![Fact::without_content(event, Some(session.id().clone()))])
 }
 
 enum Answered {
@@ -165,7 +182,7 @@ enum Answered {
     No,
 }
 
-fn answered(view: View<'_>, session: &Session, gate: GateId, now: Millis) -> Answered {
+fn answered(view: DecisionView<'_>, session: &Session, gate: GateId, now: Millis) -> Answered {
     let Some(gate) = view.state.gate(gate) else { return Answered::No };
     match gate.phase() {
         gate::Phase::Pending => {
@@ -184,17 +201,17 @@ fn withdrawn(gate: GateId) -> gate::Event {
 }
 
 /// Whatever works is stopped, and what is left says so.
-fn ends(view: View<'_>, session: &Session, contract: &Unattended) -> Option<Vec<Fact>> {
-    let mut branch = Branch::new(session);
+fn ends(view: DecisionView<'_>, session: &Session, contract: &UnattendedContract) -> Option<Vec<Fact>> {
+    let mut branch = BranchBuilder::new(session);
     if let Some(run) = session.run().and_then(|run| view.state.run(run)).filter(|run| run.abort() == Abort::No) {
         let run_id = run.id();
         if let Phase::Backoff { .. } = run.phase() {
             forget(&mut branch);
             if let Some(withdrawn) = withdrawn_wait(view, run) {
-                branch.push(withdrawn);
+                branch.push_event(withdrawn);
             }
         }
-        branch.push(Event::Run(match run.phase() {
+        branch.push_event(Event::Run(match run.phase() {
             Phase::Backoff { .. } => run::Event::Ended { run: run_id, end: End::Aborted, attempts: run.attempt },
             Phase::Opening | Phase::Thinking { .. } | Phase::Calling | Phase::Between | Phase::Ended(_) => {
                 run::Event::Aborting { run: run_id }
@@ -202,14 +219,14 @@ fn ends(view: View<'_>, session: &Session, contract: &Unattended) -> Option<Vec<
         }));
     }
     for call in session.commands().filter_map(|call| view.state.call(call)).filter(|call| !call.aborting) {
-        branch.push(Event::Call(call::Event::Aborting { call: call.id() }));
+        branch.push_event(Event::Call(call::Event::Aborting { call: call.id() }));
     }
     if session.compaction().is_some_and(|compaction| !compaction.aborting) {
-        branch.push(Event::Session(session::Event::CompactionAborting));
+        branch.push_event(Event::Session(session::Event::CompactionAborting));
     }
-    let facts = branch.finish();
-    if facts.is_empty() && session.is_at_rest() && matches!(contract.standing(), Standing::Over { .. }) {
-        return Some(vec![Fact::plain(Event::Unattended(Happened::Settled), Some(session.id().clone()))]);
+    let facts = branch.into_facts();
+    if facts.is_empty() && session.is_at_rest() && matches!(contract.status(), ContractStatus::Over { .. }) {
+        return Some(vec![Fact::without_content(Event::Unattended(Happened::Settled), Some(session.id().clone()))]);
     }
     (!facts.is_empty()).then_some(facts)
 }

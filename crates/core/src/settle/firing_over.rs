@@ -1,21 +1,27 @@
 //! The run of a job is over when nothing of it works or waits any more.
 
 use crate::{
-    decision::{Event, Fact, View},
+    decision::{DecisionView, Event, Fact},
     run::End,
     schedule::{Event as Happened, Firing, FiringId, Job, Over, Stage},
     session::{Queue, Session},
     time::Millis,
 };
 
-pub(super) fn rule(view: View<'_>, session: &Session, now: Millis) -> Option<Vec<Fact>> {
+pub(super) fn rule(view: DecisionView<'_>, session: &Session, now: Millis) -> Option<Vec<Fact>> {
     let mut said = view.state.schedule().said_in(session.id());
     let (firing, over) = said.find_map(|(job, firing)| over(view, session, job, firing, now))?;
     let ran = Event::Schedule(Happened::Ran { firing, over: Box::new(over) });
-    Some(vec![Fact::plain(ran, Some(session.id().clone()))])
+    Some(vec![Fact::without_content(ran, Some(session.id().clone()))])
 }
 
-fn over(view: View<'_>, session: &Session, job: &Job, firing: &Firing, now: Millis) -> Option<(FiringId, Over)> {
+fn over(
+    view: DecisionView<'_>,
+    session: &Session,
+    job: &Job,
+    firing: &Firing,
+    now: Millis,
+) -> Option<(FiringId, Over)> {
     let Stage::Said { run, end, words, breach, .. } = &firing.stage else { return None };
     let id = FiringId { job: job.id().clone(), number: firing.number };
     let goes_on = match (run, end) {

@@ -2,16 +2,16 @@
 
 use super::Docket;
 use crate::{
-    decision::{Context, Event, Fact},
+    decision::{DecisionContext, Event, Fact},
     gate::{self, sign_off},
 };
 
-pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+pub(super) fn rule(docket: Docket<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     // One at a time: all of them may be more than fits into one batch.
     let otherwise = docket.session.settings().approval_timeout;
     let (gate, mut event) = docket.gates().find_map(|gate| Some((gate, gate.expire(context.now, otherwise)?)))?;
     if let gate::Event::Resolved { resolution, decision, .. } = &mut event
-        && let Some(shown) = docket.view.admitted.gate(gate.id())
+        && let Some(shown) = docket.view.admitted.gate_content(gate.id())
     {
         *decision = sign_off::outcome(gate.kind(), shown, resolution, &[]);
     }

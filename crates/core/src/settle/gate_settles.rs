@@ -3,7 +3,7 @@
 use super::Docket;
 use crate::{
     call::{self, End, Phase},
-    decision::{Branch, Context, Event, Fact, texts},
+    decision::{BranchBuilder, DecisionContext, Event, Fact, texts},
     gate::{self, Kind, Resolution},
     policy::DENIAL_LASTS,
     run,
@@ -13,14 +13,14 @@ use crate::{
 /// What a model has to know of any denial by a person.
 const STAYS_DENIED: &str = "A person refused this. Do not retry it: the same action in other words stays denied.";
 
-pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+pub(super) fn rule(docket: Docket<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     let (call, gate) = docket.calls().find_map(|call| {
         let gate = docket.view.state.gate_of(call.id())?;
         (*call.phase() == Phase::Gated && gate.kind() == Kind::Approval && !gate.is_pending()).then_some((call, gate))
     })?;
     let gate::Phase::Resolved { resolution, by, .. } = gate.phase() else { return None };
     let is_requested = docket.run.is_none();
-    let mut branch = Branch::new(docket.session);
+    let mut branch = BranchBuilder::new(docket.session);
     let who = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
     match resolution {
         Resolution::Allowed { .. } | Resolution::Granted => {
@@ -29,9 +29,9 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
                 && by.as_ref().is_some_and(|by| run.was_denied_by(by))
             {
                 let forgiven = run::Event::DenialsForgiven { run: run.id(), of: by.clone(), by: by.clone() };
-                branch.push(Event::Run(forgiven));
+                branch.push_event(Event::Run(forgiven));
             }
-            branch.push(Event::Call(call::Event::Allowed {
+            branch.push_event(Event::Call(call::Event::Allowed {
                 call: call.id(),
                 why: if by.is_some() { format!("allowed{who}") } else { "covered by a grant".to_owned() },
                 policy: docket.view.rules.digest(),
@@ -41,9 +41,9 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
         Resolution::Denied | Resolution::Declined | Resolution::Answered => {
             if let Some(run) = docket.run {
                 let denied = run::Event::Denied { run: run.id(), in_a_row: run.denials + 1, by: by.clone() };
-                branch.push(Event::Run(denied));
+                branch.push_event(Event::Run(denied));
             }
-            let reason = docket.view.admitted.answer(gate.id()).filter(|reason| !reason.trim().is_empty());
+            let reason = docket.view.admitted.answer_text(gate.id()).filter(|reason| !reason.trim().is_empty());
             let how_long = match docket.session.settings().denials {
                 DenialReach::Principal => String::new(),
                 DenialReach::Session => {
@@ -71,5 +71,5 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
             docket.end_call(&mut branch, call, end, text, context);
         }
     }
-    Some(branch.finish())
+    Some(branch.into_facts())
 }

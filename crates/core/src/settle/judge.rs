@@ -3,28 +3,28 @@
 use super::{Docket, asks_to_go_on, breaker_trips, brief, evaluate, open_approval};
 use crate::{
     call::{self, End, Executor, Phase},
-    decision::{Branch, Context, Event, Fact},
+    decision::{BranchBuilder, DecisionContext, Event, Fact},
     policy::Verdict,
 };
 
-pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+pub(super) fn rule(docket: Docket<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     if docket.view.closing || !docket.may_begin() {
         return None;
     }
     let call = docket.calls().find(|call| *call.phase() == Phase::Wanted)?;
-    let mut branch = Branch::new(docket.session);
-    let Some(content) = docket.view.admitted.call(call.id()) else {
+    let mut branch = BranchBuilder::new(docket.session);
+    let Some(content) = docket.view.admitted.call_content(call.id()) else {
         docket.end_call(&mut branch, call, End::Failed, "Not run: what was wanted cannot be read.", context);
-        return Some(branch.finish());
+        return Some(branch.into_facts());
     };
     if let Some(problem) = &content.problem {
         docket.end_call(&mut branch, call, End::Failed, problem, context);
-        return Some(branch.finish());
+        return Some(branch.into_facts());
     }
     let verdict = match (call.executor(), docket.subject(call)) {
         (_, None) => {
             docket.end_call(&mut branch, call, End::Failed, "Not run: what was wanted cannot be read.", context);
-            return Some(branch.finish());
+            return Some(branch.into_facts());
         }
         (_, Some(subject)) => evaluate(docket.view, docket.session, &subject, context.now),
     };
@@ -32,13 +32,13 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
     match verdict {
         Verdict::Allow(why) => {
             let why = brief(&why);
-            branch.push(Event::Call(call::Event::Allowed { call: call.id(), why, policy, by: None }));
+            branch.push_event(Event::Call(call::Event::Allowed { call: call.id(), why, policy, by: None }));
         }
         Verdict::Deny(why) => docket.deny(&mut branch, call, &why, context),
         // A question to a person needs nobody's leave but their own.
         Verdict::Ask(why) if *call.executor() == Executor::Person => {
             let why = brief(&why);
-            branch.push(Event::Call(call::Event::Allowed { call: call.id(), why, policy, by: None }));
+            branch.push_event(Event::Call(call::Event::Allowed { call: call.id(), why, policy, by: None }));
         }
         Verdict::Ask(_) if docket.run.is_none() && is_full(docket) => {
             docket.end_call(&mut branch, call, End::Limited, "Too many pending approvals", context);
@@ -52,7 +52,7 @@ pub(super) fn rule(docket: Docket<'_>, context: &mut Context) -> Option<Vec<Fact
         }
         Verdict::Ask(why) => open_approval(docket, &mut branch, call, &why, context),
     }
-    Some(branch.finish())
+    Some(branch.into_facts())
 }
 
 /// Whether as many requests wait for people as may.

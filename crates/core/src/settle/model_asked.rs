@@ -2,12 +2,12 @@
 
 use super::{Scene, contract};
 use crate::{
-    decision::{Context, Event, Fact},
+    decision::{DecisionContext, Event, Fact},
     run::{End, Event as Happened, Phase},
-    unattended::Place,
+    unattended::BreachPoint,
 };
 
-pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+pub(super) fn rule(scene: Scene<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     if scene.view.closing || !scene.may_begin() || *scene.run.phase() != Phase::Opening {
         return None;
     }
@@ -19,10 +19,10 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
     };
     let mut budget = (None, None);
     if let Some(contract) = scene.session.unattended() {
-        match contract.request(run, scene.session.request_tokens(), &model, context.now) {
+        match contract.check_request(run, scene.session.request_tokens(), &model, context.now) {
             Ok((amount, cap)) => budget = (Some(amount), cap),
             Err(breach) => {
-                return contract::breached(scene.view, scene.session, breach, Place::Request, context);
+                return contract::breached(scene.view, scene.session, breach, BreachPoint::Request, context);
             }
         }
     }
@@ -30,7 +30,7 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
     Some(vec![scene.fact(Event::Run(Happened::Asked {
         run,
         epoch: scene.run.epoch() + 1,
-        boot: scene.view.state.boot(),
+        boot: scene.view.state.boot_count(),
         model,
         thinking: settings.thinking,
         leaf: scene.session.leaf().cloned(),

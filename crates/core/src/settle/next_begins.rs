@@ -3,25 +3,25 @@
 
 use super::begin_own;
 use crate::{
-    decision::{Branch, Context, Fact, View, compaction_started, prune},
+    decision::{BranchBuilder, DecisionContext, DecisionView, Fact, compaction_started, prune_entries},
     session::{Queue, Reason, Session, Then},
 };
 
-pub(super) fn rule(view: View<'_>, session: &Session, context: &mut Context) -> Option<Vec<Fact>> {
+pub(super) fn rule(view: DecisionView<'_>, session: &Session, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     let next = session.queue(Queue::Next).front()?;
     if view.closing || !session.is_at_rest() {
         return None;
     }
-    let mut branch = Branch::new(session);
+    let mut branch = BranchBuilder::new(session);
     if session.is_over_limit()
         && !session.sum_tried
-        && !prune(&mut branch)
+        && !prune_entries(&mut branch)
         && let Some(cut) = session.cut()
     {
-        branch.push(compaction_started(session, Reason::Threshold, cut, Then::Rest));
-        return Some(branch.finish());
+        branch.push_event(compaction_started(session, Reason::Threshold, cut, Then::Rest));
+        return Some(branch.into_facts());
     }
     let marks = next.marks.as_deref().cloned().unwrap_or_default();
     begin_own(&mut branch, None, marks, context);
-    Some(branch.finish())
+    Some(branch.into_facts())
 }

@@ -20,6 +20,6 @@ fn asked(docket: Docket<'_>, call: &Call) -> Option<Vec<Fact>> {
     let peer = call.peer().filter(|_| call.may_be_asked() && !docket.view.closing)?;
     let state = docket.view.state;
     let line = state.line_of(peer).filter(|_| state.memory_of(peer).knows_of(call.memory))?;
-    let asked = call::Event::AskedAgain { call: call.id(), boot: state.boot(), line };
+    let asked = call::Event::AskedAgain { call: call.id(), boot: state.boot_count(), line };
     Some(vec![docket.fact(Event::Call(asked))])
 }

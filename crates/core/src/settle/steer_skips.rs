@@ -3,12 +3,12 @@
 use super::Scene;
 use crate::{
     call::End,
-    decision::{Branch, Context, Fact, texts},
+    decision::{BranchBuilder, DecisionContext, Fact, texts},
     run::{Abort, Phase},
     session::{Interrupt, Queue},
 };
 
-pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+pub(super) fn rule(scene: Scene<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     let polls = scene.run.interrupt == Interrupt::Immediate
         && *scene.run.phase() == Phase::Calling
         && scene.run.abort() == Abort::No
@@ -17,7 +17,7 @@ pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>>
         return None;
     }
     let call = scene.calls().find(|call| call.is_before_start())?;
-    let mut branch = Branch::new(scene.session);
+    let mut branch = BranchBuilder::new(scene.session);
     scene.end_call(&mut branch, call, End::Skipped, texts::SKIPPED, context);
-    Some(branch.finish())
+    Some(branch.into_facts())
 }

@@ -5,7 +5,7 @@
 
 use super::Scene;
 use crate::{
-    decision::{Branch, Context, Event, Fact, View},
+    decision::{BranchBuilder, DecisionContext, DecisionView, Event, Fact},
     digest::Digest,
     gate::{self, Content, Fallback, Kind, Resolution},
     id::GateId,
@@ -26,7 +26,7 @@ pub(super) fn is_due(scene: Scene<'_>, failure: Failure) -> bool {
 }
 
 /// Opens the question about the wait that has just begun.
-pub(super) fn open(scene: Scene<'_>, branch: &mut Branch<'_>, gate: GateId, until: Millis, now: Millis) {
+pub(super) fn open(scene: Scene<'_>, branch: &mut BranchBuilder<'_>, gate: GateId, until: Millis, now: Millis) {
     let longest = now + scene.session.settings().retry.longest;
     let others = &scene.run.others;
     let is_waited_for = until <= longest;
@@ -63,25 +63,25 @@ pub(super) fn open(scene: Scene<'_>, branch: &mut Branch<'_>, gate: GateId, unti
 }
 
 /// Does what was answered. To wait is what the run does anyway.
-pub(super) fn rule(scene: Scene<'_>, context: &mut Context) -> Option<Vec<Fact>> {
+pub(super) fn rule(scene: Scene<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     let Phase::Backoff { .. } = scene.run.phase() else { return None };
     let at = chosen(scene)?.checked_sub(1)?;
-    let mut branch = Branch::new(scene.session);
+    let mut branch = BranchBuilder::new(scene.session);
     let run = scene.run.id();
     match scene.run.others.get(at) {
         Some(model) => {
-            branch.push(Event::Session(InSession::Set(Setting::Model(model.clone()))));
-            branch.say(session::Kind::ModelChange, session::model_change(&model.provider, &model.id), context);
+            branch.push_event(Event::Session(InSession::Set(Setting::Model(model.clone()))));
+            branch.push_message(session::Kind::ModelChange, session::model_change(&model.provider, &model.id), context);
             if scene.run.marks().model.is_some() {
                 let mut marks = Box::new(scene.run.marks().clone());
                 marks.model = Some(model.clone());
-                branch.push(Event::Run(Happened::Marked { run, marks }));
+                branch.push_event(Event::Run(Happened::Marked { run, marks }));
             }
-            branch.push(Event::Run(Happened::Resumed { run }));
+            branch.push_event(Event::Run(Happened::Resumed { run }));
         }
-        None => branch.push(Event::Run(Happened::Ended { run, end: End::Failed, attempts: scene.run.attempt })),
+        None => branch.push_event(Event::Run(Happened::Ended { run, end: End::Failed, attempts: scene.run.attempt })),
     }
-    Some(branch.finish())
+    Some(branch.into_facts())
 }
 
 /// The choice that counts, once the question is resolved.
@@ -89,8 +89,8 @@ fn chosen(scene: Scene<'_>) -> Option<usize> {
     let gate = scene.view.state.gate(scene.run.gate?)?;
     match gate.resolution()? {
         Resolution::Answered => {
-            let said = gate::said(scene.view.admitted.answer(gate.id())?)?;
-            scene.view.admitted.gate(gate.id())?.chosen(&said)
+            let said = gate::said(scene.view.admitted.answer_text(gate.id())?)?;
+            scene.view.admitted.gate_content(gate.id())?.chosen(&said)
         }
         Resolution::Allowed { .. }
         | Resolution::Denied
@@ -105,7 +105,7 @@ fn chosen(scene: Scene<'_>) -> Option<usize> {
 }
 
 /// The end of the question of a run, if it waits: the wait that it is about is over.
-pub(crate) fn withdrawn(view: View<'_>, run: &Run) -> Option<Event> {
+pub(crate) fn withdrawn(view: DecisionView<'_>, run: &Run) -> Option<Event> {
     let gate = view.state.gate(run.gate?).filter(|gate| gate.is_pending())?;
     Some(Event::Gate(gate::Event::ended(gate.id(), Resolution::Withdrawn)))
 }

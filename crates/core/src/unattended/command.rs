@@ -1,16 +1,16 @@
 //! What can be asked of a contract, and what it answers.
 
-use super::terms::{Terms, Widening};
+use super::terms::{ContractTerms, TermsWidening};
 use crate::{
     id::{GateId, SessionId},
     ledger::{Amount, Breach},
-    policy::{ContractScope, Lack},
+    policy::{ContractGap, ContractScope},
     time::Millis,
 };
 
 /// Meters that go on in another session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Carried {
+pub struct ContractCarryover {
     /// The session that the contract was first declared in.
     pub under: SessionId,
     /// What was spent there.
@@ -18,12 +18,12 @@ pub struct Carried {
     /// When the clock began there.
     pub began: Millis,
     /// What was declared there last, where a person has given more since.
-    pub declared: Option<Box<Terms>>,
+    pub declared: Option<Box<ContractTerms>>,
 }
 
 /// What a host's command needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct HostCommandNeeds {
     /// The command's name, for the record.
     pub command: String,
     /// What it is for.
@@ -42,16 +42,16 @@ pub enum Command {
         /// For which session.
         session: SessionId,
         /// What is declared.
-        terms: Box<Terms>,
+        terms: Box<ContractTerms>,
         /// The meters of another session, where this one goes on with them.
-        carried: Option<Carried>,
+        carried: Option<ContractCarryover>,
     },
     /// Asks before a host's command is done. Where the answer is [`Outcome::Admitted`], a call that it takes is counted.
     Admit {
         /// In which session.
         session: SessionId,
         /// What it needs.
-        need: Need,
+        need: HostCommandNeeds,
     },
 }
 
@@ -66,7 +66,7 @@ impl Command {
 
 /// What a command to a contract came to.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum ContractOutcome {
     /// The terms are in force.
     InForce,
     /// A person is asked whether they may be.
@@ -74,7 +74,7 @@ pub enum Outcome {
     /// The host's command may be done.
     Admitted,
     /// The contract does not cover it. Nothing was done.
-    Lacks(Lack),
+    Lacks(ContractGap),
     /// A budget is used up.
     Exceeded(Breach),
     /// The contract was ended by a breach.
@@ -83,13 +83,13 @@ pub enum Outcome {
 
 /// Why terms are not put in force.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum DeclareError {
     /// They allow more than those in force, which may not be widened.
     #[error("the terms widen what was declared")]
-    Widens(Vec<Widening>),
+    Widens(Vec<TermsWidening>),
     /// A person is asked about others already.
     #[error("a person is asked about other terms")]
-    Asked(GateId),
+    ProposalPending(GateId),
     /// The contract was ended by a breach.
     #[error("the contract was ended: {0}")]
     Over(Breach),

@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::terms::Terms;
+use super::terms::ContractTerms;
 use crate::{
     id::{CallId, FiringId, GateId, PrincipalId, SessionId},
     ledger::{Amount, Breach, Metric},
-    policy::Lack,
+    policy::ContractGap,
     time::Millis,
 };
 
 /// Where a breach was noticed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum BreachPoint {
     /// Before a host's command of this name.
     Before(String),
     /// Before the model was asked.
@@ -35,7 +35,7 @@ pub enum Event {
         /// The session that it was first declared in, which may be another.
         under: SessionId,
         /// What it says.
-        terms: Box<Terms>,
+        terms: Box<ContractTerms>,
         /// When its clock began.
         began: Millis,
         /// What was spent before.
@@ -46,12 +46,12 @@ pub enum Event {
         firing: Option<FiringId>,
         /// What was declared in the session that it was carried from, where a person has given more since.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        declared: Option<Box<Terms>>,
+        declared: Option<Box<ContractTerms>>,
     },
     /// Its terms are narrower from now on.
     Narrowed {
         /// What it says.
-        terms: Box<Terms>,
+        terms: Box<ContractTerms>,
         /// Whether the same was declared as before: then it says what it said, with what a person has given since.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         again: bool,
@@ -61,7 +61,7 @@ pub enum Event {
         /// Which.
         gate: GateId,
         /// What it would say.
-        terms: Box<Terms>,
+        terms: Box<ContractTerms>,
     },
     /// A person agreed to what was proposed.
     Widened {
@@ -78,7 +78,7 @@ pub enum Event {
     /// Something was refused that it does not cover. The content is the line of a shell command of the host.
     Denied {
         /// What it does not have.
-        lacks: Lack,
+        lacks: ContractGap,
         /// The call of a run; absent for a host's command.
         call: Option<CallId>,
         /// The host's command.
@@ -90,7 +90,7 @@ pub enum Event {
         /// Which, and how far.
         breach: Breach,
         /// Where that was noticed.
-        place: Place,
+        place: BreachPoint,
         /// The gate of the person who is asked for more, in the next record; absent: it is over.
         gate: Option<GateId>,
     },

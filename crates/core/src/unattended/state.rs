@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{event::Event, terms::Terms};
+use super::{event::Event, terms::ContractTerms};
 use crate::{
     id::{FiringId, GateId, RunId, SessionId},
     ledger::{self, Amount, Breach, ReservationId},
@@ -16,11 +16,12 @@ const SUMMARY: u64 = 8192;
 /// Whether work may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum ContractStatus {
     /// It may.
     InForce,
     /// A person decides whether it may: nothing new begins.
-    Asked {
+    #[serde(rename = "asked")]
+    AwaitingDecision {
         /// What they are asked.
         gate: GateId,
         /// What is used up.
@@ -40,23 +41,23 @@ pub enum Standing {
 
 /// The contract of one session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Unattended {
+pub struct UnattendedContract {
     under: SessionId,
     declared_at: Millis,
-    terms: Terms,
+    terms: ContractTerms,
     ledger: ledger::State,
-    standing: Standing,
-    proposed: Option<(GateId, Terms)>,
+    standing: ContractStatus,
+    proposed: Option<(GateId, ContractTerms)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     firing: Option<FiringId>,
     /// What was declared last, where a person has given more since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    declared: Option<Box<Terms>>,
+    declared: Option<Box<ContractTerms>>,
 }
 
-impl Unattended {
+impl UnattendedContract {
     /// The contract that a fact puts in force where there was none.
-    pub(crate) fn declare(event: &Event, at: Millis) -> Option<Self> {
+    pub(crate) fn from_event(event: &Event, at: Millis) -> Option<Self> {
         let Event::Declared { under, terms, began, spent, firing, declared } = event else { return None };
         let mut ledger = ledger::State::default();
         ledger.apply(&ledger::Event::Limited { budget: terms.budget, at: *began });
@@ -66,7 +67,7 @@ impl Unattended {
             declared_at: at,
             terms: (**terms).clone(),
             ledger,
-            standing: Standing::InForce,
+            standing: ContractStatus::InForce,
             proposed: None,
             firing: firing.clone(),
             declared: declared.clone(),
@@ -74,22 +75,22 @@ impl Unattended {
     }
 
     /// What was declared last. A person may have given more since.
-    pub(crate) fn declared(&self) -> &Terms {
+    pub(crate) fn declared_terms(&self) -> &ContractTerms {
         self.declared.as_deref().unwrap_or(&self.terms)
     }
 
     /// The same, where a person has given more since.
-    pub fn narrower(&self) -> Option<&Terms> {
+    pub fn narrower_terms(&self) -> Option<&ContractTerms> {
         self.declared.as_deref()
     }
 
     /// The firing of a job for whose run alone it is.
-    pub fn firing(&self) -> Option<&FiringId> {
+    pub fn firing_id(&self) -> Option<&FiringId> {
         self.firing.as_ref()
     }
 
     /// The session that it was first declared in.
-    pub fn under(&self) -> &SessionId {
+    pub fn declared_in(&self) -> &SessionId {
         &self.under
     }
 
@@ -99,7 +100,7 @@ impl Unattended {
     }
 
     /// What it says now.
-    pub fn terms(&self) -> &Terms {
+    pub fn terms(&self) -> &ContractTerms {
         &self.terms
     }
 
@@ -109,34 +110,34 @@ impl Unattended {
     }
 
     /// Whether work may go on.
-    pub fn standing(&self) -> Standing {
+    pub fn status(&self) -> ContractStatus {
         self.standing
     }
 
     /// What used it up, once that is final.
-    pub const fn over(&self) -> Option<Breach> {
+    pub const fn final_breach(&self) -> Option<Breach> {
         match self.standing {
-            Standing::Over { breach } | Standing::Settled { breach } => Some(breach),
-            Standing::InForce | Standing::Asked { .. } => None,
+            ContractStatus::Over { breach } | ContractStatus::Settled { breach } => Some(breach),
+            ContractStatus::InForce | ContractStatus::AwaitingDecision { .. } => None,
         }
     }
 
     /// Whether something new may begin, as far as no meter says otherwise.
     pub fn is_in_force(&self) -> bool {
-        self.standing == Standing::InForce
+        self.standing == ContractStatus::InForce
     }
 
     /// What a person is asked about: more of a budget, or wider terms.
-    pub fn gates(&self) -> impl Iterator<Item = GateId> + use<> {
-        let asked = match self.standing {
-            Standing::Asked { gate, .. } => Some(gate),
-            Standing::InForce | Standing::Over { .. } | Standing::Settled { .. } => None,
+    pub fn gate_ids(&self) -> impl Iterator<Item = GateId> + use<> {
+        let asking_gate = match self.standing {
+            ContractStatus::AwaitingDecision { gate, .. } => Some(gate),
+            ContractStatus::InForce | ContractStatus::Over { .. } | ContractStatus::Settled { .. } => None,
         };
-        asked.into_iter().chain(self.proposed.as_ref().map(|(gate, _)| *gate))
+        asking_gate.into_iter().chain(self.proposed.as_ref().map(|(gate, _)| *gate))
     }
 
     /// The wider terms that a person is asked about.
-    pub(crate) fn proposed(&self) -> Option<(GateId, &Terms)> {
+    pub(crate) fn proposed_terms(&self) -> Option<(GateId, &ContractTerms)> {
         self.proposed.as_ref().map(|(gate, terms)| (*gate, terms))
     }
 
@@ -147,7 +148,7 @@ impl Unattended {
 
     /// Decides whether a request of `input` tokens to `model` may start, what it reserves, and how many tokens it may give
     /// out where that is fewer than the model can.
-    pub(crate) fn request(
+    pub(crate) fn check_request(
         &self,
         run: RunId,
         input: u64,
@@ -168,9 +169,9 @@ impl Unattended {
     }
 
     /// Decides whether a compaction of so many tokens may start.
-    pub(crate) fn compaction(&self, tokens: u64, model: Option<&ModelRef>, now: Millis) -> Result<(), Breach> {
+    pub(crate) fn check_compaction(&self, tokens: u64, model: Option<&ModelRef>, now: Millis) -> Result<(), Breach> {
         let id = ReservationId::of_compaction(u32::MAX);
-        self.ledger.reserve(id, of_compaction(tokens, model), now).map(drop)
+        self.ledger.reserve(id, compaction_amount(tokens, model), now).map(drop)
     }
 
     /// Folds a recorded event in. Cannot fail, so replay cannot fail.
@@ -179,17 +180,17 @@ impl Unattended {
             Event::Declared { terms, began, spent, declared, .. } => {
                 self.ledger.apply(&ledger::Event::Carried { spent: *spent, began: *began });
                 self.declared.clone_from(declared);
-                self.set(terms, at);
+                self.set_terms(terms, at);
             }
             Event::Narrowed { terms, again } => {
                 self.declared.take_if(|_| !again);
-                self.set(terms, at);
+                self.set_terms(terms, at);
             }
             Event::Proposed { gate, terms } => self.proposed = Some((*gate, (**terms).clone())),
             Event::Widened { .. } => {
                 if let Some((_, terms)) = self.proposed.take() {
                     self.declared = None;
-                    self.set(&terms, at);
+                    self.set_terms(&terms, at);
                 }
             }
             Event::Kept => self.proposed = None,
@@ -201,40 +202,41 @@ impl Unattended {
             Event::Denied { .. } => {}
             Event::Breached { breach, gate, .. } => {
                 let breach = *breach;
-                self.standing = gate.map_or(Standing::Over { breach }, |gate| Standing::Asked { gate, breach });
+                self.standing = gate
+                    .map_or(ContractStatus::Over { breach }, |gate| ContractStatus::AwaitingDecision { gate, breach });
             }
             Event::Extended { metric, limit, .. } => {
                 self.declared.get_or_insert_with(|| Box::new(self.terms.clone()));
                 self.terms.budget = self.terms.budget.with(*metric, *limit);
                 self.ledger.apply(&self.ledger.limit(self.terms.budget, at));
-                self.standing = Standing::InForce;
+                self.standing = ContractStatus::InForce;
             }
             Event::Ended => {
-                if let Standing::Asked { breach, .. } = self.standing {
-                    self.standing = Standing::Over { breach };
+                if let ContractStatus::AwaitingDecision { breach, .. } = self.standing {
+                    self.standing = ContractStatus::Over { breach };
                 }
             }
             Event::Settled => {
-                if let Standing::Over { breach } = self.standing {
-                    self.standing = Standing::Settled { breach };
+                if let ContractStatus::Over { breach } = self.standing {
+                    self.standing = ContractStatus::Settled { breach };
                 }
             }
         }
     }
 
-    fn set(&mut self, terms: &Terms, at: Millis) {
+    fn set_terms(&mut self, terms: &ContractTerms, at: Millis) {
         self.terms = terms.clone();
         self.declared_at = at;
         self.ledger.apply(&self.ledger.limit(terms.budget, at));
     }
 
     /// Notes what something may take that has just started.
-    pub(crate) fn reserved(&mut self, id: ReservationId, amount: Amount) {
+    pub(crate) fn note_reserved(&mut self, id: ReservationId, amount: Amount) {
         self.ledger.apply(&ledger::Event::Reserved { id, amount });
     }
 
     /// Notes what something took that has ended; all that it might have taken, where nobody knows.
-    pub(crate) fn settled(&mut self, id: ReservationId, amount: Option<Amount>) {
+    pub(crate) fn note_settled(&mut self, id: ReservationId, amount: Option<Amount>) {
         let event = match amount {
             Some(amount) => self.ledger.settle(id, amount),
             None => self.ledger.settle_in_doubt(id),
@@ -243,7 +245,7 @@ impl Unattended {
             (Ok(event), _) => self.ledger.apply(&event),
             // It began before the contract did.
             (Err(_), Some(amount)) => {
-                self.reserved(id, amount);
+                self.note_reserved(id, amount);
                 self.ledger.apply(&ledger::Event::Settled { id, amount });
             }
             (Err(_), None) => {}
@@ -251,13 +253,13 @@ impl Unattended {
     }
 
     /// Notes what a compaction may take that has just started.
-    pub(crate) fn compacting(&mut self, epoch: u32, tokens_before: u64, model: Option<&ModelRef>) {
-        self.reserved(ReservationId::of_compaction(epoch), of_compaction(tokens_before, model));
+    pub(crate) fn note_compacting(&mut self, epoch: u32, tokens_before: u64, model: Option<&ModelRef>) {
+        self.note_reserved(ReservationId::of_compaction(epoch), compaction_amount(tokens_before, model));
     }
 }
 
 /// What the summaries of a compaction may take.
-fn of_compaction(tokens: u64, model: Option<&ModelRef>) -> Amount {
+fn compaction_amount(tokens: u64, model: Option<&ModelRef>) -> Amount {
     let output = SUMMARY * 2;
     let cost_micros = model.map_or(0, |model| model.cost_micros(tokens, output));
     Amount { tokens: tokens.saturating_add(output), calls: 0, cost_micros }

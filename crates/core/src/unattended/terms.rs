@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ledger::{Budget, Metric},
-    policy::{Contract, Lack},
+    policy::{Contract, ContractGap},
 };
 
 /// What becomes of a session that needs more than its budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OnBreach {
+pub enum BreachResponse {
     /// It ends, and what runs is cancelled.
     #[default]
     End,
@@ -20,7 +20,7 @@ pub enum OnBreach {
 
 /// What was declared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Terms {
+pub struct ContractTerms {
     /// Who answers for what is done.
     pub actor: String,
     /// What may be done.
@@ -28,16 +28,16 @@ pub struct Terms {
     /// What may be used up.
     pub budget: Budget,
     /// What a breach of the budget does.
-    pub on_breach: OnBreach,
+    pub on_breach: BreachResponse,
     /// Whether a later declaration may widen it, if a person agrees.
     pub renegotiable: bool,
 }
 
 /// One thing in which a declaration allows more than the one before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Widening {
+pub enum TermsWidening {
     /// A tool, a scope or a class of actions.
-    May(Lack),
+    May(ContractGap),
     /// A limit.
     Limit(Metric),
     /// It asks where the other ends.
@@ -46,14 +46,14 @@ pub enum Widening {
     Renegotiable,
 }
 
-impl Terms {
+impl ContractTerms {
     /// Names everything in which `self` allows more than `before`; nothing if it only narrows.
-    pub fn beyond(&self, before: &Self) -> Vec<Widening> {
-        let may = self.may.beyond(&before.may).into_iter().map(Widening::May);
-        let limits = self.budget.beyond(&before.budget).into_iter().map(Widening::Limit);
-        let asks = self.on_breach == OnBreach::Ask && before.on_breach == OnBreach::End;
+    pub fn widenings_over(&self, before: &Self) -> Vec<TermsWidening> {
+        let may = self.may.gaps_beyond(&before.may).into_iter().map(TermsWidening::May);
+        let limits = self.budget.beyond(&before.budget).into_iter().map(TermsWidening::Limit);
+        let asks = self.on_breach == BreachResponse::Ask && before.on_breach == BreachResponse::End;
         let again = self.renegotiable && !before.renegotiable;
-        let rest = [(asks, Widening::OnBreach), (again, Widening::Renegotiable)];
+        let rest = [(asks, TermsWidening::OnBreach), (again, TermsWidening::Renegotiable)];
         may.chain(limits).chain(rest.into_iter().filter_map(|(more, widening)| more.then_some(widening))).collect()
     }
 }

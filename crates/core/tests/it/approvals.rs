@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use countersign_core::{
-    engine::{Command, Refusal, Reply, Resume, Rules},
+    engine::{ActiveRules, Command, CommandError, EngineReply, ResumeMode},
     gate::{self, Answer, AnswerRefusal, OnExpiry, People, Phase, Resolution, Scope, Step},
     id::{GateId, PrincipalId},
-    policy::{Layer, Posture, Source, compile},
+    policy::{DefaultPolicy, RuleLayer, RuleSource, compile_rules},
 };
 use serde_json::json;
 
@@ -19,15 +19,15 @@ use crate::{
 const ALLOW: Answer = Answer::Allow(Scope::Once);
 
 /// A gateway whose one rule asks in these steps. Ana has two identities, Ben and Cleo one each.
-fn rules(steps: &[Step]) -> Rules {
-    let mut read: countersign_core::policy::Rules =
+fn rules(steps: &[Step]) -> ActiveRules {
+    let mut read: countersign_core::policy::RuleSet =
         serde_json::from_value(json!({ "rules": [{ "pattern": "write(*)", "action": "ask" }] })).expect("rules");
     read.rules[0].steps = steps.to_vec();
-    let source = Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules: read };
+    let source = RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules: read };
     let people = [("ana", &["chat:ana", "console:ana"][..]), ("ben", &["chat:ben"]), ("cleo", &["chat:cleo"])];
     let people = people.map(|(person, all)| (person.to_owned(), all.iter().map(|one| PrincipalId::new(*one))));
-    let compiled = compile(vec![source]).expect("the steps make sense");
-    Rules { compiled, posture: Posture::Gateway, people: People::new(people), ..asking() }
+    let compiled = compile_rules(vec![source]).expect("the steps make sense");
+    ActiveRules { compiled, default_policy: DefaultPolicy::Gateway, people: People::new(people), ..asking() }
 }
 
 fn step(approvals: u32, from: &[&str], seconds: u64, on_expiry: OnExpiry) -> Step {
@@ -46,12 +46,12 @@ fn asked(steps: &[Step]) -> (Stage, GateId) {
 /// What an answer came to, in a word or two.
 fn word(told: &Told) -> String {
     match &told.1 {
-        Ok(Reply::Voted { have, need }) => format!("{have} of {need}"),
-        Ok(Reply::Resolved(Resolution::Allowed { .. })) => "allowed".to_owned(),
-        Ok(Reply::Resolved(Resolution::Denied)) => "denied".to_owned(),
-        Err(Refusal::Answer(AnswerRefusal::NotAmong { .. })) => "not among".to_owned(),
-        Err(Refusal::Answer(AnswerRefusal::Nobody { .. })) => "nobody".to_owned(),
-        Err(Refusal::Answer(AnswerRefusal::AlreadyResolved { .. })) => "late".to_owned(),
+        Ok(EngineReply::Voted { have, need }) => format!("{have} of {need}"),
+        Ok(EngineReply::Resolved(Resolution::Allowed { .. })) => "allowed".to_owned(),
+        Ok(EngineReply::Resolved(Resolution::Denied)) => "denied".to_owned(),
+        Err(CommandError::Answer(AnswerRefusal::NotAmong { .. })) => "not among".to_owned(),
+        Err(CommandError::Answer(AnswerRefusal::Nobody { .. })) => "nobody".to_owned(),
+        Err(CommandError::Answer(AnswerRefusal::AlreadyResolved { .. })) => "late".to_owned(),
         other => format!("{other:?}"),
     }
 }
@@ -123,7 +123,7 @@ fn votes_survive_a_restart() {
     let steps = [step(2, &[], 0, OnExpiry::Deny)];
     let (mut stage, gate) = asked(&steps);
     stage.decide(gate, ALLOW, "chat:ana", None);
-    stage.restart(rules(&steps), Resume::Wait);
+    stage.restart(rules(&steps), ResumeMode::Wait);
     assert_eq!(word(&stage.decide(gate, ALLOW, "console:ana", None)), "1 of 2");
     assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ben", None)), "allowed");
 }
@@ -133,7 +133,7 @@ fn no_grant_stands_for_those_who_have_to_allow() {
     let (mut stage, gate) = asked(&[]);
     let always = Answer::Allow(Scope::Always);
     assert_eq!(word(&stage.decide(gate, always, "chat:ana", None)), "allowed");
-    stage.restart(rules(&[step(1, &["ben"], 0, OnExpiry::Deny)]), Resume::Wait);
+    stage.restart(rules(&[step(1, &["ben"], 0, OnExpiry::Deny)]), ResumeMode::Wait);
     request(&mut stage, "2", "a");
     let gate = stage.gate();
     let offered = stage.engine.state().gate(gate).map(|gate| gate.scopes().to_vec());
@@ -222,7 +222,7 @@ fn a_vote_of_somebody_whose_account_it_no_longer_is_does_not_count() {
     let (mut stage, gate) = asked(&two);
     stage.decide(gate, ALLOW, "chat:ben", None);
     let without_ben =
-        Rules { people: People::new([("ana".to_owned(), [PrincipalId::new("chat:ana")])]), ..rules(&two) };
+        ActiveRules { people: People::new([("ana".to_owned(), [PrincipalId::new("chat:ana")])]), ..rules(&two) };
     stage.tell(Command::UseRules(Box::new(without_ben))).1.expect("they make sense");
     assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ana", None)), "1 of 2");
 }
@@ -243,10 +243,10 @@ fn every_round_can_be_shown() {
 #[test]
 fn what_nobody_could_allow_is_no_rule() {
     let source = |action: &str, steps: Vec<Step>| {
-        let mut rules: countersign_core::policy::Rules =
+        let mut rules: countersign_core::policy::RuleSet =
             serde_json::from_value(json!({ "rules": [{ "pattern": "w(*)", "action": action }] })).expect("rules");
         rules.rules[0].steps = steps;
-        vec![Source { name: "p.yaml".to_owned(), layer: Layer::Main, rules }]
+        vec![RuleSource { name: "p.yaml".to_owned(), layer: RuleLayer::Main, rules }]
     };
     for (action, steps, want) in [
         ("ask", vec![step(0, &[], 0, OnExpiry::Deny)], "p.yaml: at least one person has to allow"),
@@ -258,14 +258,14 @@ fn what_nobody_could_allow_is_no_rule() {
         ("ask", vec![step(1, &[], 0, OnExpiry::Next)], "p.yaml: behind the last step there is no next one"),
         ("allow", vec![step(2, &[], 0, OnExpiry::Deny)], "p.yaml: only a rule that asks says who has to allow"),
     ] {
-        let errors = compile(source(action, steps)).expect_err("it makes no sense");
+        let errors = compile_rules(source(action, steps)).expect_err("it makes no sense");
         assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), [want]);
     }
 }
 
 #[test]
 fn of_several_rules_that_ask_the_one_that_asks_most_counts() {
-    let mut read: countersign_core::policy::Rules = serde_json::from_value(json!({ "rules": [
+    let mut read: countersign_core::policy::RuleSet = serde_json::from_value(json!({ "rules": [
         { "pattern": "*", "action": "ask" },
         { "pattern": "write(a)", "action": "ask" },
         { "pattern": "write(*)", "action": "ask" },
@@ -273,9 +273,9 @@ fn of_several_rules_that_ask_the_one_that_asks_most_counts() {
     .expect("rules");
     read.rules[1].steps = vec![step(1, &["ana"], 0, OnExpiry::Deny)];
     read.rules[2].steps = vec![step(2, &[], 0, OnExpiry::Deny)];
-    let source = Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules: read };
-    let compiled = compile(vec![source]).expect("they make sense");
-    let mut stage = agents(Rules { compiled, ..rules(&[]) }, 10);
+    let source = RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules: read };
+    let compiled = compile_rules(vec![source]).expect("they make sense");
+    let mut stage = agents(ActiveRules { compiled, ..rules(&[]) }, 10);
     request(&mut stage, "1", "a");
     let gate = stage.gate();
     assert_eq!(word(&stage.decide(gate, ALLOW, "chat:ana", None)), "1 of 2");

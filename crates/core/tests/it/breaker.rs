@@ -1,7 +1,7 @@
 //! An agent that is denied again and again: one question whether it may go on, and nothing else meanwhile.
 
 use countersign_core::{
-    engine::{Command, Reply, Resume},
+    engine::{Command, EngineReply, ResumeMode},
     gate::{Answer, Kind, Resolution, Scope},
     id::{GateId, PrincipalId, SessionId},
     session::BreakerPhase,
@@ -46,7 +46,7 @@ fn three_denials_ask_one_question_and_refuse_the_rest_meanwhile() {
     assert_eq!(pending(&stage), [Kind::Budget], "nothing else is asked");
     assert_eq!(results(&stage).iter().filter(|end| *end == "Denied").count(), 2, "{:?}", results(&stage));
     let told = stage.decide(gate, Answer::Allow(Scope::Once), "ben", None);
-    assert_eq!(told.1, Ok(Reply::Resolved(Resolution::Allowed { scope: Scope::Once })));
+    assert_eq!(told.1, Ok(EngineReply::Resolved(Resolution::Allowed { scope: Scope::Once })));
     request(&mut stage, "6", "f");
     assert_eq!(pending(&stage), [Kind::Approval], "people are asked again");
 }
@@ -54,7 +54,7 @@ fn three_denials_ask_one_question_and_refuse_the_rest_meanwhile() {
 #[test]
 fn it_is_one_and_the_same_after_a_restart() {
     let (mut stage, gate) = tripped();
-    stage.restart(asking(), Resume::Wait);
+    stage.restart(asking(), ResumeMode::Wait);
     assert_eq!((pending(&stage), phase(&stage)), (vec![Kind::Budget], BreakerPhase::Asked(gate)));
 }
 

@@ -2,7 +2,7 @@
 
 use countersign_core::{
     call::{self, Progress, Returned},
-    engine::{Command, Resume},
+    engine::{Command, ResumeMode},
     id::{CallId, GateId},
     session,
 };
@@ -51,7 +51,7 @@ fn closed() -> Scene {
 /// A call that worked when its process died.
 fn left(tool: &str) -> Scene {
     let (mut stage, call) = nth(calling([tool]), 0);
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     (stage, call)
 }
 

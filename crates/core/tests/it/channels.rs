@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
     channel::{Account, Address, ChatKind, Command, End, Heard, Knock, Message, Origin},
-    engine::{Command as Any, Resume},
+    engine::{Command as Any, ResumeMode},
     gate::{Answer, Kind, Scope},
     id::{LetterId, PrincipalId},
     message::StopReason,
@@ -98,7 +98,7 @@ fn a_message_with_an_id_is_heard_once_with_the_run_that_it_begins() {
     let began = hear(&mut stage, "m1", true);
     assert!(began.starts_with("Started: channel met, channel heard, run started prompt, run marked"), "{began}");
     assert_eq!(hear(&mut stage, "m1", true), "Repeated");
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     assert_eq!(hear(&mut stage, "m1", true), "Repeated");
     assert_eq!(hear(&mut stage, "m2", true), "Queued: channel heard, session queued user next");
     assert_eq!(hear(&mut stage, "m3", false), "Done: channel heard");
@@ -111,7 +111,7 @@ fn what_a_run_says_is_owed_to_the_chat_that_it_came_from_until_that_ends() {
     hear(&mut stage, "m1", true);
     let told = says(&mut stage, "hello", StopReason::Stop);
     assert!(told.contains("channel owed"), "{told}");
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     let [letter] = letters(&stage)[..] else { panic!("one letter: {:?}", letters(&stage)) };
     let reply_to = stage.engine.state().channels().letter(letter).unwrap().reply_to.clone();
     assert_eq!(reply_to.as_deref(), Some("m1"));
@@ -139,7 +139,7 @@ fn a_letter_is_written_once_under_its_key_and_only_to_accounts_that_are_known() 
     assert_eq!(write(&mut stage, "hi", Some("k")), "Repeated");
     let letter = letters(&stage)[0];
     ended(&mut stage, letter, End::Refused);
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     assert_eq!(write(&mut stage, "hi", Some("k")), "Repeated");
 }
 
@@ -166,7 +166,7 @@ fn what_came_through_an_account_is_known_behind_its_logout_as_long_as_it_may_com
     hear(&mut stage, "m1", false);
     for _ in 0..2 {
         stage.tell(Any::Channel(Command::Forget(chat().account)));
-        stage.restart(open(), Resume::Go);
+        stage.restart(open(), ResumeMode::Go);
         assert_eq!(hear(&mut stage, "m1", false), "Repeated");
         stage.tell(Any::Channel(Command::Meet(chat().account)));
         assert_eq!(hear(&mut stage, "m1", false), "Repeated");
@@ -220,7 +220,7 @@ fn people_are_asked_once_about_whoever_knocks_until_they_answer() {
     let asked = knock(&mut stage, "+49");
     assert!(asked.contains("gate opened") && asked.contains("channel owed"), "{asked}");
     assert_eq!(knock(&mut stage, "+49"), "Repeated");
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     assert_eq!(knock(&mut stage, "+49"), "Repeated");
     assert_ne!(knock(&mut stage, "+50"), "Repeated");
     let gate = stage.engine.state().pending_gates().next().unwrap().clone();

@@ -1,7 +1,7 @@
 //! Which entries a model is shown, how long that is, when it is too long and where it is cut.
 
 use countersign_core::{
-    engine::{Command as EngineCommand, Resume},
+    engine::{Command as EngineCommand, ResumeMode},
     id::EntryId,
     message::StopReason::{self, Aborted, Error, Stop, ToolUse},
     run::{self, Answer, Failure},
@@ -188,7 +188,7 @@ fn whoever_stops_what_a_prompt_waits_for_stops_the_prompt() {
         let run = stage.here().awaited_run().expect("one is promised");
         stage.tell(stop);
         let told = if restarts {
-            stage.restart(open(), Resume::Go).cell()
+            stage.restart(open(), ResumeMode::Go).cell()
         } else {
             stage.session(Command::Compacted { epoch: 1, outcome: Compacted::Aborted }).cell()
         };
@@ -249,7 +249,7 @@ fn who_stops_a_request_that_is_asked_again_takes_back_what_it_was_told_and_nothi
     for restarts in [false, true] {
         let mut stage = overflowed();
         if restarts {
-            stage.restart(open(), Resume::Go);
+            stage.restart(open(), ResumeMode::Go);
         }
         let epoch = stage.here().compaction().expect("it is under way").epoch;
         let failed = Compacted::Failed { message: "no".into() };

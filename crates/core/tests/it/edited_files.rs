@@ -1,7 +1,7 @@
 //! A session file that says something else than the log: what becomes of the tree, and of a run that waits.
 
 use countersign_core::{
-    engine::{Command, Refusal, Reply, Resume},
+    engine::{Command, CommandError, EngineReply, ResumeMode},
     id::EntryId,
     message::StopReason,
     run,
@@ -53,7 +53,7 @@ fn what_was_gathered_takes_the_place_of_the_tree_at_once_and_in_its_order() {
     // The first process dies in the middle.
     gather(&mut stage, Part::First, vec![foreign("x", None)]);
     assert_eq!(tree(&stage), before);
-    stage.restart(asking(), Resume::Wait);
+    stage.restart(asking(), ResumeMode::Wait);
     let changed = Gathered::Foreign(Imported {
         id: EntryId::new("b"),
         parent: Some(EntryId::new("a")),
@@ -67,17 +67,17 @@ fn what_was_gathered_takes_the_place_of_the_tree_at_once_and_in_its_order() {
     assert_eq!(replace(&mut stage, "n").0, ["session replaced"]);
     let want = [("a", 9), ("b", 70), ("n", 9), ("c", 9)].map(|(name, tokens)| (name.to_owned(), tokens));
     assert_eq!(tree(&stage), (want.to_vec(), Some("n".to_owned())));
-    stage.restart(asking(), Resume::Wait);
+    stage.restart(asking(), ResumeMode::Wait);
 }
 
 #[test]
 fn nothing_is_replaced_by_what_was_not_gathered() {
     let mut stage = begun();
     let before = tree(&stage);
-    let out_of_place = |told: Told| matches!(told.1, Err(Refusal::OutOfPlace(_)));
+    let out_of_place = |told: Told| matches!(told.1, Err(CommandError::OutOfPlace(_)));
     assert!(out_of_place(gather(&mut stage, Part::Next, vec![known("a")])));
     assert!(out_of_place(replace(&mut stage, "a")));
-    let missing = |told: Told| matches!(told.1, Err(Refusal::NoEntry { .. }));
+    let missing = |told: Told| matches!(told.1, Err(CommandError::NoEntry { .. }));
     assert!(missing(gather(&mut stage, Part::First, vec![known("z")])));
     gather(&mut stage, Part::First, vec![known("a")]);
     assert!(missing(replace(&mut stage, "c")));
@@ -98,7 +98,7 @@ fn a_name_is_gathered_once() {
         assert_eq!(gather(&mut stage, part, entries).cell(), "refused: two entries have the same name", "{case}");
     }
     gather(&mut stage, Part::First, vec![foreign("x", None)]);
-    assert_eq!(gather(&mut stage, Part::First, vec![foreign("x", None)]).1, Ok(Reply::Done), "it began anew");
+    assert_eq!(gather(&mut stage, Part::First, vec![foreign("x", None)]).1, Ok(EngineReply::Done), "it began anew");
     assert_eq!(tree(&stage), before);
 }
 
@@ -140,7 +140,7 @@ fn a_run_goes_on_while_its_message_is_on_the_way_to_the_leaf() {
         let state = stage.engine.state();
         let goes_on = want.len() == 2;
         assert_eq!((state.pending_gates().count(), state.runs().count()), (goes_on.into(), goes_on.into()), "{case}");
-        stage.restart(asking(), Resume::Wait);
+        stage.restart(asking(), ResumeMode::Wait);
     }
     let mut stage = Stage::new(asking());
     stage.prompt(WhenBusy::Refuse);
@@ -166,7 +166,7 @@ fn a_model_that_is_asked_about_what_the_file_no_longer_holds_is_not_waited_for()
         spent: None,
     };
     assert_eq!(stage.answered(run, 1, answer).cell(), "Dropped: run result_dropped");
-    stage.restart(asking(), Resume::Go);
+    stage.restart(asking(), ResumeMode::Go);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn the_first_entry_of_a_run_is_known_as_long_as_it_works() {
     let first = tree(&stage).1.map(EntryId::new);
     stage.want([wanted("write", "b")]);
     assert_eq!(began(&stage), first);
-    stage.restart(asking(), Resume::Wait);
+    stage.restart(asking(), ResumeMode::Wait);
     assert_eq!(began(&stage), first);
     stage.abort();
     assert_eq!(began(&stage), None);

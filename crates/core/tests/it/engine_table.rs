@@ -5,7 +5,7 @@ use countersign_core::{
     engine::Command,
     id::{Fresh, PrincipalId, SessionId},
     message::StopReason,
-    policy::{Covers, Door, Grant, GrantId, Scope},
+    policy::{Grant, GrantAuth, GrantCoverage, GrantId, GrantReach},
     run::{self, Answer},
     session::{self, Queue, Settings, WhenBusy},
     settings,
@@ -29,11 +29,11 @@ fn grant() -> Grant {
         id: grant_id(),
         by: PrincipalId::new("ana"),
         to: PrincipalId::new("agent"),
-        scope: Scope::Always,
-        covers: Covers::Pattern("nothing(here)".to_owned()),
+        scope: GrantReach::Always,
+        covers: GrantCoverage::Pattern("nothing(here)".to_owned()),
         label: "nothing".to_owned(),
         until: None,
-        door: Door::Open,
+        door: GrantAuth::Open,
     }
 }
 

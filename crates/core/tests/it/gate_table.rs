@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use countersign_core::{
-    engine::{Command, Refusal, Reply},
+    engine::{Command, CommandError, EngineReply},
     gate::{
         Answer::{self, Allow, Decline, Say},
         AnswerRefusal, Resolution,
@@ -144,7 +144,7 @@ fn each_reach_of_an_allow_is_the_one_that_is_recorded() {
     for scope in [Once, Session, Always] {
         let (mut stage, gate) = approval();
         let told = stage.decide(gate, Allow(scope), "ana", None);
-        assert_eq!(told.1, Ok(Reply::Resolved(Resolution::Allowed { scope })));
+        assert_eq!(told.1, Ok(EngineReply::Resolved(Resolution::Allowed { scope })));
         assert_eq!(stage.engine.state().gate(gate).unwrap().resolution(), Some(&Resolution::Allowed { scope }));
     }
 }
@@ -215,7 +215,7 @@ fn whoever_is_late_is_told_how_it_was_resolved_and_by_whom() {
                 let before = stage.engine.state().clone();
                 let late = AnswerRefusal::AlreadyResolved { gate, resolution: resolution.clone(), by: by.clone() };
                 let told = stage.decide(gate, answer.clone(), "bo", key);
-                assert_eq!(told, Told(Vec::new(), Err(Refusal::Answer(late))), "{case}, {answer:?}, {key:?}");
+                assert_eq!(told, Told(Vec::new(), Err(CommandError::Answer(late))), "{case}, {answer:?}, {key:?}");
                 assert_eq!(*stage.engine.state(), before, "{case}, {answer:?}");
             }
         }

@@ -2,10 +2,10 @@
 
 use countersign_core::{
     call::{self, Executor},
-    engine::{Command, Resume, Rules},
+    engine::{ActiveRules, Command, ResumeMode},
     gate::{Answer, Scope},
     id::SessionId,
-    policy::{self, Door, Surroundings},
+    policy::{self, GrantAuth, PathContext},
     run::Failure,
     session::{self, WhenBusy},
 };
@@ -14,12 +14,12 @@ use serde_json::json;
 use crate::stage::{Stage, asking, open, ruled, seconds, session, wanted};
 
 /// The rules of a host whose agent directory is `realm`.
-fn of(realm: &str, rules: Rules) -> Rules {
-    let surroundings = Surroundings { realm: Some(realm.to_owned()), ..Surroundings::default() };
-    Rules { surroundings, ..rules }
+fn of(realm: &str, rules: ActiveRules) -> ActiveRules {
+    let surroundings = PathContext { realm: Some(realm.to_owned()), ..PathContext::default() };
+    ActiveRules { path_context: surroundings, ..rules }
 }
 
-fn brings(stage: &mut Stage, rules: Rules) -> String {
+fn brings(stage: &mut Stage, rules: ActiveRules) -> String {
     stage.tell(Command::UseRulesFor(session(), Box::new(rules))).cell()
 }
 
@@ -72,7 +72,7 @@ fn what_is_answered_while_the_rules_are_away_waits_for_them() {
         ),
     ] {
         let mut stage = gated();
-        assert_eq!(stage.restart(open(), Resume::Go).cell(), "Done: booted");
+        assert_eq!(stage.restart(open(), ResumeMode::Go).cell(), "Done: booted");
         assert!(stage.engine.waits_for_host(stage.here()));
         let gate = stage.gate();
         let told = stage.decide(gate, answer, "ana", None).cell();
@@ -86,7 +86,7 @@ fn what_is_answered_while_the_rules_are_away_waits_for_them() {
 #[test]
 fn rules_that_came_since_are_those_that_count() {
     let mut stage = gated();
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     let gate = stage.gate();
     stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
     let told = brings(&mut stage, ruled(&["deny write(a)"]));
@@ -99,7 +99,7 @@ fn rules_that_came_since_are_those_that_count() {
 #[test]
 fn nothing_begins_while_the_rules_are_away() {
     let mut stage = Stage::hosted(open(), open());
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     let prompt = stage.prompt(WhenBusy::Refuse).cell();
     for told in [prompt, stage.tell(compact()).cell(), stage.tell(own_command()).cell()] {
         assert_eq!(told, "refused: s waits for its host, which brings its rules");
@@ -112,13 +112,13 @@ fn nothing_begins_while_the_rules_are_away() {
 fn a_session_with_a_host_waits_for_it_whatever_the_others_do() {
     let mut stage = Stage::hosted(open(), open());
     stage.prompt(WhenBusy::Refuse);
-    assert_eq!(stage.restart(open(), Resume::Go).0, ["booted", "run interrupted", "run ended interrupted"]);
+    assert_eq!(stage.restart(open(), ResumeMode::Go).0, ["booted", "run interrupted", "run ended interrupted"]);
 }
 
 #[test]
 fn deadlines_pass_and_a_stopped_run_ends_while_the_rules_are_away() {
     let mut stage = gated();
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     let mut stopped = stage.clone();
     stage.now = stage.engine.state().next_deadline().unwrap();
     assert_eq!(stage.tell(Command::Tick).cell(), "Done: gate resolved expired");
@@ -158,7 +158,7 @@ fn what_is_allowed_for_good_holds_in_the_hosts_realm() {
         stage.decide(gate, Answer::Allow(Scope::Always), "local:1000", None);
         let grants = stage.engine.state().policy().grants();
         let scopes: Vec<_> = grants.iter().map(|grant| (grant.scope.clone(), grant.door)).collect();
-        assert_eq!(scopes, [(policy::Scope::Realm(realm.to_owned()), Door::Authenticated)]);
+        assert_eq!(scopes, [(policy::GrantReach::Realm(realm.to_owned()), GrantAuth::Authenticated)]);
         stage.end(0);
         let told = brings(&mut stage, of(other, asking()));
         let told = format!("{told} {}", stage.want([wanted("write", "a")]).cell());
@@ -168,7 +168,11 @@ fn what_is_allowed_for_good_holds_in_the_hosts_realm() {
     let gate = stage.gate();
     stage.decide(gate, Answer::Allow(Scope::Session), "host", None);
     let grants = stage.engine.state().policy().grants().iter();
-    assert_eq!(grants.map(|grant| grant.door).collect::<Vec<_>>(), [Door::Open], "nobody knows who the host's user is");
+    assert_eq!(
+        grants.map(|grant| grant.door).collect::<Vec<_>>(),
+        [GrantAuth::Open],
+        "nobody knows who the host's user is"
+    );
     assert_eq!(stage.here().id(), &SessionId::new("s"));
 }
 
@@ -190,10 +194,10 @@ fn an_attempt_that_is_due_while_the_rules_are_away_waits_for_them() {
     let mut stage = Stage::hosted(open(), asking());
     stage.prompt(WhenBusy::Refuse);
     stage.fail(Failure { retryable: true, overflow: false, after: Some(seconds(100)) });
-    assert_eq!(stage.restart(open(), Resume::Go).cell(), "Done: booted");
+    assert_eq!(stage.restart(open(), ResumeMode::Go).cell(), "Done: booted");
     stage.now = stage.now + seconds(3_600);
     for want in ["Done: booted, run resumed", "Done: booted"] {
-        assert_eq!(stage.restart(open(), Resume::Go).cell(), want);
+        assert_eq!(stage.restart(open(), ResumeMode::Go).cell(), want);
     }
     assert_eq!(brings(&mut stage, asking()), "Done: run turn_opened, run asked");
 }

@@ -2,7 +2,7 @@
 
 use countersign_core::{
     digest::Digest,
-    engine::{Command as Told, Refusal, Reply, Resume},
+    engine::{Command as Told, CommandError, EngineReply, ResumeMode},
     id::RunId,
     message::StopReason,
     run,
@@ -47,12 +47,12 @@ fn what_is_asked_for_again_under_its_key_has_happened_already() {
         assert!(first.0.iter().any(|fact| fact == "session keyed"), "{case}: {first:?}");
         for restart in [false, true] {
             if restart {
-                stage.restart(open(), Resume::Go);
+                stage.restart(open(), ResumeMode::Go);
             }
             let again = stage.session(once("k", "a", command.clone()));
             assert_eq!((again.0.len(), &again.1), (0, &first.1), "{case}, after a restart: {restart}");
             let other = stage.session(once("k", "b", command.clone())).1;
-            assert_eq!(other, Err(Refusal::KeyTaken("k".to_owned())), "{case}");
+            assert_eq!(other, Err(CommandError::KeyTaken("k".to_owned())), "{case}");
         }
     }
 }
@@ -63,12 +63,12 @@ fn what_was_refused_under_a_key_can_be_asked_for_again() {
     let prompt = || once("k", "a", prompt(WhenBusy::Refuse));
     assert!(stage.session(prompt()).1.is_err());
     stage.answer(StopReason::Stop, Vec::new(), None);
-    assert!(matches!(stage.session(prompt()).1, Ok(Reply::Started(_))));
+    assert!(matches!(stage.session(prompt()).1, Ok(EngineReply::Started(_))));
     let steer = || once("s", "a", Command::Steer { said: text(1) });
     let mut stage = idle();
     assert_eq!(stage.session(steer()).cell(), "Idle");
     stage.prompt(WhenBusy::Refuse);
-    assert_eq!(stage.session(steer()).1, Ok(Reply::Steering(stage.run())));
+    assert_eq!(stage.session(steer()).1, Ok(EngineReply::Steering(stage.run())));
 }
 
 #[test]
@@ -79,8 +79,8 @@ fn a_session_is_opened_once_under_its_key_and_by_no_other() {
     let told = stage.session(once("k", "a", opening())).cell();
     assert_eq!(told, "Done: session opened, session set, session keyed");
     assert_eq!(stage.session(once("k", "a", opening())).cell(), "Done");
-    assert_eq!(stage.session(once("k", "b", opening())).1, Err(Refusal::KeyTaken("k".to_owned())));
-    assert_eq!(stage.session(once("l", "a", opening())).1, Err(Refusal::SessionExists(session())));
+    assert_eq!(stage.session(once("k", "b", opening())).1, Err(CommandError::KeyTaken("k".to_owned())));
+    assert_eq!(stage.session(once("l", "a", opening())).1, Err(CommandError::SessionExists(session())));
 }
 
 #[test]
@@ -113,9 +113,9 @@ fn only_a_run_that_goes_on_or_is_promised_is_told_something() {
 fn the_run_that_was_promised_begins_behind_its_compaction_across_a_restart() {
     for restart in [false, true] {
         let mut stage = behind_next();
-        let Ok(Reply::BehindCompaction(promised)) = stage.prompt(WhenBusy::Refuse).1 else { panic!("it waits") };
+        let Ok(EngineReply::BehindCompaction(promised)) = stage.prompt(WhenBusy::Refuse).1 else { panic!("it waits") };
         if restart {
-            stage.restart(open(), Resume::Go);
+            stage.restart(open(), ResumeMode::Go);
         }
         assert_eq!(stage.here().awaited_run(), Some(promised), "after a restart: {restart}");
         let epoch = stage.here().compaction().expect("it is under way").epoch;

@@ -1,6 +1,6 @@
 //! The work that is due in every state of a session, and the work that is to stop.
 
-use countersign_core::{Work, engine::Resume, owed, stopping as to_stop};
+use countersign_core::{Work, engine::ResumeMode, owed_work, stopping as to_stop};
 
 use crate::{
     stage::{Stage, Told, open},
@@ -15,7 +15,7 @@ fn named(work: Vec<Work>) -> Told {
         Work::Compact { epoch, .. } => format!("compact {epoch}"),
         Work::Fire { step, .. } => format!("fire {step:?}"),
     };
-    Told(work.iter().map(name).collect(), Ok(countersign_core::engine::Reply::Done))
+    Told(work.iter().map(name).collect(), Ok(countersign_core::engine::EngineReply::Done))
 }
 
 #[test]
@@ -60,13 +60,13 @@ fn work_that_is_stopped_is_no_longer_due() {
 #[test]
 fn what_another_process_began_is_due_only_after_it_was_begun_again() {
     for (case, stage, resume, want) in [
-        ("asked, go", thinking(open()), Resume::Go, "Done: turn 2"),
-        ("asked, wait", thinking(open()), Resume::Wait, "Done"),
-        ("may be repeated, go", calling(["look"]), Resume::Go, "Done: call"),
-        ("may be repeated, wait", calling(["look"]), Resume::Wait, "Done"),
-        ("not to be repeated, go", calling(["write"]), Resume::Go, "Done: turn 2"),
-        ("to stop, go", stopping(), Resume::Go, "Done"),
-        ("compacting, go", compacting(), Resume::Go, "Done"),
+        ("asked, go", thinking(open()), ResumeMode::Go, "Done: turn 2"),
+        ("asked, wait", thinking(open()), ResumeMode::Wait, "Done"),
+        ("may be repeated, go", calling(["look"]), ResumeMode::Go, "Done: call"),
+        ("may be repeated, wait", calling(["look"]), ResumeMode::Wait, "Done"),
+        ("not to be repeated, go", calling(["write"]), ResumeMode::Go, "Done: turn 2"),
+        ("to stop, go", stopping(), ResumeMode::Go, "Done"),
+        ("compacting, go", compacting(), ResumeMode::Go, "Done"),
     ] {
         let mut stage = stage;
         stage.restart(open(), resume);

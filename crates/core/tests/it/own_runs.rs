@@ -1,7 +1,7 @@
 //! Messages with runs of their own, what is noted of a run, and conversations that begin anew.
 
 use countersign_core::{
-    engine::{Command, Engine, Event, Refusal, Resume},
+    engine::{Command, CommandError, Engine, Event, ResumeMode},
     gate::{self, Answer, Scope},
     id::{EntryId, Lsn, PrincipalId},
     message::StopReason,
@@ -58,7 +58,7 @@ fn what_waits_for_its_run_gets_it_after_a_stop_and_after_a_restart() {
     stage.abort();
     stage.answer(StopReason::Aborted, Vec::new(), None);
     assert_eq!(called(&stage).as_deref(), Some("r2"));
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     assert_eq!(called(&stage).as_deref(), Some("r2"));
     stage.answer(StopReason::Stop, Vec::new(), None);
     assert_eq!(called(&stage).as_deref(), Some("r3"));
@@ -72,7 +72,7 @@ fn a_message_waits_behind_a_run_that_another_door_began() {
     stage.answer(StopReason::Stop, Vec::new(), None);
     assert_eq!(called(&stage).as_deref(), Some("r1"));
     let refused = stage.prompt(WhenBusy::Refuse).1;
-    assert!(matches!(refused, Err(Refusal::Prompt(session::PromptRefusal::Busy(_)))), "{refused:?}");
+    assert!(matches!(refused, Err(CommandError::Prompt(session::PromptRefusal::Busy(_)))), "{refused:?}");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_run_that_asks_again_behind_a_summary_is_what_the_one_before_was() {
     let told = stage.fail(Failure { retryable: false, overflow: true, after: None }).0;
     assert_eq!(told.last().unwrap(), "session compaction_started again");
     // Also where another process makes the summary.
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     let epoch = stage.here().compaction().unwrap().epoch;
     stage.session(InSession::Compacted { epoch, outcome: session::Compacted::Done { said: text(1), spent: None } });
     assert_eq!(stage.engine.state().run(stage.run()).unwrap().marks(), &marks);
@@ -119,12 +119,12 @@ fn a_run_is_called_otherwise_by_whoever_answers_while_its_gate_waits() {
         Command::Gate(gate::Command::AnswerAs { gate, answer, by, reference: reference.to_owned(), key: None })
     };
     let refused = stage.tell(answer(Answer::Say(vec!["maybe".to_owned()]), "r2"));
-    assert!(matches!(refused.1, Err(Refusal::Answer(_))), "{refused:?}");
+    assert!(matches!(refused.1, Err(CommandError::Answer(_))), "{refused:?}");
     assert_eq!(called(&stage).as_deref(), Some("r1"), "an answer that does not count changes no name");
     let allowed = stage.tell(answer(Answer::Allow(Scope::Once), "r2")).cell();
     assert!(allowed.contains("run marked, gate resolved"), "{allowed}");
     assert_eq!(called(&stage).as_deref(), Some("r2"));
-    assert!(matches!(stage.tell(answer(Answer::Allow(Scope::Once), "r3")).1, Err(Refusal::Answer(_))));
+    assert!(matches!(stage.tell(answer(Answer::Allow(Scope::Once), "r3")).1, Err(CommandError::Answer(_))));
     assert_eq!(called(&stage).as_deref(), Some("r2"));
 }
 
@@ -147,7 +147,7 @@ fn a_conversation_begins_anew_only_at_rest_and_takes_its_grants_along() {
     say(&mut stage, "r3");
     stage.want([wanted("write", "/w/a")]);
     assert!(stage.engine.state().pending_gates().next().is_some(), "it is asked about again");
-    stage.restart(asking(), Resume::Go);
+    stage.restart(asking(), ResumeMode::Go);
     assert_eq!(stage.here().renewals(), 1);
 }
 
@@ -173,7 +173,7 @@ fn what_was_said_before_an_entry_goes_and_nothing_that_a_run_works_on() {
     let later = stage.here().leaf().unwrap().to_string();
     assert_ne!(later, mine);
     assert_eq!(trim(&mut stage, &later), "refused: s is busy");
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     assert_eq!(stage.here().entries()[0].id.to_string(), mine);
 }
 
@@ -199,7 +199,7 @@ fn a_stop_during_a_summary_stops_the_message_that_it_is_made_for_and_no_other() 
         assert_eq!(stage.abort().cell(), "Done: session compaction_aborting", "{restarts}");
         assert_eq!(stage.abort().cell(), "Idle", "{restarts}");
         if restarts {
-            stage.restart(open(), Resume::Go);
+            stage.restart(open(), ResumeMode::Go);
         } else {
             let epoch = stage.here().compaction().unwrap().epoch;
             let told = stage.session(InSession::Compacted { epoch, outcome: session::Compacted::Aborted }).cell();

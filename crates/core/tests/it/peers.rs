@@ -2,7 +2,7 @@
 
 use countersign_core::{
     call::{self, Executor, Known, Phase, Progress},
-    engine::{Command, Reply, Resume},
+    engine::{Command, EngineReply, ResumeMode},
     id::{CallId, PeerId, PrincipalId},
     peer::{self, Line, Memory},
     policy::Class,
@@ -122,16 +122,16 @@ fn only_the_line_that_a_peer_has_can_go() {
 #[test]
 fn no_line_outlives_its_process() {
     for (case, mut stage, resume, result) in [
-        ("sent, and runs go on", sent(), Resume::Go, "Outcome unknown"),
-        ("sent, and runs wait", sent(), Resume::Wait, "Outcome unknown"),
-        ("waiting, and runs wait", waiting(), Resume::Wait, "Not run: the process ended"),
+        ("sent, and runs go on", sent(), ResumeMode::Go, "Outcome unknown"),
+        ("sent, and runs wait", sent(), ResumeMode::Wait, "Outcome unknown"),
+        ("waiting, and runs wait", waiting(), ResumeMode::Wait, "Not run: the process ended"),
     ] {
         stage.restart(open(), resume);
         assert!(stage.result().starts_with(result), "{case}: {}", stage.result());
         assert_eq!(stage.engine.state().line_of(&PeerId::new("p")), None, "{case}");
     }
     let mut stage = waiting();
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     assert_eq!(came(&mut stage, 1), "Done: peer came, call started");
 }
 
@@ -199,7 +199,7 @@ fn restarted() -> Stage {
     let mut stage = thinking(open());
     came_with(&mut stage, 1, Memory::Keeps);
     stage.want([away("a")]);
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     stage
 }
 
@@ -284,7 +284,7 @@ fn what_a_person_had_a_peer_do_is_asked_for_like_any_call() {
     stage.tell(act(1));
     gone(&mut stage, 1);
     assert_eq!(act_ends(&mut stage, 1, left()), "Done: call in_doubt");
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     assert_eq!(came_with(&mut stage, 1, Memory::Keeps), "Done: peer came, call asked_again");
     gone(&mut stage, 1);
     assert_eq!(act_ends(&mut stage, 1, left()), "Done: call in_doubt");
@@ -300,7 +300,7 @@ fn without_a_journal_it_is_unknown_at_once() {
     stage.tell(act(1));
     assert_eq!(act_ends(&mut stage, 1, left()), "Done: call in_doubt, call ended unknown");
     stage.tell(act(2));
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     assert_eq!(act_ends(&mut stage, 2, left()), "Dropped: call result_dropped");
 }
 
@@ -312,7 +312,7 @@ fn an_abort_ends_what_waits_and_tells_what_was_sent() {
     assert_eq!(stage.abort().cell(), "Stopping: run aborting, call aborting");
     let told = stage.end_with(0, Progress::Left { text: "stopped".into(), since: Known::Stopped }).cell();
     assert!(told.starts_with("Done: call in_doubt, session entry tool_result, call ended unknown"), "{told}");
-    assert_eq!(stage.tell(Command::Tick).1, Ok(Reply::Done));
+    assert_eq!(stage.tell(Command::Tick).1, Ok(EngineReply::Done));
 }
 
 #[test]

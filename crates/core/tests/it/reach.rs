@@ -2,7 +2,7 @@
 
 use countersign_core::{
     call,
-    engine::{Command, Refusal, Reply, Resume},
+    engine::{Command, CommandError, EngineReply, ResumeMode},
     gate::{Answer, Content, Kind, Resolution, Scope},
     id::GateId,
     message::StopReason,
@@ -39,11 +39,13 @@ fn resolution(stage: &Stage, gate: u8) -> Option<Resolution> {
 fn people_are_asked_while_the_command_runs() {
     let mut stage = running();
     let told = reach(&mut stage, 1, "example.org:443");
-    assert_eq!(told, Told(vec!["gate opened budget [\"once\"]".to_owned()], Ok(Reply::Done)));
+    assert_eq!(told, Told(vec!["gate opened budget [\"once\"]".to_owned()], Ok(EngineReply::Done)));
     let gate = stage.engine.state().gate(id(1)).unwrap();
     assert_eq!((gate.kind(), gate.call(), gate.scopes()), (Kind::Budget, Some(stage.calls()[0]), &[Scope::Once][..]));
     assert!(gate.deadline().is_some());
-    let Content::GoOn { question, .. } = &**stage.engine.admitted().gate(id(1)).unwrap() else { panic!("a question") };
+    let Content::GoOn { question, .. } = &**stage.engine.admitted().gate_content(id(1)).unwrap() else {
+        panic!("a question")
+    };
     assert!(question.contains("example.org:443") && question.contains("write"), "{question}");
 
     let told = stage.decide(id(1), Answer::Allow(Scope::Once), "ana", None);
@@ -65,7 +67,7 @@ fn who_denies_again_and_again_is_left_alone() {
     }
     let Told(facts, said) = reach(&mut stage, 4, "4.org:443");
     assert_eq!(facts, Vec::<String>::new());
-    assert!(matches!(said, Err(Refusal::Denied(why)) if why.contains("several requests in a row")));
+    assert!(matches!(said, Err(CommandError::Denied(why)) if why.contains("several requests in a row")));
 }
 
 #[test]
@@ -99,7 +101,7 @@ fn an_address_behind_the_gateway_is_called_one() {
     ]) {
         let mut stage = running();
         reach(&mut stage, number, host).1.unwrap();
-        let Content::GoOn { question, .. } = &**stage.engine.admitted().gate(id(number)).unwrap() else {
+        let Content::GoOn { question, .. } = &**stage.engine.admitted().gate_content(id(number)).unwrap() else {
             panic!("a question")
         };
         assert!(question.contains(want), "{question}");
@@ -126,7 +128,7 @@ fn nobody_in_time_is_a_no_and_the_command_goes_on() {
 
 #[test]
 fn a_process_that_ends_takes_the_question_along() {
-    for resume in [Resume::Go, Resume::Wait] {
+    for resume in [ResumeMode::Go, ResumeMode::Wait] {
         let mut stage = running();
         reach(&mut stage, 1, "a.org:443").1.unwrap();
         let told = stage.restart(open(), resume);
@@ -168,5 +170,5 @@ fn what_rules_deny_is_asked_of_nobody() {
     stage.tell(Command::UseRules(Box::new(ruled(&["deny write(a)"])))).1.unwrap();
     let Told(facts, said) = reach(&mut stage, 1, "a.org:443");
     assert_eq!(facts, Vec::<String>::new());
-    assert!(matches!(said, Err(Refusal::Denied(why)) if why.contains("policy denies it")));
+    assert!(matches!(said, Err(CommandError::Denied(why)) if why.contains("policy denies it")));
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_core::{
     call::{Progress, Returned},
-    engine::{Command, Resume, Rules},
+    engine::{ActiveRules, Command, ResumeMode},
     gate::{Answer, Scope},
     message::StopReason,
     run::Failure,
@@ -27,9 +27,9 @@ const INTERRUPTED: &str = "run turn_closed, run ended interrupted";
 /// A state, and what `Go` and `Wait` come to behind the start of the process.
 type Row<'a> = (&'a str, fn() -> Stage, &'a str, &'a str);
 
-fn table(rules: fn() -> Rules, rows: &[Row<'_>]) {
+fn table(rules: fn() -> ActiveRules, rows: &[Row<'_>]) {
     for (case, state, go, wait) in rows {
-        for (resume, want) in [(Resume::Go, go), (Resume::Wait, wait)] {
+        for (resume, want) in [(ResumeMode::Go, go), (ResumeMode::Wait, wait)] {
             let told = state().restart(rules(), resume).cell();
             let told = told.strip_prefix("Done: booted").unwrap_or(&told).trim_start_matches(", ");
             assert_eq!(told, *want, "{case}, {resume:?}");
@@ -38,7 +38,7 @@ fn table(rules: fn() -> Rules, rows: &[Row<'_>]) {
 }
 
 /// The process closes before a call that is wanted can begin.
-fn closing(rules: Rules, tool: &str) -> Stage {
+fn closing(rules: ActiveRules, tool: &str) -> Stage {
     let mut stage = thinking(rules);
     stage.engine.quiesce();
     stage.want([wanted(tool, "a")]);
@@ -58,7 +58,7 @@ fn a_session_at_rest_stays_at_rest() {
         stage
     };
     table(open, &[("none", || Stage::bare(open()), "", ""), ("idle", idle, "", "")]);
-    assert_eq!(queued().restart(open(), Resume::Wait).0, ["booted"]);
+    assert_eq!(queued().restart(open(), ResumeMode::Wait).0, ["booted"]);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_compaction_ends_and_what_was_to_follow_it_is_begun_again() {
 fn a_prompt_that_waited_for_a_compaction_is_said_before_the_next() {
     let mut stage = behind();
     stage.set(Setting::AutoCompaction(false));
-    stage.restart(open(), Resume::Wait);
+    stage.restart(open(), ResumeMode::Wait);
     let said = ["session dequeued prompt", "session entry user", "session entry user", "run asked"];
     assert_eq!(stage.prompt(WhenBusy::Refuse).0[2..], said);
 }
@@ -195,8 +195,8 @@ fn what_a_person_allowed_and_had_not_begun_is_begun_once() {
     stage.engine.quiesce();
     let told = stage.decide(gate, Answer::Allow(Scope::Once), "ana", None).0;
     assert!(!told.contains(&"call started".to_owned()), "the process closes");
-    assert_eq!(stage.restart(asking(), Resume::Go).0, ["booted", "call started"]);
-    let told = stage.restart(asking(), Resume::Go).0;
+    assert_eq!(stage.restart(asking(), ResumeMode::Go).0, ["booted", "call started"]);
+    let told = stage.restart(asking(), ResumeMode::Go).0;
     assert_eq!(told[..4].join(", "), format!("booted, {UNKNOWN}"), "it is not run again");
 }
 
@@ -217,7 +217,7 @@ fn a_call_that_may_be_repeated_is_run_again_only_while_somebody_waits_for_it() {
     );
     let mut stage = calling(["look"]);
     for _ in 0..3 {
-        assert_eq!(stage.restart(open(), Resume::Go).0.join(", "), format!("booted, {again}"));
+        assert_eq!(stage.restart(open(), ResumeMode::Go).0.join(", "), format!("booted, {again}"));
     }
 }
 
@@ -261,7 +261,7 @@ fn a_wait_for_another_attempt_goes_on_to_its_time() {
 fn what_works_beside_a_gate_ends_and_the_gate_still_waits() {
     let again = "call in_doubt, call again, call started";
     table(asking, &[("may be repeated", || under(asking(), ["look", "write"]), again, UNKNOWN)]);
-    for resume in [Resume::Go, Resume::Wait] {
+    for resume in [ResumeMode::Go, ResumeMode::Wait] {
         let mut stage = under(asking(), ["look", "write"]);
         let gate = stage.gate();
         stage.restart(asking(), resume);
@@ -271,7 +271,7 @@ fn what_works_beside_a_gate_ends_and_the_gate_still_waits() {
 
 #[test]
 fn an_answer_after_a_restart_is_as_good_as_before() {
-    for resume in [Resume::Go, Resume::Wait] {
+    for resume in [ResumeMode::Go, ResumeMode::Wait] {
         let mut stage = gated();
         let gate = stage.gate();
         stage.restart(asking(), resume);
@@ -291,7 +291,7 @@ fn only_a_deadline_that_passed_is_put_off_and_by_a_minute() {
     let approvals: fn() -> Stage = gated;
     let questions: fn() -> Stage = || calling(["ask"]);
     for (case, state, rules) in [("approval", approvals, asking()), ("question", questions, open())] {
-        for resume in [Resume::Go, Resume::Wait] {
+        for resume in [ResumeMode::Go, ResumeMode::Wait] {
             let deadline = |stage: &Stage| stage.engine.state().gate(stage.gate()).unwrap().deadline().unwrap();
             let mut early = state();
             let before = deadline(&early);
@@ -315,7 +315,7 @@ fn an_answer_counts_until_the_end_of_the_minute() {
         let mut stage = gated();
         let gate = stage.gate();
         stage.now = stage.now + Duration::from_secs(3600);
-        stage.restart(asking(), Resume::Wait);
+        stage.restart(asking(), ResumeMode::Wait);
         stage.now.0 += wait;
         stage.tell(Command::Tick);
         let told = stage.decide(gate, Answer::Allow(Scope::Once), "ana", None).cell();
@@ -336,16 +336,16 @@ fn a_new_process_has_its_shell_where_the_session_works() {
     };
     table(open, &[("it had gone elsewhere", elsewhere, "session folder", "session folder")]);
     let mut stage = elsewhere();
-    stage.restart(open(), Resume::Wait);
+    stage.restart(open(), ResumeMode::Wait);
     assert_eq!(stage.here().folder(), "/w");
 }
 
 #[test]
 fn a_call_whose_outcome_nobody_knows_says_so() {
     for (case, state, resume, want) in [
-        ("it worked", calling(["write"]), Resume::Go, "Outcome unknown"),
-        ("it may be repeated and nobody waits", calling(["look"]), Resume::Wait, "Outcome unknown"),
-        ("it had not begun", closing(open(), "write"), Resume::Wait, "Not run"),
+        ("it worked", calling(["write"]), ResumeMode::Go, "Outcome unknown"),
+        ("it may be repeated and nobody waits", calling(["look"]), ResumeMode::Wait, "Outcome unknown"),
+        ("it had not begun", closing(open(), "write"), ResumeMode::Wait, "Not run"),
     ] {
         let mut stage = state;
         stage.restart(open(), resume);
@@ -357,7 +357,7 @@ fn a_call_whose_outcome_nobody_knows_says_so() {
 fn a_late_result_of_the_process_before_is_only_recorded() {
     let late = |stage: &mut Stage| {
         let (run, epoch) = (stage.run(), stage.engine.state().run(stage.run()).unwrap().epoch());
-        stage.restart(open(), Resume::Go);
+        stage.restart(open(), ResumeMode::Go);
         let answer = countersign_core::run::Answer {
             said: text(1),
             stop: StopReason::Stop,

@@ -2,7 +2,7 @@
 
 use countersign_core::{
     call::{self, Progress, Request, Returned},
-    engine::{Command, Refusal, Reply, Resume},
+    engine::{Command, CommandError, EngineReply, ResumeMode},
     gate::{Answer, Scope},
     id::{CallId, PrincipalId, SessionId},
     session::{self, Said, Settings},
@@ -15,7 +15,7 @@ use crate::{
     states::deny,
 };
 
-pub(crate) fn agents(rules: countersign_core::engine::Rules, max_pending: u32) -> Stage {
+pub(crate) fn agents(rules: countersign_core::engine::ActiveRules, max_pending: u32) -> Stage {
     let mut stage = Stage::new(rules);
     let settings = Box::new(Settings { max_pending, ..Settings::default() });
     let open = session::Command::Open { cwd: String::new(), name: None, parent: None, door: None, settings };
@@ -44,7 +44,7 @@ fn asked(wire: &str, key: Option<&str>, path: &str) -> Command {
 
 pub(crate) fn request(stage: &mut Stage, wire: &str, path: &str) -> (Vec<String>, CallId) {
     let told = stage.tell(asked(wire, None, path));
-    let Ok(Reply::Requested { call, over: None }) = told.1 else { panic!("{:?}", told.1) };
+    let Ok(EngineReply::Requested { call, over: None }) = told.1 else { panic!("{:?}", told.1) };
     (told.0.into_iter().map(|fact| fact.to_string()).collect(), call)
 }
 
@@ -108,13 +108,17 @@ fn no_more_wait_than_may() {
 fn a_key_names_one_request_and_an_id_that_comes_again_begins_anew() {
     let mut stage = agents(open(), 10);
     let first = stage.tell(asked("1", Some("k"), "a")).1.expect("it is taken");
-    let Reply::Requested { call, over: None } = first else { panic!("{first:?}") };
-    assert_eq!(stage.tell(asked("2", Some("k"), "a")).1, Ok(Reply::Requested { call, over: None }), "it is under way");
+    let EngineReply::Requested { call, over: None } = first else { panic!("{first:?}") };
+    assert_eq!(
+        stage.tell(asked("2", Some("k"), "a")).1,
+        Ok(EngineReply::Requested { call, over: None }),
+        "it is under way"
+    );
     done(&mut stage, call);
     let again = stage.tell(asked("3", Some("k"), "a")).1;
-    assert!(matches!(again, Ok(Reply::Requested { call: same, over: Some(_) }) if same == call), "{again:?}");
+    assert!(matches!(again, Ok(EngineReply::Requested { call: same, over: Some(_) }) if same == call), "{again:?}");
     let other = stage.tell(asked("4", Some("k"), "b")).1;
-    assert_eq!(other, Err(Refusal::KeyTaken("k".to_owned())), "it asks for something else");
+    assert_eq!(other, Err(CommandError::KeyTaken("k".to_owned())), "it asks for something else");
     let generation = |stage: &Stage| {
         let session = stage.engine.state().session(&SessionId::new("agent:pi")).expect("it is open");
         session.requester().map_or(0, |requester| requester.generation())
@@ -146,7 +150,7 @@ fn a_restart_leaves_what_was_started_unknown_and_goes_on_with_the_rest() {
     let gate = stage.gate();
     stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
     request(&mut stage, "2", "b");
-    stage.restart(asking(), Resume::Go);
+    stage.restart(asking(), ResumeMode::Go);
     assert_eq!(results(&stage), ["Unknown"]);
     assert!(stage.engine.state().call(started).is_none());
     assert_eq!(stage.engine.state().pending_gates().count(), 1, "what waits for a person waits again");

@@ -1,12 +1,12 @@
 use countersign_core::{
-    engine::{Command, Resume},
+    engine::{Command, ResumeMode},
     run::Failure,
     session::WhenBusy,
 };
 
 use crate::stage::{Stage, asking, open, wanted};
 
-fn with(rules: countersign_core::engine::Rules, tool: &str) -> Stage {
+fn with(rules: countersign_core::engine::ActiveRules, tool: &str) -> Stage {
     let mut stage = Stage::new(rules);
     stage.prompt(WhenBusy::Refuse);
     stage.want([wanted(tool, "a")]);
@@ -31,26 +31,26 @@ fn a_restart_takes_up_or_ends_what_the_last_process_left() {
     let unknown = ["booted", "call in_doubt", "session entry tool_result", "call ended unknown", "run turn_closed"];
     let interrupted = "run ended interrupted";
     for (case, stage, resume, want) in [
-        ("thinking, go", thinking(), Resume::Go, [&["booted", "run interrupted"][..], &asks].concat()),
-        ("thinking, wait", thinking(), Resume::Wait, vec!["booted", "run interrupted", interrupted]),
-        ("backing off, go", backing_off(), Resume::Go, vec!["booted"]),
-        ("backing off, wait", backing_off(), Resume::Wait, vec!["booted"]),
-        ("started, go", with(open(), "write"), Resume::Go, [&unknown[..], &asks].concat()),
-        ("started, wait", with(open(), "write"), Resume::Wait, [&unknown[..], &[interrupted]].concat()),
+        ("thinking, go", thinking(), ResumeMode::Go, [&["booted", "run interrupted"][..], &asks].concat()),
+        ("thinking, wait", thinking(), ResumeMode::Wait, vec!["booted", "run interrupted", interrupted]),
+        ("backing off, go", backing_off(), ResumeMode::Go, vec!["booted"]),
+        ("backing off, wait", backing_off(), ResumeMode::Wait, vec!["booted"]),
+        ("started, go", with(open(), "write"), ResumeMode::Go, [&unknown[..], &asks].concat()),
+        ("started, wait", with(open(), "write"), ResumeMode::Wait, [&unknown[..], &[interrupted]].concat()),
         (
             "idempotent, go",
             with(open(), "look"),
-            Resume::Go,
+            ResumeMode::Go,
             vec!["booted", "call in_doubt", "call again", "call started"],
         ),
-        ("idempotent, wait", with(open(), "look"), Resume::Wait, [&unknown[..], &[interrupted]].concat()),
-        ("a person is asked, go", with(open(), "ask"), Resume::Go, vec!["booted"]),
-        ("a person is asked, wait", with(open(), "ask"), Resume::Wait, vec!["booted"]),
+        ("idempotent, wait", with(open(), "look"), ResumeMode::Wait, [&unknown[..], &[interrupted]].concat()),
+        ("a person is asked, go", with(open(), "ask"), ResumeMode::Go, vec!["booted"]),
+        ("a person is asked, wait", with(open(), "ask"), ResumeMode::Wait, vec!["booted"]),
     ] {
         let mut stage = stage;
         assert_eq!(stage.restart(open(), resume).0, want, "{case}");
     }
-    for resume in [Resume::Go, Resume::Wait] {
+    for resume in [ResumeMode::Go, ResumeMode::Wait] {
         let mut stage = with(asking(), "write");
         assert_eq!(stage.restart(asking(), resume).0, ["booted"], "a person decides, {resume:?}");
     }
@@ -61,14 +61,14 @@ fn a_turn_that_was_opened_while_the_process_closed_is_asked_by_the_next() {
     let mut stage = with(open(), "write");
     stage.engine.quiesce();
     assert_eq!(stage.end(0).0.last().unwrap(), "run turn_opened");
-    assert_eq!(stage.restart(open(), Resume::Go).0, ["booted", "run asked"]);
+    assert_eq!(stage.restart(open(), ResumeMode::Go).0, ["booted", "run asked"]);
 }
 
 #[test]
 fn a_deadline_that_passed_while_nobody_was_there_counts_for_another_minute() {
     let mut stage = with(asking(), "write");
     stage.now.0 += 3_600_000;
-    assert_eq!(stage.restart(asking(), Resume::Go).0, ["booted", "gate extended"]);
+    assert_eq!(stage.restart(asking(), ResumeMode::Go).0, ["booted", "gate extended"]);
     stage.now.0 += 59_999;
     assert_eq!(stage.tell(Command::Tick).0, Vec::<String>::new());
     stage.now.0 += 1;

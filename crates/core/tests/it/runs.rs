@@ -1,5 +1,5 @@
 use countersign_core::{
-    engine::{Command, Reply},
+    engine::{Command, EngineReply},
     message::StopReason,
     run::Failure,
     session::{self, ModelRef, Queue, Setting, WhenBusy},
@@ -9,7 +9,7 @@ use crate::stage::{Stage, Told, open, seconds, session, text, wanted};
 
 const RETRYABLE: Failure = Failure { retryable: true, overflow: false, after: None };
 
-fn thinking(rules: countersign_core::engine::Rules) -> Stage {
+fn thinking(rules: countersign_core::engine::ActiveRules) -> Stage {
     let mut stage = Stage::new(rules);
     stage.prompt(WhenBusy::Refuse);
     stage
@@ -46,7 +46,10 @@ fn another_model_ends_the_wait_for_the_one_before() {
 fn a_steering_message_skips_what_has_not_begun_once_a_call_has_ended() {
     let mut stage = thinking(open());
     stage.want([wanted("write", "a"), wanted("write", "b")]);
-    assert_eq!(stage.prompt(WhenBusy::Steer), Told(vec!["session queued user steering".to_owned()], Ok(Reply::Queued)));
+    assert_eq!(
+        stage.prompt(WhenBusy::Steer),
+        Told(vec!["session queued user steering".to_owned()], Ok(EngineReply::Queued))
+    );
     assert_eq!(
         stage.end(0).0,
         [

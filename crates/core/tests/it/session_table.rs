@@ -1,7 +1,7 @@
 //! Every command to a session in every state of it.
 
 use countersign_core::{
-    engine::Reply,
+    engine::EngineReply,
     id::EntryId,
     session::{Command, Compacted, Imported, Kind, ModelRef, Modes, Queue, Setting, Settings, Take, WhenBusy},
 };
@@ -205,7 +205,7 @@ fn a_session_moves_to_any_entry_of_its_tree() {
     for leaf in [Some("u"), Some("v"), None] {
         let leaf = leaf.map(EntryId::new);
         let told = stage.session(Command::Move { leaf: leaf.clone() });
-        assert_eq!((told.1, stage.here().leaf()), (Ok(Reply::Done), leaf.as_ref()));
+        assert_eq!((told.1, stage.here().leaf()), (Ok(EngineReply::Done), leaf.as_ref()));
     }
 }
 

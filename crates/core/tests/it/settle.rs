@@ -19,7 +19,7 @@ mod withheld;
 
 use countersign_core::{
     call,
-    engine::{Command, Context, Event, Recorded},
+    engine::{Command, DecisionContext, Event, Recorded},
     gate,
     id::{Fresh, PrincipalId},
     message::StopReason,
@@ -46,7 +46,7 @@ fn only(told: &Told, word: &str) -> String {
 /// Every fact of a command and of the batches behind it, none of which holds more than `most`.
 fn batches(stage: &Stage, command: Command, most: usize) -> Vec<Recorded> {
     let mut engine = stage.engine.clone().with_bound(most);
-    let mut context = Context { now: stage.now, fresh: Fresh::new([77; 16]) };
+    let mut context = DecisionContext { now: stage.now, fresh: Fresh::new([77; 16]) };
     let (mut facts, _) = engine.handle(command, &mut context).expect("it is no refusal");
     assert!(facts.len() <= most, "{} facts with the command", facts.len());
     assert!(engine.is_unsettled(), "that is too much for one batch");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use countersign_core::{
-    engine::{Command, Refusal, Reply, Resume},
+    engine::{Command, CommandError, EngineReply, ResumeMode},
     gate::{self, Answer, AnswerRefusal, Scope, Showing},
     id::{Fresh, GateId},
     session::WhenBusy,
@@ -30,7 +30,7 @@ fn updated(stage: &mut Stage, gate: GateId, reference: &str) -> Told {
 }
 
 fn told(facts: &[&str]) -> Told {
-    Told(facts.iter().map(|fact| (*fact).to_owned()).collect(), Ok(Reply::Done))
+    Told(facts.iter().map(|fact| (*fact).to_owned()).collect(), Ok(EngineReply::Done))
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn what_a_surface_shows_is_recorded_once_and_survives() {
     assert_eq!(shown(&mut stage, gate, "7"), told(&["gate shown"]));
     assert_eq!(shown(&mut stage, gate, "7"), told(&[]));
     assert_eq!(updated(&mut stage, gate, "7"), told(&[]), "it waits: there is no end to show");
-    stage.restart(asking(), Resume::Go);
+    stage.restart(asking(), ResumeMode::Go);
     stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
     assert_eq!(shown(&mut stage, gate, "8"), told(&["gate shown"]), "sent while somebody answered");
     assert_eq!(updated(&mut stage, gate, "7"), told(&["gate updated"]));
@@ -60,7 +60,7 @@ fn what_a_surface_shows_is_recorded_once_and_survives() {
 fn nothing_is_shown_of_a_gate_that_nobody_opened() {
     let (mut stage, _) = gated();
     let unknown = GateId::new(Fresh::new([9; 16]).uuid(stage.now));
-    let refusal = Refusal::Answer(AnswerRefusal::Unknown(unknown));
+    let refusal = CommandError::Answer(AnswerRefusal::Unknown(unknown));
     assert_eq!(shown(&mut stage, unknown, "7"), Told(Vec::new(), Err(refusal)));
 }
 

@@ -2,7 +2,7 @@
 
 use countersign_core::{
     digest::Digest,
-    engine::{Refusal, Reply},
+    engine::{CommandError, EngineReply},
     gate::{
         self,
         Answer::{self, Allow, Decline},
@@ -99,7 +99,7 @@ fn the_form_of_an_answer_is_kept_word_for_word_beside_what_it_says() {
     }
     let (mut stage, gate) = waits("ask");
     stage.decide(gate, form(&["left"], &given), "ana", None).1.expect("it is offered");
-    let recorded = stage.engine.admitted().answer(gate).expect("its call asks on");
+    let recorded = stage.engine.admitted().answer_text(gate).expect("its call asks on");
     assert_eq!((gate::said(recorded), gate::form(recorded)), (Some(vec!["left".to_owned()]), Some(given)));
 }
 
@@ -108,9 +108,9 @@ fn a_key_stands_for_one_form_of_an_answer() {
     let (first, other) = (json!({"selected": ["left"]}), json!({"selected": ["right"]}));
     let (mut stage, gate) = waits("ask");
     stage.decide(gate, form(&["left"], &first), "ana", Some("k")).1.expect("it is offered");
-    let resolved = Ok(Reply::Resolved(Resolution::Answered));
-    let taken = Err(Refusal::Answer(AnswerRefusal::KeyTaken(gate)));
-    let late = Err(Refusal::Answer(AnswerRefusal::AlreadyResolved {
+    let resolved = Ok(EngineReply::Resolved(Resolution::Answered));
+    let taken = Err(CommandError::Answer(AnswerRefusal::KeyTaken(gate)));
+    let late = Err(CommandError::Answer(AnswerRefusal::AlreadyResolved {
         gate,
         resolution: Resolution::Answered,
         by: Some(countersign_core::id::PrincipalId::new("ana")),
@@ -139,7 +139,7 @@ fn a_form_under_the_key_of_an_answer_without_one_is_another_answer() {
     let (mut stage, gate) = waits("ask");
     stage.decide(gate, says(&["left"]), "ana", Some("k")).1.expect("it is offered");
     let told = stage.decide(gate, form(&["left"], &json!({"selected": ["left"]})), "ana", Some("k"));
-    assert_eq!(told.1, Err(Refusal::Answer(AnswerRefusal::KeyTaken(gate))));
+    assert_eq!(told.1, Err(CommandError::Answer(AnswerRefusal::KeyTaken(gate))));
 }
 
 #[test]

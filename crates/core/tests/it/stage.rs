@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
     call::{self, Executor, Progress, Returned},
-    engine::{Command, Context, Engine, Event, Recorded, Refusal, Reply, Resume, Rules},
+    engine::{ActiveRules, Command, CommandError, DecisionContext, Engine, EngineReply, Event, Recorded, ResumeMode},
     gate::{self, Answer},
     id::{CallId, EntryId, Fresh, GateId, Lsn, PrincipalId, RunId, SessionId},
     message::StopReason,
-    policy::{Compiled, Layer, Posture, Source, Surroundings, compile},
+    policy::{CompiledRules, DefaultPolicy, PathContext, RuleLayer, RuleSource, compile_rules},
     run::{self, Failure, Wanted},
     session::{self, Imported, Kind, ModelRef, Said, Session, Setting, Settings, WhenBusy},
     time::Millis,
@@ -18,14 +18,14 @@ use serde_json::{Value, json};
 
 /// What a command came to: its facts in words, and its reply.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Told(pub(crate) Vec<String>, pub(crate) Result<Reply, Refusal>);
+pub(crate) struct Told(pub(crate) Vec<String>, pub(crate) Result<EngineReply, CommandError>);
 
 impl Told {
     /// Both as the cell of a table: the reply's name or why it was refused, then the facts.
     pub(crate) fn cell(&self) -> String {
         let reply = match &self.1 {
-            Ok(Reply::Resolved(resolution)) => format!("Resolved {}", word(&json!(resolution))),
-            Ok(Reply::Compacting { epoch }) => format!("Compacting {epoch}"),
+            Ok(EngineReply::Resolved(resolution)) => format!("Resolved {}", word(&json!(resolution))),
+            Ok(EngineReply::Compacting { epoch }) => format!("Compacting {epoch}"),
             Ok(reply) => format!("{reply:?}").split(['(', ' ']).next().unwrap_or_default().to_owned(),
             Err(refusal) => format!("refused: {refusal}"),
         };
@@ -44,22 +44,22 @@ pub(crate) struct Stage {
 }
 
 /// Rules under which what changes something asks, and what reads runs.
-pub(crate) fn asking() -> Rules {
-    Rules {
-        compiled: Compiled::default(),
-        posture: Posture::Gateway,
-        surroundings: Surroundings::default(),
+pub(crate) fn asking() -> ActiveRules {
+    ActiveRules {
+        compiled: CompiledRules::default(),
+        default_policy: DefaultPolicy::Gateway,
+        path_context: PathContext::default(),
         people: gate::People::default(),
     }
 }
 
 /// Rules under which everything runs but what the floor holds.
-pub(crate) fn open() -> Rules {
-    Rules { posture: Posture::Stdio, ..asking() }
+pub(crate) fn open() -> ActiveRules {
+    ActiveRules { default_policy: DefaultPolicy::Stdio, ..asking() }
 }
 
 /// Rules as people write them, such as `deny write(a)`; what none names runs.
-pub(crate) fn ruled(texts: &[&str]) -> Rules {
+pub(crate) fn ruled(texts: &[&str]) -> ActiveRules {
     let rule = |text: &&str| {
         let (action, pattern) = text.split_once(' ').expect("an action and a pattern");
         json!({ "action": action, "pattern": pattern })
@@ -67,8 +67,8 @@ pub(crate) fn ruled(texts: &[&str]) -> Rules {
     let rules: Vec<Value> = texts.iter().map(rule).collect();
     let rules = json!({ "rules": rules, "defaults": [{ "action": "allow", "pattern": "*" }] });
     let rules = serde_json::from_value(rules).expect("the form of a permissions file");
-    let source = Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules };
-    Rules { compiled: compile(vec![source]).expect("the stage's rules make sense"), ..open() }
+    let source = RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules };
+    ActiveRules { compiled: compile_rules(vec![source]).expect("the stage's rules make sense"), ..open() }
 }
 
 pub(crate) fn session() -> SessionId {
@@ -110,21 +110,21 @@ pub(crate) fn wanted(tool: &str, path: &str) -> Wanted {
 
 impl Stage {
     /// Without a session.
-    pub(crate) fn bare(rules: Rules) -> Self {
+    pub(crate) fn bare(rules: ActiveRules) -> Self {
         let mut stage =
             Self { engine: Engine::new(rules), now: Millis(1_000), drawn: 0, log: Vec::new(), batches: Vec::new() };
-        stage.tell(Command::Recover(Resume::Go));
+        stage.tell(Command::Recover(ResumeMode::Go));
         stage
     }
 
-    pub(crate) fn new(rules: Rules) -> Self {
+    pub(crate) fn new(rules: ActiveRules) -> Self {
         let mut stage = Self::bare(rules);
         stage.open();
         stage
     }
 
     /// With a session whose host brought rules of its own.
-    pub(crate) fn hosted(rules: Rules, of_host: Rules) -> Self {
+    pub(crate) fn hosted(rules: ActiveRules, of_host: ActiveRules) -> Self {
         let mut stage = Self::bare(rules);
         stage.tell(Command::UseRulesFor(session(), Box::new(of_host)));
         stage.open();
@@ -160,14 +160,14 @@ impl Stage {
     }
 
     /// A new process over the same log.
-    pub(crate) fn restart(&mut self, rules: Rules, resume: Resume) -> Told {
+    pub(crate) fn restart(&mut self, rules: ActiveRules, resume: ResumeMode) -> Told {
         let engine = self.read(rules);
         assert_eq!((engine.state(), engine.admitted()), (self.engine.state(), self.engine.admitted()));
         self.engine = engine;
         self.tell(Command::Recover(resume))
     }
 
-    fn read(&self, rules: Rules) -> Engine {
+    fn read(&self, rules: ActiveRules) -> Engine {
         let mut engine = Engine::new(rules);
         for recorded in &self.log {
             engine.replay(&recorded.fact.event, &recorded.meta);
@@ -179,7 +179,7 @@ impl Stage {
     }
 
     /// What a new process makes of the log if `change` had been made in it.
-    pub(crate) fn read_with(&self, rules: Rules, change: impl Fn(&mut Event)) -> Engine {
+    pub(crate) fn read_with(&self, rules: ActiveRules, change: impl Fn(&mut Event)) -> Engine {
         let mut engine = Engine::new(rules);
         for recorded in &self.log {
             let mut event = recorded.fact.event.clone();
@@ -195,7 +195,7 @@ impl Stage {
     }
 
     /// A new process over the log as it was when the process before died behind its first `batches` batches.
-    pub(crate) fn die_after(&mut self, batches: usize, rules: Rules, resume: Resume) {
+    pub(crate) fn die_after(&mut self, batches: usize, rules: ActiveRules, resume: ResumeMode) {
         self.batches.truncate(batches);
         self.log.truncate(self.batches.last().copied().unwrap_or_default());
         self.engine = self.read(rules);
@@ -260,7 +260,7 @@ impl Stage {
         let [high, low] = self.drawn.to_be_bytes();
         let mut seed = [low; 16];
         seed[0] ^= high;
-        let mut context = Context { now: self.now, fresh: Fresh::new(seed) };
+        let mut context = DecisionContext { now: self.now, fresh: Fresh::new(seed) };
         match self.engine.handle(command, &mut context) {
             Ok((mut facts, reply)) => {
                 // What may only follow in a later batch is part of what the command came to.
@@ -268,7 +268,7 @@ impl Stage {
                     if !facts.is_empty() && self.batches.last() != Some(&(self.log.len() + facts.len())) {
                         self.batches.push(self.log.len() + facts.len());
                     }
-                    self.engine.committed(self.engine.state().head());
+                    self.engine.committed(self.engine.state().head_lsn());
                     if !self.engine.is_unsettled() {
                         break;
                     }
@@ -345,7 +345,7 @@ impl Stage {
             others: Vec::new(),
             spent: None,
         });
-        let mut context = Context { now: self.now, fresh: Fresh::new([250; 16]) };
+        let mut context = DecisionContext { now: self.now, fresh: Fresh::new([250; 16]) };
         let answered = Command::Run(run::Command::Answered { run, epoch, answer });
         self.log.extend(self.engine.handle(answered, &mut context).expect("the stage has it").0);
     }

@@ -2,7 +2,7 @@
 
 use countersign_core::{
     call::{self, Executor},
-    engine::{Command, Rules},
+    engine::{ActiveRules, Command},
     gate::Answer,
     run::Failure,
     session::{self, Kind, WhenBusy},
@@ -44,7 +44,7 @@ pub(crate) fn commanding() -> Stage {
 }
 
 /// The model is asked.
-pub(crate) fn thinking(rules: Rules) -> Stage {
+pub(crate) fn thinking(rules: ActiveRules) -> Stage {
     let mut stage = Stage::new(rules);
     stage.prompt(WhenBusy::Refuse);
     stage
@@ -56,7 +56,7 @@ pub(crate) fn calling<const N: usize>(tools: [&str; N]) -> Stage {
 }
 
 /// The same where policy asks about what changes something.
-pub(crate) fn under<const N: usize>(rules: Rules, tools: [&str; N]) -> Stage {
+pub(crate) fn under<const N: usize>(rules: ActiveRules, tools: [&str; N]) -> Stage {
     let mut stage = thinking(rules);
     let mut paths = ["a", "b", "c", "d"].into_iter();
     stage.want(tools.map(|tool| wanted(tool, paths.next().expect("no table has more"))));

@@ -7,20 +7,22 @@ mod more;
 mod terms;
 
 use countersign_core::{
-    engine::{Command, Refusal, Reply, Rules},
+    engine::{ActiveRules, Command, CommandError, EngineReply},
     ledger::{Amount, Budget},
     message::StopReason,
     policy::{Class, Contract, ContractScope},
     run::{Answer, Wanted},
     session::WhenBusy,
-    unattended::{self, Need, OnBreach, Outcome, Standing, Terms, Unattended},
+    unattended::{
+        self, BreachResponse, ContractOutcome, ContractStatus, ContractTerms, HostCommandNeeds, UnattendedContract,
+    },
 };
 
 use crate::stage::{Stage, Told, open, session, text, wanted};
 
 /// Terms that cover prompts and files, without limits.
-fn terms() -> Terms {
-    Terms {
+fn terms() -> ContractTerms {
+    ContractTerms {
         actor: "ci".to_owned(),
         may: Contract {
             scopes: [ContractScope::Prompt].into(),
@@ -28,48 +30,48 @@ fn terms() -> Terms {
             classes: [Class::FileWrite].into(),
             tools: None,
         },
-        ..Terms::default()
+        ..ContractTerms::default()
     }
 }
 
-fn limited(budget: Budget) -> Terms {
-    Terms { budget, ..terms() }
+fn limited(budget: Budget) -> ContractTerms {
+    ContractTerms { budget, ..terms() }
 }
 
 /// The same where a person is asked for more.
-fn asking(budget: Budget) -> Terms {
-    Terms { on_breach: OnBreach::Ask, ..limited(budget) }
+fn asking(budget: Budget) -> ContractTerms {
+    ContractTerms { on_breach: BreachResponse::Ask, ..limited(budget) }
 }
 
-fn declare(terms: Terms) -> Command {
+fn declare(terms: ContractTerms) -> Command {
     let terms = Box::new(terms);
     Command::Unattended(unattended::Command::Declare { session: session(), terms, carried: None })
 }
 
-fn admit(need: Need) -> Command {
+fn admit(need: HostCommandNeeds) -> Command {
     Command::Unattended(unattended::Command::Admit { session: session(), need })
 }
 
 /// What `prompt` needs.
-fn prompting() -> Need {
-    Need { command: "prompt".to_owned(), scope: ContractScope::Prompt, takes_a_call: true, line: None }
+fn prompting() -> HostCommandNeeds {
+    HostCommandNeeds { command: "prompt".to_owned(), scope: ContractScope::Prompt, takes_a_call: true, line: None }
 }
 
-fn under(terms: Terms, rules: Rules) -> Stage {
+fn under(terms: ContractTerms, rules: ActiveRules) -> Stage {
     let mut stage = Stage::new(rules);
-    assert_eq!(stage.tell(declare(terms)).1, Ok(Reply::Unattended(Outcome::InForce)));
+    assert_eq!(stage.tell(declare(terms)).1, Ok(EngineReply::Unattended(ContractOutcome::InForce)));
     stage
 }
 
 /// A run under `terms` that asks the model.
-fn thinking(terms: Terms) -> Stage {
+fn thinking(terms: ContractTerms) -> Stage {
     let mut stage = under(terms, open());
     stage.prompt(WhenBusy::Refuse);
     stage
 }
 
 /// A run under `terms` whose model wants `calls`, of which each shares its lane or none does.
-fn calling(terms: Terms, calls: usize, tool: &str) -> Stage {
+fn calling(terms: ContractTerms, calls: usize, tool: &str) -> Stage {
     let mut stage = thinking(terms);
     stage.answer(StopReason::ToolUse, (0..calls).map(|at| wanted(tool, &at.to_string())).collect(), None);
     stage
@@ -80,17 +82,17 @@ pub(crate) fn held() -> Stage {
     calling(asking(Budget { calls: Some(1), ..Budget::default() }), 2, "look")
 }
 
-fn contract(stage: &Stage) -> &Unattended {
+fn contract(stage: &Stage) -> &UnattendedContract {
     stage.here().unattended().expect("it was declared")
 }
 
 /// Where the contract stands, in a word, and whether anything works.
 fn standing(stage: &Stage) -> (&'static str, bool) {
-    let word = match contract(stage).standing() {
-        Standing::InForce => "in force",
-        Standing::Asked { .. } => "asked",
-        Standing::Over { .. } => "over",
-        Standing::Settled { .. } => "settled",
+    let word = match contract(stage).status() {
+        ContractStatus::InForce => "in force",
+        ContractStatus::AwaitingDecision { .. } => "asked",
+        ContractStatus::Over { .. } => "over",
+        ContractStatus::Settled { .. } => "settled",
     };
     (word, !stage.here().is_at_rest())
 }
@@ -109,9 +111,9 @@ fn spend(stage: &mut Stage, stop: StopReason, wanted: Vec<Wanted>, spent: Option
     )
 }
 
-fn refused(told: &Told) -> Option<unattended::Refusal> {
+fn refused(told: &Told) -> Option<unattended::DeclareError> {
     match &told.1 {
-        Err(Refusal::Unattended(refusal)) => Some(refusal.clone()),
+        Err(CommandError::Unattended(refusal)) => Some(refusal.clone()),
         _ => None,
     }
 }

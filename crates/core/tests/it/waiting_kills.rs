@@ -5,7 +5,7 @@
 
 use countersign_core::{
     digest::Digest,
-    engine::{Refusal, Resume},
+    engine::{CommandError, ResumeMode},
     gate::{Answer, AnswerRefusal, Form, Gate, Kind},
     message::StopReason,
     run::Phase,
@@ -68,7 +68,7 @@ fn a_death_behind_any_batch_loses_nothing_and_doubles_nothing() {
     let results = whole.results();
     assert_eq!(results.len(), 3, "{results:?}");
     let opened_at = idle().batches();
-    for resume in [Resume::Go, Resume::Wait] {
+    for resume in [ResumeMode::Go, ResumeMode::Wait] {
         for dies_after in opened_at..=whole.batches() {
             let mut stage = whole.clone();
             // What was answered before the process died, recorded or not.
@@ -79,7 +79,7 @@ fn a_death_behind_any_batch_loses_nothing_and_doubles_nothing() {
                 let is_known = stage.engine.state().gate(gate.id()).is_some();
                 match stage.decide(gate.id(), given, "host", Some(&key)).1 {
                     Ok(_) => assert!(is_known, "{dies_after}"),
-                    Err(Refusal::Answer(AnswerRefusal::Unknown(_))) => assert!(!is_known, "{dies_after}"),
+                    Err(CommandError::Answer(AnswerRefusal::Unknown(_))) => assert!(!is_known, "{dies_after}"),
                     Err(other) => panic!("{dies_after}: {other}"),
                 }
             }

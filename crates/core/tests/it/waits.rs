@@ -1,7 +1,7 @@
 //! Long waits that a provider asks for, and what people say of them.
 
 use countersign_core::{
-    engine::{Command, Refusal, Reply, Resume},
+    engine::{Command, CommandError, EngineReply, ResumeMode},
     gate::{self, Answer, AnswerRefusal, Content, Fallback, Gate, Kind, Resolution},
     id::{GateId, PrincipalId},
     message::StopReason,
@@ -48,7 +48,7 @@ fn waiting(after: u64) -> Stage {
 }
 
 fn shown(stage: &Stage) -> (String, Vec<String>) {
-    match &**stage.engine.admitted().gate(stage.gate()).expect("the stage has it") {
+    match &**stage.engine.admitted().gate_content(stage.gate()).expect("the stage has it") {
         Content::Question { question, choices, .. } => {
             (question.clone(), choices.iter().map(|choice| choice.label.clone()).collect())
         }
@@ -193,12 +193,12 @@ fn only_its_choices_answer_it() {
     for said in [vec!["no"], vec!["use q/"], vec!["0"], vec!["5"], vec!["Stop", "now"], vec!["Stop", "Stop"]] {
         let answer = Answer::Say(said.into_iter().map(str::to_owned).collect());
         let refused = stage.decide(gate, answer, "ann", None).1.unwrap_err();
-        assert!(matches!(refused, Refusal::Answer(AnswerRefusal::NotOffered { .. })), "{refused}");
+        assert!(matches!(refused, CommandError::Answer(AnswerRefusal::NotOffered { .. })), "{refused}");
     }
     for said in ["Stop", "stop", " 4 "] {
         let told = say(&mut stage.clone(), said);
         assert_eq!(told.0.last().unwrap(), "run ended failed", "{said}");
-        assert_eq!(told.1.unwrap(), Reply::Resolved(Resolution::Answered), "{said}");
+        assert_eq!(told.1.unwrap(), EngineReply::Resolved(Resolution::Answered), "{said}");
     }
     say(&mut stage, "use q/tw");
     assert_eq!(stage.here().settings().model, Some(model("two")));
@@ -228,7 +228,7 @@ fn a_death_behind_any_batch_asks_once_and_does_what_was_answered() {
         let mut whole = working();
         let opened_at = whole.batches();
         while goes_on(&mut whole, label) {}
-        for resume in [Resume::Go, Resume::Wait] {
+        for resume in [ResumeMode::Go, ResumeMode::Wait] {
             for dies_after in opened_at + 1..=whole.batches() {
                 let case = format!("{label}, {resume:?}, behind batch {dies_after}");
                 let mut stage = whole.clone();
@@ -249,13 +249,13 @@ fn a_death_behind_any_batch_asks_once_and_does_what_was_answered() {
 fn what_was_said_of_a_wait_is_there_for_the_next_process() {
     for label in [END, "Use q/one", "Stop"] {
         let mut stage = waiting(900);
-        stage.restart(open(), Resume::Wait);
+        stage.restart(open(), ResumeMode::Wait);
         assert!(stage.waiting().is_some(), "{label}");
         say(&mut stage, label);
         // What a gate was answered stays as long as its wait, however long that is.
         stage.now = stage.now + seconds(800);
         stage.engine.evict(stage.now, None);
-        stage.restart(open(), Resume::Wait);
+        stage.restart(open(), ResumeMode::Wait);
         let phase =
             stage.here().run().map(|run| stage.engine.state().run(run).expect("the stage has it").phase().clone());
         match label {
@@ -289,12 +289,12 @@ fn a_death_behind_any_batch_of_a_wait_without_a_question_makes_each_attempt_once
     }
     assert_eq!(died_at, [1_000, 101_000, 101_000].map(Millis), "it fails, it is asked again, it answers");
     for (dies_after, resume, want) in [
-        (opened_at + 1, Resume::Go, (2, "run ended completed")),
-        (opened_at + 1, Resume::Wait, (2, "run ended completed")),
+        (opened_at + 1, ResumeMode::Go, (2, "run ended completed")),
+        (opened_at + 1, ResumeMode::Wait, (2, "run ended completed")),
         // The next attempt is under way.
-        (opened_at + 2, Resume::Go, (3, "run ended completed")),
-        (opened_at + 2, Resume::Wait, (2, "run ended interrupted")),
-        (opened_at + 3, Resume::Wait, (2, "run ended completed")),
+        (opened_at + 2, ResumeMode::Go, (3, "run ended completed")),
+        (opened_at + 2, ResumeMode::Wait, (2, "run ended interrupted")),
+        (opened_at + 3, ResumeMode::Wait, (2, "run ended completed")),
     ] {
         for later in [0, 3_600] {
             let case = format!("{resume:?}, behind batch {dies_after}, {later} s later");

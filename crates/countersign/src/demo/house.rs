@@ -9,10 +9,10 @@ use std::{
 };
 
 use countersign_core::{
-    engine::Rules,
+    engine::ActiveRules,
     gate::People,
     id::SessionId,
-    policy::{self, Action, ApprovalMode, Layer, Posture, Rule, Source, Surroundings},
+    policy::{self, ApprovalMode, DefaultPolicy, PathContext, Rule, RuleAction, RuleLayer, RuleSource},
     session::ModelRef,
     tool::Spec,
 };
@@ -77,16 +77,16 @@ impl House {
 ///
 /// # Errors
 /// Rules that do not compile, which is a defect.
-pub(crate) fn rules(record: &Path) -> anyhow::Result<Rules> {
-    let rules = ALLOWED.map(|pattern| Rule::new(pattern, Action::Allow));
-    let rules = policy::Rules { defaults: Vec::new(), rules: rules.into() };
-    let source = Source { name: "demo".to_owned(), layer: Layer::Main, rules };
-    let compiled = policy::compile(vec![source]).map_err(|errors| {
+pub(crate) fn rules(record: &Path) -> anyhow::Result<ActiveRules> {
+    let rules = ALLOWED.map(|pattern| Rule::new(pattern, RuleAction::Allow));
+    let rules = policy::RuleSet { defaults: Vec::new(), rules: rules.into() };
+    let source = RuleSource { name: "demo".to_owned(), layer: RuleLayer::Main, rules };
+    let compiled = policy::compile_rules(vec![source]).map_err(|errors| {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         anyhow::anyhow!(errors.join("; "))
     })?;
     let beside = |suffix: &str| format!("{}{suffix}", record.display());
-    let surroundings = Surroundings {
+    let surroundings = PathContext {
         home: std::env::var("HOME").ok(),
         temporary: Vec::new(),
         protected: ["", "-wal", "-shm", ".lock"].map(beside).into(),
@@ -95,7 +95,12 @@ pub(crate) fn rules(record: &Path) -> anyhow::Result<Rules> {
         realm: None,
         approval: ApprovalMode::default(),
     };
-    Ok(Rules { compiled, posture: Posture::Gateway, surroundings, people: People::default() })
+    Ok(ActiveRules {
+        compiled,
+        default_policy: DefaultPolicy::Gateway,
+        path_context: surroundings,
+        people: People::default(),
+    })
 }
 
 impl Host for House {
@@ -145,6 +150,6 @@ mod tests {
     fn the_rules_compile_and_surprise_nobody() {
         let rules = rules(Path::new("/r/record.db")).unwrap();
         assert!(rules.compiled.has_rules());
-        assert_eq!(rules.surroundings.protected.len(), 4);
+        assert_eq!(rules.path_context.protected.len(), 4);
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use countersign_config as config;
-use countersign_core::policy::{Compiled, Layer};
+use countersign_core::policy::{CompiledRules, RuleLayer};
 use countersign_tools::{node::fit, regular};
 use countersign_view::pasted;
 use nix::fcntl::{Flock, FlockArg};
@@ -151,10 +151,10 @@ pub(crate) fn workspace(given: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// The rules of the node: those of `given`, which has to be there, else those in the data directory.
-pub(crate) fn rules(given: Option<&Path>, data: &Data) -> anyhow::Result<(Compiled, PathBuf)> {
+pub(crate) fn rules(given: Option<&Path>, data: &Data) -> anyhow::Result<(CompiledRules, PathBuf)> {
     let path = given.map_or_else(|| data.folder().join("permissions.yaml"), Path::to_owned);
     let path = std::path::absolute(path)?;
-    let read = config::permissions(&path, Layer::Main).map_err(|errors| anyhow::anyhow!("{errors}"))?;
+    let read = config::permissions(&path, RuleLayer::Main).map_err(|errors| anyhow::anyhow!("{errors}"))?;
     if read.is_none() && given.is_some() {
         bail!("--permissions {} is not there", path.display());
     }

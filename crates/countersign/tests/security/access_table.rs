@@ -113,7 +113,7 @@ fn a_page_without_its_token_acts_nowhere() {
 fn every_route_over_http_has_a_row() {
     // Those that look for themselves who asks: whether the gateway is well, messages that are signed, the bridge.
     let known = BTreeSet::from([
-        ("adapter-gjc/src/bridge.rs", "fallback(routes::answer)"),
+        ("adapter-gjc/src/bridge.rs", "fallback(routes::answer_request)"),
         ("adapter-gsv/src/channels/webhook.rs", "route(PATH, post(at_default))"),
         ("adapter-gsv/src/channels/webhook.rs", "route(\"/channels/webhook/{account}\", post(at_account))"),
         ("http/src/listen.rs", "route(\"/healthz\", get(health))"),

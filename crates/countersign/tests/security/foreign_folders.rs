@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use countersign_core::policy::{Action, Rule, Verdict};
+use countersign_core::policy::{Rule, RuleAction, Verdict};
 
 use crate::shell_forms::{Bench, compiled, judge};
 
@@ -38,7 +38,7 @@ fn plant(bench: &Bench) {
 fn a_foreign_repository() {
     let bench = Bench::new();
     plant(&bench);
-    let allowing = compiled(ALLOWED.iter().map(|pattern| Rule::new(*pattern, Action::Allow)).collect());
+    let allowing = compiled(ALLOWED.iter().map(|pattern| Rule::new(*pattern, RuleAction::Allow)).collect());
     let absolute = bench.path("foreign").display().to_string();
     let forms = [
         "cd ../foreign && git status",
@@ -88,7 +88,7 @@ fn a_foreign_repository() {
 #[test]
 fn text_that_looks_like_commands() {
     let bench = Bench::new();
-    let allowing = compiled(ALLOWED.iter().map(|pattern| Rule::new(*pattern, Action::Allow)).collect());
+    let allowing = compiled(ALLOWED.iter().map(|pattern| Rule::new(*pattern, RuleAction::Allow)).collect());
     for form in [
         "good \"$(cat <<'E'\nIt's $(evil) `evil` (x); evil\nE\n)\"",
         "good -m \"a $(cat <<\"E\"\nevil\n\"; evil; \"\nE\n) b\" && good",

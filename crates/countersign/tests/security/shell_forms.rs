@@ -14,8 +14,8 @@ use countersign_core::{
     digest::{Digest, canonical},
     id::{PrincipalId, SessionId},
     policy::{
-        Action, ApprovalMode, Compiled, Constraints, Grants, Layer, Layers, Posture, Reach, Rule, Rules, Source,
-        Subject, Surroundings, Verdict, compile, evaluate, signature,
+        ApprovalMode, CompiledRules, Constraints, DefaultPolicy, EffectReach, GrantSet, PathContext, PolicyLayers,
+        PolicySubject, Rule, RuleAction, RuleLayer, RuleSet, RuleSource, Verdict, compile_rules, evaluate, signature,
     },
     time::Millis,
     tool::{Effect, Shell},
@@ -25,27 +25,27 @@ use serde_json::{Map, Value};
 /// What the rules of these tests let through.
 const ALLOWED: [&str; 4] = ["bash(good)", "bash(good *)", "bash(fine *)", "bash(env)"];
 
-pub(crate) fn compiled(rules: Vec<Rule>) -> Compiled {
-    let rules = Rules { rules, defaults: vec![Rule::new("*", Action::Ask)] };
-    compile(vec![Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules }]).unwrap()
+pub(crate) fn compiled(rules: Vec<Rule>) -> CompiledRules {
+    let rules = RuleSet { rules, defaults: vec![Rule::new("*", RuleAction::Ask)] };
+    compile_rules(vec![RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules }]).unwrap()
 }
 
-pub(crate) fn judge(compiled: &Compiled, command: &str, folder: &Path) -> Verdict {
+pub(crate) fn judge(compiled: &CompiledRules, command: &str, folder: &Path) -> Verdict {
     let arguments = Map::from_iter([("command".to_owned(), Value::from(command))]);
-    let subject = Subject {
+    let subject = PolicySubject {
         principal: PrincipalId::new("agent:pi"),
         door: None,
         target: None,
         session: SessionId::new("s1"),
         tool: "bash".to_owned(),
-        signature: signature::undeclared("bash", &arguments).unwrap().remove(0),
+        signature: signature::undeclared_signatures("bash", &arguments).unwrap().remove(0),
         further_signatures: Vec::new(),
         named: vec!["command".to_owned()],
         undeclared: Vec::new(),
         arguments_digest: Digest::of(canonical(&Value::Object(arguments.clone())).as_bytes()),
         arguments,
         effect: Effect::Changes,
-        reach: Reach::Files,
+        reach: EffectReach::Files,
         cwd: folder.display().to_string(),
         session_folder: None,
         is_later: false,
@@ -54,7 +54,7 @@ pub(crate) fn judge(compiled: &Compiled, command: &str, folder: &Path) -> Verdic
         shell: Shell::of_own("bash"),
         classes: BTreeSet::new(),
     };
-    let surroundings = Surroundings {
+    let surroundings = PathContext {
         home: Some(folder.display().to_string()),
         temporary: vec![],
         protected: vec![],
@@ -63,13 +63,13 @@ pub(crate) fn judge(compiled: &Compiled, command: &str, folder: &Path) -> Verdic
         realm: None,
         approval: ApprovalMode::default(),
     };
-    let layers = Layers {
+    let layers = PolicyLayers {
         compiled,
         constraints: &Constraints::default(),
         contract: None,
-        grants: &Grants::default(),
-        posture: Posture::Gateway,
-        surroundings: &surroundings,
+        grants: &GrantSet::default(),
+        default_policy: DefaultPolicy::Gateway,
+        path_context: &surroundings,
     };
     evaluate(&layers, &subject, Millis(1_000))
 }
@@ -320,7 +320,7 @@ fn forms() -> BTreeSet<String> {
 #[test]
 fn allow_list_prefix_and_chaining() {
     let bench = Bench::new();
-    let allowing = compiled(ALLOWED.iter().map(|pattern| Rule::new(*pattern, Action::Allow)).collect());
+    let allowing = compiled(ALLOWED.iter().map(|pattern| Rule::new(*pattern, RuleAction::Allow)).collect());
     let forms = forms();
     assert!(forms.len() >= 500, "{} lines", forms.len());
     let (mut ran_evil, mut wrong) = (0, Vec::new());
@@ -350,7 +350,7 @@ const HARMLESS: [&str; 13] =
 #[test]
 fn harmless_programs_that_run_another() {
     let bench = Bench::new();
-    let rules = HARMLESS.iter().map(|program| Rule::new(format!("bash({program} *)"), Action::Allow)).collect();
+    let rules = HARMLESS.iter().map(|program| Rule::new(format!("bash({program} *)"), RuleAction::Allow)).collect();
     let allowing = compiled(rules);
     let (mut ran, mut wrong) = (0, Vec::new());
     let forms = [
@@ -457,7 +457,7 @@ fn harmless_programs_that_run_another() {
 #[test]
 fn argv0_spelling() {
     let bench = Bench::new();
-    let denying = compiled(vec![Rule::new("bash(evil*)", Action::Deny), Rule::new("bash(*)", Action::Allow)]);
+    let denying = compiled(vec![Rule::new("bash(evil*)", RuleAction::Deny), Rule::new("bash(*)", RuleAction::Allow)]);
     let mut spelt = 0;
     for form in [
         "evil",

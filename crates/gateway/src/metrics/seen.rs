@@ -52,7 +52,7 @@ pub(super) async fn look(context: &MetricsContext) -> Option<Seen> {
         let mut gates = [0; GATE_KINDS.len()];
         state.pending_gates().for_each(|gate| gates[gate_kind(gate.kind())] += 1);
         let (sessions, runs) = (state.sessions().count(), state.runs().count());
-        (gates, sessions as u64, runs as u64, state.head())
+        (gates, sessions as u64, runs as u64, state.head_lsn())
     });
     let ((gates, sessions, runs, Lsn(head)), _) = tokio::time::timeout(PATIENCE, read).await.ok()??;
     let (log, folder) = (context.storage.log.clone(), context.storage.folder.clone());

@@ -7,10 +7,10 @@ use std::{
 
 use anyhow::anyhow;
 use countersign_core::{
-    engine::Rules,
+    engine::ActiveRules,
     gate::People,
     id::SessionId,
-    policy::{self, Action, ApprovalMode, Layer, Posture, Rule, Source, Surroundings},
+    policy::{self, ApprovalMode, DefaultPolicy, PathContext, Rule, RuleAction, RuleLayer, RuleSource},
     session::ModelRef,
     tool::Spec,
 };
@@ -65,13 +65,14 @@ impl Host for IdleEnvironment {
 ///
 /// # Errors
 /// Rules that do not compile, which is a defect.
-pub(super) fn rules(log: &Path) -> anyhow::Result<Rules> {
-    let rules = ALLOWED.map(|pattern| Rule::new(pattern, Action::Allow));
-    let rules = policy::Rules { defaults: Vec::new(), rules: rules.into() };
-    let source = Source { name: "bench".to_owned(), layer: Layer::Main, rules };
-    let compiled = policy::compile(vec![source]).map_err(|errors| anyhow!("the rules do not compile: {errors:?}"))?;
+pub(super) fn rules(log: &Path) -> anyhow::Result<ActiveRules> {
+    let rules = ALLOWED.map(|pattern| Rule::new(pattern, RuleAction::Allow));
+    let rules = policy::RuleSet { defaults: Vec::new(), rules: rules.into() };
+    let source = RuleSource { name: "bench".to_owned(), layer: RuleLayer::Main, rules };
+    let compiled =
+        policy::compile_rules(vec![source]).map_err(|errors| anyhow!("the rules do not compile: {errors:?}"))?;
     let log_file = |suffix: &str| format!("{}{suffix}", log.display());
-    let surroundings = Surroundings {
+    let surroundings = PathContext {
         home: std::env::var("HOME").ok(),
         temporary: Vec::new(),
         protected: ["", "-wal", "-shm", ".lock"].map(log_file).into(),
@@ -80,5 +81,10 @@ pub(super) fn rules(log: &Path) -> anyhow::Result<Rules> {
         realm: None,
         approval: ApprovalMode::default(),
     };
-    Ok(Rules { compiled, posture: Posture::Gateway, surroundings, people: People::default() })
+    Ok(ActiveRules {
+        compiled,
+        default_policy: DefaultPolicy::Gateway,
+        path_context: surroundings,
+        people: People::default(),
+    })
 }

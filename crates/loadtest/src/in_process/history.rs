@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 use countersign_core::{
     call::{self, Executor, Progress, Returned},
-    engine::{Command, Context, Engine, Recorded, Reply, Resume, Rules},
+    engine::{ActiveRules, Command, DecisionContext, Engine, EngineReply, Recorded, ResumeMode},
     id::{Fresh, RunId, SessionId},
     message::{Assistant, Block, Message, Said as Spoken, StopReason, ToolResult, estimate_tokens},
     run::{self, Answer, Wanted},
@@ -26,11 +26,11 @@ struct Author {
 }
 
 /// Makes about `events` facts, ending at about `now`. Deterministic but for the time.
-pub(super) fn make(rules: Rules, now: Millis, events: usize) -> anyhow::Result<Vec<Recorded>> {
+pub(super) fn make(rules: ActiveRules, now: Millis, events: usize) -> anyhow::Result<Vec<Recorded>> {
     let mut author =
         Author { engine: Engine::new(rules.clone()), now, drawn: 0, recorded: Vec::with_capacity(events + 64) };
     author.tell(Command::UseRules(Box::new(rules)))?;
-    author.tell(Command::Recover(Resume::Wait))?;
+    author.tell(Command::Recover(ResumeMode::Wait))?;
     let sessions: Vec<SessionId> = (0..SESSIONS).map(|number| SessionId::new(format!("session-{number}"))).collect();
     for id in &sessions {
         author.open(id)?;
@@ -54,9 +54,9 @@ pub(super) fn make(rules: Rules, now: Millis, events: usize) -> anyhow::Result<V
 }
 
 impl Author {
-    fn tell(&mut self, command: Command) -> anyhow::Result<Reply> {
+    fn tell(&mut self, command: Command) -> anyhow::Result<EngineReply> {
         self.drawn += 1;
-        let mut context = Context { now: self.now, fresh: Fresh::new(self.drawn.to_be_bytes()) };
+        let mut context = DecisionContext { now: self.now, fresh: Fresh::new(self.drawn.to_be_bytes()) };
         let (facts, reply) = self.engine.handle(command, &mut context)?;
         self.recorded.extend(facts);
         Ok(reply)
@@ -109,7 +109,7 @@ impl Author {
         }))?;
         let prompt = session::Command::Prompt { said, with: Vec::new(), when_busy: WhenBusy::Refuse };
         match self.tell(Command::Session(id.clone(), prompt))? {
-            Reply::Started(run) => Ok(run),
+            EngineReply::Started(run) => Ok(run),
             other => bail!("a prompt came to {other:?}"),
         }
     }

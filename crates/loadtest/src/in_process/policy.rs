@@ -7,8 +7,8 @@ use countersign_core::{
     digest::{Digest, canonical},
     id::{PrincipalId, SessionId},
     policy::{
-        Action, Compiled, Constraints, Grants, Layer, Layers, Posture, Reach, Rule, Rules, Source, Subject,
-        Surroundings, Verdict, compile, evaluate,
+        CompiledRules, Constraints, DefaultPolicy, EffectReach, GrantSet, PathContext, PolicyLayers, PolicySubject,
+        Rule, RuleAction, RuleLayer, RuleSet, RuleSource, Verdict, compile_rules, evaluate,
     },
     time::Millis,
     tool::{Effect, Shell},
@@ -35,27 +35,27 @@ pub(super) fn measure() -> anyhow::Result<Value> {
 /// Microseconds of one decision among so many rules.
 fn of(rules: usize) -> anyhow::Result<f64> {
     let compiled = compiled(rules)?;
-    let (constraints, grants, surroundings) = (Constraints::default(), Grants::default(), Surroundings::default());
-    let layers = Layers {
+    let (constraints, grants, surroundings) = (Constraints::default(), GrantSet::default(), PathContext::default());
+    let layers = PolicyLayers {
         compiled: &compiled,
         constraints: &constraints,
         contract: None,
         grants: &grants,
-        posture: Posture::Gateway,
-        surroundings: &surroundings,
+        default_policy: DefaultPolicy::Gateway,
+        path_context: &surroundings,
     };
     // One past the last rule: what nothing matches is asked about.
     let verdict = |number: usize| evaluate(&layers, &subject(number), Millis(1));
     ensure!(matches!(verdict(rules), Verdict::Ask(_)), "a rule matches too much");
-    for (number, wanted) in [(0, Action::Deny), (1, Action::Allow), (2, Action::Ask)] {
+    for (number, wanted) in [(0, RuleAction::Deny), (1, RuleAction::Allow), (2, RuleAction::Ask)] {
         let got = match verdict(number.min(rules)) {
-            Verdict::Deny(_) => Action::Deny,
-            Verdict::Allow(_) => Action::Allow,
-            Verdict::Ask(_) => Action::Ask,
+            Verdict::Deny(_) => RuleAction::Deny,
+            Verdict::Allow(_) => RuleAction::Allow,
+            Verdict::Ask(_) => RuleAction::Ask,
         };
         ensure!(number >= rules || got == wanted, "rule {number} gives {got:?}");
     }
-    let subjects: Vec<Subject> = (0..ASKED).map(|number| subject(number * rules / ASKED)).collect();
+    let subjects: Vec<PolicySubject> = (0..ASKED).map(|number| subject(number * rules / ASKED)).collect();
     let mut took = Vec::new();
     for _ in 0..ROUNDS {
         let begun = Instant::now();
@@ -74,26 +74,26 @@ const fn per_round() -> f64 {
 }
 
 /// Rules as people write them for a house: a tool, a thing and a star.
-fn compiled(count: usize) -> anyhow::Result<Compiled> {
+fn compiled(count: usize) -> anyhow::Result<CompiledRules> {
     let rules = (0..count).map(|number| {
         let action = match number % 3 {
-            0 => Action::Deny,
-            1 => Action::Allow,
-            _ => Action::Ask,
+            0 => RuleAction::Deny,
+            1 => RuleAction::Allow,
+            _ => RuleAction::Ask,
         };
         Rule::new(format!("ha_call_service(light.turn_on, light.room_{number}_*)"), action)
     });
-    let rules = Rules { defaults: vec![Rule::new("*", Action::Ask)], rules: rules.collect() };
-    compile(vec![Source { name: "bench".to_owned(), layer: Layer::Main, rules }])
+    let rules = RuleSet { defaults: vec![Rule::new("*", RuleAction::Ask)], rules: rules.collect() };
+    compile_rules(vec![RuleSource { name: "bench".to_owned(), layer: RuleLayer::Main, rules }])
         .map_err(|errors| anyhow!("the rules do not compile: {errors:?}"))
 }
 
-fn subject(number: usize) -> Subject {
+fn subject(number: usize) -> PolicySubject {
     let entity = format!("light.room_{number}_ceiling");
     let arguments = json!({ "domain": "light", "service": "turn_on", "entity_id": entity });
     let arguments_digest = Digest::of(canonical(&arguments).as_bytes());
     let arguments = arguments.as_object().cloned().unwrap_or_default();
-    Subject {
+    PolicySubject {
         principal: PrincipalId::new("agent:bench"),
         door: Some("agent-gate".to_owned()),
         target: Some("homeassistant".to_owned()),
@@ -106,7 +106,7 @@ fn subject(number: usize) -> Subject {
         arguments,
         arguments_digest,
         effect: Effect::Changes,
-        reach: Reach::Beyond,
+        reach: EffectReach::Beyond,
         cwd: String::new(),
         session_folder: None,
         is_later: false,

@@ -4,7 +4,7 @@ use std::{path::Path, time::Instant};
 
 use anyhow::ensure;
 use countersign_core::{
-    engine::{Engine, Event, Meta, Rules},
+    engine::{ActiveRules, Engine, Event, FactMeta},
     id::Lsn,
 };
 use countersign_runtime::{Clock, Handle, Lane, record};
@@ -62,7 +62,7 @@ pub(super) async fn measure(folder: &Path) -> anyhow::Result<Value> {
 }
 
 /// Milliseconds from opening the log to the first answer.
-async fn open(path: &Path, rules: &Rules, folder: &Path) -> anyhow::Result<f64> {
+async fn open(path: &Path, rules: &ActiveRules, folder: &Path) -> anyhow::Result<f64> {
     let begun = Instant::now();
     let log: AnyLog = SqliteLog::open(path, StoreOptions::default())?.into();
     let handle = Handle::open(log, options(rules.clone(), folder)?).await?;
@@ -95,7 +95,7 @@ async fn bare(path: &Path) -> anyhow::Result<(f64, Vec<Stored>)> {
 }
 
 /// Where the rest of the time goes: milliseconds to decode every record, and to fold every event into a state.
-fn replay(rules: &Rules, records: &[Stored]) -> anyhow::Result<(f64, f64)> {
+fn replay(rules: &ActiveRules, records: &[Stored]) -> anyhow::Result<(f64, f64)> {
     let begun = Instant::now();
     let decode = |stored: &Stored| Event::decode(&stored.kind, stored.version, &stored.facts);
     let events = records.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
@@ -103,7 +103,7 @@ fn replay(rules: &Rules, records: &[Stored]) -> anyhow::Result<(f64, f64)> {
     let begun = Instant::now();
     let mut engine = Engine::new(rules.clone());
     for (event, stored) in events.iter().zip(records) {
-        engine.replay(event, &Meta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() });
+        engine.replay(event, &FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() });
     }
     Ok((decoded, millis(begun)))
 }

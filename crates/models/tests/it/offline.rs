@@ -1,6 +1,6 @@
 //! What holds without any connection.
 
-use countersign_models::{Api, Dollars, Failure, FailureKind, Level, Price, Usage, cost};
+use countersign_models::{Api, Dollars, Failure, FailureKind, Level, Price, Usage, usage_cost};
 
 use crate::{entry, request};
 

@@ -66,9 +66,9 @@ macro_rules! methods {
         }
 
         /// All methods.
-        pub const TABLE: &[Row] = &[
-            $(Row {
-                method: Method::$method, name: $name, modes: $modes, scope: Scope::$scope, deadline: $deadline,
+        pub const TABLE: &[MethodRow] = &[
+            $(MethodRow {
+                method: Method::$method, name: $name, modes: $modes, scope: MethodScope::$scope, deadline: $deadline,
             },)*
         ];
 

@@ -80,7 +80,7 @@ impl<T> fmt::Debug for FactFollower<T> {
 #[cfg(test)]
 mod tests {
     use countersign_core::{
-        engine::{Event, Fact, Meta},
+        engine::{Event, Fact, FactMeta},
         id::Lsn,
         time::Millis,
     };
@@ -98,7 +98,7 @@ mod tests {
 
     fn facts(count: u64) -> Vec<Recorded> {
         let recorded = |lsn| Recorded {
-            meta: Meta { lsn: Lsn(lsn), at: Millis(lsn), session: None },
+            meta: FactMeta { lsn: Lsn(lsn), at: Millis(lsn), session: None },
             fact: Fact { event: Event::Booted, session: None, content: None },
         };
         (1..=count).map(recorded).collect()

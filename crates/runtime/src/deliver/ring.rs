@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use countersign_core::{
-    engine::{Event, Fact, Meta, Recorded},
+    engine::{Event, Fact, FactMeta, Recorded},
     id::Lsn,
 };
 use countersign_store::{AnyLog, Log as _, Partition, ReadError};
@@ -210,7 +210,7 @@ impl Subscriber {
             }
             let content = self.contents.get(&[stored.lsn]).await?.pop().flatten();
             if let Ok(event) = Event::decode(&stored.kind, stored.version, &stored.facts) {
-                let meta = Meta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() };
+                let meta = FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session.clone() };
                 let fact = Fact { event, session: stored.session, content };
                 let released = Released::Fact(Arc::new(Recorded { meta, fact }));
                 bytes += released.size();
@@ -234,10 +234,10 @@ struct Missed {
 #[cfg(test)]
 mod tests {
     use countersign_core::{
-        engine::{Command, Context, Engine, Rules},
+        engine::{ActiveRules, Command, DecisionContext, Engine},
         gate::People,
         id::{EntryId, Fresh, SessionId},
-        policy::{Compiled, Posture, Surroundings},
+        policy::{CompiledRules, DefaultPolicy, PathContext},
         session::{self, Imported, Kind, Said, Settings},
         time::Millis,
     };
@@ -248,10 +248,10 @@ mod tests {
 
     /// Forty entries of 600 kB.
     fn long_history() -> Vec<Recorded> {
-        let rules = Rules {
-            compiled: Compiled::default(),
-            posture: Posture::Gateway,
-            surroundings: Surroundings::default(),
+        let rules = ActiveRules {
+            compiled: CompiledRules::default(),
+            default_policy: DefaultPolicy::Gateway,
+            path_context: PathContext::default(),
             people: People::default(),
         };
         let said = Said { content: "x".repeat(600_000).into(), tokens: 1 };
@@ -263,7 +263,7 @@ mod tests {
         let settings = Box::new(Settings::default());
         let open = session::Command::Open { cwd: "/".to_owned(), name: None, parent: None, door: None, settings };
         let mut engine = Engine::new(rules);
-        let mut context = Context { now: Millis(1), fresh: Fresh::new([1; 16]) };
+        let mut context = DecisionContext { now: Millis(1), fresh: Fresh::new([1; 16]) };
         let commands = [open, import].map(|command| Command::Session(SessionId::new("s"), command));
         commands.into_iter().flat_map(|command| engine.handle(command, &mut context).unwrap().0).collect()
     }

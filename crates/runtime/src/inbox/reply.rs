@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use countersign_core::engine::{self, Refusal};
+use countersign_core::engine::{self, CommandError};
 
 /// What a command came to, and where in the order of releases that stands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// What it came to.
-    pub outcome: engine::Reply,
+    pub outcome: engine::EngineReply,
     /// The number of the first frame that was released behind it.
     pub position: u64,
 }
@@ -18,7 +18,7 @@ pub struct Reply {
 pub enum Refused {
     /// The engine refused it.
     #[error(transparent)]
-    Refusal(#[from] Refusal),
+    Refusal(#[from] CommandError),
     /// The log could not record it. Nothing has happened.
     #[error(transparent)]
     NotRecorded(#[from] NotRecorded),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_core::engine::{Command, Engine, Scope};
+use countersign_core::engine::{Command, Engine, ResidencyScope};
 use tokio::{
     sync::{Semaphore, oneshot},
     time::Instant,
@@ -74,7 +74,7 @@ impl Source {
     /// The same, with `scope` at hand: it is fetched from the log where it was let go of.
     pub async fn read_of<T: Send + 'static>(
         &self,
-        scope: Scope,
+        scope: ResidencyScope,
         read: impl FnOnce(&Engine) -> T + Send + 'static,
     ) -> Option<(T, u64)> {
         self.read_scope(Some(scope), read).await
@@ -82,7 +82,7 @@ impl Source {
 
     async fn read_scope<T: Send + 'static>(
         &self,
-        scope: Option<Scope>,
+        scope: Option<ResidencyScope>,
         read: impl FnOnce(&Engine) -> T + Send + 'static,
     ) -> Option<(T, u64)> {
         let (tx, rx) = oneshot::channel();

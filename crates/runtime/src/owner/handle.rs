@@ -45,7 +45,7 @@ impl Handle {
         let ring = Arc::clone(&self.ring);
         let (tx, rx) = oneshot::channel();
         let read: Read = Box::new(move |engine| {
-            let lsn = engine.state().head();
+            let lsn = engine.state().head_lsn();
             Box::new(move |_| {
                 let _ = tx.send(ring.subscribe(lsn));
             })

@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::AtomicBool};
 
 use countersign_core::{
-    engine::{Command, Decode, Engine, Event, Meta, Recorded, Refusal, Rules, Scope},
+    engine::{ActiveRules, Command, CommandError, Engine, Event, EventDecodeError, FactMeta, Recorded, ResidencyScope},
     id::Lsn,
     time::Millis,
 };
@@ -50,7 +50,7 @@ pub enum OpenError {
         lsn: Lsn,
         /// Why.
         #[source]
-        source: Decode,
+        source: EventDecodeError,
     },
     /// What it says of one session cannot be read.
     #[error("the log cannot be read: {0}")]
@@ -65,7 +65,7 @@ pub enum OpenError {
     },
     /// Recovery was refused.
     #[error("recovery failed")]
-    Recovery(#[from] Refusal),
+    Recovery(#[from] CommandError),
     /// What recovery decided could not be recorded.
     #[error("what recovery decided could not be recorded: {0}")]
     NotRecorded(String),
@@ -91,17 +91,17 @@ enum Start {
 }
 
 /// Brings the log's state into an engine: from its snapshot where there is one, and from the records behind.
-pub(super) async fn replay(log: &AnyLog, rules: Rules) -> Result<Engine, OpenError> {
+pub(super) async fn replay(log: &AnyLog, rules: ActiveRules) -> Result<Engine, OpenError> {
     Ok(replay_behind(log, rules).await?.0)
 }
 
 /// The same, and the position of the snapshot that it began with; 0 if there was none.
-async fn replay_behind(log: &AnyLog, rules: Rules) -> Result<(Engine, Lsn), OpenError> {
+async fn replay_behind(log: &AnyLog, rules: ActiveRules) -> Result<(Engine, Lsn), OpenError> {
     let mut engine = match snapshots::load(log, &rules).await {
         Some(engine) => engine,
         None => Engine::new(rules),
     };
-    let snapshot = engine.state().head();
+    let snapshot = engine.state().head_lsn();
     let mut after = snapshot;
     loop {
         let page = log.read(Partition::ZERO, after, PAGE).await?;
@@ -109,9 +109,9 @@ async fn replay_behind(log: &AnyLog, rules: Rules) -> Result<(Engine, Lsn), Open
         for stored in page {
             let event = Event::decode(&stored.kind, stored.version, &stored.facts)
                 .map_err(|source| OpenError::Decode { lsn: stored.lsn, source })?;
-            let meta = Meta { lsn: stored.lsn, at: stored.at, session: stored.session };
+            let meta = FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session };
             // A snapshot leaves out sessions at rest; one that went on behind it is needed whole.
-            if let Some(scope) = meta.session.clone().map(Scope::Session).filter(|scope| engine.lacks(scope)) {
+            if let Some(scope) = meta.session.clone().map(ResidencyScope::Session).filter(|scope| engine.lacks(scope)) {
                 let mut records = parking::read(log, &scope).await.map_err(OpenError::Scope)?;
                 records.retain(|(_, known)| known.lsn < meta.lsn);
                 engine.fetch(&scope, records, meta.at);
@@ -130,7 +130,7 @@ async fn replay_behind(log: &AnyLog, rules: Rules) -> Result<(Engine, Lsn), Open
 ///
 /// # Errors
 /// [`OpenError`].
-pub async fn inspect(log: &AnyLog, rules: Rules) -> Result<Engine, OpenError> {
+pub async fn inspect(log: &AnyLog, rules: ActiveRules) -> Result<Engine, OpenError> {
     let mut engine = replay(log, rules).await?;
     admit(&mut engine, &Contents::new(log.clone())).await?;
     Ok(engine)
@@ -172,8 +172,8 @@ impl Handle {
         let epoch = log.take_over(Partition::ZERO).await?;
         let (mut engine, snapshot) = replay_behind(&log, options.rules.clone()).await?;
         admit(&mut engine, &contents).await?;
-        let clock = options.clock.clone().not_before(engine.state().at());
-        let durable = engine.state().head();
+        let clock = options.clock.clone().not_before(engine.state().last_fact_at());
+        let durable = engine.state().head_lsn();
         let options = Options { clock, ..options };
 
         let mut recorded: Vec<Recorded> = Vec::new();
@@ -198,8 +198,8 @@ impl Handle {
 }
 
 impl Options {
-    pub(super) fn context(&self) -> countersign_core::engine::Context {
+    pub(super) fn context(&self) -> countersign_core::engine::DecisionContext {
         let now: Millis = self.clock.now();
-        countersign_core::engine::Context { now, fresh: countersign_core::id::Fresh::new((self.dice)()) }
+        countersign_core::engine::DecisionContext { now, fresh: countersign_core::id::Fresh::new((self.dice)()) }
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use countersign_core::{
-    engine::{Engine, Event, Meta, Scope},
+    engine::{Engine, Event, FactMeta, ResidencyScope},
     id::Lsn,
 };
 use countersign_store::{self as store, AnyLog, Log as _, Partition};
@@ -20,7 +20,7 @@ pub(super) struct Parked {
     log: AnyLog,
     /// Where what was fetched comes in.
     back: Source,
-    by_scope: BTreeMap<Scope, Vec<Waiting>>,
+    by_scope: BTreeMap<ResidencyScope, Vec<Waiting>>,
 }
 
 impl Parked {
@@ -50,12 +50,12 @@ impl Parked {
     }
 
     /// Holds items on that nobody can be told about, and has what they need fetched once more after a while.
-    pub(super) fn hold_on(&mut self, scope: &Scope, waiting: Vec<Waiting>) {
+    pub(super) fn hold_on(&mut self, scope: &ResidencyScope, waiting: Vec<Waiting>) {
         self.by_scope.insert(scope.clone(), waiting);
         self.fetch(scope.clone(), AGAIN_AFTER);
     }
 
-    fn fetch(&self, scope: Scope, after: Duration) {
+    fn fetch(&self, scope: ResidencyScope, after: Duration) {
         let (log, back) = (self.log.clone(), self.back.clone());
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
@@ -70,17 +70,17 @@ impl Parked {
     }
 
     /// What waited for `scope`.
-    pub(super) fn release(&mut self, scope: &Scope) -> Vec<Waiting> {
+    pub(super) fn release(&mut self, scope: &ResidencyScope) -> Vec<Waiting> {
         self.by_scope.remove(scope).unwrap_or_default()
     }
 }
 
 /// Everything that the log says of `scope`.
-pub(super) async fn read(log: &AnyLog, scope: &Scope) -> Result<Vec<(Event, Meta)>, Arc<str>> {
+pub(super) async fn read(log: &AnyLog, scope: &ResidencyScope) -> Result<Vec<(Event, FactMeta)>, Arc<str>> {
     let key;
     let wanted = match scope {
-        Scope::Session(session) => store::Scope::Session(session),
-        Scope::Gate(gate) => {
+        ResidencyScope::Session(session) => store::Scope::Session(session),
+        ResidencyScope::Gate(gate) => {
             key = gate.to_string();
             store::Scope::Key(&key)
         }
@@ -97,7 +97,7 @@ pub(super) async fn read(log: &AnyLog, scope: &Scope) -> Result<Vec<(Event, Meta
             let event = Event::decode(&stored.kind, stored.version, &stored.facts)
                 .map_err(|error| Arc::<str>::from(format!("record {}: {error}", stored.lsn)))?;
             after = stored.lsn;
-            records.push((event, Meta { lsn: stored.lsn, at: stored.at, session: stored.session }));
+            records.push((event, FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session }));
         }
         if is_last {
             return Ok(records);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{Engine, Rules, SNAPSHOT_VERSION},
+    engine::{ActiveRules, Engine, SNAPSHOT_VERSION},
     id::Lsn,
 };
 use countersign_store::{AnyLog, Log as _, Partition, Snapshot};
@@ -47,7 +47,7 @@ pub(super) struct Snapshots {
 /// One snapshot to be made, and who wants to know when it is.
 struct Job {
     log: AnyLog,
-    rules: Rules,
+    rules: ActiveRules,
     idle: Option<Duration>,
     done: oneshot::Sender<()>,
 }
@@ -93,14 +93,14 @@ impl Snapshots {
         if let Some(writing) = self.writing.take() {
             let _ = writing.await;
         }
-        if durable.0 >= self.last.0 + WORTH && engine.state().head() == durable {
+        if durable.0 >= self.last.0 + WORTH && engine.state().head_lsn() == durable {
             save(&self.log, engine).await;
         }
     }
 }
 
 /// An engine with the log's snapshot, if it has one that this version can use.
-pub(super) async fn load(log: &AnyLog, rules: &Rules) -> Option<Engine> {
+pub(super) async fn load(log: &AnyLog, rules: &ActiveRules) -> Option<Engine> {
     let snapshot = match log.load_snapshot(Partition::ZERO, SNAPSHOT_VERSION).await {
         Ok(snapshot) => snapshot?,
         Err(error) => {
@@ -109,7 +109,7 @@ pub(super) async fn load(log: &AnyLog, rules: &Rules) -> Option<Engine> {
         }
     };
     let engine = Engine::from_snapshot(rules.clone(), std::str::from_utf8(&snapshot.bytes).ok()?);
-    engine.ok().filter(|engine| engine.state().head() == snapshot.lsn)
+    engine.ok().filter(|engine| engine.state().head_lsn() == snapshot.lsn)
 }
 
 /// Starts the thread on which snapshots are made, all of them.
@@ -135,11 +135,11 @@ fn begin() -> std::io::Result<Sender<Job>> {
 }
 
 /// Makes the state again from the log, away from the owner, and saves it.
-async fn write_behind(log: AnyLog, rules: Rules, idle: Option<Duration>) {
+async fn write_behind(log: AnyLog, rules: ActiveRules, idle: Option<Duration>) {
     match open::replay(&log, rules).await {
         Ok(mut engine) => {
             // A replay lets go of nothing, and everything that ever was would be in every snapshot from then on.
-            let now = engine.state().at();
+            let now = engine.state().last_fact_at();
             engine.evict(now, idle);
             save(&log, &engine).await;
         }
@@ -148,7 +148,7 @@ async fn write_behind(log: AnyLog, rules: Rules, idle: Option<Duration>) {
 }
 
 async fn save(log: &AnyLog, engine: &Engine) {
-    let head = engine.state().head();
+    let head = engine.state().head_lsn();
     let before = Lsn(head.0.saturating_sub(1));
     let last = match log.read(Partition::ZERO, before, 1).await {
         Ok(page) => page.into_iter().next(),
@@ -169,23 +169,23 @@ async fn save(log: &AnyLog, engine: &Engine) {
 #[cfg(test)]
 mod tests {
     use countersign_core::{
-        engine::{Command, Context},
+        engine::{Command, DecisionContext},
         gate::People,
         id::{Fresh, SessionId},
-        policy::{Compiled, Posture, Surroundings},
+        policy::{CompiledRules, DefaultPolicy, PathContext},
         session::{self, Settings},
         time::Millis,
     };
     use countersign_store::{Batch, MemoryLog};
 
     use super::*;
-    use crate::owner::record;
+    use crate::owner::encode_record;
 
-    fn rules() -> Rules {
-        Rules {
-            compiled: Compiled::default(),
-            posture: Posture::Gateway,
-            surroundings: Surroundings::default(),
+    fn rules() -> ActiveRules {
+        ActiveRules {
+            compiled: CompiledRules::default(),
+            default_policy: DefaultPolicy::Gateway,
+            path_context: PathContext::default(),
             people: People::default(),
         }
     }
@@ -197,7 +197,7 @@ mod tests {
         for (session, now) in [("rests", Millis(1)), ("works", Millis(3_600_000))] {
             let settings = Box::new(Settings::default());
             let open = session::Command::Open { cwd: "/".to_owned(), name: None, parent: None, door: None, settings };
-            let mut context = Context { now, fresh: Fresh::new([1; 16]) };
+            let mut context = DecisionContext { now, fresh: Fresh::new([1; 16]) };
             facts.extend(engine.handle(Command::Session(SessionId::new(session), open), &mut context).unwrap().0);
         }
         let log = AnyLog::from(MemoryLog::new());

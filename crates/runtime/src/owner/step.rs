@@ -10,7 +10,7 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{self, Command, Engine, Event, Meta, Recorded, Rules, Scope},
+    engine::{self, ActiveRules, Command, Engine, Event, FactMeta, Recorded, ResidencyScope},
     id::Lsn,
     schedule,
     time::Millis,
@@ -52,9 +52,9 @@ const SERVICES: Duration = Duration::from_secs(3);
 pub(super) struct Owner {
     engine: Engine,
     /// The rules that are recorded to be in force.
-    rules: Rules,
+    rules: ActiveRules,
     /// Those that the batch brings which is being decided, where it brings some.
-    coming: Option<Rules>,
+    coming: Option<ActiveRules>,
     /// The epoch that this owner took the log over in.
     epoch: Epoch,
     /// The head of the log.
@@ -116,7 +116,7 @@ impl Owner {
             is_held: Arc::clone(is_held),
             meters: Arc::clone(meters),
         });
-        let boot = engine.state().boot();
+        let boot = engine.state().boot_count();
         Self {
             boot,
             is_closing: false,
@@ -274,7 +274,7 @@ impl Owner {
         let idle = self.options.idle.filter(|_| self.deferred.is_empty());
         self.engine.evict(self.options.clock.now(), idle);
         self.snapshots.follow(&self.engine, self.durable);
-        if self.engine.state().boot() == self.boot {
+        if self.engine.state().boot_count() == self.boot {
             self.desk.reconcile(&self.engine);
             self.meters.in_flight.set(self.desk.in_flight());
         }
@@ -332,8 +332,8 @@ impl Owner {
     /// Takes what was fetched, and gives what waited for it in the order in which it came.
     fn fetched(
         &mut self,
-        scope: &Scope,
-        records: Result<Vec<(Event, Meta)>, Arc<str>>,
+        scope: &ResidencyScope,
+        records: Result<Vec<(Event, FactMeta)>, Arc<str>>,
         releases: &mut Vec<Release>,
     ) -> Vec<Waiting> {
         let waited = self.parked.release(scope);
@@ -426,7 +426,7 @@ impl Owner {
         &mut self,
         command: Command,
         batch: &[Recorded],
-    ) -> Result<Result<(Vec<Recorded>, engine::Reply), engine::Refusal>, Refused> {
+    ) -> Result<Result<(Vec<Recorded>, engine::EngineReply), engine::CommandError>, Refused> {
         let mut context = self.options.context();
         context.now = Millis(context.now.0.saturating_sub(u64::try_from(self.lag.as_millis()).unwrap_or(u64::MAX)));
         let rules = if let Command::UseRules(rules) = &command { Some((**rules).clone()) } else { None };

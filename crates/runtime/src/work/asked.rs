@@ -9,7 +9,7 @@ use std::{
 
 use countersign_core::{
     call::Command as CallCommand,
-    engine::{Command, Engine, Refusal},
+    engine::{Command, CommandError, Engine},
     gate::Resolution,
     id::{CallId, GateId},
 };
@@ -62,7 +62,7 @@ impl Asked {
         }
         let told = |gate: &GateId| {
             let resolution = engine.state().gate(*gate)?.resolution().cloned()?;
-            Some((resolution, engine.admitted().answer(*gate).cloned()))
+            Some((resolution, engine.admitted().answer_text(*gate).cloned()))
         };
         let over: Vec<(GateId, Told)> = asked.keys().filter_map(|gate| Some((*gate, told(gate)?))).collect();
         for (gate, told) in over {
@@ -96,7 +96,7 @@ impl People for Asker {
             let reach = CallCommand::Reach { call: self.call, gate, host };
             match self.results.ask(Command::Call(reach)).await {
                 Ok(_) => {}
-                Err(Refused::Refusal(Refusal::Denied(why))) => return Answered::No(why),
+                Err(Refused::Refusal(CommandError::Denied(why))) => return Answered::No(why),
                 Err(error) => return Answered::No(format!("nobody was asked: {error}")),
             }
             match answer.await {

@@ -17,7 +17,7 @@ use countersign_core::{
     folder_of,
     id::{CallId, RunId},
     message::StopReason,
-    owed,
+    owed_work,
     run::{self, Answer, Failure},
     session::{self, Compacted},
     stopping,
@@ -249,7 +249,7 @@ impl Desk {
                     session: session.id().clone(),
                     cwd: session.cwd().to_owned(),
                     folder: session.folder().to_owned(),
-                    place: folder_of(session, engine.admitted().call(call.id())?),
+                    place: folder_of(session, engine.admitted().call_content(call.id())?),
                     executor: call.executor().clone(),
                     content: call.content(),
                     arguments: call.arguments(),
@@ -269,7 +269,7 @@ impl Desk {
             Work::Compact { session, epoch } => {
                 let session = state.session(session)?;
                 let host = host_of(session, None)?;
-                let work = CompactWork::of(session, *epoch, state.at(), Arc::clone(&meters))?;
+                let work = CompactWork::of(session, *epoch, state.last_fact_at(), Arc::clone(&meters))?;
                 let outcome = Compacted::Failed { message: "the summary broke off".into() };
                 let broke =
                     Command::Session(session.id().clone(), session::Command::Compacted { epoch: *epoch, outcome });

@@ -1,9 +1,9 @@
 //! A wall clock that somebody sets while a gateway works: jobs fire when it shows their time, and deadlines stay where they were.
 
 use countersign_core::{
-    engine::{Command, Event, Resume},
+    engine::{Command, Event, ResumeMode},
     id::JobId,
-    policy::Posture,
+    policy::DefaultPolicy,
     schedule::{self, Afterwards, Kind, Plan, Schedule},
     time::Millis,
 };
@@ -27,7 +27,7 @@ async fn a_job_fires_when_the_clock_that_was_set_shows_its_time() {
     let clock = Clock::starting_at(from);
     let model = Scripted::new(Vec::<Reply>::new());
     let log = MemoryLog::new();
-    let owner = open_seeing_to(failed, clock.clone(), log, &model, Posture::Stdio, Resume::Go).await;
+    let owner = open_seeing_to(failed, clock.clone(), log, &model, DefaultPolicy::Stdio, ResumeMode::Go).await;
     let mut released = owner.subscribe().await.unwrap();
     // It is planned for in ten hours, and the clock turns out to be five minutes less than that behind.
     let at = Millis(from.0 + 600 * MINUTE);

@@ -3,10 +3,10 @@
 use std::{path::Path, time::Duration};
 
 use countersign_core::{
-    engine::{Command, Engine, Reply as Outcome, Resume},
+    engine::{Command, Engine, EngineReply as Outcome, ResumeMode},
     gate::{self, Scope},
     id::EntryId,
-    policy::Posture,
+    policy::DefaultPolicy,
     run,
     session::{self, Imported, Kind, Said},
 };
@@ -29,7 +29,7 @@ async fn nothing_runs_that_could_not_be_recorded() {
     let (logs, ran) = (folder.path().join("log"), folder.path().join("ran"));
     std::fs::create_dir(&logs).unwrap();
     let log = SqliteLog::open(logs.join("l.db"), store::Options::default()).unwrap();
-    let owner = open(log, &Scripted::new([writes(&ran)]), Posture::Gateway, Resume::Wait).await;
+    let owner = open(log, &Scripted::new([writes(&ran)]), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     requests.ask(prompt()).await.unwrap();
     let gate = pending(&owner).await;
@@ -45,11 +45,11 @@ async fn an_owner_that_was_fenced_does_none_of_the_others_work() {
     let hang = || Reply::new().step(Step::Hang);
     let (ours, theirs) = (Scripted::new([hang(), hang()]), Scripted::new([hang(), hang()]));
     let log = MemoryLog::new();
-    let first = open(log.clone(), &ours, Posture::Gateway, Resume::Go).await;
+    let first = open(log.clone(), &ours, DefaultPolicy::Gateway, ResumeMode::Go).await;
     let requests = begin(&first, folder.path()).await;
     requests.ask(prompt()).await.unwrap();
     eventually(&first, |engine| engine.state().runs().next().map(|_| ())).await;
-    let second = open(log.restart(), &theirs, Posture::Gateway, Resume::Go).await;
+    let second = open(log.restart(), &theirs, DefaultPolicy::Gateway, ResumeMode::Go).await;
     eventually(&second, |engine| engine.state().runs().next().map(|_| ())).await;
     assert!(requests.ask(prompt()).await.is_err());
     first.close().await;
@@ -61,14 +61,16 @@ async fn an_owner_that_was_fenced_does_none_of_the_others_work() {
 async fn an_owner_that_is_held_works_only_when_told_and_its_subscriber_misses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let log = MemoryLog::new();
-    let first = open(log.clone(), &Scripted::new([Reply::new().step(Step::Hang)]), Posture::Gateway, Resume::Go).await;
+    let first =
+        open(log.clone(), &Scripted::new([Reply::new().step(Step::Hang)]), DefaultPolicy::Gateway, ResumeMode::Go)
+            .await;
     begin(&first, folder.path()).await.ask(prompt()).await.unwrap();
     eventually(&first, |engine| engine.state().runs().next().map(|_| ())).await;
     let model = Scripted::new([Reply::say("ok")]);
     let held = open_held(log.restart(), &model).await;
     let mut subscriber = held.subscribe().await.unwrap();
     for _ in 0..3 {
-        held.source(Lane::Request).read(|engine| engine.state().head()).await.unwrap();
+        held.source(Lane::Request).read(|engine| engine.state().head_lsn()).await.unwrap();
     }
     assert!(model.requests().is_empty());
     held.start_work().await;
@@ -93,12 +95,12 @@ async fn a_session_without_a_message_is_in_the_log_where_all_is_recorded() {
     let (folder, model) = (tempfile::tempdir().unwrap(), Scripted::new([]));
     for records_all in [false, true] {
         let log = MemoryLog::new();
-        let first = open(log.clone(), &model, Posture::Gateway, Resume::Go).await;
+        let first = open(log.clone(), &model, DefaultPolicy::Gateway, ResumeMode::Go).await;
         if records_all {
             first.record_all();
         }
         begin(&first, folder.path()).await;
-        let second = open(log.restart(), &model, Posture::Gateway, Resume::Go).await;
+        let second = open(log.restart(), &model, DefaultPolicy::Gateway, ResumeMode::Go).await;
         let look = |engine: &Engine| engine.state().session(&name()).is_some();
         assert_eq!(second.source(Lane::Request).read(look).await.unwrap().0, records_all);
         second.close().await;
@@ -111,7 +113,7 @@ async fn a_call_of_any_length_leaves_the_session_usable() {
     let folder = tempfile::tempdir().unwrap();
     let command = format!("rm -rf '/{}'", "\"".repeat(40_000));
     let call = Reply::use_tool("c1", "bash", &json!({ "command": command }).to_string());
-    let owner = open(MemoryLog::new(), &Scripted::new([call]), Posture::Stdio, Resume::Wait).await;
+    let owner = open(MemoryLog::new(), &Scripted::new([call]), DefaultPolicy::Stdio, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     requests.ask(prompt()).await.unwrap();
     pending(&owner).await;
@@ -127,7 +129,8 @@ async fn an_answer_that_was_not_recorded_has_no_effect_later() {
     let ran = folder.path().join("ran");
     let log = MemoryLog::new();
     let owner =
-        open(log.clone(), &Scripted::new([writes(&ran), Reply::say("ok")]), Posture::Gateway, Resume::Wait).await;
+        open(log.clone(), &Scripted::new([writes(&ran), Reply::say("ok")]), DefaultPolicy::Gateway, ResumeMode::Wait)
+            .await;
     let requests = begin(&owner, folder.path()).await;
     requests.ask(prompt()).await.unwrap();
     let gate = pending(&owner).await;
@@ -160,7 +163,7 @@ async fn a_message_that_the_end_of_the_process_broke_off_never_acts() {
     let arguments = json!({ "path": ran, "content": "x" }).to_string();
     let model = Scripted::new([Reply::new().text(["I will"]).call("c1", "write", &arguments).step(Step::Hang)]);
     let log = MemoryLog::new();
-    let owner = open(log.clone(), &model, Posture::Gateway, Resume::Wait).await;
+    let owner = open(log.clone(), &model, DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     requests.ask(prompt()).await.unwrap();
     let heard = async {
@@ -171,7 +174,7 @@ async fn a_message_that_the_end_of_the_process_broke_off_never_acts() {
     };
     tokio::time::timeout(Duration::from_secs(120), heard).await.unwrap();
     owner.close().await;
-    let owner = open(log.restart(), &Scripted::default(), Posture::Gateway, Resume::Wait).await;
+    let owner = open(log.restart(), &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let (gates, runs) =
         eventually(&owner, |engine| Some((engine.state().pending_gates().count(), engine.state().runs().count())))
             .await;
@@ -182,7 +185,7 @@ async fn a_message_that_the_end_of_the_process_broke_off_never_acts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prompt_and_its_abort_in_one_batch_come_to_rest() {
     let folder = tempfile::tempdir().unwrap();
-    let owner = open(MemoryLog::new(), &Scripted::default(), Posture::Gateway, Resume::Wait).await;
+    let owner = open(MemoryLog::new(), &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     for _ in 0..20 {
         let prompted = requests.send(prompt()).await;
@@ -197,7 +200,7 @@ async fn a_prompt_and_its_abort_in_one_batch_come_to_rest() {
 async fn a_follower_that_fell_behind_gets_every_fact_and_then_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let log = SqliteLog::open(folder.path().join("l.db"), store::Options::default()).unwrap();
-    let owner = open(log, &Scripted::default(), Posture::Gateway, Resume::Wait).await;
+    let owner = open(log, &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     let mut subscriber = owner.subscribe().await.unwrap();
     let entries: Vec<Imported> = (0..40)

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use countersign_core::{
     call,
-    engine::{Command, Event, Resume},
+    engine::{Command, Event, ResumeMode},
     id::PeerId,
     peer::Memory,
-    policy::Posture,
+    policy::DefaultPolicy,
     run,
 };
 use countersign_runtime::{
@@ -32,7 +32,7 @@ impl Scene {
         let wants = (0..calls).fold(Reply::new(), |reply, at| reply.call(&format!("c{at}"), FAR, "{}")).end();
         let model = Scripted::new([wants, Reply::say("ok")]);
         let peers = Peers::default();
-        let owner = open_with(peers.clone(), MemoryLog::new(), &model, Posture::Stdio, Resume::Wait).await;
+        let owner = open_with(peers.clone(), MemoryLog::new(), &model, DefaultPolicy::Stdio, ResumeMode::Wait).await;
         let requests = begin_with(&owner, "/".as_ref(), patience).await;
         let released = owner.subscribe().await.unwrap();
         Self { owner, peers, requests, released }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use countersign_core::{
-    engine::{Command, Reply as Outcome, Resume, SNAPSHOT_VERSION, Scope},
+    engine::{Command, EngineReply as Outcome, ResidencyScope, ResumeMode, SNAPSHOT_VERSION},
     gate,
-    policy::Posture,
+    policy::DefaultPolicy,
     session,
 };
 use countersign_runtime::{
@@ -27,7 +27,7 @@ fn named(text: &str) -> Command {
 async fn a_session_that_rests_is_only_in_the_log_until_somebody_asks() {
     let folder = tempfile::tempdir().unwrap();
     let model = Scripted::new([Reply::say("one"), Reply::say("two")]);
-    let owner = open_idle(MemoryLog::new(), &model, Posture::Gateway, Resume::Wait, AT_ONCE).await;
+    let owner = open_idle(MemoryLog::new(), &model, DefaultPolicy::Gateway, ResumeMode::Wait, AT_ONCE).await;
     let requests = begin(&owner, folder.path()).await;
     // Nothing is in the log before there is something worth it.
     requests.ask(named("first")).await.unwrap();
@@ -39,7 +39,7 @@ async fn a_session_that_rests_is_only_in_the_log_until_somebody_asks() {
         assert!(reply.await.unwrap().is_ok());
     }
     eventually(&owner, gone).await;
-    let read = requests.read_of(Scope::Session(name()), |engine| {
+    let read = requests.read_of(ResidencyScope::Session(name()), |engine| {
         engine.state().session(&name()).map(|session| (session.name().map(str::to_owned), session.entries().len()))
     });
     assert_eq!(read.await.unwrap().0, Some((Some("b".to_owned()), 2)));
@@ -57,7 +57,7 @@ async fn what_works_or_waits_is_never_let_go_of() {
     let ran = folder.path().join("ran");
     let write = Reply::use_tool("c1", "write", &json!({ "path": ran, "content": "x" }).to_string());
     let model = Scripted::new([write, Reply::say("done")]);
-    let owner = open_idle(MemoryLog::new(), &model, Posture::Gateway, Resume::Wait, AT_ONCE).await;
+    let owner = open_idle(MemoryLog::new(), &model, DefaultPolicy::Gateway, ResumeMode::Wait, AT_ONCE).await;
     let requests = begin(&owner, folder.path()).await;
     requests.ask(prompt()).await.unwrap();
     let gate = pending(&owner).await;
@@ -78,7 +78,7 @@ async fn a_restart_begins_with_a_snapshot_and_finds_the_rest_behind_it() {
     let log = MemoryLog::new();
     let ran = folder.path().join("ran");
     let write = Reply::use_tool("c1", "write", &json!({ "path": ran, "content": "x" }).to_string());
-    let owner = open_idle(log.clone(), &Scripted::default(), Posture::Gateway, Resume::Wait, AT_ONCE).await;
+    let owner = open_idle(log.clone(), &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait, AT_ONCE).await;
     let requests = begin(&owner, folder.path()).await;
     for at in 0..2_100 {
         requests.ask(named(&format!("n{at}"))).await.unwrap();
@@ -88,12 +88,14 @@ async fn a_restart_begins_with_a_snapshot_and_finds_the_rest_behind_it() {
     assert!(saved.is_some_and(|snapshot| snapshot.lsn.0 > 2_000));
     // The session is not in the snapshot: it rested. Behind it, it goes on, and a gate waits when the process ends.
     let log = log.restart();
-    let owner = open(log.clone(), &Scripted::new([write, Reply::say("done")]), Posture::Gateway, Resume::Wait).await;
+    let owner =
+        open(log.clone(), &Scripted::new([write, Reply::say("done")]), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = owner.source(Lane::Request);
     requests.ask(prompt()).await.unwrap();
     let gate = pending(&owner).await;
     owner.close().await;
-    let owner = open(log.restart(), &Scripted::new([Reply::say("done")]), Posture::Gateway, Resume::Wait).await;
+    let owner =
+        open(log.restart(), &Scripted::new([Reply::say("done")]), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     assert_eq!(pending(&owner).await, gate);
     let named = eventually(&owner, |engine| Some(engine.state().session(&name())?.name()?.to_owned())).await;
     assert_eq!(named, "n2099");

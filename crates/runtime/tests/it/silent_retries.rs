@@ -6,11 +6,11 @@ use countersign_core::{
     engine::{Command, Event},
     ledger::Budget,
     message::StopReason,
-    policy::{Contract, ContractScope, Posture},
+    policy::{Contract, ContractScope, DefaultPolicy},
     run::{self, End},
     session::{self, Kind},
     time::Millis,
-    unattended::{self, Terms},
+    unattended::{self, ContractTerms},
 };
 use countersign_runtime::{
     Clock, Handle, Lane, LiveKind, Released, SilentRetries,
@@ -40,7 +40,7 @@ struct Seen {
 }
 
 async fn owner(attempts: Attempts, model: &Scripted) -> Handle {
-    open_trying(attempts, Clock::starting_at(BEGIN), model, Posture::Stdio).await
+    open_trying(attempts, Clock::starting_at(BEGIN), model, DefaultPolicy::Stdio).await
 }
 
 /// Prompts, and aborts behind so many milliseconds, if at all.
@@ -59,7 +59,7 @@ async fn seen_with(attempts: Attempts, budget: Option<Budget>, model: &Scripted,
     if let Some(budget) = budget {
         let scopes = [ContractScope::Prompt];
         let may = Contract { scopes: scopes.into(), commands: scopes.into(), ..Contract::default() };
-        let terms = Box::new(Terms { actor: "ci".to_owned(), may, budget, ..Terms::default() });
+        let terms = Box::new(ContractTerms { actor: "ci".to_owned(), may, budget, ..ContractTerms::default() });
         let declare = unattended::Command::Declare { session: name(), terms, carried: None };
         requests.ask(Command::Unattended(declare)).await.unwrap();
     }

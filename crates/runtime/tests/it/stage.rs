@@ -3,10 +3,10 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use countersign_core::{
-    engine::{Command, Resume, Rules},
+    engine::{ActiveRules, Command, ResumeMode},
     gate::{self, Answer, Scope},
     id::{GateId, PeerId, PrincipalId, SessionId},
-    policy::{self, Posture, Surroundings},
+    policy::{self, DefaultPolicy, PathContext},
     schedule,
     session::{self, ModelRef, Said, Settings, WhenBusy},
     tool::{Effect, Lane, Repeat, Shell, Spec},
@@ -129,7 +129,12 @@ impl Host for Room {
     }
 }
 
-pub(crate) async fn open(log: impl Into<AnyLog>, model: &Scripted, posture: Posture, resume: Resume) -> Handle {
+pub(crate) async fn open(
+    log: impl Into<AnyLog>,
+    model: &Scripted,
+    posture: DefaultPolicy,
+    resume: ResumeMode,
+) -> Handle {
     open_idle(log, model, posture, resume, None).await
 }
 
@@ -138,8 +143,8 @@ pub(crate) async fn open_with(
     peers: Peers,
     log: impl Into<AnyLog>,
     model: &Scripted,
-    posture: Posture,
-    resume: Resume,
+    posture: DefaultPolicy,
+    resume: ResumeMode,
 ) -> Handle {
     open_room(Clock::system(), log.into(), Room { peers, ..Room::of(model) }, posture, resume, None).await
 }
@@ -148,8 +153,8 @@ pub(crate) async fn open_with(
 pub(crate) async fn open_idle(
     log: impl Into<AnyLog>,
     model: &Scripted,
-    posture: Posture,
-    resume: Resume,
+    posture: DefaultPolicy,
+    resume: ResumeMode,
     idle: Option<Duration>,
 ) -> Handle {
     open_at(Clock::system(), log, model, posture, resume, idle).await
@@ -160,8 +165,8 @@ pub(crate) async fn open_at(
     clock: Clock,
     log: impl Into<AnyLog>,
     model: &Scripted,
-    posture: Posture,
-    resume: Resume,
+    posture: DefaultPolicy,
+    resume: ResumeMode,
     idle: Option<Duration>,
 ) -> Handle {
     open_room(clock, log.into(), Room::of(model), posture, resume, idle).await
@@ -178,24 +183,24 @@ pub(crate) async fn open_seeing_to(
     clock: Clock,
     log: impl Into<AnyLog>,
     model: &Scripted,
-    posture: Posture,
-    resume: Resume,
+    posture: DefaultPolicy,
+    resume: ResumeMode,
 ) -> Handle {
     open_room(clock, log.into(), Room { sees_to, ..Room::of(model) }, posture, resume, None).await
 }
 
 /// An owner whose requests are repeated as `attempts` says.
-pub(crate) async fn open_trying(attempts: Attempts, clock: Clock, model: &Scripted, posture: Posture) -> Handle {
+pub(crate) async fn open_trying(attempts: Attempts, clock: Clock, model: &Scripted, posture: DefaultPolicy) -> Handle {
     let room = Room { attempts, ..Room::of(model) };
-    open_room(clock, MemoryLog::new().into(), room, posture, Resume::Go, None).await
+    open_room(clock, MemoryLog::new().into(), room, posture, ResumeMode::Go, None).await
 }
 
 async fn open_room(
     clock: Clock,
     log: AnyLog,
     room: Room,
-    posture: Posture,
-    resume: Resume,
+    posture: DefaultPolicy,
+    resume: ResumeMode,
     idle: Option<Duration>,
 ) -> Handle {
     let host = Arc::new(room);
@@ -207,8 +212,8 @@ async fn open_room(
 /// An owner that starts nothing of what is owed yet.
 pub(crate) async fn open_held(log: MemoryLog, model: &Scripted) -> Handle {
     let options = Options {
-        rules: rules(Posture::Gateway),
-        resume: Resume::Go,
+        rules: rules(DefaultPolicy::Gateway),
+        resume: ResumeMode::Go,
         clock: Clock::system(),
         dice: system_dice(),
         host: Arc::new(Room::of(model)),
@@ -225,11 +230,11 @@ pub(crate) async fn open_for_history(
     more: Vec<Arc<dyn Tool>>,
     clock: Clock,
     dice: runtime::Dice,
-    resume: Resume,
+    resume: ResumeMode,
 ) -> Handle {
     let host = Arc::new(Room { model, peers: Peers::default(), sees_to: nothing, more, attempts: Attempts::default() });
     loop {
-        let rules = rules(Posture::Gateway);
+        let rules = rules(DefaultPolicy::Gateway);
         let (clock, dice, host, merge) =
             (clock.clone(), Arc::clone(&dice), Arc::clone(&host), Duration::from_millis(50));
         let options = Options { rules, resume, clock, dice, host, merge, idle: None };
@@ -248,11 +253,11 @@ pub(crate) fn to_session(command: session::Command) -> Command {
 }
 
 /// Rules without a line of a file.
-pub(crate) fn rules(posture: Posture) -> Rules {
-    Rules {
-        compiled: policy::compile(Vec::new()).unwrap(),
-        posture,
-        surroundings: Surroundings::default(),
+pub(crate) fn rules(posture: DefaultPolicy) -> ActiveRules {
+    ActiveRules {
+        compiled: policy::compile_rules(Vec::new()).unwrap(),
+        default_policy: posture,
+        path_context: PathContext::default(),
         people: gate::People::default(),
     }
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use countersign_core::{
-    engine::{Command, Reply as Outcome, Resume},
+    engine::{Command, EngineReply as Outcome, ResumeMode},
     gate::{self, Answer, Scope},
     id::{GateId, PrincipalId},
-    policy::Posture,
+    policy::DefaultPolicy,
     session,
     time::Millis,
 };
@@ -26,7 +26,7 @@ const TOO_LONG: Duration = Duration::from_secs(1_000);
 async fn waits(log: &MemoryLog, folder: &tempfile::TempDir) -> (Handle, GateId) {
     let model = Scripted::new([writes(), Reply::new().step(Step::Hang)]);
     let clock = Clock::starting_at(Millis(1));
-    let owner = open_at(clock, log.clone(), &model, Posture::Gateway, Resume::Wait, None).await;
+    let owner = open_at(clock, log.clone(), &model, DefaultPolicy::Gateway, ResumeMode::Wait, None).await;
     begin(&owner, folder.path()).await.ask(prompt()).await.unwrap();
     let gate = pending(&owner).await;
     (owner, gate)
@@ -44,15 +44,15 @@ fn writes() -> Reply {
 async fn rules_that_were_not_recorded_are_not_in_force() {
     let folder = tempfile::tempdir().unwrap();
     let log = MemoryLog::new();
-    let owner = open(log.clone(), &Scripted::default(), Posture::Gateway, Resume::Wait).await;
+    let owner = open(log.clone(), &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     log.fail_next(Fault::Io);
     let prompted = requests.send(prompt()).await;
-    let reloaded = requests.send(Command::UseRules(Box::new(rules(Posture::Stdio)))).await;
+    let reloaded = requests.send(Command::UseRules(Box::new(rules(DefaultPolicy::Stdio)))).await;
     assert!(matches!(prompted.await, Ok(Err(Refused::NotRecorded(_)))));
     assert!(matches!(reloaded.await, Ok(Err(Refused::NotRecorded(_)))));
-    let posture = requests.read(|engine| engine.rules().posture).await.unwrap().0;
-    assert_eq!(posture, Posture::Gateway);
+    let posture = requests.read(|engine| engine.rules().default_policy).await.unwrap().0;
+    assert_eq!(posture, DefaultPolicy::Gateway);
     owner.close().await;
 }
 
@@ -60,7 +60,7 @@ async fn rules_that_were_not_recorded_are_not_in_force() {
 async fn nobody_is_told_of_an_answer_that_was_not_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let log = MemoryLog::new();
-    let owner = open(log.clone(), &Scripted::new([writes()]), Posture::Gateway, Resume::Wait).await;
+    let owner = open(log.clone(), &Scripted::new([writes()]), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     begin(&owner, folder.path()).await.ask(prompt()).await.unwrap();
     let gate = pending(&owner).await;
     log.fail_next(Fault::Io);
@@ -121,7 +121,7 @@ async fn whoever_asks_in_any_lane_is_answered_while_nothing_can_be_recorded() {
 async fn a_read_behind_what_was_not_recorded_shows_what_is_so() {
     let folder = tempfile::tempdir().unwrap();
     let log = MemoryLog::new();
-    let owner = open(log.clone(), &Scripted::default(), Posture::Gateway, Resume::Wait).await;
+    let owner = open(log.clone(), &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     log.fail_next(Fault::Io);
     let prompted = requests.send(prompt()).await;
@@ -135,7 +135,7 @@ async fn a_read_behind_what_was_not_recorded_shows_what_is_so() {
 async fn what_nobody_waits_for_is_recorded_once_the_log_can_be_written() {
     let folder = tempfile::tempdir().unwrap();
     let log = MemoryLog::new();
-    let owner = open(log.clone(), &Scripted::default(), Posture::Gateway, Resume::Wait).await;
+    let owner = open(log.clone(), &Scripted::default(), DefaultPolicy::Gateway, ResumeMode::Wait).await;
     let requests = begin(&owner, folder.path()).await;
     requests.ask(prompt()).await.unwrap();
     at_rest(&owner).await;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use countersign_core::{
-    engine::Resume,
+    engine::ResumeMode,
     id::{GateId, Lsn},
-    policy::Posture,
+    policy::DefaultPolicy,
     time::Millis,
 };
 use countersign_runtime::{
@@ -23,7 +23,7 @@ async fn waits(log: &MemoryLog, folder: &TempDir) -> (Handle, GateId) {
     let call = json!({ "path": "/proc/nowhere/x", "content": "x" }).to_string();
     let model = Scripted::new([Reply::use_tool("c1", "write", &call), Reply::new().step(Step::Hang)]);
     let clock = Clock::starting_at(Millis(1));
-    let owner = open_at(clock, log.clone(), &model, Posture::Gateway, Resume::Wait, None).await;
+    let owner = open_at(clock, log.clone(), &model, DefaultPolicy::Gateway, ResumeMode::Wait, None).await;
     begin(&owner, folder.path()).await.ask(prompt()).await.unwrap();
     let gate = pending(&owner).await;
     (owner, gate)
@@ -52,7 +52,7 @@ async fn whoever_waits_is_told_and_no_fact_is_released() {
 
     let allowed = requests.send(allow(gate)).await;
     let refused = requests.send(allow(gate)).await;
-    let read = requests.read(|engine| engine.state().head()).await;
+    let read = requests.read(|engine| engine.state().head_lsn()).await;
     assert_eq!(read, None);
     for reply in [allowed, refused] {
         let reply = reply.await.unwrap();

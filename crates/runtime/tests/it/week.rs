@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use countersign_core::{
     Step,
-    engine::{Command, Event, Resume},
+    engine::{Command, Event, ResumeMode},
     id::JobId,
-    policy::Posture,
+    policy::DefaultPolicy,
     run::Marks,
     schedule::{
         self, ActiveHours, Afterwards, Beat, Conversation, Ending, Kind, Message, Outcome, Plan, Replan, Schedule,
@@ -65,8 +65,15 @@ async fn add(owner: &Handle, job: &str, schedule: Schedule) {
 /// What fires in the week from `from` on, each with its instant, and how often each job ended how.
 async fn week(from: Millis) -> (BTreeMap<String, Vec<u64>>, BTreeMap<(String, Status), usize>) {
     let model = Scripted::new((0..2_000).map(|_| Reply::say("HEARTBEAT_OK")));
-    let owner =
-        open_seeing_to(see_to, Clock::starting_at(from), MemoryLog::new(), &model, Posture::Stdio, Resume::Go).await;
+    let owner = open_seeing_to(
+        see_to,
+        Clock::starting_at(from),
+        MemoryLog::new(),
+        &model,
+        DefaultPolicy::Stdio,
+        ResumeMode::Go,
+    )
+    .await;
     let mut released = owner.subscribe().await.unwrap();
     begin(&owner, "/".as_ref()).await;
     for (job, expression) in [("night", "30 2 * * *"), ("hourly", "15 * * * *"), ("monday", "0 9 * * mon")] {

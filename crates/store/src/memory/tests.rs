@@ -57,7 +57,7 @@ async fn each_planted_fault_ends_one_append_and_the_log_is_as_it_says() {
     ] {
         let log = MemoryLog::with_faults([fault]);
         let told = append_as_owner(&log, Lsn(0), batch(&["one"])).await;
-        let got = match told {
+        let got = match result {
             Err(AppendError::Full) => "Full",
             Err(AppendError::Io(_)) => "Io",
             Err(AppendError::Fenced { .. }) => "Fenced",
@@ -75,7 +75,7 @@ async fn a_fault_is_met_after_as_many_appends_as_were_said() {
     log.fail_after(1, Fault::Full);
     append_as_owner(&log, Lsn(0), batch(&["one"])).await.unwrap();
     let told = append_as_owner(&log, Lsn(1), batch(&["two"])).await;
-    assert!(matches!(told, Err(AppendError::Full)), "{told:?}");
+    assert!(matches!(result, Err(AppendError::Full)), "{result:?}");
     append_as_owner(&log, Lsn(1), batch(&["two"])).await.unwrap();
 }
 
@@ -98,7 +98,7 @@ async fn an_owner_that_lives_on_after_a_restart_is_fenced() {
     let current = new.take_over(ZERO).await.unwrap();
     for log in [&old, &new] {
         let told = log.append(ZERO, epoch, Lsn(0), batch(&["old"])).await;
-        assert!(matches!(told, Err(AppendError::Fenced { current: told, .. }) if told == current), "{told:?}");
+        assert!(matches!(result, Err(AppendError::Fenced { current: told, .. }) if reported == current), "{result:?}");
     }
     assert_eq!(new.append(ZERO, current, Lsn(0), batch(&["new"])).await.unwrap(), Lsn(1));
 }

@@ -51,7 +51,7 @@ async fn a_commit_that_fails_is_undone_and_told_as_not_written() {
     let (log, failures) = failing(&folder.path().join("log.db"));
     failures.store(1, Ordering::Relaxed);
     let told = log.append(ZERO, EPOCH, Lsn(1), batch(&["two"])).await;
-    assert!(matches!(told, Err(AppendError::Io(_))), "{told:?}");
+    assert!(matches!(result, Err(AppendError::Io(_))), "{result:?}");
     assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
     assert_eq!(log.append(ZERO, EPOCH, Lsn(1), batch(&["two"])).await.unwrap(), Lsn(2));
 }
@@ -62,13 +62,13 @@ async fn a_commit_that_cannot_be_undone_is_uncertain_until_a_write_succeeds() {
     let (log, failures) = failing(&folder.path().join("log.db"));
     failures.store(usize::MAX, Ordering::Relaxed);
     let told = log.append(ZERO, EPOCH, Lsn(1), batch(&["two"])).await;
-    assert!(matches!(told, Err(AppendError::Uncertain(_))), "{told:?}");
+    assert!(matches!(result, Err(AppendError::Uncertain(_))), "{result:?}");
     let told = log.head(ZERO).await;
-    assert!(matches!(told, Err(ReadError::Unsettled(_))), "{told:?}");
+    assert!(matches!(result, Err(ReadError::Unsettled(_))), "{result:?}");
     let told = log.append(ZERO, EPOCH, Lsn(1), batch(&["two"])).await;
-    assert!(matches!(told, Err(AppendError::Io(_))), "{told:?}");
+    assert!(matches!(result, Err(AppendError::Io(_))), "{result:?}");
     let told = log.probe().await;
-    assert!(matches!(told, Err(WriteError::Io(_))), "{told:?}");
+    assert!(matches!(result, Err(WriteError::Io(_))), "{result:?}");
 
     failures.store(0, Ordering::Relaxed);
     assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
@@ -83,10 +83,10 @@ async fn a_commit_that_fails_leaves_no_trace_in_a_view() {
     let said = async || log.view(ZERO, "said", "said/", None, 9).await.unwrap().len();
     failures.store(1, Ordering::Relaxed);
     let told = log.append(ZERO, EPOCH, Lsn(1), batch(&["two"])).await;
-    assert!(matches!(told, Err(AppendError::Io(_))), "{told:?}");
-    assert_eq!(said().await, 1);
+    assert!(matches!(result, Err(AppendError::Io(_))), "{result:?}");
+    assert_eq!(row_count().await, 1);
     log.append(ZERO, EPOCH, Lsn(1), batch(&["two"])).await.unwrap();
-    assert_eq!(said().await, 2);
+    assert_eq!(row_count().await, 2);
 }
 
 #[tokio::test]
@@ -98,8 +98,8 @@ async fn appends_that_shared_a_failed_commit_are_each_told_so() {
         log.append(ZERO, EPOCH, Lsn(1), batch(&["two"])),
         log.append(ZERO, EPOCH, Lsn(2), batch(&["three"]))
     );
-    assert!(matches!(told.0, Err(AppendError::Uncertain(_))), "{told:?}");
-    assert!(told.1.is_err(), "{told:?}");
+    assert!(matches!(results.0, Err(AppendError::Uncertain(_))), "{results:?}");
+    assert!(results.1.is_err(), "{results:?}");
     failures.store(0, Ordering::Relaxed);
     assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
 }
@@ -115,7 +115,7 @@ async fn what_was_in_flight_behind_a_failed_commit_is_not_written_when_writing_w
     }
     for (index, pending) in pending.into_iter().enumerate() {
         let told = pending.await;
-        assert!(told.is_err(), "{told:?}");
+        assert!(result.is_err(), "{result:?}");
         if index == 0 {
             failures.store(0, Ordering::Relaxed);
         }

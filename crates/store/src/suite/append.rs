@@ -2,7 +2,7 @@
 
 use countersign_core::id::Lsn;
 
-use super::{Subject, ZERO, all, append, append_as_owner, batch, facts, head, record, take_over};
+use super::{Subject, ZERO, all, append, append_as_owner, append_texts, batch, facts, head, record, take_over};
 use crate::{
     append::PendingAppend,
     error::AppendError,

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use countersign_core::id::Lsn;
 
-use super::{Damage, Subject, ZERO, append, head};
+use super::{Damage, Subject, ZERO, append_texts, head};
 use crate::{
     error::ReadError,
     log::Log,

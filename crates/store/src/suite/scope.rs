@@ -4,7 +4,7 @@
 
 use countersign_core::id::{Lsn, SessionId};
 
-use super::{Subject, ZERO, all, append, append_as_owner, head, record};
+use super::{Subject, ZERO, all, append_as_owner, append_texts, head, record};
 use crate::log::Log;
 use crate::record::{Batch, Record, Scope, Stored};
 

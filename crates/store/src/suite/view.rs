@@ -10,7 +10,7 @@ use std::sync::{
 use bytes::Bytes;
 use countersign_core::id::Lsn;
 
-use super::{Damage, Subject, ZERO, append, append_as_owner, batch, record};
+use super::{Damage, Subject, ZERO, append_as_owner, append_texts, batch, record};
 use crate::{
     error::{AppendError, ReadError},
     log::Log,

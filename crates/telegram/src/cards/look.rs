@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use countersign_core::{
     call::{self, End},
-    engine::{Engine, Scope as At},
+    engine::{Engine, ResidencyScope as At},
     gate::{self, Gate, Resolution},
     id::GateId,
 };
@@ -149,7 +149,7 @@ fn stand(
         let away = gate.session().is_some_and(|session| !is_present(session));
         Seen { end: outcome.end, away }
     });
-    let content = call.and_then(|call| engine.admitted().call(call.id()).cloned());
+    let content = call.and_then(|call| engine.admitted().call_content(call.id()).cloned());
     let rules = proposals(engine, &gate);
     let folder = GateSummary::at_hand(engine, &gate).and_then(|summary| summary.folder);
     Some(Stand { is_open: call.is_some(), call: content, end, rules, folder, gate })

@@ -3,23 +3,23 @@
 use std::time::Duration;
 
 use countersign_core::{
-    engine::Rules,
+    engine::ActiveRules,
     gate::{OnExpiry, People, Resolution, Scope, Step},
     id::PrincipalId,
-    policy::{self, Covers, Layer, Source},
+    policy::{self, GrantCoverage, RuleLayer, RuleSource},
 };
 use serde_json::json;
 
 use super::stage::{ANA, BEN, Stage, rules};
 
-fn asking(steps: Vec<Step>) -> Rules {
-    let mut read: policy::Rules =
+fn asking(steps: Vec<Step>) -> ActiveRules {
+    let mut read: policy::RuleSet =
         serde_json::from_value(json!({ "rules": [{ "pattern": "*", "action": "ask" }] })).unwrap();
     read.rules[0].steps = steps;
-    let source = Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules: read };
+    let source = RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules: read };
     let people = [("ana", ANA), ("ben", BEN)];
     let people = people.map(|(person, id)| (person.to_owned(), [PrincipalId::new(format!("telegram:{id}"))]));
-    Rules { compiled: policy::compile(vec![source]).unwrap(), people: People::new(people), ..rules() }
+    ActiveRules { compiled: policy::compile_rules(vec![source]).unwrap(), people: People::new(people), ..rules() }
 }
 
 fn two(within: u64, on_expiry: OnExpiry) -> Step {
@@ -85,7 +85,7 @@ async fn a_proposed_rule_is_allowed_for_good() {
         engine.state().policy().grants().iter().map(|grant| grant.covers.clone()).collect::<Vec<_>>()
     };
     let covers = stage.source.read(read).await.unwrap().0;
-    assert_eq!(covers, [Covers::Pattern("ha_call_service(light.turn_on, *)".to_owned())]);
+    assert_eq!(covers, [GrantCoverage::Pattern("ha_call_service(light.turn_on, *)".to_owned())]);
     assert_eq!(stage.served(), 2);
 }
 

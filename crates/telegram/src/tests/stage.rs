@@ -12,11 +12,11 @@ use std::{
 
 use countersign_core::{
     call::{self, Content},
-    engine::{Command, Reply, Resume, Rules},
+    engine::{ActiveRules, Command, EngineReply, ResumeMode},
     gate::{self, Answer, Gate},
     id::{CallId, PrincipalId, SessionId},
     message::Message,
-    policy::{self, Posture, Surroundings},
+    policy::{self, DefaultPolicy, PathContext},
     session::{self, ModelRef, Settings as Set},
     time::Millis,
     tool::{Effect, Repeat, Spec},
@@ -56,7 +56,7 @@ pub(super) struct House {
     /// How long it takes. Virtual time.
     pub(super) takes: Arc<Mutex<Duration>>,
     /// The rules of the next process.
-    pub(super) rules: Arc<Mutex<Rules>>,
+    pub(super) rules: Arc<Mutex<ActiveRules>>,
     /// What the model says next; without it there is none.
     pub(super) plays: Arc<Mutex<VecDeque<Vec<models::Event>>>>,
 }
@@ -121,11 +121,11 @@ pub(super) fn session() -> SessionId {
 }
 
 /// Everything is asked about.
-pub(super) fn rules() -> Rules {
-    Rules {
-        compiled: policy::compile(Vec::new()).unwrap(),
-        posture: Posture::Gateway,
-        surroundings: Surroundings::default(),
+pub(super) fn rules() -> ActiveRules {
+    ActiveRules {
+        compiled: policy::compile_rules(Vec::new()).unwrap(),
+        default_policy: DefaultPolicy::Gateway,
+        path_context: PathContext::default(),
         people: gate::People::default(),
     }
 }
@@ -134,7 +134,7 @@ async fn open(log: &MemoryLog, house: &House) -> Handle {
     let rules = house.rules.lock().clone();
     let options = Options {
         rules,
-        resume: Resume::Go,
+        resume: ResumeMode::Go,
         clock: Clock::starting_at(Millis(1_800_000_000_000)),
         dice: system_dice(),
         host: Arc::new(house.clone()),
@@ -151,7 +151,7 @@ impl Stage {
         stage
     }
 
-    pub(super) async fn ruled(rules: Rules) -> Self {
+    pub(super) async fn ruled(rules: ActiveRules) -> Self {
         let mut stage = Self::quiet_with(rules).await;
         stage.begin();
         stage
@@ -162,7 +162,7 @@ impl Stage {
         Self::quiet_with(rules()).await
     }
 
-    async fn quiet_with(rules: Rules) -> Self {
+    async fn quiet_with(rules: ActiveRules) -> Self {
         let done = Served::Done("[]".to_owned());
         let rules = Arc::new(Mutex::new(rules));
         let (served, takes, plays) = (Arc::default(), Arc::default(), Arc::default());
@@ -232,7 +232,7 @@ impl Stage {
             repeat: Repeat::Once,
         };
         let reply = self.source.ask(Command::Call(call::Command::Request(Box::new(request)))).await.unwrap();
-        let Reply::Requested { call, .. } = reply.outcome else { panic!("it is asked for") };
+        let EngineReply::Requested { call, .. } = reply.outcome else { panic!("it is asked for") };
         call
     }
 

@@ -17,8 +17,8 @@ use countersign_core::{
     digest::{Digest, canonical},
     id::{PrincipalId, SessionId},
     policy::{
-        Action, Compiled, Constraints, Grants, Layer, Layers, Posture, Reach, Rule, Rules, Source, Subject,
-        Surroundings, Verdict, compile, evaluate,
+        CompiledRules, Constraints, DefaultPolicy, EffectReach, GrantSet, PathContext, PolicyLayers, PolicySubject,
+        Rule, RuleAction, RuleLayer, RuleSet, RuleSource, Verdict, compile_rules, evaluate,
     },
     time::Millis,
     tool::{Effect, Shell},
@@ -29,10 +29,11 @@ use tempfile::TempDir;
 /// A line that runs for longer says nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-static RULES: LazyLock<Compiled> = LazyLock::new(|| {
-    let rules = ["bash(ls safe*)", "bash(echo safe*)"].map(|pattern| Rule::new(pattern, Action::Allow));
-    let rules = Rules { defaults: Vec::new(), rules: rules.to_vec() };
-    compile(vec![Source { name: "fuzz".to_owned(), layer: Layer::Main, rules }]).expect("rules that make sense")
+static RULES: LazyLock<CompiledRules> = LazyLock::new(|| {
+    let rules = ["bash(ls safe*)", "bash(echo safe*)"].map(|pattern| Rule::new(pattern, RuleAction::Allow));
+    let rules = RuleSet { defaults: Vec::new(), rules: rules.to_vec() };
+    compile_rules(vec![RuleSource { name: "fuzz".to_owned(), layer: RuleLayer::Main, rules }])
+        .expect("rules that make sense")
 });
 
 /// What bash reads before the line. `-r` keeps what has a slash from running and what is written from being opened.
@@ -68,7 +69,7 @@ pub(super) fn fuzz(bytes: &[u8]) {
 
 fn is_allowed(line: &str) -> bool {
     let arguments = Map::from_iter([("command".to_owned(), Value::String(line.to_owned()))]);
-    let subject = Subject {
+    let subject = PolicySubject {
         principal: PrincipalId::new("agent"),
         door: None,
         target: None,
@@ -82,7 +83,7 @@ fn is_allowed(line: &str) -> bool {
         arguments,
         effect: Effect::Changes,
         classes: BTreeSet::new(),
-        reach: Reach::Files,
+        reach: EffectReach::Files,
         cwd: "/home/ana/project".to_owned(),
         session_folder: None,
         is_later: false,
@@ -90,13 +91,13 @@ fn is_allowed(line: &str) -> bool {
         paths: Vec::new(),
         shell: Shell::of_own("bash"),
     };
-    let layers = Layers {
+    let layers = PolicyLayers {
         compiled: &RULES,
         constraints: &Constraints::default(),
         contract: None,
-        grants: &Grants::default(),
-        posture: Posture::Gateway,
-        surroundings: &Surroundings { home: Some("/home/ana".to_owned()), ..Surroundings::default() },
+        grants: &GrantSet::default(),
+        default_policy: DefaultPolicy::Gateway,
+        path_context: &PathContext { home: Some("/home/ana".to_owned()), ..PathContext::default() },
     };
     matches!(evaluate(&layers, &subject, Millis(0)), Verdict::Allow(_))
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{
-    Gateway, Provider, binary,
+    Gateway, Provider, binary_path,
     gsv::{self, GsvPeer},
     hermes,
     http::Http,

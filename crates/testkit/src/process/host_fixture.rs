@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Provider, RpcHost, binary, eventually, message_text};
+use crate::process::{Provider, RpcHost, binary_path, eventually, message_text};
 
 /// An agent directory, a working folder and a home, all of them new, with a provider of models.
 pub struct HostFixture {

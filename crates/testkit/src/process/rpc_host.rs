@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::process::{HostFixture, PATIENCE, binary, eventually};
+use crate::process::{HostFixture, PATIENCE, binary_path, eventually};
 
 #[derive(Default)]
 struct Seen {

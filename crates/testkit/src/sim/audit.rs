@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use countersign_core::{
     call::{self, End, Executor},
     digest::Digest,
-    engine::{Event, Meta},
+    engine::{Event, FactMeta},
     gate::{self, Resolution, Scope, Step},
     id::{CallId, EntryId, GateId, Lsn, PeerId, RunId, SessionId},
     message::StopReason,
@@ -131,7 +131,7 @@ impl Audit {
         sessions.filter_map(|(_, session)| session.queues.get(&queue)).sum()
     }
 
-    pub(super) fn read(&mut self, meta: &Meta, event: &Event) -> Result<(), String> {
+    pub(super) fn read(&mut self, meta: &FactMeta, event: &Event) -> Result<(), String> {
         let told = match event {
             Event::Booted => {
                 self.boot += 1;
@@ -156,7 +156,7 @@ impl Audit {
         told.map_err(|broken| format!("{broken}, in record {}: {event:?}", meta.lsn))
     }
 
-    fn session(&mut self, meta: &Meta, event: &session::Event) -> Result<(), String> {
+    fn session(&mut self, meta: &FactMeta, event: &session::Event) -> Result<(), String> {
         let id = meta.session.clone().ok_or("a fact about no session")?;
         if let session::Event::Opened { .. } = event {
             ensure(self.sessions.insert(id, SessionSeen::default()).is_none(), "a session is opened twice")?;
@@ -249,7 +249,7 @@ impl Audit {
         }
     }
 
-    fn run(&mut self, meta: &Meta, event: &run::Event) -> Result<(), String> {
+    fn run(&mut self, meta: &FactMeta, event: &run::Event) -> Result<(), String> {
         let id = event.run();
         if let run::Event::Started { .. } = event {
             let session = meta.session.clone().ok_or("a run in no session")?;
@@ -319,7 +319,7 @@ impl Audit {
         }
     }
 
-    fn call(&mut self, meta: &Meta, event: &call::Event) -> Result<(), String> {
+    fn call(&mut self, meta: &FactMeta, event: &call::Event) -> Result<(), String> {
         let id = event.call();
         if let call::Event::Wanted { run, executor, repeat, arguments, .. } = event {
             let seen = CallSeen {

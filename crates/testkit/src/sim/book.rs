@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    engine::{Engine, Event, Meta, Recorded, Rules, Scope},
+    engine::{ActiveRules, Engine, Event, FactMeta, Recorded, ResidencyScope},
     id::Lsn,
 };
 use countersign_store::FACTS_LIMIT;
@@ -11,7 +11,7 @@ use countersign_store::FACTS_LIMIT;
 /// One record.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    pub(super) meta: Meta,
+    pub(super) meta: FactMeta,
     kind: &'static str,
     version: u16,
     facts: String,
@@ -63,27 +63,29 @@ impl Book {
     }
 
     /// What it says of `scope`.
-    pub(super) fn of<'a>(&'a self, scope: &'a Scope) -> impl Iterator<Item = (Event, Meta)> + 'a {
+    pub(super) fn of<'a>(&'a self, scope: &'a ResidencyScope) -> impl Iterator<Item = (Event, FactMeta)> + 'a {
         let records = self.0.iter().filter_map(|line| Some((line.event().ok()?, line.meta.clone())));
         records.filter(move |(event, meta)| match scope {
-            Scope::Session(id) => meta.session.as_ref() == Some(id),
-            Scope::Gate(id) => matches!(event, Event::Gate(event) if event.gate() == *id),
+            ResidencyScope::Session(id) => meta.session.as_ref() == Some(id),
+            ResidencyScope::Gate(id) => matches!(event, Event::Gate(event) if event.gate() == *id),
         })
     }
 
     /// What a new process makes of it, before recovery.
-    pub(super) fn replay(&self, rules: Rules) -> Result<Engine, String> {
+    pub(super) fn replay(&self, rules: ActiveRules) -> Result<Engine, String> {
         self.replay_behind(None, rules)
     }
 
     /// The same, with a snapshot in place of everything up to its position.
-    pub(super) fn replay_behind(&self, snapshot: Option<&(Lsn, String)>, rules: Rules) -> Result<Engine, String> {
+    pub(super) fn replay_behind(&self, snapshot: Option<&(Lsn, String)>, rules: ActiveRules) -> Result<Engine, String> {
         let mut engine = match snapshot {
             None => Engine::new(rules),
             Some((_, text)) => Engine::from_snapshot(rules, text).map_err(|error| format!("a snapshot: {error}"))?,
         };
         for line in self.behind(snapshot.map_or(Lsn(0), |(lsn, _)| *lsn)) {
-            if let Some(scope) = line.meta.session.clone().map(Scope::Session).filter(|scope| engine.lacks(scope)) {
+            if let Some(scope) =
+                line.meta.session.clone().map(ResidencyScope::Session).filter(|scope| engine.lacks(scope))
+            {
                 let before = self.of(&scope).filter(|(_, meta)| meta.lsn < line.meta.lsn);
                 engine.fetch(&scope, before, line.meta.at);
             }

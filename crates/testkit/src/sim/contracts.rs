@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_core::{
     call::{self, End},
-    engine::{Command, Event, Meta},
+    engine::{Command, Event, FactMeta},
     gate::{self, Resolution},
     id::{CallId, GateId, RunId, SessionId},
     ledger::{Amount, Budget},
     policy::{Class, Contract, ContractScope},
     run, session,
-    unattended::{self, Need, OnBreach, Terms},
+    unattended::{self, BreachResponse, ContractTerms, HostCommandNeeds},
 };
 
 use super::dice::Dice;
@@ -51,7 +51,7 @@ pub(super) struct Contracts {
 }
 
 impl Contracts {
-    pub(super) fn read(&mut self, meta: &Meta, event: &Event) -> Result<(), String> {
+    pub(super) fn read(&mut self, meta: &FactMeta, event: &Event) -> Result<(), String> {
         if let Event::Gate(gate::Event::Resolved { gate, resolution, .. }) = event {
             self.resolved.insert(*gate);
             if matches!(resolution, Resolution::Allowed { .. }) {
@@ -208,7 +208,7 @@ impl Seen {
 /// A host declares a contract, or asks whether it may do something.
 pub(super) fn command(dice: &mut Dice, session: SessionId) -> Command {
     if dice.chance(30) {
-        let need = Need {
+        let need = HostCommandNeeds {
             command: "prompt".to_owned(),
             scope: dice.pick(&[ContractScope::Prompt, ContractScope::Prompt, ContractScope::Admin]),
             takes_a_call: dice.chance(70),
@@ -219,7 +219,7 @@ pub(super) fn command(dice: &mut Dice, session: SessionId) -> Command {
     let mut limit = |most: u64| dice.chance(60).then(|| 1 + dice.below(most));
     let budget = Budget { tokens: limit(6_000), calls: limit(8), wall_time: limit(2_000_000), cost_micros: None };
     let classes = [Class::FileWrite, Class::BashReadonly, Class::BashMutating, Class::FileDelete];
-    let terms = Terms {
+    let terms = ContractTerms {
         actor: "ci".to_owned(),
         may: Contract {
             scopes: [ContractScope::Prompt, ContractScope::Bash].into(),
@@ -228,7 +228,7 @@ pub(super) fn command(dice: &mut Dice, session: SessionId) -> Command {
             tools: None,
         },
         budget,
-        on_breach: dice.pick(&[OnBreach::Ask, OnBreach::Ask, OnBreach::End]),
+        on_breach: dice.pick(&[BreachResponse::Ask, BreachResponse::Ask, BreachResponse::End]),
         renegotiable: dice.chance(50),
     };
     let terms = Box::new(terms);

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use countersign_core::{
     call,
     digest::Digest,
-    engine::{Command, Event, Meta, Rules},
+    engine::{ActiveRules, Command, Event, FactMeta},
     id::SessionId,
-    policy::Surroundings,
+    policy::PathContext,
     run, session,
 };
 
@@ -32,10 +32,10 @@ pub(super) fn comes(dice: &mut Dice) -> Command {
     Command::UseRulesFor(SessionId::new(SESSION), Box::new(some(dice)))
 }
 
-fn some(dice: &mut Dice) -> Rules {
+fn some(dice: &mut Dice) -> ActiveRules {
     let rules = rules::numbered(dice.below(rules::SETS));
     let realm = Some(dice.pick(&["/a", "/b"]).to_owned());
-    Rules { surroundings: Surroundings { realm, ..rules.surroundings }, ..rules }
+    ActiveRules { path_context: PathContext { realm, ..rules.path_context }, ..rules }
 }
 
 impl Hosts {
@@ -59,7 +59,7 @@ impl Hosts {
 
     /// Looks at one fact: in a session with a host nothing is judged, started or asked but under rules that it brought to
     /// this process.
-    pub(super) fn read(&mut self, meta: &Meta, event: &Event) -> Result<(), String> {
+    pub(super) fn read(&mut self, meta: &FactMeta, event: &Event) -> Result<(), String> {
         let Some(session) = &meta.session else { return Ok(()) };
         if let Event::Session(session::Event::Hosted { rules, .. }) = event {
             self.recorded.insert(session.clone(), *rules);

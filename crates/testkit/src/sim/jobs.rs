@@ -9,7 +9,7 @@ use std::{
 
 use countersign_core::{
     Step,
-    engine::{Command, Event, Fact, Meta, Recorded},
+    engine::{Command, Event, Fact, FactMeta, Recorded},
     id::{JobId, RunId, SessionId},
     ledger::Budget,
     run,
@@ -18,7 +18,7 @@ use countersign_core::{
         Schedule, Status, Which, Zone,
     },
     time::Millis,
-    unattended::Terms,
+    unattended::ContractTerms,
 };
 
 use super::{dice::Dice, people, words};
@@ -61,7 +61,7 @@ pub(super) struct Jobs {
 
 impl Jobs {
     /// Reads one record, and says which rule it breaks.
-    pub(super) fn read(&mut self, meta: &Meta, event: &Event) -> Result<(), String> {
+    pub(super) fn read(&mut self, meta: &FactMeta, event: &Event) -> Result<(), String> {
         match event {
             Event::Schedule(event) => self.job(meta, event),
             Event::Run(run::Event::Marked { run, marks }) => match &marks.firing {
@@ -94,7 +94,7 @@ impl Jobs {
         ensure(may, "a firing has two runs")
     }
 
-    fn job(&mut self, meta: &Meta, event: &schedule::Event) -> Result<(), String> {
+    fn job(&mut self, meta: &FactMeta, event: &schedule::Event) -> Result<(), String> {
         match event {
             schedule::Event::Limited(limits) => {
                 self.limits = *limits;
@@ -264,7 +264,7 @@ fn plan(dice: &mut Dice, now: Millis) -> Plan {
 
 fn message(dice: &mut Dice) -> Box<Message> {
     let budget = Budget { wall_time: Some(1 + dice.below(900_000)), calls: Some(dice.below(6)), ..Budget::default() };
-    let terms = Terms { actor: "cron".to_owned(), budget, ..Terms::default() };
+    let terms = ContractTerms { actor: "cron".to_owned(), budget, ..ContractTerms::default() };
     let terms = dice.chance(70).then(|| Box::new(terms));
     Box::new(Message {
         session: SessionId::new(dice.pick(&people::SESSIONS)),
@@ -306,7 +306,7 @@ pub(super) fn again(fired: &Recorded, head: countersign_core::id::Lsn) -> Option
     };
     let firing = FiringId { job: firing.job.clone(), number: firing.number + 1 };
     let event = Event::Schedule(schedule::Event::Fired { firing, planned: *planned, cause: *cause, next: *next });
-    let meta = Meta { lsn: head.next(), ..fired.meta.clone() };
+    let meta = FactMeta { lsn: head.next(), ..fired.meta.clone() };
     Some(Recorded { meta, fact: Fact { event, session: None, content: None } })
 }
 

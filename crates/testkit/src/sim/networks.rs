@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use countersign_core::{
     channel::{self, Account, Address, ChatKind, End, Event as Told, Heard, Knock, Message, Origin},
     digest::Digest,
-    engine::{Command, Event, Fact, Meta, Recorded, State},
+    engine::{Command, Event, Fact, FactMeta, Recorded, State},
     gate,
     id::{GateId, LetterId, Lsn, PrincipalId, SessionId},
     run, session,
@@ -207,7 +207,7 @@ fn set(dice: &mut Dice) -> Command {
 /// The mistake of an owner that takes a message once more that came again.
 pub(super) fn again(heard: &Recorded, head: Lsn) -> Option<Recorded> {
     let Event::Channel(Told::Heard { id: Some(_), .. }) = &heard.fact.event else { return None };
-    let meta = Meta { lsn: head.next(), ..heard.meta.clone() };
+    let meta = FactMeta { lsn: head.next(), ..heard.meta.clone() };
     Some(Recorded { meta, fact: Fact { event: heard.fact.event.clone(), session: None, content: None } })
 }
 

@@ -13,7 +13,10 @@ use std::{
 
 use countersign_core::{
     Work, call,
-    engine::{Command, Context, Engine, Event, Fact, Meta, Recorded, Refusal, Reply, Resume, Rules},
+    engine::{
+        ActiveRules, Command, CommandError, DecisionContext, Engine, EngineReply, Event, Fact, FactMeta, Recorded,
+        ResumeMode,
+    },
     gate::{self, AnswerRefusal},
     id::{Fresh, GateId, Lsn, SessionId},
     time::Millis,
@@ -66,7 +69,7 @@ struct Release {
     /// The last fact that was decided before it or for it.
     upto: Lsn,
     /// Why the request had no effect, if it had none.
-    refusal: Option<Refusal>,
+    refusal: Option<CommandError>,
 }
 
 pub(super) struct Owner {
@@ -79,14 +82,14 @@ pub(super) struct Owner {
     hosts: Hosts,
     world: World,
     /// The rules that are recorded to be in force.
-    rules: Rules,
+    rules: ActiveRules,
     /// Those that the batch brings which is being decided, where it brings some.
-    coming: Option<Rules>,
+    coming: Option<ActiveRules>,
     /// Whether deadlines passed while nothing could be recorded.
     owes_time: bool,
     /// How many facts of a batch are not cut: often so few that every rule is in a batch of its own.
     bound: usize,
-    resumes: &'static [Resume],
+    resumes: &'static [ResumeMode],
     has_waited: bool,
     engine: Engine,
     /// Follows the log alone, and never lets go of anything.
@@ -109,7 +112,8 @@ impl Owner {
     pub(super) fn new(seed: u64, fault: Option<Fault>, telling: Telling) -> Self {
         let mut dice = Dice::new(seed);
         let rules = rules::numbered(dice.below(rules::SETS));
-        let resumes: &[Resume] = dice.pick(&[&[Resume::Go][..], &[Resume::Wait], &[Resume::Go, Resume::Wait]]);
+        let resumes: &[ResumeMode] =
+            dice.pick(&[&[ResumeMode::Go][..], &[ResumeMode::Wait], &[ResumeMode::Go, ResumeMode::Wait]]);
         let bound = dice.pick(&[1, 2, 4, 8, 30, 1024]);
         Self {
             bound,
@@ -165,7 +169,7 @@ impl Owner {
         }
         let snapshot = self.snapshot.clone().filter(|_| self.dice.chance(50));
         self.engine = self.book.replay_behind(snapshot.as_ref(), self.rules.clone())?.with_bound(self.bound);
-        self.now = self.now.max(self.engine.state().at());
+        self.now = self.now.max(self.engine.state().last_fact_at());
         let before: Vec<Work> = self
             .engine
             .state()
@@ -174,7 +178,7 @@ impl Owner {
             .map(|call| Work::Call { call: call.id(), start: call.starts() })
             .collect();
         let resume = self.dice.pick(self.resumes);
-        self.has_waited |= resume == Resume::Wait && self.audit.boot() > 0;
+        self.has_waited |= resume == ResumeMode::Wait && self.audit.boot() > 0;
         let head = self.book.head();
         self.tell(|| format!("-- a process opens the log at {head}: {resume:?}"));
         let mut batch = Vec::new();
@@ -195,7 +199,7 @@ impl Owner {
         } else if self.make(Fault::RulesForHost) {
             let rules = Box::new(self.rules.clone());
             let planted = Command::UseRulesFor(SessionId::new(hosts::SESSION), rules);
-            let mut context = Context { now: self.now, fresh: Fresh::new(self.dice.bytes()) };
+            let mut context = DecisionContext { now: self.now, fresh: Fresh::new(self.dice.bytes()) };
             let planted = self.engine.handle(planted, &mut context);
             self.append(planted.map(|(facts, _)| facts).unwrap_or_default())?;
         }
@@ -304,13 +308,13 @@ impl Owner {
         Ok(())
     }
 
-    fn handle(&mut self, command: Command) -> Result<(Vec<Recorded>, Reply), Refusal> {
+    fn handle(&mut self, command: Command) -> Result<(Vec<Recorded>, EngineReply), CommandError> {
         self.tell(|| people::tell(&command));
         if let Command::UseRules(rules) = &command {
             self.coming = Some((**rules).clone());
         }
         self.fetch_for(&command);
-        let mut context = Context { now: self.now, fresh: Fresh::new(self.dice.bytes()) };
+        let mut context = DecisionContext { now: self.now, fresh: Fresh::new(self.dice.bytes()) };
         let told = matches!(command, Command::UseRulesFor(..) | Command::Leave(_)).then(|| command.clone());
         let outcome = self.engine.handle(command, &mut context);
         if let Some(told) = told.filter(|_| outcome.is_ok()) {
@@ -346,7 +350,7 @@ impl Owner {
             }
             let outcome = self.handle(command);
             promises::fits(&expected, &outcome)?;
-            let refused_again = matches!(outcome, Err(Refusal::Answer(AnswerRefusal::AlreadyResolved { .. })));
+            let refused_again = matches!(outcome, Err(CommandError::Answer(AnswerRefusal::AlreadyResolved { .. })));
             let refusal = match outcome {
                 Ok((facts, _)) => {
                     batch.extend(facts);
@@ -362,7 +366,7 @@ impl Owner {
             }
             match from {
                 From::Request(request) => {
-                    releases.push(Release { request, upto: self.engine.state().head(), refusal });
+                    releases.push(Release { request, upto: self.engine.state().head_lsn(), refusal });
                 }
                 From::Work => results.push(copy),
             }
@@ -377,7 +381,7 @@ impl Owner {
             let ticked = self.handle(Command::Tick).map_err(|refusal| refusal.to_string())?;
             batch.extend(ticked.0);
         }
-        let head = self.engine.state().head();
+        let head = self.engine.state().head_lsn();
         let again = batch.iter().find_map(|fired| jobs::again(fired, head));
         if let Some(again) = again.filter(|_| self.make(Fault::FireTwice)) {
             self.engine.replay(&again.fact.event, &again.meta);
@@ -487,8 +491,11 @@ impl Owner {
         let resolution = gate::Resolution::Allowed { scope: gate::Scope::Once };
         let event = Event::Gate(gate::Event::ended(id, resolution));
         let session = self.engine.state().gate(id).and_then(|gate| gate.session().cloned());
-        let meta =
-            Meta { lsn: self.engine.state().head().next(), at: self.engine.state().at(), session: session.clone() };
+        let meta = FactMeta {
+            lsn: self.engine.state().head_lsn().next(),
+            at: self.engine.state().last_fact_at(),
+            session: session.clone(),
+        };
         self.engine.replay(&event, &meta);
         Recorded { meta, fact: Fact { event, session, content: None } }
     }

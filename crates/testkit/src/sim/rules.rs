@@ -3,39 +3,45 @@
 use std::time::Duration;
 
 use countersign_core::{
-    engine::Rules,
+    engine::ActiveRules,
     gate::{OnExpiry, People, Step},
     id::PrincipalId,
-    policy::{Action, Compiled, Layer, Posture, Rule, Rules as Written, Source, Surroundings, compile},
+    policy::{
+        CompiledRules, DefaultPolicy, PathContext, Rule, RuleAction, RuleLayer, RuleSet as Written, RuleSource,
+        compile_rules,
+    },
 };
 
 /// How many sets of rules there are.
 pub(super) const SETS: u64 = 5;
 
 /// One of the sets of rules.
-pub(super) fn numbered(number: u64) -> Rules {
+pub(super) fn numbered(number: u64) -> ActiveRules {
     let of_rules = |rules: Vec<Rule>| {
         let rules = Written { rules, defaults: Vec::new() };
-        let source = Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules };
-        compile(vec![source]).expect("the rules of the simulation are sound")
+        let source = RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules };
+        compile_rules(vec![source]).expect("the rules of the simulation are sound")
     };
-    let of = |lines: &[(&str, Action)]| {
+    let of = |lines: &[(&str, RuleAction)]| {
         of_rules(lines.iter().map(|(pattern, action)| Rule::new(*pattern, *action)).collect())
     };
     let (compiled, posture) = match number % SETS {
-        0 => (Compiled::default(), Posture::Gateway),
-        1 => (Compiled::default(), Posture::Stdio),
+        0 => (CompiledRules::default(), DefaultPolicy::Gateway),
+        1 => (CompiledRules::default(), DefaultPolicy::Stdio),
         2 => (
-            of(&[("look*", Action::Allow), ("write(a*)", Action::Allow), ("bash(ls*)", Action::Allow)]),
-            Posture::Gateway,
+            of(&[("look*", RuleAction::Allow), ("write(a*)", RuleAction::Allow), ("bash(ls*)", RuleAction::Allow)]),
+            DefaultPolicy::Gateway,
         ),
-        3 => (of_rules(vec![Rule { steps: steps(), ..Rule::new("write(*)", Action::Ask) }]), Posture::Gateway),
-        _ => {
-            (of(&[("look*", Action::Allow), ("write(*)", Action::Ask), ("write(b*)", Action::Deny)]), Posture::Gateway)
+        3 => {
+            (of_rules(vec![Rule { steps: steps(), ..Rule::new("write(*)", RuleAction::Ask) }]), DefaultPolicy::Gateway)
         }
+        _ => (
+            of(&[("look*", RuleAction::Allow), ("write(*)", RuleAction::Ask), ("write(b*)", RuleAction::Deny)]),
+            DefaultPolicy::Gateway,
+        ),
     };
-    let surroundings = Surroundings { home: Some("/home/ana".to_owned()), ..Surroundings::default() };
-    Rules { compiled, posture, surroundings, people: people() }
+    let surroundings = PathContext { home: Some("/home/ana".to_owned()), ..PathContext::default() };
+    ActiveRules { compiled, default_policy: posture, path_context: surroundings, people: people() }
 }
 
 /// Two of three, asked twice, and then one of others.

@@ -10,8 +10,8 @@ use countersign_core::{
     digest::{Digest, canonical},
     id::{PrincipalId, SessionId},
     policy::{
-        Action, Compiled, Constraints, Grants, Layers, Posture, Reach, Rule, Source, Subject, Surroundings, Verdict,
-        compile, evaluate,
+        CompiledRules, Constraints, DefaultPolicy, EffectReach, GrantSet, PathContext, PolicyLayers, PolicySubject,
+        Rule, RuleAction, RuleSource, Verdict, compile_rules, evaluate,
     },
     time::Millis,
     tool::{Effect, Shell},
@@ -35,12 +35,12 @@ const WIRE_NAMES: [&str; 7] = ["Bash", "Process", "Read", "Write", "Edit", "Glob
 ///
 /// # Errors
 /// Rules that allow or ask, that are about tools which a node does not have, or that make no sense.
-pub fn fit(source: Option<Source>) -> Result<Compiled, Unfit> {
-    let Some(mut source) = source else { return Ok(Compiled::default()) };
+pub fn fit(source: Option<RuleSource>) -> Result<CompiledRules, Unfit> {
+    let Some(mut source) = source else { return Ok(CompiledRules::default()) };
     let mut problems = Vec::new();
     for rule in source.rules.rules.iter().chain(&source.rules.defaults) {
         let at = format!("{}:{}", source.name, rule.line);
-        if rule.action != Action::Deny {
+        if rule.action != RuleAction::Deny {
             problems.push(format!("{at}: a node can only deny; what is allowed or asked about is said at the gateway"));
         }
         if let Some(problem) = unknown(rule) {
@@ -51,8 +51,8 @@ pub fn fit(source: Option<Source>) -> Result<Compiled, Unfit> {
         return Err(Unfit(problems));
     }
     // What they do not deny was decided elsewhere.
-    source.rules.defaults.push(Rule::new("*", Action::Allow));
-    let compiled = compile(vec![source]);
+    source.rules.defaults.push(Rule::new("*", RuleAction::Allow));
+    let compiled = compile_rules(vec![source]);
     compiled.map_err(|errors| Unfit(errors.iter().map(ToString::to_string).collect()))
 }
 
@@ -69,32 +69,32 @@ fn unknown(rule: &Rule) -> Option<String> {
 
 /// What says no.
 pub struct Guard {
-    rules: Compiled,
-    surroundings: Surroundings,
+    rules: CompiledRules,
+    surroundings: PathContext,
 }
 
 impl Guard {
     /// With the rules of [`fit`], for commands that start with `environment`, and files of the node itself.
-    pub fn new(rules: Compiled, own: &[PathBuf], environment: &Environment) -> Self {
+    pub fn new(rules: CompiledRules, own: &[PathBuf], environment: &Environment) -> Self {
         let own: Vec<String> = own.iter().map(|path| path.display().to_string()).collect();
         let home = environment.get("HOME").and_then(|home| home.to_str()).map(str::to_owned);
         let temporary = vec![std::env::temp_dir().display().to_string(), "/tmp".to_owned(), "/var/tmp".to_owned()];
         let surroundings =
-            Surroundings { home, temporary, protected: own.clone(), unreadable: own, ..Surroundings::default() };
+            PathContext { home, temporary, protected: own.clone(), unreadable: own, ..PathContext::default() };
         Self { rules, surroundings }
     }
 
     /// Why a call is not done here, if it is not.
     pub(super) fn refusal(&self, sort: Sort, arguments: &Map<String, Value>, cwd: &Path) -> Option<String> {
         self.subjects(sort, arguments, cwd).iter().find_map(|subject| {
-            let layers = Layers {
+            let layers = PolicyLayers {
                 compiled: &self.rules,
                 constraints: &Constraints::default(),
                 contract: None,
-                grants: &Grants::default(),
+                grants: &GrantSet::default(),
                 // What neither rules nor the floor hold is the gateway's to decide, and it has.
-                posture: Posture::Stdio,
-                surroundings: &self.surroundings,
+                default_policy: DefaultPolicy::Stdio,
+                path_context: &self.surroundings,
             };
             match evaluate(&layers, subject, Millis(0)) {
                 Verdict::Allow(_) => None,
@@ -107,7 +107,7 @@ impl Guard {
     }
 
     /// What is judged of a call: itself, and what it hands to a command as input, which may well be a command.
-    fn subjects(&self, sort: Sort, arguments: &Map<String, Value>, cwd: &Path) -> Vec<Subject> {
+    fn subjects(&self, sort: Sort, arguments: &Map<String, Value>, cwd: &Path) -> Vec<PolicySubject> {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
         let home = self.surroundings.home.as_deref();
         let place = |given: Option<&str>| {
@@ -165,7 +165,7 @@ fn picked(arguments: &Map<String, Value>, names: &[&str]) -> Value {
     Value::Object(picked.collect())
 }
 
-fn subject(tool: &str, named: &[&str], arguments: Value, effect: Effect, cwd: String) -> Subject {
+fn subject(tool: &str, named: &[&str], arguments: Value, effect: Effect, cwd: String) -> PolicySubject {
     let arguments_digest = Digest::of(canonical(&arguments).as_bytes());
     let arguments = match arguments {
         Value::Object(arguments) => arguments,
@@ -174,7 +174,7 @@ fn subject(tool: &str, named: &[&str], arguments: Value, effect: Effect, cwd: St
     let value = |name: &&str| arguments.get(*name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let values: Vec<String> = named.iter().map(value).collect();
     let paths = arguments.get("path").and_then(Value::as_str).map(str::to_owned).into_iter().collect();
-    Subject {
+    PolicySubject {
         principal: PrincipalId::new("gateway"),
         door: None,
         target: None,
@@ -187,7 +187,7 @@ fn subject(tool: &str, named: &[&str], arguments: Value, effect: Effect, cwd: St
         arguments_digest,
         arguments,
         effect,
-        reach: Reach::Files,
+        reach: EffectReach::Files,
         cwd,
         session_folder: None,
         is_later: false,
@@ -202,18 +202,18 @@ fn subject(tool: &str, named: &[&str], arguments: Value, effect: Effect, cwd: St
 mod tests {
     use std::path::Path;
 
-    use countersign_core::policy::{Action, Layer, Rule, Rules, Source};
+    use countersign_core::policy::{Rule, RuleAction, RuleLayer, RuleSet, RuleSource};
     use serde_json::{Value, json};
 
     use super::{Guard, Sort, fit};
     use crate::environment::Environment;
 
-    fn source(rules: Vec<Rule>) -> Source {
-        Source { name: "rules".to_owned(), layer: Layer::Main, rules: Rules { rules, defaults: Vec::new() } }
+    fn source(rules: Vec<Rule>) -> RuleSource {
+        RuleSource { name: "rules".to_owned(), layer: RuleLayer::Main, rules: RuleSet { rules, defaults: Vec::new() } }
     }
 
     fn guard(rules: &[&str]) -> Guard {
-        let rules = rules.iter().map(|pattern| Rule::new(*pattern, Action::Deny)).collect();
+        let rules = rules.iter().map(|pattern| Rule::new(*pattern, RuleAction::Deny)).collect();
         let environment = Environment::clean_from([("HOME".into(), "/home/ana".into())], []);
         Guard::new(fit(Some(source(rules))).unwrap(), &["/var/node".into()], &environment)
     }
@@ -261,17 +261,17 @@ mod tests {
     #[test]
     fn rules_that_would_not_deny_are_told() {
         for (rule, want) in [
-            (Rule::new("bash(ls*)", Action::Allow), "rules:0: a node can only deny"),
-            (Rule::new("*", Action::Ask), "rules:0: a node can only deny"),
-            (Rule::new("Bash(rm*)", Action::Deny), "rules:0: Bash is called bash in rules"),
-            (Rule::new("Glob(*)", Action::Deny), "rules:0: Glob is called find in rules"),
-            (Rule::new("ls(*)", Action::Deny), "rules:0: a node has no tool ls"),
-            (Rule { tool: Some("send".to_owned()), pattern: None, ..Rule::new("", Action::Deny) }, "no tool send"),
+            (Rule::new("bash(ls*)", RuleAction::Allow), "rules:0: a node can only deny"),
+            (Rule::new("*", RuleAction::Ask), "rules:0: a node can only deny"),
+            (Rule::new("Bash(rm*)", RuleAction::Deny), "rules:0: Bash is called bash in rules"),
+            (Rule::new("Glob(*)", RuleAction::Deny), "rules:0: Glob is called find in rules"),
+            (Rule::new("ls(*)", RuleAction::Deny), "rules:0: a node has no tool ls"),
+            (Rule { tool: Some("send".to_owned()), pattern: None, ..Rule::new("", RuleAction::Deny) }, "no tool send"),
         ] {
             let got = fit(Some(source(vec![rule]))).unwrap_err().to_string();
             assert!(got.contains(want), "{got}, not {want}");
         }
-        assert!(fit(Some(source(vec![Rule::new("*secret*", Action::Deny)]))).is_ok());
+        assert!(fit(Some(source(vec![Rule::new("*secret*", RuleAction::Deny)]))).is_ok());
         assert!(fit(None).is_ok());
     }
 }

@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-use countersign_core::policy::Compiled;
+use countersign_core::policy::CompiledRules;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -41,7 +41,7 @@ fn case() -> Case {
             program: std::env::current_exe().unwrap(),
             leading_args: AS_CHILD.map(Into::into).to_vec(),
         },
-        rules: Compiled::default(),
+        rules: CompiledRules::default(),
     };
     let tell = Teller::new(move |occurrence| drop(tell.send(occurrence)));
     Case { tools: Arc::new(Toolbox::new(site, tell).unwrap()), folder, told: Mutex::new(told) }

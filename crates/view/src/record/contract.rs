@@ -2,7 +2,7 @@
 
 use countersign_core::{
     ledger::{Amount, Breach, Metric},
-    unattended::{Event, Place, Terms},
+    unattended::{BreachPoint, ContractTerms, Event},
 };
 
 pub(super) fn tell(event: &Event) -> String {
@@ -35,7 +35,7 @@ pub(super) fn tell(event: &Event) -> String {
     }
 }
 
-fn terms_of(terms: &Terms) -> String {
+fn terms_of(terms: &ContractTerms) -> String {
     let limits = Metric::ALL.into_iter().filter_map(|metric| Some(amount(metric, terms.budget.limit(metric)?)));
     let limits: Vec<String> = limits.collect();
     let limits = if limits.is_empty() { "no limits".to_owned() } else { limits.join(", ") };
@@ -47,13 +47,13 @@ fn of_breach(breach: &Breach) -> String {
     format!("its {} is used up: {} of {}", name(breach.metric), of(breach.observed), of(breach.limit))
 }
 
-fn of_place(place: &Place) -> String {
+fn of_place(place: &BreachPoint) -> String {
     match place {
-        Place::Before(command) => format!("before {command}"),
-        Place::Request => "before the model is asked".to_owned(),
-        Place::Turn => "after an answer".to_owned(),
-        Place::Call => "before a call".to_owned(),
-        Place::Clock => "while something worked".to_owned(),
+        BreachPoint::Before(command) => format!("before {command}"),
+        BreachPoint::Request => "before the model is asked".to_owned(),
+        BreachPoint::Turn => "after an answer".to_owned(),
+        BreachPoint::Call => "before a call".to_owned(),
+        BreachPoint::Clock => "while something worked".to_owned(),
     }
 }
 

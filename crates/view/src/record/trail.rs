@@ -24,10 +24,12 @@ const REMEMBERED: usize = 65_536;
 /// How something was decided, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "Outcome")]
 pub enum Outcome {
     /// By a rule or a person.
     Allowed,
     /// A person is asked.
+    #[serde(rename = "asked")]
     Asked,
     /// By a rule or a person.
     Denied,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::tidy::source::{Source, is_word};
+use crate::tidy::source::{RustSource, is_word};
 
 /// Identifiers that name no thing: participles that stand for a message, an answer, a request.
 const BANNED_WORDS: [&str; 5] = ["told", "said", "asked", "wanted", "heard"];
@@ -60,8 +60,8 @@ pub(super) struct NameFigures {
 
 impl NameFigures {
     /// Adds the names of a file.
-    pub(super) fn add(&mut self, source: &Source<'_>) {
-        for (line, code) in source.lines() {
+    pub(super) fn add(&mut self, source: &RustSource<'_>) {
+        for (line, code) in source.code_lines() {
             self.banned += words(code).filter(|word| BANNED_WORDS.contains(word)).count();
             if line > source.lines_without_tests {
                 continue;
@@ -166,7 +166,7 @@ mod tests {
 
     fn of(texts: &[&str]) -> NameFigures {
         let mut figures = NameFigures::default();
-        texts.iter().for_each(|text| figures.add(&Source::new(Path::new("src/a.rs"), text)));
+        texts.iter().for_each(|text| figures.add(&RustSource::new(Path::new("src/a.rs"), text)));
         figures
     }
 

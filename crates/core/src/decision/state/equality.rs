@@ -9,10 +9,10 @@ impl PartialEq for State {
     fn eq(&self, other: &Self) -> bool {
         let at_hand = |state: &Self, gate: &Gate| gate.is_pending() || state.is_awaited(gate);
         (self.head, self.at, self.boot) == (other.head, other.at, other.boot)
-            && same(&self.sessions, &other.sessions, |session| !session.may_park())
+            && same_entries(&self.sessions, &other.sessions, |session| !session.may_park())
             && self.runs == other.runs
             && self.calls == other.calls
-            && same(&self.gates, &other.gates, |gate| at_hand(self, gate) || at_hand(other, gate))
+            && same_entries(&self.gates, &other.gates, |gate| at_hand(self, gate) || at_hand(other, gate))
             && self.policy == other.policy
             && self.settings == other.settings
             && self.peers == other.peers
@@ -27,7 +27,11 @@ impl PartialEq for State {
 }
 
 /// Whether what is in both is the same, and nothing is in one alone that must be at hand.
-fn same<K: Ord, V: PartialEq>(one: &BTreeMap<K, V>, other: &BTreeMap<K, V>, must_be: impl Fn(&V) -> bool) -> bool {
+fn same_entries<K: Ord, V: PartialEq>(
+    one: &BTreeMap<K, V>,
+    other: &BTreeMap<K, V>,
+    must_be: impl Fn(&V) -> bool,
+) -> bool {
     let in_one = one.iter().all(|(key, value)| other.get(key).map_or_else(|| !must_be(value), |found| found == value));
     in_one && other.iter().all(|(key, value)| one.contains_key(key) || !must_be(value))
 }

@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use crate::{
     call_subject,
-    decision::{Context, Decision, Event, Fact, Refusal, Reply, View},
+    decision::{CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, Fact},
     gate::{Answer, AnswerRefusal, Content, Event as Happened, Gate, Kind, Resolution, Scope, sign_off, words},
     id::{GateId, PrincipalId},
-    policy::{self, Constraint, Covers, DENIAL_LASTS, Door, Grant, GrantId, Posture, Subject},
+    policy::{self, Constraint, DENIAL_LASTS, DefaultPolicy, Grant, GrantAuth, GrantCoverage, GrantId, PolicySubject},
     principal, run,
     session::Session,
     settle,
 };
 
 pub(super) fn answer(
-    view: View<'_>,
+    view: DecisionView<'_>,
     id: GateId,
     answer: &Answer,
     by: &PrincipalId,
     key: Option<&str>,
-    context: &mut Context,
-) -> Result<Decision, Refusal> {
+    context: &mut DecisionContext,
+) -> Result<DecisionResult, CommandError> {
     let gate = view.state.gate(id).ok_or(AnswerRefusal::Unknown(id))?;
     // Nobody signs off what they asked for themselves.
     let subject = call_subject::subject_of_gate(view, gate);
@@ -33,13 +33,13 @@ pub(super) fn answer(
         && gate.kind() == Kind::Question
         && !events.is_empty()
         && said.len() > 1
-        && matches!(view.admitted.gate(id).map(|shown| &**shown), Some(Content::Question { multi: false, .. }))
+        && matches!(view.admitted.gate_content(id).map(|shown| &**shown), Some(Content::Question { multi: false, .. }))
     {
         return Err(AnswerRefusal::NotOffered { gate: id, problem: "the question takes one answer" }.into());
     }
     if let Ok(Some(said)) = words::of(gate.kind(), answer)
         && !events.is_empty()
-        && view.admitted.gate(id).is_some_and(|shown| is_closed(shown) && shown.chosen(&said).is_none())
+        && view.admitted.gate_content(id).is_some_and(|shown| is_closed(shown) && shown.chosen(&said).is_none())
     {
         return Err(AnswerRefusal::NotOffered { gate: id, problem: "only its choices answer it" }.into());
     }
@@ -48,18 +48,18 @@ pub(super) fn answer(
         _ => None,
     });
     let reply = match resolved.as_ref().or_else(|| gate.resolution()) {
-        Some(resolution) => Reply::Resolved(resolution.clone()),
+        Some(resolution) => EngineReply::Resolved(resolution.clone()),
         None => {
             let have = gate.counted(&view.rules.people) + events.len();
             let need = gate.step().map_or(1, |step| step.approvals);
-            Reply::Voted { have: u32::try_from(have).unwrap_or(u32::MAX), need }
+            EngineReply::Voted { have: u32::try_from(have).unwrap_or(u32::MAX), need }
         }
     };
     let session = gate.session().cloned();
     let mut facts = Vec::new();
     for mut event in events {
         if let Happened::Resolved { resolution, decision, .. } = &mut event
-            && let Some(shown) = view.admitted.gate(id)
+            && let Some(shown) = view.admitted.gate_content(id)
         {
             let said = words::of(gate.kind(), answer).ok().flatten().unwrap_or_default();
             *decision = sign_off::outcome(gate.kind(), shown, resolution, &said);
@@ -79,13 +79,13 @@ pub(super) fn answer(
                 .map(|by| run::Event::DenialsForgiven { run: run.id(), of: Some(by.clone()), by: Some(by) }),
             Some(_) | None => None,
         };
-        facts.extend(event.map(|event| Fact::plain(Event::Run(event), session.clone())));
+        facts.extend(event.map(|event| Fact::without_content(Event::Run(event), session.clone())));
     }
     if let Some((subject, resolution)) = subject.zip(resolved) {
         let event = match &resolution {
             Resolution::Allowed { scope } => {
                 let lifted = lifted(view, &subject, by);
-                facts.extend(lifted.map(|event| Fact::plain(Event::Policy(event), session.clone())));
+                facts.extend(lifted.map(|event| Fact::without_content(Event::Policy(event), session.clone())));
                 granted(view, gate, &subject, answer, *scope, by, context)?
             }
             Resolution::Denied => Some(policy::Event::Constrained(Constraint {
@@ -104,9 +104,9 @@ pub(super) fn answer(
             | Resolution::Expired
             | Resolution::Withdrawn => None,
         };
-        facts.extend(event.map(|event| Fact::plain(Event::Policy(event), session.clone())));
+        facts.extend(event.map(|event| Fact::without_content(Event::Policy(event), session.clone())));
     }
-    Ok(Decision { facts, reply })
+    Ok(DecisionResult { facts, reply })
 }
 
 fn is_closed(shown: &Content) -> bool {
@@ -127,7 +127,7 @@ fn text(kind: Kind, answer: &Answer) -> Option<Arc<str>> {
 }
 
 /// Ends a gate that waits. One that does not is left as it is.
-pub(super) fn withdraw(view: View<'_>, id: GateId, by: PrincipalId) -> Result<Decision, Refusal> {
+pub(super) fn withdraw(view: DecisionView<'_>, id: GateId, by: PrincipalId) -> Result<DecisionResult, CommandError> {
     let gate = view.state.gate(id).ok_or(AnswerRefusal::Unknown(id))?;
     let resolution = gate.resolution().cloned().unwrap_or(Resolution::Withdrawn);
     let mut facts = Vec::new();
@@ -140,9 +140,9 @@ pub(super) fn withdraw(view: View<'_>, id: GateId, by: PrincipalId) -> Result<De
             form: None,
             decision: None,
         };
-        facts.push(Fact::plain(Event::Gate(event), gate.session().cloned()));
+        facts.push(Fact::without_content(Event::Gate(event), gate.session().cloned()));
     }
-    Ok(Decision { facts, reply: Reply::Resolved(resolution) })
+    Ok(DecisionResult { facts, reply: EngineReply::Resolved(resolution) })
 }
 
 /// What the person said with a denial, as far as a fact may hold it; the whole of it is the content of the resolution.
@@ -155,8 +155,8 @@ fn reason(answer: &Answer) -> Option<String> {
 
 /// The denials that the same person's allow takes back.
 fn lifted<'a>(
-    view: View<'a>,
-    subject: &'a Subject,
+    view: DecisionView<'a>,
+    subject: &'a PolicySubject,
     by: &'a PrincipalId,
 ) -> impl Iterator<Item = policy::Event> + use<'a> {
     let people = &view.rules.people;
@@ -172,22 +172,22 @@ fn lifted<'a>(
 }
 
 fn granted(
-    view: View<'_>,
+    view: DecisionView<'_>,
     gate: &Gate,
-    subject: &Subject,
+    subject: &PolicySubject,
     answer: &Answer,
     scope: Scope,
     by: &PrincipalId,
-    context: &mut Context,
-) -> Result<Option<policy::Event>, Refusal> {
+    context: &mut DecisionContext,
+) -> Result<Option<policy::Event>, CommandError> {
     let session = gate.session().and_then(|session| view.state.session(session));
     let hosted = session.and_then(Session::hosted);
     let scope = match scope {
         Scope::Once => return Ok(None),
-        Scope::Session => policy::Scope::Session(subject.session.clone()),
+        Scope::Session => policy::GrantReach::Session(subject.session.clone()),
         Scope::Always => match hosted {
-            Some(hosted) => policy::Scope::Realm(hosted.realm.clone()),
-            None => policy::Scope::Always,
+            Some(hosted) => policy::GrantReach::Realm(hosted.realm.clone()),
+            None => policy::GrantReach::Always,
         },
     };
     let wanted = match answer.plain() {
@@ -195,18 +195,18 @@ fn granted(
         Answer::Allow(_) | Answer::Deny { .. } | Answer::Say(_) | Answer::Form(_) | Answer::Decline => None,
     };
     // Only what was proposed to the person: nothing else was shown as what it covers.
-    let mut proposals = policy::propose(subject).into_iter();
+    let mut proposals = policy::propose_grants(subject).into_iter();
     let proposal = proposals.find(|one| match (&one.covers, wanted) {
-        (Covers::Exact(_), None) => true,
-        (Covers::Pattern(pattern), Some(wanted)) => pattern == wanted,
-        (Covers::Exact(_), Some(_)) | (Covers::Pattern(_), None) => false,
+        (GrantCoverage::Exact(_), None) => true,
+        (GrantCoverage::Pattern(pattern), Some(wanted)) => pattern == wanted,
+        (GrantCoverage::Exact(_), Some(_)) | (GrantCoverage::Pattern(_), None) => false,
     });
     let Some(proposal) = proposal else {
         return Err(AnswerRefusal::NotOffered { gate: gate.id(), problem: "this rule was not proposed" }.into());
     };
     let label = match &proposal.covers {
-        Covers::Exact(_) => subject.signature.chars().take(500).collect(),
-        Covers::Pattern(_) => proposal.label,
+        GrantCoverage::Exact(_) => subject.signature.chars().take(500).collect(),
+        GrantCoverage::Pattern(_) => proposal.label,
     };
     let lasts = match answer.plain() {
         Answer::Grant(grant) => grant.lasts,
@@ -222,9 +222,11 @@ fn granted(
         until: lasts.map(|lasts| context.now + lasts),
         // At a stdio door nobody shows who it is, wherever its session lives; a gateway asks users that it knows, where it was
         // told to.
-        door: match view.rules.posture {
-            Posture::Gateway if !by.is_open() && (hosted.is_none() || *by != principal::host()) => Door::Authenticated,
-            Posture::Gateway | Posture::Stdio => Door::Open,
+        door: match view.rules.default_policy {
+            DefaultPolicy::Gateway if !by.is_open() && (hosted.is_none() || *by != principal::host()) => {
+                GrantAuth::Authenticated
+            }
+            DefaultPolicy::Gateway | DefaultPolicy::Stdio => GrantAuth::Open,
         },
     })))
 }

@@ -3,7 +3,7 @@
 use super::channels;
 use crate::{
     call,
-    decision::{Branch, Context, Decision, Event, Fact, Reply, View},
+    decision::{BranchBuilder, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, Fact},
     digest::{Digest, canonical},
     id::{CallId, RunId},
     run::{Answer, Event as Happened, Phase, Wanted},
@@ -14,24 +14,30 @@ use crate::{
 /// How many calls of one message are run. Every rule looks at all of them.
 const MOST_CALLS: usize = 128;
 
-pub(super) fn answered(view: View<'_>, id: RunId, epoch: u32, answer: Answer, context: &mut Context) -> Decision {
+pub(super) fn answered(
+    view: DecisionView<'_>,
+    id: RunId,
+    epoch: u32,
+    answer: Answer,
+    context: &mut DecisionContext,
+) -> DecisionResult {
     let run = view.state.run(id).filter(|run| run.epoch() == epoch && matches!(run.phase(), Phase::Thinking { .. }));
     let session = run.and_then(|run| view.state.session(run.session()));
     let Some(session) = session else {
         let session = view.state.run(id).map(|run| run.session().clone());
         let event = Event::Run(Happened::ResultDropped { run: id, epoch });
-        return Decision {
+        return DecisionResult {
             facts: vec![Fact { event, session, content: Some(answer.said.content) }],
-            reply: Reply::Dropped,
+            reply: EngineReply::Dropped,
         };
     };
     let told = run.map(|run| channels::answered(view, run, answer.stop, &answer.said.content, context));
-    let mut branch = Branch::new(session);
+    let mut branch = BranchBuilder::new(session);
     let kind = Kind::Assistant { stop: answer.stop, total_tokens: answer.total_tokens };
     // Of one message there is one time: that at which it was begun.
     let made_at = run.map(crate::run::Run::asked_at);
-    let entry = branch.say_at(kind, answer.said, made_at, context);
-    branch.push(Event::Run(Happened::Answered {
+    let entry = branch.push_message_at(kind, answer.said, made_at, context);
+    branch.push_event(Event::Run(Happened::Answered {
         run: id,
         epoch,
         entry,
@@ -50,9 +56,9 @@ pub(super) fn answered(view: View<'_>, id: RunId, epoch: u32, answer: Answer, co
         let (event, content) = want(call, Some(id), wanted);
         branch.push_with(Event::Call(event), Some(content.into()));
     }
-    let mut facts = branch.finish();
+    let mut facts = branch.into_facts();
     facts.extend(told.unwrap_or_default());
-    Decision { facts, reply: Reply::Done }
+    DecisionResult { facts, reply: EngineReply::Done }
 }
 
 /// The fact that a call is wanted, and its content.

@@ -8,7 +8,9 @@ use super::{answered::want, find, requests};
 use crate::{
     call::{self, Act, End, Event as Happened, Executor, Known, Phase, Progress, Returned},
     call_subject,
-    decision::{Branch, Context, Decision, Event, Fact, Refusal, Reply, View, texts},
+    decision::{
+        BranchBuilder, CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, Fact, texts,
+    },
     id::{CallId, SessionId},
     peer::{self, Memory},
     policy::Verdict,
@@ -37,12 +39,17 @@ pub(super) struct Own {
 }
 
 /// A person's command needs nobody's approval, but what rules deny stays denied.
-pub(super) fn run_own(view: View<'_>, id: &SessionId, own: Own, context: &mut Context) -> Result<Decision, Refusal> {
+pub(super) fn run_own(
+    view: DecisionView<'_>,
+    id: &SessionId,
+    own: Own,
+    context: &mut DecisionContext,
+) -> Result<DecisionResult, CommandError> {
     if view.closing {
-        return Err(Refusal::OutOfPlace("the session is closing"));
+        return Err(CommandError::OutOfPlace("the session is closing"));
     }
     let session = find(view, id)?;
-    let view = view.of(session).ok_or_else(|| Refusal::WaitsForHost(id.clone()))?;
+    let view = view.for_session(session).ok_or_else(|| CommandError::WaitsForHost(id.clone()))?;
     let call = CallId::new(context.fresh.uuid(context.now));
     let wanted = Wanted {
         tool_call_id: call.to_string().into(),
@@ -65,28 +72,32 @@ pub(super) fn run_own(view: View<'_>, id: &SessionId, own: Own, context: &mut Co
     let parsed: call::Content = serde_json::from_str(&content).expect("it was written a line ago");
     let subject = call_subject::subject(session, &parsed, Effect::Changes, principal::host());
     if let Verdict::Deny(why) = settle::evaluate(view, session, &subject, context.now) {
-        return Err(Refusal::Denied(format!("Denied by policy: {why}")));
+        return Err(CommandError::Denied(format!("Denied by policy: {why}")));
     }
-    let mut branch = Branch::new(session);
+    let mut branch = BranchBuilder::new(session);
     branch.push_with(Event::Call(event), Some(content.into()));
-    branch.push(Event::Call(Happened::Allowed {
+    branch.push_event(Event::Call(Happened::Allowed {
         call,
         why: "a person's own command".to_owned(),
         policy: view.rules.digest(),
         by: None,
     }));
-    let started = Happened::Started { call, boot: view.state.boot(), line: None, memory: Memory::Forgets };
-    branch.push(Event::Call(started));
-    Ok(Decision { facts: branch.finish(), reply: Reply::Running(call) })
+    let started = Happened::Started { call, boot: view.state.boot_count(), line: None, memory: Memory::Forgets };
+    branch.push_event(Event::Call(started));
+    Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Running(call) })
 }
 
 /// What a person has a peer do begins at once, on the line that the peer has.
-pub(super) fn act(view: View<'_>, act: Act, context: &mut Context) -> Result<Decision, Refusal> {
+pub(super) fn act(
+    view: DecisionView<'_>,
+    act: Act,
+    context: &mut DecisionContext,
+) -> Result<DecisionResult, CommandError> {
     if view.closing {
-        return Err(Refusal::OutOfPlace("the gateway is closing"));
+        return Err(CommandError::OutOfPlace("the gateway is closing"));
     }
     let session = find(view, &act.session)?;
-    let view = view.of(session).ok_or_else(|| Refusal::WaitsForHost(act.session.clone()))?;
+    let view = view.for_session(session).ok_or_else(|| CommandError::WaitsForHost(act.session.clone()))?;
     let wanted = Wanted {
         tool_call_id: act.wire.unwrap_or_else(|| act.call.to_string().into()),
         tool: act.tool,
@@ -108,24 +119,29 @@ pub(super) fn act(view: View<'_>, act: Act, context: &mut Context) -> Result<Dec
     let parsed: call::Content = serde_json::from_str(&content).expect("it was written a line ago");
     let subject = call_subject::subject(session, &parsed, Effect::Changes, act.by.clone());
     if let Verdict::Deny(why) = settle::evaluate(view, session, &subject, context.now) {
-        return Err(Refusal::Denied(format!("Denied by policy: {why}")));
+        return Err(CommandError::Denied(format!("Denied by policy: {why}")));
     }
     let line = view.state.line_of(&act.peer);
-    let line = Some(line.ok_or_else(|| Refusal::PeerAway(act.peer.clone()))?);
-    let mut branch = Branch::new(session);
+    let line = Some(line.ok_or_else(|| CommandError::PeerAway(act.peer.clone()))?);
+    let mut branch = BranchBuilder::new(session);
     branch.push_with(Event::Call(event), Some(content.into()));
-    branch.push(Event::Call(Happened::Allowed {
+    branch.push_event(Event::Call(Happened::Allowed {
         call: act.call,
         why: "a person's own act".to_owned(),
         policy: view.rules.digest(),
         by: Some(act.by),
     }));
-    let (boot, memory) = (view.state.boot(), view.state.memory_of(&act.peer));
-    branch.push(Event::Call(Happened::Started { call: act.call, boot, line, memory }));
-    Ok(Decision { facts: branch.finish(), reply: Reply::Running(act.call) })
+    let (boot, memory) = (view.state.boot_count(), view.state.memory_of(&act.peer));
+    branch.push_event(Event::Call(Happened::Started { call: act.call, boot, line, memory }));
+    Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Running(act.call) })
 }
 
-pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mut Context) -> Decision {
+pub(super) fn ended(
+    view: DecisionView<'_>,
+    id: CallId,
+    progress: Progress,
+    context: &mut DecisionContext,
+) -> DecisionResult {
     let is_awaited = |call: &&call::Call| match &progress {
         Progress::Unsent { start } => *start == call.starts(),
         Progress::Returned(_) | Progress::NotBegun(_) | Progress::Left { .. } | Progress::Broke => true,
@@ -146,50 +162,50 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
         };
         let session = view.state.call(id).map(|call| call.session().clone());
         let event = Event::Call(Happened::ResultDropped { call: id });
-        return Decision { facts: vec![Fact { event, session, content }], reply: Reply::Dropped };
+        return DecisionResult { facts: vec![Fact { event, session, content }], reply: EngineReply::Dropped };
     };
-    let mut branch = Branch::new(session);
+    let mut branch = BranchBuilder::new(session);
     if may_ask_again(call, &progress) {
         if let Progress::Unsent { .. } = progress {
             line_gone(view, &mut branch, call);
         }
         let until = Some(context.now + ASKED_WITHIN);
-        branch.push(Event::Call(Happened::InDoubt { call: id, since: Known::LineGone, until }));
-        return Decision { facts: branch.finish(), reply: Reply::Done };
+        branch.push_event(Event::Call(Happened::InDoubt { call: id, since: Known::LineGone, until }));
+        return DecisionResult { facts: branch.into_facts(), reply: EngineReply::Done };
     }
     if *call.executor() == Executor::Service || call.is_act() {
         requests::ended(&mut branch, id, progress);
-        return Decision { facts: branch.finish(), reply: Reply::Done };
+        return DecisionResult { facts: branch.into_facts(), reply: EngineReply::Done };
     }
     if let Progress::Unsent { .. } = progress {
         unsent(view, &mut branch, call);
-        return Decision { facts: branch.finish(), reply: Reply::Done };
+        return DecisionResult { facts: branch.into_facts(), reply: EngineReply::Done };
     }
     settle::withdraw_gate(view, &mut branch, call);
-    let content = view.admitted.call(id);
+    let content = view.admitted.call_content(id);
     let mut problem: Arc<str> = Arc::from("");
     let (end, returned) = match progress {
         Progress::Returned(returned) => (End::Done { error: returned.error }, *returned),
         Progress::NotBegun(text) => {
-            let result = plain(texts::result(content, &text, true));
+            let result = plain(texts::tool_result(content, &text, true));
             problem = text;
             (End::Failed, result)
         }
         Progress::Left { text, since } => {
-            branch.push(Event::Call(Happened::InDoubt { call: id, since, until: None }));
-            (End::Unknown, plain(texts::result(content, &text, true)))
+            branch.push_event(Event::Call(Happened::InDoubt { call: id, since, until: None }));
+            (End::Unknown, plain(texts::tool_result(content, &text, true)))
         }
         Progress::Broke | Progress::Unsent { .. } => {
-            branch.push(Event::Call(Happened::InDoubt { call: id, since: Known::TaskBroke, until: None }));
-            (End::Unknown, plain(texts::result(content, texts::UNKNOWN, true)))
+            branch.push_event(Event::Call(Happened::InDoubt { call: id, since: Known::TaskBroke, until: None }));
+            (End::Unknown, plain(texts::tool_result(content, texts::UNKNOWN, true)))
         }
     };
     let open_tasks = returned.open_tasks;
     let left_behind = returned.left_behind.clone().zip(call.peer().cloned());
     let folder = returned.folder.clone().filter(|folder| folder != session.folder() && folder.len() <= LONGEST_FOLDER);
     if call.run().is_some() {
-        let entry = branch.say(Kind::ToolResult { prunable: returned.prunable }, returned.said, context);
-        branch.push(Event::Call(Happened::Ended { call: id, end, entry: Some(entry) }));
+        let entry = branch.push_message(Kind::ToolResult { prunable: returned.prunable }, returned.said, context);
+        branch.push_event(Event::Call(Happened::Ended { call: id, end, entry: Some(entry) }));
     } else {
         let said = match end {
             End::Done { .. } => returned.said,
@@ -203,22 +219,22 @@ pub(super) fn ended(view: View<'_>, id: CallId, progress: Progress, context: &mu
             let queued =
                 session::Event::Queued { queue: Queue::Held, tokens: said.tokens, kind, marks: None, behind: None };
             branch.push_with(Event::Session(queued), Some(said.content));
-            branch.push(Event::Call(Happened::Ended { call: id, end, entry: None }));
+            branch.push_event(Event::Call(Happened::Ended { call: id, end, entry: None }));
         } else {
-            let entry = branch.say(kind, said, context);
-            branch.push(Event::Call(Happened::Ended { call: id, end, entry: Some(entry) }));
+            let entry = branch.push_message(kind, said, context);
+            branch.push_event(Event::Call(Happened::Ended { call: id, end, entry: Some(entry) }));
         }
     }
     if let Some((execution, peer)) = left_behind {
-        branch.push(Event::Call(Happened::LeftBehind { call: id, peer, execution }));
+        branch.push_event(Event::Call(Happened::LeftBehind { call: id, peer, execution }));
     }
     if let Some(path) = folder {
-        branch.push(Event::Session(session::Event::Folder { path }));
+        branch.push_event(Event::Session(session::Event::Folder { path }));
     }
     if let Some(open) = open_tasks {
-        branch.push(Event::Session(session::Event::Tasks { open }));
+        branch.push_event(Event::Session(session::Event::Tasks { open }));
     }
-    Decision { facts: branch.finish(), reply: Reply::Done }
+    DecisionResult { facts: branch.into_facts(), reply: EngineReply::Done }
 }
 
 /// Whether the peer of a call whose line broke can say over another one what became of it.
@@ -234,15 +250,15 @@ fn may_ask_again(call: &call::Call, progress: &Progress) -> bool {
 }
 
 /// A call that its peer never saw may start again, over another line.
-fn unsent(view: View<'_>, branch: &mut Branch<'_>, call: &call::Call) {
+fn unsent(view: DecisionView<'_>, branch: &mut BranchBuilder<'_>, call: &call::Call) {
     line_gone(view, branch, call);
-    branch.push(Event::Call(Happened::Again { call: call.id() }));
+    branch.push_event(Event::Call(Happened::Again { call: call.id() }));
 }
 
-fn line_gone(view: View<'_>, branch: &mut Branch<'_>, call: &call::Call) {
+fn line_gone(view: DecisionView<'_>, branch: &mut BranchBuilder<'_>, call: &call::Call) {
     // The line is gone whether or not its door has said so yet; else the call would be started on it once more.
     if let Some(peer) = call.peer().filter(|peer| call.line().is_some() && view.state.line_of(peer) == call.line()) {
-        branch.push(Event::Peer(peer::Event::Gone { peer: peer.clone() }));
+        branch.push_event(Event::Peer(peer::Event::Gone { peer: peer.clone() }));
     }
 }
 

@@ -6,7 +6,9 @@ use crate::{
     channel::{
         Account, Address, Command, End, Event as Happened, Heard, Knock, MOST_ACCOUNTS, MOST_LETTERS, Message, Refusal,
     },
-    decision::{self, Context, Decision, Event, Fact, Refusal as Refused, Reply, View},
+    decision::{
+        self, CommandError as Refused, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, Fact,
+    },
     digest::Digest,
     gate::{self, Content, Fallback, Gate, Kind, Scope},
     id::{GateId, LetterId},
@@ -26,14 +28,14 @@ const KNOCKING_FOR: Duration = Duration::from_hours(24);
 const SURFACE: &str = "pairing";
 
 pub(super) fn decide(
-    view: View<'_>,
+    view: DecisionView<'_>,
     command: Command<decision::Command>,
-    context: &mut Context,
-) -> Result<Decision, Refused> {
+    context: &mut DecisionContext,
+) -> Result<DecisionResult, Refused> {
     match command {
         Command::Meet(account) => {
             let facts = met(view, &account)?.into_iter().collect();
-            Ok(Decision { facts, reply: Reply::Done })
+            Ok(DecisionResult { facts, reply: EngineReply::Done })
         }
         Command::Forget(account) => Ok(forget(view, account)),
         Command::Hear(heard) => hear(view, *heard, context),
@@ -41,7 +43,7 @@ pub(super) fn decide(
         Command::Ended { letter, end, why } => {
             let is_there = view.state.channels().letter(letter).is_some();
             let fact = is_there.then(|| with(Happened::Ended { letter, end }, why));
-            Ok(Decision { facts: fact.into_iter().collect(), reply: Reply::Done })
+            Ok(DecisionResult { facts: fact.into_iter().collect(), reply: EngineReply::Done })
         }
         Command::Knock(knock) => self::knock(view, *knock, context),
     }
@@ -62,7 +64,7 @@ fn check(address: &Address) -> Result<(), Refusal> {
 }
 
 /// That an account is known, if it was not.
-fn met(view: View<'_>, account: &Account) -> Result<Option<Fact>, Refusal> {
+fn met(view: DecisionView<'_>, account: &Account) -> Result<Option<Fact>, Refusal> {
     short("the name of a network", &account.network)?;
     short("the name of an account", &account.name)?;
     if view.state.channels().account(account).is_some() {
@@ -74,23 +76,27 @@ fn met(view: View<'_>, account: &Account) -> Result<Option<Fact>, Refusal> {
     Ok(Some(with(Happened::Met { account: account.clone() }, None)))
 }
 
-fn forget(view: View<'_>, account: Account) -> Decision {
+fn forget(view: DecisionView<'_>, account: Account) -> DecisionResult {
     if view.state.channels().account(&account).is_none() {
-        return Decision { facts: Vec::new(), reply: Reply::Idle };
+        return DecisionResult { facts: Vec::new(), reply: EngineReply::Idle };
     }
     let letters = view.state.channels().letters_of(&account);
     let ended = letters.map(|letter| with(Happened::Ended { letter: letter.id, end: End::Forgotten }, None));
     let facts = ended.chain([with(Happened::Forgotten { account: account.clone() }, None)]).collect();
-    Decision { facts, reply: Reply::Done }
+    DecisionResult { facts, reply: EngineReply::Done }
 }
 
-fn hear(view: View<'_>, heard: Heard<decision::Command>, context: &mut Context) -> Result<Decision, Refused> {
+fn hear(
+    view: DecisionView<'_>,
+    heard: Heard<decision::Command>,
+    context: &mut DecisionContext,
+) -> Result<DecisionResult, Refused> {
     let Heard { from, agent, id, then } = heard;
     check(&from)?;
     if let Some(id) = &id {
         short("the id of a message", id)?;
         if view.state.channels().is_heard(&from.account, id) {
-            return Ok(Decision { facts: Vec::new(), reply: Reply::Repeated });
+            return Ok(DecisionResult { facts: Vec::new(), reply: EngineReply::Repeated });
         }
         if view.state.channels().is_flooded(&from.account, context.now) {
             return Err(Refusal::Flooded.into());
@@ -98,13 +104,13 @@ fn hear(view: View<'_>, heard: Heard<decision::Command>, context: &mut Context) 
     }
     let mut facts: Vec<Fact> = met(view, &from.account)?.into_iter().collect();
     facts.push(with(Happened::Heard { from, agent, id }, None));
-    let Some(then) = then else { return Ok(Decision { facts, reply: Reply::Done }) };
-    let Decision { facts: more, reply } = super::decide(view, *then, context)?;
+    let Some(then) = then else { return Ok(DecisionResult { facts, reply: EngineReply::Done }) };
+    let DecisionResult { facts: more, reply } = super::decide(view, *then, context)?;
     facts.extend(more);
-    Ok(Decision { facts, reply })
+    Ok(DecisionResult { facts, reply })
 }
 
-fn send(view: View<'_>, message: Message, context: &mut Context) -> Result<Decision, Refused> {
+fn send(view: DecisionView<'_>, message: Message, context: &mut DecisionContext) -> Result<DecisionResult, Refused> {
     check(&message.to)?;
     if message.text.len() > LONGEST_LETTER {
         return Err(Refusal::TooLong { what: "a message to a chat", limit: LONGEST_LETTER }.into());
@@ -120,17 +126,17 @@ fn send(view: View<'_>, message: Message, context: &mut Context) -> Result<Decis
         short("the name of a file", part)?;
     }
     if message.key.as_ref().is_some_and(|key| view.state.channels().is_written(key)) {
-        return Ok(Decision { facts: Vec::new(), reply: Reply::Repeated });
+        return Ok(DecisionResult { facts: Vec::new(), reply: EngineReply::Repeated });
     }
     let account = &message.to.account;
     if view.state.channels().account(account).is_none() {
         return Err(Refusal::Unknown { network: account.network.clone(), account: account.name.clone() }.into());
     }
-    Ok(Decision { facts: owe(view, message, context), reply: Reply::Done })
+    Ok(DecisionResult { facts: owe(view, message, context), reply: EngineReply::Done })
 }
 
 /// The letter, and the end of the one that it takes the place of, if too many wait.
-fn owe(view: View<'_>, message: Message, context: &mut Context) -> Vec<Fact> {
+fn owe(view: DecisionView<'_>, message: Message, context: &mut DecisionContext) -> Vec<Fact> {
     let dropped = {
         let mut waiting = view.state.channels().letters_of(&message.to.account);
         let is_full = waiting.len() >= MOST_LETTERS;
@@ -145,7 +151,13 @@ fn owe(view: View<'_>, message: Message, context: &mut Context) -> Vec<Fact> {
 }
 
 /// What the chat is told that a run's message came from, when its model has said something.
-pub(super) fn answered(view: View<'_>, run: &Run, stop: StopReason, content: &str, context: &mut Context) -> Vec<Fact> {
+pub(super) fn answered(
+    view: DecisionView<'_>,
+    run: &Run,
+    stop: StopReason,
+    content: &str,
+    context: &mut DecisionContext,
+) -> Vec<Fact> {
     let Some(origin) = &run.marks().origin else { return Vec::new() };
     let is_whole = match stop {
         StopReason::Stop | StopReason::Length | StopReason::ToolUse => true,
@@ -173,14 +185,14 @@ pub(super) fn answered(view: View<'_>, run: &Run, stop: StopReason, content: &st
     owe(view, message, context)
 }
 
-fn knock(view: View<'_>, knock: Knock, context: &mut Context) -> Result<Decision, Refused> {
+fn knock(view: DecisionView<'_>, knock: Knock, context: &mut DecisionContext) -> Result<DecisionResult, Refused> {
     let Knock { from, sender, question, why, about, told } = knock;
     check(&from)?;
     short("the id of a sender", &sender)?;
     let subject = Digest::of(format!("{SURFACE}\n{}\n{sender}", from.account.network).as_bytes());
     let waiting = || view.state.pending_gates().filter(|gate| gate.kind() == Kind::Pairing);
     if waiting().any(|gate| gate.subject() == subject) {
-        return Ok(Decision { facts: Vec::new(), reply: Reply::Repeated });
+        return Ok(DecisionResult { facts: Vec::new(), reply: EngineReply::Repeated });
     }
     let mut facts: Vec<Fact> = met(view, &from.account)?.into_iter().collect();
     if waiting().count() >= MOST_KNOCKING {
@@ -190,7 +202,7 @@ fn knock(view: View<'_>, knock: Knock, context: &mut Context) -> Result<Decision
         let gate = oldest.ok_or(Refusal::Crowded(MOST_KNOCKING))?.id();
         let resolution = gate::Resolution::Withdrawn;
         let withdrawn = gate::Event::ended(gate, resolution);
-        facts.push(Fact::plain(Event::Gate(withdrawn), None));
+        facts.push(Fact::without_content(Event::Gate(withdrawn), None));
     }
     let asker = format!("{}:{sender}", from.account.network);
     let content = serde_json::to_string(&Content::GoOn { asker, question, why, about })
@@ -214,8 +226,8 @@ fn knock(view: View<'_>, knock: Knock, context: &mut Context) -> Result<Decision
     };
     facts.push(Fact { event: Event::Gate(opened), session: None, content: Some(content.into()) });
     let kept = gate::Event::Shown { gate, surface: SURFACE.to_owned(), reference: sender };
-    facts.push(Fact::plain(Event::Gate(kept), None));
+    facts.push(Fact::without_content(Event::Gate(kept), None));
     let told = Message { to: from, text: told, session: None, reply_to: None, key: None, media: None };
     facts.extend(owe(view, told, context));
-    Ok(Decision { facts, reply: Reply::Done })
+    Ok(DecisionResult { facts, reply: EngineReply::Done })
 }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use crate::{
-    decision::{Branch, Context, Decision, Event, Fact, Refusal, Reply, Resume, affordable, compaction_started, texts},
+    decision::{
+        BranchBuilder, CommandError, DecisionContext, DecisionResult, EngineReply, Event, Fact, ResumeMode,
+        check_compaction_budget, compaction_started, texts,
+    },
     ledger::Amount,
     run::{Event as OfRun, Trigger},
     session::{CompactRefusal, Compacted, Compaction, Event as Happened, Kind, Queue, Reason, Session, Then},
@@ -12,7 +15,11 @@ use crate::{
     unattended,
 };
 
-pub(super) fn begin(session: &Session, instructions: Option<Arc<str>>, now: Millis) -> Result<Decision, Refusal> {
+pub(super) fn begin(
+    session: &Session,
+    instructions: Option<Arc<str>>,
+    now: Millis,
+) -> Result<DecisionResult, CommandError> {
     if session.compaction().is_some() {
         return Err(CompactRefusal::UnderWay.into());
     }
@@ -26,25 +33,35 @@ pub(super) fn begin(session: &Session, instructions: Option<Arc<str>>, now: Mill
         return Err(CompactRefusal::Already.into());
     }
     let cut = session.cut().ok_or(CompactRefusal::Nothing)?;
-    affordable(session, &cut, now).map_err(unattended::Refusal::Exceeds)?;
+    check_compaction_budget(session, &cut, now).map_err(unattended::DeclareError::Exceeds)?;
     let epoch = session.compactions + 1;
     let event = compaction_started(session, Reason::Manual, cut, Then::Rest);
     let fact = Fact { event, session: Some(session.id().clone()), content: instructions };
-    Ok(Decision { facts: vec![fact], reply: Reply::Compacting { epoch } })
+    Ok(DecisionResult { facts: vec![fact], reply: EngineReply::Compacting { epoch } })
 }
 
-pub(super) fn abort(session: &Session) -> Decision {
+pub(super) fn abort(session: &Session) -> DecisionResult {
     match session.compaction() {
-        Some(compaction) if !compaction.aborting => Decision {
-            facts: vec![Fact::plain(Event::Session(Happened::CompactionAborting), Some(session.id().clone()))],
-            reply: Reply::Compacting { epoch: compaction.epoch },
+        Some(compaction) if !compaction.aborting => DecisionResult {
+            facts: vec![Fact::without_content(
+                Event::Session(Happened::CompactionAborting),
+                Some(session.id().clone()),
+            )],
+            reply: EngineReply::Compacting { epoch: compaction.epoch },
         },
-        Some(compaction) => Decision { facts: Vec::new(), reply: Reply::Compacting { epoch: compaction.epoch } },
-        None => Decision { facts: Vec::new(), reply: Reply::Idle },
+        Some(compaction) => {
+            DecisionResult { facts: Vec::new(), reply: EngineReply::Compacting { epoch: compaction.epoch } }
+        }
+        None => DecisionResult { facts: Vec::new(), reply: EngineReply::Idle },
     }
 }
 
-pub(super) fn ended(session: &Session, epoch: u32, outcome: Compacted, context: &mut Context) -> Decision {
+pub(super) fn ended(
+    session: &Session,
+    epoch: u32,
+    outcome: Compacted,
+    context: &mut DecisionContext,
+) -> DecisionResult {
     let Some(compaction) = session.compaction().filter(|compaction| compaction.epoch == epoch) else {
         let content = match outcome {
             Compacted::Done { said, .. } => Some(said.content),
@@ -52,33 +69,33 @@ pub(super) fn ended(session: &Session, epoch: u32, outcome: Compacted, context: 
             Compacted::Aborted => None,
         };
         let event = Event::Session(Happened::CompactionDropped { epoch });
-        return Decision {
+        return DecisionResult {
             facts: vec![Fact { event, session: Some(session.id().clone()), content }],
-            reply: Reply::Dropped,
+            reply: EngineReply::Dropped,
         };
     };
     if matches!(outcome, Compacted::Aborted) && !compaction.aborting && may_be_left(session, compaction) {
         // The process ends, and nobody stopped it: the next takes it up.
-        return Decision { facts: Vec::new(), reply: Reply::Done };
+        return DecisionResult { facts: Vec::new(), reply: EngineReply::Done };
     }
-    let mut branch = Branch::new(session);
+    let mut branch = BranchBuilder::new(session);
     let (end, message) = match outcome {
         Compacted::Done { said, spent } => {
             let kind =
                 Kind::Compaction { first_kept: compaction.first_kept.clone(), tokens_before: compaction.tokens_before };
-            branch.say(kind, said, context);
+            branch.push_message(kind, said, context);
             (Ended::Done { spent }, None)
         }
         Compacted::Failed { message } => (Ended::Failed, Some(message)),
         Compacted::Aborted => (Ended::Aborted, None),
     };
     end_as(&mut branch, compaction, end, message, context);
-    Decision { facts: branch.finish(), reply: Reply::Done }
+    DecisionResult { facts: branch.into_facts(), reply: EngineReply::Done }
 }
 
 /// Whether another process may take up a compaction for a request that was too long. The contract of a job ends with it.
 fn may_be_left(session: &Session, compaction: &Compaction) -> bool {
-    compaction.then == Then::Again && session.unattended().is_none_or(|contract| contract.firing().is_none())
+    compaction.then == Then::Again && session.unattended().is_none_or(|contract| contract.firing_id().is_none())
 }
 
 /// How a compaction ended, for what goes on afterwards.
@@ -95,25 +112,31 @@ enum Ended {
 }
 
 /// A new process finds a compaction under way. What was to follow it still waits for it, unless somebody stopped it.
-pub(super) fn lost(branch: &mut Branch<'_>, compaction: &Compaction, resume: Resume, context: &mut Context) {
+pub(super) fn lost(
+    branch: &mut BranchBuilder<'_>,
+    compaction: &Compaction,
+    resume: ResumeMode,
+    context: &mut DecisionContext,
+) {
     let epoch = compaction.epoch;
-    if resume == Resume::Go && compaction.aborting {
+    if resume == ResumeMode::Go && compaction.aborting {
         return end_as(branch, compaction, Ended::Aborted, None, context);
     }
     let is_again = compaction.then == Then::Again;
-    if resume == Resume::Go && (compaction.then == Then::Rest || is_again && !may_be_left(branch.session(), compaction))
+    if resume == ResumeMode::Go
+        && (compaction.then == Then::Rest || is_again && !may_be_left(branch.session(), compaction))
     {
         return end_as(branch, compaction, Ended::Lost, None, context);
     }
-    branch.push(Event::Session(Happened::CompactionEnded {
+    branch.push_event(Event::Session(Happened::CompactionEnded {
         epoch,
         ok: false,
         aborted: true,
         then: Then::Rest,
         spent: None,
     }));
-    if resume == Resume::Go {
-        branch.push(Event::Session(Happened::CompactionStarted {
+    if resume == ResumeMode::Go {
+        branch.push_event(Event::Session(Happened::CompactionStarted {
             epoch: epoch + 1,
             reason: compaction.reason,
             first_kept: compaction.first_kept.clone(),
@@ -128,17 +151,17 @@ pub(super) fn lost(branch: &mut Branch<'_>, compaction: &Compaction, resume: Res
 
 /// Ends a compaction and begins what goes on afterwards.
 fn end_as(
-    branch: &mut Branch<'_>,
+    branch: &mut BranchBuilder<'_>,
     compaction: &Compaction,
     end: Ended,
     message: Option<Arc<str>>,
-    context: &mut Context,
+    context: &mut DecisionContext,
 ) {
     if compaction.then == Then::Again && compaction.aborting {
         settle::forget(branch);
     } else if compaction.then == Then::Again && matches!(end, Ended::Aborted | Ended::Lost) {
         // Nobody takes it up: whoever waits for what asks again is told that it is stopped.
-        branch.push(Event::Session(Happened::CompactionAborting));
+        branch.push_event(Event::Session(Happened::CompactionAborting));
     }
     let session = branch.session();
     let is_for_next = session.behind_compaction().is_some();
@@ -181,21 +204,21 @@ fn end_as(
             if let Some(next) = stopped {
                 let marks = next.marks.as_deref().cloned().unwrap_or_default();
                 let run = settle::begin_own(branch, None, marks, context);
-                branch.push(Event::Run(OfRun::Aborting { run }));
+                branch.push_event(Event::Run(OfRun::Aborting { run }));
             }
             return;
         }
-        Then::Continue => (Trigger::Continuation, vec![(Kind::Developer, texts::developer(texts::CONTINUE))]),
+        Then::Continue => (Trigger::Continuation, vec![(Kind::Developer, texts::developer_message(texts::CONTINUE))]),
         Then::Again => (Trigger::Overflow, Vec::new()),
         Then::Prompt => (Trigger::Prompt, Vec::new()),
     };
     let run = settle::continue_with(branch, awaited, trigger, opening, context);
     let goes_on_as_before = trigger == Trigger::Overflow || awaited.is_some();
     if let Some(marks) = compaction.marks.clone().filter(|_| goes_on_as_before) {
-        branch.push(Event::Run(OfRun::Marked { run, marks }));
+        branch.push_event(Event::Run(OfRun::Marked { run, marks }));
     }
     // Whoever stopped the compaction stopped what waited for it: it has been said, and nobody is asked.
     if compaction.aborting && then == Then::Prompt {
-        branch.push(Event::Run(OfRun::Aborting { run }));
+        branch.push_event(Event::Run(OfRun::Aborting { run }));
     }
 }

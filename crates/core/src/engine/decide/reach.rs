@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::{
     call::{Executor, Phase},
     call_subject,
-    decision::{Branch, Context, Decision, Event, Refusal, Reply, View},
+    decision::{BranchBuilder, CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event},
     digest::Digest,
     gate::{Content, Event as Happened, Fallback, Kind, Scope},
     id::{CallId, GateId},
@@ -23,15 +23,15 @@ use crate::{
 const LONGEST: usize = 300;
 
 pub(super) fn reach(
-    view: View<'_>,
+    view: DecisionView<'_>,
     id: CallId,
     gate: GateId,
     host: &Arc<str>,
-    context: &mut Context,
-) -> Result<Decision, Refusal> {
-    const OVER: Refusal = Refusal::OutOfPlace("the command has ended, or is to end");
+    context: &mut DecisionContext,
+) -> Result<DecisionResult, CommandError> {
+    const OVER: CommandError = CommandError::OutOfPlace("the command has ended, or is to end");
     if host.len() > LONGEST {
-        return Err(Refusal::TooLong { what: "the name of a host", limit: LONGEST });
+        return Err(CommandError::TooLong { what: "the name of a host", limit: LONGEST });
     }
     let is_asking = |call: &&crate::call::Call| {
         matches!(call.phase(), Phase::Started { .. }) && *call.executor() == Executor::Builtin && !call.aborting
@@ -39,20 +39,20 @@ pub(super) fn reach(
     let call = view.state.call(id).filter(is_asking).ok_or(OVER)?;
     let run = call.run().and_then(|run| view.state.run(run)).ok_or(OVER)?;
     let session = super::find(view, call.session())?;
-    let view = view.of(session).filter(|view| !view.closing).ok_or(OVER)?;
+    let view = view.for_session(session).filter(|view| !view.closing).ok_or(OVER)?;
     if view.state.gate_of(id).is_some_and(|gate| gate.is_pending()) || view.state.gate(gate).is_some() {
-        return Err(Refusal::OutOfPlace("the command asks for something else already"));
+        return Err(CommandError::OutOfPlace("the command asks for something else already"));
     }
-    let mut content = view.admitted.call(id).map(|content| (**content).clone()).ok_or(OVER)?;
+    let mut content = view.admitted.call_content(id).map(|content| (**content).clone()).ok_or(OVER)?;
     let line = content.signature.clone();
     content.arguments.insert("needs".to_owned(), json!({ "hosts": [&**host] }));
     let subject = call_subject::subject(session, &content, call.effect, principal::agent());
     let steps = match settle::evaluate(view, session, &subject, context.now) {
-        Verdict::Deny(why) => return Err(Refusal::Denied(format!("policy denies it: {why}"))),
-        Verdict::Allow(why) | Verdict::Ask(why) => why.steps().to_vec(),
+        Verdict::Deny(why) => return Err(CommandError::Denied(format!("policy denies it: {why}"))),
+        Verdict::Allow(why) | Verdict::Ask(why) => why.approval_steps().to_vec(),
     };
     if run.denials >= settle::MOST_DENIALS {
-        return Err(Refusal::Denied("several requests in a row were denied".to_owned()));
+        return Err(CommandError::Denied("several requests in a row were denied".to_owned()));
     }
     let shown = Content::GoOn {
         asker: session.id().to_string(),
@@ -78,9 +78,9 @@ pub(super) fn reach(
         remind_at: None,
         steps,
     };
-    let mut branch = Branch::new(session);
+    let mut branch = BranchBuilder::new(session);
     branch.push_with(Event::Gate(opened), Some(shown.into()));
-    Ok(Decision { facts: branch.finish(), reply: Reply::Done })
+    Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Done })
 }
 
 /// What a person may not see in an address: that it is behind the gateway, not out in the world.

@@ -5,7 +5,10 @@ use std::time::Duration;
 use super::{calls::ASKED_WITHIN, requests};
 use crate::{
     call::{self, Known},
-    decision::{Branch, Context, Decision, Event, Fact, Refusal, Reply, Resume, View, texts},
+    decision::{
+        BranchBuilder, CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, Fact,
+        ResumeMode, texts,
+    },
     gate,
     id::CallId,
     policy,
@@ -19,29 +22,33 @@ use crate::{
 /// How long an answer still counts for a deadline that passed while nobody was there to take it.
 const GRACE: Duration = Duration::from_secs(60);
 
-pub(super) fn recover(view: View<'_>, resume: Resume, context: &mut Context) -> Result<Decision, Refusal> {
-    let mut facts = vec![Fact::plain(Event::Booted, None)];
+pub(super) fn recover(
+    view: DecisionView<'_>,
+    resume: ResumeMode,
+    context: &mut DecisionContext,
+) -> Result<DecisionResult, CommandError> {
+    let mut facts = vec![Fact::without_content(Event::Booted, None)];
     facts.extend(extended(view, context.now));
     if view.state.policy().is_untidy(context.now) {
-        facts.push(Fact::plain(Event::Policy(policy::Event::Tidied { at: context.now }), None));
+        facts.push(Fact::without_content(Event::Policy(policy::Event::Tidied { at: context.now }), None));
     }
     for session in view.state.sessions() {
-        let mut branch = Branch::new(session);
+        let mut branch = BranchBuilder::new(session);
         // What has a host of its own waits for it, whatever the others do.
-        let resume = if session.hosted().is_some() { Resume::Wait } else { resume };
+        let resume = if session.hosted().is_some() { ResumeMode::Wait } else { resume };
         recover_session(view, session, resume, &mut branch, context);
-        facts.extend(branch.finish());
+        facts.extend(branch.into_facts());
     }
-    Ok(Decision { facts, reply: Reply::Done })
+    Ok(DecisionResult { facts, reply: EngineReply::Done })
 }
 
 /// More time for gates, and for calls that wait for their peer, whose deadline passed, or is about to, while nobody could be heard.
-pub(super) fn extended(view: View<'_>, now: Millis) -> Vec<Fact> {
+pub(super) fn extended(view: DecisionView<'_>, now: Millis) -> Vec<Fact> {
     let deadline = now + GRACE;
     let due = view.state.pending_gates().filter(|gate| gate.deadline().is_some_and(|at| at < deadline));
     let gates = due.map(|gate| {
         let event = gate::Event::Extended { gate: gate.id(), deadline };
-        Fact::plain(Event::Gate(event), gate.session().cloned())
+        Fact::without_content(Event::Gate(event), gate.session().cloned())
     });
     let waiting = view.state.calls().filter(|call| call.until.is_some_and(|at| at < deadline));
     let calls = waiting.map(|call| {
@@ -51,22 +58,28 @@ pub(super) fn extended(view: View<'_>, now: Millis) -> Vec<Fact> {
             }
             _ => call::Event::Waits { call: call.id(), until: deadline },
         };
-        Fact::plain(Event::Call(event), Some(call.session().clone()))
+        Fact::without_content(Event::Call(event), Some(call.session().clone()))
     });
     gates.chain(calls).collect()
 }
 
-fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &mut Branch<'_>, context: &mut Context) {
+fn recover_session(
+    view: DecisionView<'_>,
+    session: &Session,
+    resume: ResumeMode,
+    branch: &mut BranchBuilder<'_>,
+    context: &mut DecisionContext,
+) {
     // A new process has a new shell, which starts where the session works.
     if session.folder() != session.cwd() {
-        branch.push(Event::Session(session::Event::Folder { path: session.cwd().to_owned() }));
+        branch.push_event(Event::Session(session::Event::Folder { path: session.cwd().to_owned() }));
     }
     for call in session.commands().filter_map(|call| view.state.call(call)) {
         if is_kept(branch, call, context) {
             continue;
         }
-        let content = view.admitted.call(call.id());
-        branch.push(in_doubt(call, None));
+        let content = view.admitted.call_content(call.id());
+        branch.push_event(in_doubt(call, None));
         if call.is_act() {
             let ended = call::Event::Ended { call: call.id(), end: call::End::Unknown, entry: None };
             branch.push_with(Event::Call(ended), Some(texts::UNKNOWN.into()));
@@ -80,9 +93,9 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
             branch.push_with(Event::Session(queued), Some(said.content));
             None
         } else {
-            Some(branch.say(kind, said, context))
+            Some(branch.push_message(kind, said, context))
         };
-        branch.push(Event::Call(call::Event::Ended { call: call.id(), end: call::End::Unknown, entry }));
+        branch.push_event(Event::Call(call::Event::Ended { call: call.id(), end: call::End::Unknown, entry }));
     }
     requests::recover(view, session, branch);
     if let Some(compaction) = session.compaction() {
@@ -90,28 +103,34 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
     }
     let Some(run) = session.run().and_then(|run| view.state.run(run)) else { return };
     let is_asked = |gate| view.state.gate(gate).is_some_and(gate::Gate::is_pending);
-    let waits_for_more = session.unattended().is_some_and(|unattended| unattended.gates().any(is_asked));
-    let goes_on = resume == Resume::Go
+    let waits_for_more = session.unattended().is_some_and(|unattended| unattended.gate_ids().any(is_asked));
+    let goes_on = resume == ResumeMode::Go
         || waits_for_more
         || run.awaits_attempt()
         || is_answered(view, session, run)
         || run.calls().iter().any(|call| is_a_persons(view, *call));
     for call in run.calls().iter().filter_map(|call| view.state.call(*call)) {
-        let content = view.admitted.call(call.id());
+        let content = view.admitted.call_content(call.id());
         match call.phase() {
             call::Phase::Started { .. } | call::Phase::InDoubt(_) if *call.executor() == call::Executor::Person => {
                 if !goes_on {
-                    end(branch, call, call::End::Cancelled, texts::result(content, texts::NOT_BEGUN, true), context);
+                    end(
+                        branch,
+                        call,
+                        call::End::Cancelled,
+                        texts::tool_result(content, texts::NOT_BEGUN, true),
+                        context,
+                    );
                 }
             }
             call::Phase::Started { .. } | call::Phase::InDoubt(_) if goes_on && is_kept(branch, call, context) => {}
             call::Phase::Started { .. } | call::Phase::InDoubt(_) => {
-                branch.push(in_doubt(call, None));
+                branch.push_event(in_doubt(call, None));
                 settle::withdraw_gate(view, branch, call);
-                if call.repeat == Repeat::Idempotent && resume == Resume::Go && !call.aborting {
-                    branch.push(Event::Call(call::Event::Again { call: call.id() }));
+                if call.repeat == Repeat::Idempotent && resume == ResumeMode::Go && !call.aborting {
+                    branch.push_event(Event::Call(call::Event::Again { call: call.id() }));
                 } else {
-                    end(branch, call, call::End::Unknown, texts::result(content, texts::UNKNOWN, true), context);
+                    end(branch, call, call::End::Unknown, texts::tool_result(content, texts::UNKNOWN, true), context);
                 }
             }
             call::Phase::Wanted if !goes_on && run.is_broken() => {
@@ -119,19 +138,23 @@ fn recover_session(view: View<'_>, session: &Session, resume: Resume, branch: &m
                 branch.push_with(Event::Call(ended), Some(texts::NOT_WHOLE.into()));
             }
             call::Phase::Wanted | call::Phase::Gated | call::Phase::Ready if !goes_on => {
-                end(branch, call, call::End::Cancelled, texts::result(content, texts::NOT_BEGUN, true), context);
+                end(branch, call, call::End::Cancelled, texts::tool_result(content, texts::NOT_BEGUN, true), context);
             }
             call::Phase::Wanted | call::Phase::Gated | call::Phase::Ready | call::Phase::Ended(_) => {}
         }
     }
     if let Phase::Thinking { .. } = run.phase() {
-        branch.push(Event::Run(run::Event::Interrupted { run: run.id() }));
+        branch.push_event(Event::Run(run::Event::Interrupted { run: run.id() }));
     }
     if !goes_on {
         if matches!(run.phase(), Phase::Calling) {
-            branch.push(Event::Run(run::Event::TurnClosed { run: run.id() }));
+            branch.push_event(Event::Run(run::Event::TurnClosed { run: run.id() }));
         }
-        branch.push(Event::Run(run::Event::Ended { run: run.id(), end: End::Interrupted, attempts: run.attempt }));
+        branch.push_event(Event::Run(run::Event::Ended {
+            run: run.id(),
+            end: End::Interrupted,
+            attempts: run.attempt,
+        }));
     }
 }
 
@@ -140,21 +163,21 @@ fn in_doubt(call: &call::Call, until: Option<Millis>) -> Event {
 }
 
 /// Whether the peer that has a call can still say what became of it. It has some time to come back.
-fn is_kept(branch: &mut Branch<'_>, call: &call::Call, context: &Context) -> bool {
+fn is_kept(branch: &mut BranchBuilder<'_>, call: &call::Call, context: &DecisionContext) -> bool {
     // More time was given already to what was in doubt before.
     if call.may_be_asked() {
         return true;
     }
     let is_kept = call.memory.keeps() && !call.aborting && matches!(call.phase(), call::Phase::Started { .. });
     if is_kept {
-        branch.push(in_doubt(call, Some(context.now + ASKED_WITHIN)));
+        branch.push_event(in_doubt(call, Some(context.now + ASKED_WITHIN)));
     }
     is_kept
 }
 
 /// Whether a person has a say in a call that has not begun: what waits for one waits again, and what one let through is
 /// done.
-fn is_a_persons(view: View<'_>, id: CallId) -> bool {
+fn is_a_persons(view: DecisionView<'_>, id: CallId) -> bool {
     let gate = view.state.gate_of(id);
     let was_let_through = gate
         .and_then(gate::Gate::resolution)
@@ -168,7 +191,7 @@ fn is_a_persons(view: View<'_>, id: CallId) -> bool {
 
 /// Whether the model has said nothing since a person answered a question of the run. The
 /// host has heard that the answer counts, so its consequences must happen.
-fn is_answered(view: View<'_>, session: &Session, run: &run::Run) -> bool {
+fn is_answered(view: DecisionView<'_>, session: &Session, run: &run::Run) -> bool {
     let is_of_model = |entry: &&&session::Entry| matches!(entry.kind, Kind::Assistant { .. });
     let last = session.path().iter().rev().find(is_of_model).map(|entry| entry.lsn);
     let is_of = |gate: &&gate::Gate| {
@@ -180,7 +203,13 @@ fn is_answered(view: View<'_>, session: &Session, run: &run::Run) -> bool {
     run.abort() == run::Abort::No && view.state.all_gates().filter(is_of).any(|gate| gate.answer_content() > last)
 }
 
-fn end(branch: &mut Branch<'_>, call: &call::Call, end: call::End, said: session::Said, context: &mut Context) {
-    let entry = branch.say(Kind::ToolResult { prunable: false }, said, context);
-    branch.push(Event::Call(call::Event::Ended { call: call.id(), end, entry: Some(entry) }));
+fn end(
+    branch: &mut BranchBuilder<'_>,
+    call: &call::Call,
+    end: call::End,
+    said: session::Said,
+    context: &mut DecisionContext,
+) {
+    let entry = branch.push_message(Kind::ToolResult { prunable: false }, said, context);
+    branch.push_event(Event::Call(call::Event::Ended { call: call.id(), end, entry: Some(entry) }));
 }

@@ -2,7 +2,7 @@
 
 use super::answer;
 use crate::{
-    decision::{Context, Decision, Event, Fact, Refusal, View},
+    decision::{CommandError, DecisionContext, DecisionResult, DecisionView, Event, Fact},
     gate::{Answer, Event as OfGate},
     id::{GateId, PrincipalId},
     run::{Event as Happened, Marks, Run},
@@ -11,13 +11,13 @@ use crate::{
 /// The answer, and if the gate is decided by it, first what its run is called from then on: nothing that it says behind the
 /// answer goes out under the old name, and an answer that does not count changes no name.
 pub(super) fn answer(
-    view: View<'_>,
+    view: DecisionView<'_>,
     id: GateId,
     answer: &Answer,
     (by, key): (&PrincipalId, Option<&str>),
     reference: String,
-    context: &mut Context,
-) -> Result<Decision, Refusal> {
+    context: &mut DecisionContext,
+) -> Result<DecisionResult, CommandError> {
     let mut decision = answer::answer(view, id, answer, by, key, context)?;
     let is_decided = decision.facts.iter().any(|fact| matches!(fact.event, Event::Gate(OfGate::Resolved { .. })));
     let run = view.state.gate(id).and_then(|gate| view.state.run(gate.run()?));
@@ -30,5 +30,5 @@ pub(super) fn answer(
 
 fn marked(run: &Run, marks: Marks) -> Fact {
     let event = Event::Run(Happened::Marked { run: run.id(), marks: Box::new(marks) });
-    Fact::plain(event, Some(run.session().clone()))
+    Fact::without_content(event, Some(run.session().clone()))
 }

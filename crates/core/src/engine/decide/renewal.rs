@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    decision::{Branch, Context, Decision, Event, Fact, Refusal, Reply, View},
+    decision::{BranchBuilder, CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, Fact},
     id::{EntryId, Lsn, PrincipalId},
-    policy::{self, Scope},
+    policy::{self, GrantReach},
     run::Marks,
     session::{Event as Happened, Kind, PromptRefusal, Queue, Said, Session},
     settle,
@@ -13,65 +13,68 @@ use crate::{
 
 /// The message begins a run, or waits for its own. What is too long is summed up first, by the rule that begins it.
 pub(super) fn say(
-    view: View<'_>,
+    view: DecisionView<'_>,
     session: &Session,
     said: Said,
     marks: Box<Marks>,
-    context: &mut Context,
-) -> Result<Decision, Refusal> {
+    context: &mut DecisionContext,
+) -> Result<DecisionResult, CommandError> {
     if session.settings().model.is_none() && marks.model.is_none() {
         return Err(PromptRefusal::NoModel(session.id().clone()).into());
     }
-    let mut branch = Branch::new(session);
+    let mut branch = BranchBuilder::new(session);
     let waits = !session.is_at_rest() || !session.queue(Queue::Next).is_empty();
     if waits || session.is_over_limit() || view.closing {
         let behind = session.behind_compaction().map(|begun| begun.content).filter(|_| marks.ahead);
         let marks = Some(marks).filter(|marks| !marks.is_empty());
         let queued = Happened::Queued { queue: Queue::Next, tokens: said.tokens, kind: Kind::User, marks, behind };
         branch.push_with(Event::Session(queued), Some(said.content));
-        return Ok(Decision { facts: branch.finish(), reply: Reply::Queued });
+        return Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Queued });
     }
     let run = settle::begin_own(&mut branch, Some(said), *marks, context);
-    Ok(Decision { facts: branch.finish(), reply: Reply::Started(run) })
+    Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Started(run) })
 }
 
 pub(super) fn renew(
-    view: View<'_>,
+    view: DecisionView<'_>,
     session: &Session,
     by: &PrincipalId,
     owed: Option<Arc<str>>,
-) -> Result<Decision, Refusal> {
+) -> Result<DecisionResult, CommandError> {
     if !session.is_at_rest() {
-        return Err(Refusal::Busy(session.id().clone()));
+        return Err(CommandError::Busy(session.id().clone()));
     }
-    let fact = |event| Fact::plain(Event::Session(event), Some(session.id().clone()));
+    let fact = |event| Fact::without_content(Event::Session(event), Some(session.id().clone()));
     let cleared = (session.queued() > 0).then(|| fact(Happened::Cleared));
     // What was allowed for the session was allowed for the one that is over.
     let grants = view.state.policy().grants().iter();
-    let ends = grants.filter(|grant| matches!(&grant.scope, Scope::Session(of) if of == session.id()));
+    let ends = grants.filter(|grant| matches!(&grant.scope, GrantReach::Session(of) if of == session.id()));
     let revoked = ends.map(|grant| policy::Event::Revoked { id: grant.id, by: by.clone() });
-    let revoked = revoked.map(|event| Fact::plain(Event::Policy(event), None));
+    let revoked = revoked.map(|event| Fact::without_content(Event::Policy(event), None));
     let renewed = Fact { content: owed, ..fact(Happened::Renewed) };
     let facts = cleared.into_iter().chain(revoked).chain([renewed]).collect();
-    Ok(Decision { facts, reply: Reply::Done })
+    Ok(DecisionResult { facts, reply: EngineReply::Done })
 }
 
-pub(super) fn remembered(session: &Session, renewed: Lsn) -> Decision {
+pub(super) fn remembered(session: &Session, renewed: Lsn) -> DecisionResult {
     let event = Event::Session(Happened::Remembered { renewed });
-    Decision { facts: vec![Fact::plain(event, Some(session.id().clone()))], reply: Reply::Done }
+    DecisionResult { facts: vec![Fact::without_content(event, Some(session.id().clone()))], reply: EngineReply::Done }
 }
 
-pub(super) fn trim(session: &Session, first_kept: EntryId) -> Result<Decision, Refusal> {
+pub(super) fn trim(session: &Session, first_kept: EntryId) -> Result<DecisionResult, CommandError> {
     if session.compaction().is_some() {
-        return Err(Refusal::Busy(session.id().clone()));
+        return Err(CommandError::Busy(session.id().clone()));
     }
     let Some(kept) = session.entry(&first_kept) else {
-        return Err(Refusal::NoEntry { session: session.id().clone(), entry: first_kept.to_string() });
+        return Err(CommandError::NoEntry { session: session.id().clone(), entry: first_kept.to_string() });
     };
     let works_from = session.run_began().and_then(|began| session.entry(began));
     if works_from.is_some_and(|began| began.lsn < kept.lsn) {
-        return Err(Refusal::Busy(session.id().clone()));
+        return Err(CommandError::Busy(session.id().clone()));
     }
     let event = Event::Session(Happened::Trimmed { first_kept });
-    Ok(Decision { facts: vec![Fact::plain(event, Some(session.id().clone()))], reply: Reply::Done })
+    Ok(DecisionResult {
+        facts: vec![Fact::without_content(event, Some(session.id().clone()))],
+        reply: EngineReply::Done,
+    })
 }

@@ -2,7 +2,7 @@
 
 use super::renewal;
 use crate::{
-    decision::{Branch, Context, Decision, Event, Fact, Refusal, Reply, View},
+    decision::{BranchBuilder, CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, Fact},
     id::{JobId, PrincipalId},
     schedule::{
         self, Beat, Cause, Command, Conversation, Ending, Event as Happened, FiringId, Job, Kind, Message, Outcome,
@@ -13,7 +13,11 @@ use crate::{
     time::Millis,
 };
 
-pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) -> Result<Decision, Refusal> {
+pub(super) fn decide(
+    view: DecisionView<'_>,
+    command: Command,
+    context: &mut DecisionContext,
+) -> Result<DecisionResult, CommandError> {
     let state = view.state.schedule();
     // Instants of jobs are those of the wall clock.
     let wall = state.wall(context.now);
@@ -44,7 +48,7 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
         }
         Command::Remove { job } => match state.job(&job) {
             Some(_) => Ok(done(vec![plain(Happened::Removed { job })])),
-            None => Ok(Decision { facts: Vec::new(), reply: Reply::Idle }),
+            None => Ok(DecisionResult { facts: Vec::new(), reply: EngineReply::Idle }),
         },
         Command::Beats { beats, replan } => Ok(done(planned_beats(view, beats, replan, wall))),
         Command::Fire(which) => fire(view, &which, context.now),
@@ -53,20 +57,20 @@ pub(super) fn decide(view: View<'_>, command: Command, context: &mut Context) ->
     }
 }
 
-fn done(facts: Vec<Fact>) -> Decision {
-    Decision { facts, reply: Reply::Done }
+fn done(facts: Vec<Fact>) -> DecisionResult {
+    DecisionResult { facts, reply: EngineReply::Done }
 }
 
 fn plain(event: Happened) -> Fact {
-    Fact::plain(Event::Schedule(event), None)
+    Fact::without_content(Event::Schedule(event), None)
 }
 
-fn find<'a>(view: View<'a>, job: &JobId) -> Result<&'a Job, Refusal> {
+fn find<'a>(view: DecisionView<'a>, job: &JobId) -> Result<&'a Job, CommandError> {
     view.state.schedule().job(job).ok_or_else(|| Refused::NoJob(job.clone()).into())
 }
 
 /// When a job is due next under another plan. What is planned as before stays when it was.
-fn changed(job: &Job, plan: &Plan, now: Millis) -> Result<Option<Millis>, Refusal> {
+fn changed(job: &Job, plan: &Plan, now: Millis) -> Result<Option<Millis>, CommandError> {
     let is_as_before = job.plan().schedule == plan.schedule && job.plan().enabled == plan.enabled;
     if is_as_before {
         return Ok(job.next());
@@ -75,7 +79,7 @@ fn changed(job: &Job, plan: &Plan, now: Millis) -> Result<Option<Millis>, Refusa
     Ok(plan.enabled.then_some(first))
 }
 
-fn planned_beats(view: View<'_>, beats: Vec<Beat>, replan: Replan, now: Millis) -> Vec<Fact> {
+fn planned_beats(view: DecisionView<'_>, beats: Vec<Beat>, replan: Replan, now: Millis) -> Vec<Fact> {
     let state = view.state.schedule();
     let gone = state.jobs(Kind::Heartbeat).filter(|job| !beats.iter().any(|beat| beat.job == *job.id()));
     let mut facts: Vec<Fact> = gone.map(|job| plain(Happened::Removed { job: job.id().clone() })).collect();
@@ -102,7 +106,7 @@ fn planned_beats(view: View<'_>, beats: Vec<Beat>, replan: Replan, now: Millis) 
     facts
 }
 
-fn fire(view: View<'_>, which: &Which, now: Millis) -> Result<Decision, Refusal> {
+fn fire(view: DecisionView<'_>, which: &Which, now: Millis) -> Result<DecisionResult, CommandError> {
     let state = view.state.schedule();
     let wall = state.wall(now);
     let is_due = |job: &&Job| job.plan().enabled && job.next().is_some_and(|next| next <= wall);
@@ -118,7 +122,7 @@ fn fire(view: View<'_>, which: &Which, now: Millis) -> Result<Decision, Refusal>
                 // Its own time came first, for a job that is due when it is planned always: that is the run that is meant.
                 Some(firing) if job.plan().kind == Kind::Job && firing.cause == Cause::Due => {
                     let firing = FiringId { job: job.id().clone(), number: firing.number };
-                    return Ok(Decision { facts: Vec::new(), reply: Reply::Fired(vec![firing]) });
+                    return Ok(DecisionResult { facts: Vec::new(), reply: EngineReply::Fired(vec![firing]) });
                 }
                 Some(_) => return Err(Refused::Busy(job.id().clone()).into()),
                 None => {}
@@ -134,15 +138,15 @@ fn fire(view: View<'_>, which: &Which, now: Millis) -> Result<Decision, Refusal>
         Happened::Fired { firing, .. } => Some(firing.clone()),
         _ => None,
     });
-    let reply = Reply::Fired(named.collect());
-    Ok(Decision { facts: fired.into_iter().map(plain).collect(), reply })
+    let reply = EngineReply::Fired(named.collect());
+    Ok(DecisionResult { facts: fired.into_iter().map(plain).collect(), reply })
 }
 
 /// Nobody waits for what this comes to: what cannot be said is the end of the firing.
-fn say(view: View<'_>, firing: FiringId, message: Message, context: &mut Context) -> Decision {
+fn say(view: DecisionView<'_>, firing: FiringId, message: Message, context: &mut DecisionContext) -> DecisionResult {
     let state = view.state.schedule();
     let Some((_, open)) = state.firing(&firing).filter(|(_, open)| open.stage == Stage::Due) else {
-        return Decision { facts: Vec::new(), reply: Reply::Idle };
+        return DecisionResult { facts: Vec::new(), reply: EngineReply::Idle };
     };
     debug_assert_eq!(open.number, firing.number);
     match said(view, &firing, message, context) {
@@ -154,19 +158,24 @@ fn say(view: View<'_>, firing: FiringId, message: Message, context: &mut Context
     }
 }
 
-fn said(view: View<'_>, firing: &FiringId, message: Message, context: &mut Context) -> Result<Vec<Fact>, Refusal> {
+fn said(
+    view: DecisionView<'_>,
+    firing: &FiringId,
+    message: Message,
+    context: &mut DecisionContext,
+) -> Result<Vec<Fact>, CommandError> {
     let Message { session, said, marks, conversation } = message;
     let session = super::find(view, &session)?;
-    view.of(session).ok_or_else(|| Refusal::WaitsForHost(session.id().clone()))?;
+    view.for_session(session).ok_or_else(|| CommandError::WaitsForHost(session.id().clone()))?;
     let mut marks = marks;
     marks.firing = Some(firing.clone());
     let event = Event::Schedule(Happened::Said { firing: firing.clone() });
-    let mut facts = vec![Fact::plain(event, Some(session.id().clone()))];
+    let mut facts = vec![Fact::without_content(event, Some(session.id().clone()))];
     if conversation == Conversation::BeginsAnew && is_over(session) && !view.closing {
         facts.extend(renewal::renew(view, session, &PrincipalId::new("system"), None)?.facts);
-        let mut branch = Branch::anew(session);
+        let mut branch = BranchBuilder::from_root(session);
         settle::begin_own(&mut branch, Some(said), *marks, context);
-        facts.extend(branch.finish());
+        facts.extend(branch.into_facts());
     } else {
         facts.extend(renewal::say(view, session, said, marks, context)?.facts);
     }
@@ -178,15 +187,15 @@ fn is_over(session: &Session) -> bool {
     session.is_at_rest() && session.queued() == 0 && !session.entries().is_empty()
 }
 
-fn end(view: View<'_>, id: &FiringId, ending: &Ending, now: Millis) -> Decision {
+fn end(view: DecisionView<'_>, id: &FiringId, ending: &Ending, now: Millis) -> DecisionResult {
     let Some((job, open)) = view.state.schedule().firing(id) else {
-        return Decision { facts: Vec::new(), reply: Reply::Dropped };
+        return DecisionResult { facts: Vec::new(), reply: EngineReply::Dropped };
     };
     let until = match &open.stage {
         Stage::Over(Over { at, .. }) => *at,
         Stage::Due => now,
         // Its run says itself when it is over.
-        Stage::Said { .. } => return Decision { facts: Vec::new(), reply: Reply::Dropped },
+        Stage::Said { .. } => return DecisionResult { facts: Vec::new(), reply: EngineReply::Dropped },
     };
     let ended = Happened::Ended {
         firing: id.clone(),

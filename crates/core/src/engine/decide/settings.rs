@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    decision::{Decision, Event, Fact, Refusal, Reply, View},
+    decision::{CommandError, DecisionResult, DecisionView, EngineReply, Event, Fact},
     settings::{Command, Event as Happened, Path},
 };
 
@@ -19,19 +19,19 @@ const LONGEST_PATH: usize = 1024;
 /// How many secrets there may be.
 const MOST_SECRETS: usize = 1024;
 
-pub(super) fn decide(view: View<'_>, command: Command) -> Result<Decision, Refusal> {
+pub(super) fn decide(view: DecisionView<'_>, command: Command) -> Result<DecisionResult, CommandError> {
     let settings = view.state.settings();
     let event = match command {
         Command::Set { by, path, value, secrets } => {
             if secrets.iter().any(|(at, _)| !at.is_within(&path)) {
-                return Err(Refusal::OutOfPlace("a secret lies elsewhere than what is set"));
+                return Err(CommandError::OutOfPlace("a secret lies elsewhere than what is set"));
             }
             let grows = value.as_ref().map_or(0, length);
             too_long("a setting", grows, LONGEST)?;
             too_long("the secrets", settings.secrets().count() + secrets.len(), MOST_SECRETS)?;
             let had_secrets = settings.secrets_within(&path).next().is_some();
             if secrets.is_empty() && !had_secrets && settings.get(&path) == value.as_ref() {
-                return Ok(Decision { facts: Vec::new(), reply: Reply::Idle });
+                return Ok(DecisionResult { facts: Vec::new(), reply: EngineReply::Idle });
             }
             Happened::Set { by, path, value, secrets }
         }
@@ -39,10 +39,10 @@ pub(super) fn decide(view: View<'_>, command: Command) -> Result<Decision, Refus
             too_long("a text of a list", item.len(), LONGEST_ITEM)?;
             match settings.get(&path) {
                 Some(Value::Array(list)) if list.iter().any(|known| *known == item.as_str()) => {
-                    return Ok(Decision { facts: Vec::new(), reply: Reply::Idle });
+                    return Ok(DecisionResult { facts: Vec::new(), reply: EngineReply::Idle });
                 }
                 Some(Value::Array(_)) | None => {}
-                Some(_) => return Err(Refusal::OutOfPlace("there is no list at this path")),
+                Some(_) => return Err(CommandError::OutOfPlace("there is no list at this path")),
             }
             Happened::Added { by, path, item }
         }
@@ -56,16 +56,16 @@ pub(super) fn decide(view: View<'_>, command: Command) -> Result<Decision, Refus
     if !takes_out {
         too_long("all settings", length(settings.tree()).saturating_add(more), LONGEST_TREE)?;
     }
-    Ok(Decision { facts: vec![Fact::plain(Event::Settings(event), None)], reply: Reply::Done })
+    Ok(DecisionResult { facts: vec![Fact::without_content(Event::Settings(event), None)], reply: EngineReply::Done })
 }
 
-fn bounded(path: &Path) -> Result<(), Refusal> {
+fn bounded(path: &Path) -> Result<(), CommandError> {
     too_long("a path of settings", path.names().len(), DEEPEST)?;
     too_long("a path of settings", length(path), LONGEST_PATH)
 }
 
-fn too_long(what: &'static str, length: usize, limit: usize) -> Result<(), Refusal> {
-    if length > limit { Err(Refusal::TooLong { what, limit }) } else { Ok(()) }
+fn too_long(what: &'static str, length: usize, limit: usize) -> Result<(), CommandError> {
+    if length > limit { Err(CommandError::TooLong { what, limit }) } else { Ok(()) }
 }
 
 fn length(value: &impl serde::Serialize) -> usize {

@@ -3,23 +3,27 @@
 use super::find;
 use crate::{
     call,
-    decision::{Branch, Decision, Event, Fact, Refusal, Reply, View},
+    decision::{BranchBuilder, CommandError, DecisionResult, DecisionView, EngineReply, Event, Fact},
     gate::{self, Gate},
     id::{RunId, SessionId},
     run::{Abort, End, Event as Happened, Phase},
     session::{self, Queue},
     settle,
-    unattended::Unattended,
+    unattended::UnattendedContract,
 };
 
-pub(super) fn abort(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal> {
+pub(super) fn abort(view: DecisionView<'_>, id: &SessionId) -> Result<DecisionResult, CommandError> {
     let session = find(view, id)?;
     // Whoever stops what works waits for nobody's leave to go on.
-    let gates = session.unattended().into_iter().flat_map(Unattended::gates).filter_map(|gate| view.state.gate(gate));
+    let gates = session
+        .unattended()
+        .into_iter()
+        .flat_map(UnattendedContract::gate_ids)
+        .filter_map(|gate| view.state.gate(gate));
     let withdrawn = |gate: &Gate| {
         let (gate, resolution) = (gate.id(), gate::Resolution::Withdrawn);
         let event = gate::Event::ended(gate, resolution);
-        Fact::plain(Event::Gate(event), Some(id.clone()))
+        Fact::without_content(Event::Gate(event), Some(id.clone()))
     };
     let mut facts: Vec<Fact> = gates.filter(|gate| gate.is_pending()).map(withdrawn).collect();
     let Some(run) = session.run().and_then(|run| view.state.run(run)) else {
@@ -30,35 +34,35 @@ pub(super) fn abort(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal>
         };
         // Behind such a one the agent would go on by itself.
         if session.compaction().is_some_and(|compaction| is_followed(compaction) && !compaction.aborting) {
-            facts.push(Fact::plain(Event::Session(session::Event::CompactionAborting), Some(id.clone())));
+            facts.push(Fact::without_content(Event::Session(session::Event::CompactionAborting), Some(id.clone())));
         }
-        let idle = if facts.is_empty() { Reply::Idle } else { Reply::Done };
-        return Ok(Decision { facts, reply: awaited.map_or(idle, Reply::Stopping) });
+        let idle = if facts.is_empty() { EngineReply::Idle } else { EngineReply::Done };
+        return Ok(DecisionResult { facts, reply: awaited.map_or(idle, EngineReply::Stopping) });
     };
     let event = match (run.phase(), run.abort()) {
         (Phase::Backoff { .. }, _) => Happened::Ended { run: run.id(), end: End::Aborted, attempts: run.attempt },
-        (_, Abort::Asked) => return Ok(Decision { facts, reply: Reply::Stopping(run.id()) }),
+        (_, Abort::Asked) => return Ok(DecisionResult { facts, reply: EngineReply::Stopping(run.id()) }),
         (_, Abort::No) => Happened::Aborting { run: run.id() },
     };
-    let mut branch = Branch::new(session);
+    let mut branch = BranchBuilder::new(session);
     if let Happened::Ended { .. } = event {
         settle::forget(&mut branch);
         if let Some(withdrawn) = settle::withdrawn_wait(view, run) {
-            branch.push(withdrawn);
+            branch.push_event(withdrawn);
         }
     }
-    branch.push(Event::Run(event));
-    facts.extend(branch.finish());
-    Ok(Decision { facts, reply: Reply::Stopping(run.id()) })
+    branch.push_event(Event::Run(event));
+    facts.extend(branch.into_facts());
+    Ok(DecisionResult { facts, reply: EngineReply::Stopping(run.id()) })
 }
 
-pub(super) fn stop(view: View<'_>, id: &SessionId, run: RunId) -> Result<Decision, Refusal> {
+pub(super) fn stop(view: DecisionView<'_>, id: &SessionId, run: RunId) -> Result<DecisionResult, CommandError> {
     let session = find(view, id)?;
     if session.run() == Some(run) {
         return abort(view, id);
     }
     if session.awaited_run() != Some(run) {
-        return Ok(Decision { facts: Vec::new(), reply: Reply::Idle });
+        return Ok(DecisionResult { facts: Vec::new(), reply: EngineReply::Idle });
     }
     let is_stopping = session.compaction().is_some_and(|compaction| compaction.aborting);
     let aborting = (!is_stopping).then_some(session::Event::CompactionAborting);
@@ -67,28 +71,29 @@ pub(super) fn stop(view: View<'_>, id: &SessionId, run: RunId) -> Result<Decisio
         .into_iter()
         .flat_map(|queue| session.queue(queue).iter().map(move |_| session::Event::Dequeued { queue }));
     let events = taken_back.chain(aborting);
-    let facts = events.map(|event| Fact::plain(Event::Session(event), Some(id.clone()))).collect();
-    Ok(Decision { facts, reply: Reply::Stopping(run) })
+    let facts = events.map(|event| Fact::without_content(Event::Session(event), Some(id.clone()))).collect();
+    Ok(DecisionResult { facts, reply: EngineReply::Stopping(run) })
 }
 
-pub(super) fn abort_retry(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal> {
+pub(super) fn abort_retry(view: DecisionView<'_>, id: &SessionId) -> Result<DecisionResult, CommandError> {
     let session = find(view, id)?;
     let run = session.run().and_then(|run| view.state.run(run));
     let Some(run) = run.filter(|run| matches!(run.phase(), Phase::Backoff { .. })) else {
-        return Ok(Decision { facts: Vec::new(), reply: Reply::Idle });
+        return Ok(DecisionResult { facts: Vec::new(), reply: EngineReply::Idle });
     };
     let event = Happened::Ended { run: run.id(), end: End::RetryCancelled, attempts: run.attempt };
     let withdrawn = settle::withdrawn_wait(view, run);
-    let facts = withdrawn.into_iter().chain([Event::Run(event)]).map(|event| Fact::plain(event, Some(id.clone())));
-    Ok(Decision { facts: facts.collect(), reply: Reply::Stopping(run.id()) })
+    let facts =
+        withdrawn.into_iter().chain([Event::Run(event)]).map(|event| Fact::without_content(event, Some(id.clone())));
+    Ok(DecisionResult { facts: facts.collect(), reply: EngineReply::Stopping(run.id()) })
 }
 
-pub(super) fn abort_commands(view: View<'_>, id: &SessionId) -> Result<Decision, Refusal> {
+pub(super) fn abort_commands(view: DecisionView<'_>, id: &SessionId) -> Result<DecisionResult, CommandError> {
     let session = find(view, id)?;
     let calls = session.commands().filter_map(|call| view.state.call(call)).filter(|call| !call.aborting);
     let facts: Vec<Fact> = calls
-        .map(|call| Fact::plain(Event::Call(call::Event::Aborting { call: call.id() }), Some(id.clone())))
+        .map(|call| Fact::without_content(Event::Call(call::Event::Aborting { call: call.id() }), Some(id.clone())))
         .collect();
-    let reply = if facts.is_empty() { Reply::Idle } else { Reply::Done };
-    Ok(Decision { facts, reply })
+    let reply = if facts.is_empty() { EngineReply::Idle } else { EngineReply::Done };
+    Ok(DecisionResult { facts, reply })
 }

@@ -3,12 +3,13 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{Layers, Posture, Surroundings, evaluate};
+use super::{DefaultPolicy, PathContext, PolicyLayers, evaluate};
 use crate::{
     policy::{
-        Action, Args, Cause, Class, CompileError, Compiled, Constraint, Constraints, Contract, ContractScope, Covers,
-        Grants, Lack, Layer, Origin, Reach, Rule, Rules, Slip, Source, State, Subject, Verdict, Warning, compile,
-        testing::{bash, grant, granted, subject},
+        ArgConditions, Class, CompileError, CompiledRules, Constraint, Constraints, Contract, ContractGap,
+        ContractScope, EffectReach, GrantCoverage, GrantSet, PatternFault, PolicySubject, Rule, RuleAction, RuleLayer,
+        RuleOrigin, RuleSet, RuleSource, RuleWarning, State, Verdict, VerdictCause, compile_rules,
+        testing::{bash, grant, grant_set, subject},
     },
     time::Millis,
     tool::{Effect, Machine, Shell},
@@ -32,24 +33,24 @@ fn rule(text: &str) -> Rule {
     serde_json::from_value(json!({"action": action, "pattern": pattern})).unwrap()
 }
 
-fn rules(texts: &[&str]) -> Rules {
+fn rules(texts: &[&str]) -> RuleSet {
     let (defaults, rules): (Vec<&str>, Vec<&str>) = texts.iter().partition(|text| text.starts_with("default "));
-    Rules {
+    RuleSet {
         defaults: defaults.iter().map(|text| rule(&text["default ".len()..])).collect(),
         rules: rules.into_iter().map(rule).collect(),
     }
 }
 
-fn source(layer: Layer, rules: Rules) -> Source {
-    Source { name: "permissions.yaml".to_owned(), layer, rules }
+fn source(layer: RuleLayer, rules: RuleSet) -> RuleSource {
+    RuleSource { name: "permissions.yaml".to_owned(), layer, rules }
 }
 
-fn compiled(texts: &[&str]) -> Compiled {
-    compile(vec![source(Layer::Main, rules(texts))]).unwrap()
+fn compiled(texts: &[&str]) -> CompiledRules {
+    compile_rules(vec![source(RuleLayer::Main, rules(texts))]).unwrap()
 }
 
-fn surroundings() -> Surroundings {
-    Surroundings {
+fn path_context() -> PathContext {
+    PathContext {
         home: Some("/home/ana".to_owned()),
         temporary: vec!["/tmp".to_owned()],
         protected: [
@@ -67,33 +68,33 @@ fn surroundings() -> Surroundings {
     }
 }
 
-struct World {
-    compiled: Compiled,
+struct PolicyFixture {
+    compiled: CompiledRules,
     constraints: Constraints,
     contract: Option<Contract>,
-    grants: Grants,
-    posture: Posture,
+    grants: GrantSet,
+    posture: DefaultPolicy,
 }
 
-impl World {
+impl PolicyFixture {
     fn new(texts: &[&str]) -> Self {
         Self {
             compiled: compiled(texts),
             constraints: Constraints::default(),
             contract: None,
-            grants: Grants::default(),
-            posture: Posture::Stdio,
+            grants: GrantSet::default(),
+            posture: DefaultPolicy::Stdio,
         }
     }
 
-    fn judge(&self, subject: &Subject) -> Verdict {
-        let layers = Layers {
+    fn judge(&self, subject: &PolicySubject) -> Verdict {
+        let layers = PolicyLayers {
             compiled: &self.compiled,
             constraints: &self.constraints,
             contract: self.contract.as_ref(),
             grants: &self.grants,
-            posture: self.posture,
-            surroundings: &surroundings(),
+            default_policy: self.posture,
+            path_context: &path_context(),
         };
         evaluate(&layers, subject, NOW)
     }
@@ -112,11 +113,11 @@ fn word(verdict: &Verdict) -> &'static str {
 fn who_has_to_allow_is_asked_whatever_else_asks() {
     let stepped = |pattern: &str| Rule {
         steps: vec![crate::gate::Step { approvals: 2, ..crate::gate::Step::default() }],
-        ..Rule::new(pattern, Action::Ask)
+        ..Rule::new(pattern, RuleAction::Ask)
     };
-    let own = |rules: Vec<Rule>| source(Layer::Main, Rules { rules, defaults: vec![] });
-    let theirs = source(Layer::Tighten, rules(&["ask *"]));
-    let world = |sources| World { compiled: compile(sources).unwrap(), ..World::new(&[]) };
+    let own = |rules: Vec<Rule>| source(RuleLayer::Main, RuleSet { rules, defaults: vec![] });
+    let theirs = source(RuleLayer::Tighten, rules(&["ask *"]));
+    let world = |sources| PolicyFixture { compiled: compile_rules(sources).unwrap(), ..PolicyFixture::new(&[]) };
     for (case, world, command, want) in [
         ("plain", world(vec![own(vec![stepped("bash(*)")])]), "ls", 2),
         ("under the floor", world(vec![own(vec![stepped("bash(*)")])]), "rm -rf /", 2),
@@ -124,20 +125,20 @@ fn who_has_to_allow_is_asked_whatever_else_asks() {
         ("a repository asks too", world(vec![own(vec![stepped("bash(*)")]), theirs.clone()]), "ls", 2),
         (
             "an allow goes before",
-            world(vec![own(vec![stepped("bash(*)"), Rule::new("*", Action::Allow)])]),
+            world(vec![own(vec![stepped("bash(*)"), Rule::new("*", RuleAction::Allow)])]),
             "rm -rf /",
             0,
         ),
         (
             "an allow that does not name the path does not",
-            world(vec![own(vec![stepped("bash(*)"), Rule::new("bash(rm*)", Action::Allow)])]),
+            world(vec![own(vec![stepped("bash(*)"), Rule::new("bash(rm*)", RuleAction::Allow)])]),
             "rm -rf /",
             2,
         ),
     ] {
         let verdict = world.judge(&bash(command));
         let Verdict::Ask(why) = &verdict else { panic!("{case}: {verdict}") };
-        assert_eq!(why.steps().first().map_or(0, |step| step.approvals), want, "{case}");
+        assert_eq!(why.approval_steps().first().map_or(0, |step| step.approvals), want, "{case}");
     }
 }
 
@@ -145,7 +146,7 @@ fn who_has_to_allow_is_asked_whatever_else_asks() {
 fn the_layers_decide_in_their_order() {
     let call = bash("rm -rf /");
     let mild = bash("ls");
-    let deny = |subject: &Subject| {
+    let deny = |subject: &PolicySubject| {
         let mut state = State::default();
         state.apply(&crate::policy::Event::Constrained(Constraint {
             session: None,
@@ -160,10 +161,10 @@ fn the_layers_decide_in_their_order() {
         state.constraints().clone()
     };
     let everything = || {
-        granted([
-            grant(1, Covers::Pattern("*".to_owned())),
-            grant(2, Covers::Exact(bash("rm -rf /").digest())),
-            grant(3, Covers::Exact(bash("ls").digest())),
+        grant_set([
+            grant(1, GrantCoverage::Pattern("*".to_owned())),
+            grant(2, GrantCoverage::Exact(bash("rm -rf /").digest())),
+            grant(3, GrantCoverage::Exact(bash("ls").digest())),
         ])
     };
     let nothing = || Some(Contract { tools: Some(["read".to_owned()].into()), ..Contract::default() });
@@ -171,43 +172,53 @@ fn the_layers_decide_in_their_order() {
         (
             "deny rule first",
             &call,
-            World {
+            PolicyFixture {
                 constraints: deny(&call),
                 contract: nothing(),
                 grants: everything(),
-                ..World::new(&["deny *", "allow *"])
+                ..PolicyFixture::new(&["deny *", "allow *"])
             },
             "by rule",
         ),
         (
             "then a denial",
             &call,
-            World { constraints: deny(&call), contract: nothing(), grants: everything(), ..World::new(&["allow *"]) },
+            PolicyFixture {
+                constraints: deny(&call),
+                contract: nothing(),
+                grants: everything(),
+                ..PolicyFixture::new(&["allow *"])
+            },
             "denied it",
         ),
         (
             "then the contract",
             &call,
-            World { contract: nothing(), grants: everything(), ..World::new(&["allow *"]) },
+            PolicyFixture { contract: nothing(), grants: everything(), ..PolicyFixture::new(&["allow *"]) },
             "contract",
         ),
         (
             "then the floor",
             &call,
-            World { grants: everything(), ..World::new(&["allow *"]) },
+            PolicyFixture { grants: everything(), ..PolicyFixture::new(&["allow *"]) },
             "beyond the working folder",
         ),
         (
             "then allow rules",
             &mild,
-            World { grants: everything(), ..World::new(&["allow *", "ask *"]) },
+            PolicyFixture { grants: everything(), ..PolicyFixture::new(&["allow *", "ask *"]) },
             "by rule \"*\"",
         ),
-        ("then grants", &mild, World { grants: everything(), ..World::new(&["ask *"]) }, "by grant_"),
-        ("then ask rules", &mild, World::new(&["ask *", "default allow *"]), "needs approval by rule"),
-        ("then defaults", &mild, World::new(&["ask x", "default allow *", "default deny *"]), "allowed by default"),
-        ("then ask", &mild, World::new(&["ask x"]), "needs approval because no rule covers bash(ls)"),
-        ("no rules", &mild, World::new(&[]), "allowed because there are no rules"),
+        ("then grants", &mild, PolicyFixture { grants: everything(), ..PolicyFixture::new(&["ask *"]) }, "by grant_"),
+        ("then ask rules", &mild, PolicyFixture::new(&["ask *", "default allow *"]), "needs approval by rule"),
+        (
+            "then defaults",
+            &mild,
+            PolicyFixture::new(&["ask x", "default allow *", "default deny *"]),
+            "allowed by default",
+        ),
+        ("then ask", &mild, PolicyFixture::new(&["ask x"]), "needs approval because no rule covers bash(ls)"),
+        ("no rules", &mild, PolicyFixture::new(&[]), "allowed because there are no rules"),
     ] {
         let verdict = world.judge(subject);
         assert!(verdict.to_string().contains(want), "{case}: {verdict}");
@@ -219,22 +230,22 @@ fn the_layers_decide_in_their_order() {
 
 #[test]
 fn without_rules_the_gateway_lets_pass_only_what_reads_inside_the_workspace() {
-    let reads = |path: &str, reach| Subject {
+    let reads = |path: &str, reach| PolicySubject {
         effect: Effect::Reads,
         reach,
         paths: vec![path.to_owned()],
         ..subject("read", json!({ "path": path }))
     };
-    let world = World { posture: Posture::Gateway, ..World::new(&[]) };
+    let world = PolicyFixture { posture: DefaultPolicy::Gateway, ..PolicyFixture::new(&[]) };
     for (subject, want) in [
-        (reads("src/a", Reach::Files), "allow"),
-        (reads("/home/ana/project/a", Reach::Files), "allow"),
-        (reads("../other", Reach::Files), "ask"),
-        (reads("/etc/passwd", Reach::Files), "ask"),
-        (reads("~/x", Reach::Files), "ask"),
-        (reads("src/a", Reach::Beyond), "ask"),
-        (Subject { effect: Effect::Changes, ..reads("src/a", Reach::Files) }, "ask"),
-        (Subject { effect: Effect::Reads, ..bash("ls") }, "ask"),
+        (reads("src/a", EffectReach::Files), "allow"),
+        (reads("/home/ana/project/a", EffectReach::Files), "allow"),
+        (reads("../other", EffectReach::Files), "ask"),
+        (reads("/etc/passwd", EffectReach::Files), "ask"),
+        (reads("~/x", EffectReach::Files), "ask"),
+        (reads("src/a", EffectReach::Beyond), "ask"),
+        (PolicySubject { effect: Effect::Changes, ..reads("src/a", EffectReach::Files) }, "ask"),
+        (PolicySubject { effect: Effect::Reads, ..bash("ls") }, "ask"),
     ] {
         assert_eq!(word(&world.judge(&subject)), want, "{}", subject.signature);
     }
@@ -242,8 +253,8 @@ fn without_rules_the_gateway_lets_pass_only_what_reads_inside_the_workspace() {
 
 #[test]
 fn file_tools_never_write_what_is_protected_and_ask_for_devices() {
-    let writes = |path: &str| Subject {
-        reach: Reach::Files,
+    let writes = |path: &str| PolicySubject {
+        reach: EffectReach::Files,
         paths: vec![path.to_owned()],
         ..subject("write", json!({ "path": path }))
     };
@@ -256,17 +267,17 @@ fn file_tools_never_write_what_is_protected_and_ask_for_devices() {
         ("/dev/sda", "floor"),
         ("/dev/null", "allow"),
     ] {
-        assert_eq!(word(&World::new(&["allow *"]).judge(&writes(path))), want, "{path}");
+        assert_eq!(word(&PolicyFixture::new(&["allow *"]).judge(&writes(path))), want, "{path}");
     }
-    let unreadable = Subject { arguments: Map::new(), ..bash("ls") };
-    assert_eq!(word(&World::new(&["allow *"]).judge(&unreadable)), "floor");
+    let unreadable = PolicySubject { arguments: Map::new(), ..bash("ls") };
+    assert_eq!(word(&PolicyFixture::new(&["allow *"]).judge(&unreadable)), "floor");
 }
 
 #[test]
 fn what_a_command_needs_beyond_the_sandbox_is_asked_about_each_time() {
     let call = |needs| {
         let arguments = json!({"command": "ls", "needs": needs});
-        Subject { arguments: arguments.as_object().unwrap().clone(), ..bash("ls") }
+        PolicySubject { arguments: arguments.as_object().unwrap().clone(), ..bash("ls") }
     };
     for (needs, want) in [
         (json!(null), "allow"),
@@ -276,19 +287,21 @@ fn what_a_command_needs_beyond_the_sandbox_is_asked_about_each_time() {
         (json!("everything"), "floor"),
     ] {
         let subject = call(needs.clone());
-        let exact = granted([grant(1, Covers::Exact(subject.digest()))]);
-        for world in [World::new(&["allow *"]), World { grants: exact, ..World::new(&["allow *"]) }] {
+        let exact = grant_set([grant(1, GrantCoverage::Exact(subject.digest()))]);
+        for world in
+            [PolicyFixture::new(&["allow *"]), PolicyFixture { grants: exact, ..PolicyFixture::new(&["allow *"]) }]
+        {
             assert_eq!(word(&world.judge(&subject)), want, "{needs}");
         }
     }
-    assert_eq!(word(&World::new(&["deny bash(ls)", "allow *"]).judge(&call(json!({"network": true})))), "deny");
+    assert_eq!(word(&PolicyFixture::new(&["deny bash(ls)", "allow *"]).judge(&call(json!({"network": true})))), "deny");
 }
 
 #[test]
 fn no_tool_reads_where_the_keys_lie() {
-    let reads = |path: &str| Subject {
+    let reads = |path: &str| PolicySubject {
         effect: Effect::Reads,
-        reach: Reach::Files,
+        reach: EffectReach::Files,
         paths: vec![path.to_owned()],
         ..subject("read", json!({ "path": path }))
     };
@@ -299,9 +312,9 @@ fn no_tool_reads_where_the_keys_lie() {
         ("~/.config/other", "allow"),
         (".countersign/permissions.yaml", "allow"),
     ] {
-        assert_eq!(word(&World::new(&["allow *"]).judge(&reads(path))), want, "{path}");
+        assert_eq!(word(&PolicyFixture::new(&["allow *"]).judge(&reads(path))), want, "{path}");
     }
-    let verdict = World::new(&["allow *"]).judge(&bash("cat ~/.config/countersign/models.yml"));
+    let verdict = PolicyFixture::new(&["allow *"]).judge(&bash("cat ~/.config/countersign/models.yml"));
     let want = "denied because the keys and rules of the gateway lie in /home/ana/.config/countersign";
     assert_eq!(verdict.to_string(), want);
 }
@@ -339,16 +352,17 @@ fn what_a_shell_call_sets_beside_its_line_is_judged_like_assignments() {
     ] {
         let mut call = bash(command);
         call.arguments.extend(beside.as_object().unwrap().clone());
-        let verdict = World::new(&rules).judge(&call);
+        let verdict = PolicyFixture::new(&rules).judge(&call);
         assert_eq!(word(&verdict), want, "{command} with {beside} under {rules:?}: {verdict}");
     }
 }
 
 #[test]
 fn a_repositorys_own_file_can_only_tighten() {
-    let both = |main: &[&str], own: &[&str]| World {
-        compiled: compile(vec![source(Layer::Main, rules(main)), source(Layer::Tighten, rules(own))]).unwrap(),
-        ..World::new(&[])
+    let both = |main: &[&str], own: &[&str]| PolicyFixture {
+        compiled: compile_rules(vec![source(RuleLayer::Main, rules(main)), source(RuleLayer::Tighten, rules(own))])
+            .unwrap(),
+        ..PolicyFixture::new(&[])
     };
     for (main, own, want) in [
         (vec![], vec!["allow *"], "allow"),
@@ -362,16 +376,16 @@ fn a_repositorys_own_file_can_only_tighten() {
     ] {
         assert_eq!(word(&both(&main, &own).judge(&bash("ls"))), want, "{main:?} under {own:?}");
     }
-    let origin = Origin { file: "permissions.yaml".to_owned(), line: 0 };
-    assert_eq!(both(&[], &["allow *"]).compiled.warnings(), [Warning::AllowIgnored(origin)]);
+    let origin = RuleOrigin { file: "permissions.yaml".to_owned(), line: 0 };
+    assert_eq!(both(&[], &["allow *"]).compiled.warnings(), [RuleWarning::AllowIgnored(origin)]);
     let mut world = both(&["allow *"], &["ask *"]);
-    world.grants = granted([grant(1, Covers::Exact(bash("ls").digest()))]);
+    world.grants = grant_set([grant(1, GrantCoverage::Exact(bash("ls").digest()))]);
     assert_eq!(word(&world.judge(&bash("ls"))), "allow", "what a person grants, a repository does not take back");
 }
 
 #[test]
 fn rules_on_arguments_match_what_they_name() {
-    let list: Rules = serde_json::from_value(json!({
+    let list: RuleSet = serde_json::from_value(json!({
         "rules": [
             {"tool": "pay", "args": {"to": "acme*", "amount": {"max": 50}}, "action": "allow"},
             {"tool": "pay", "args": {"currency": {"not": "EUR"}}, "action": "deny"},
@@ -379,7 +393,10 @@ fn rules_on_arguments_match_what_they_name() {
         ],
     }))
     .unwrap();
-    let world = World { compiled: compile(vec![source(Layer::Main, list)]).unwrap(), ..World::new(&[]) };
+    let world = PolicyFixture {
+        compiled: compile_rules(vec![source(RuleLayer::Main, list)]).unwrap(),
+        ..PolicyFixture::new(&[])
+    };
     for (args, want) in [
         (json!({"to": "acme inc", "amount": 50, "currency": "EUR"}), "allow"),
         (json!({"to": "acme inc", "amount": 50.5, "currency": "EUR"}), "ask"),
@@ -398,13 +415,13 @@ fn rules_on_arguments_match_what_they_name() {
 
 #[test]
 fn undeclared_arguments_are_covered_only_by_rules_that_do_not_look() {
-    let call = Subject { undeclared: vec!["z".to_owned()], ..subject("t", json!({"a": "x", "z": "1"})) };
+    let call = PolicySubject { undeclared: vec!["z".to_owned()], ..subject("t", json!({"a": "x", "z": "1"})) };
     let any: Rule = serde_json::from_value(json!({"pattern": "t(*)", "args": "any", "action": "allow"})).unwrap();
-    assert_eq!(any.args, Some(Args::Any(crate::policy::Any::Any)));
-    assert_eq!(any.action, Action::Allow);
-    let waived = World {
-        compiled: compile(vec![source(Layer::Main, Rules { rules: vec![any], defaults: vec![] })]).unwrap(),
-        ..World::new(&[])
+    assert_eq!(any.args, Some(ArgConditions::Any(crate::policy::AnyArgs::Any)));
+    assert_eq!(any.action, RuleAction::Allow);
+    let waived = PolicyFixture {
+        compiled: compile_rules(vec![source(RuleLayer::Main, RuleSet { rules: vec![any], defaults: vec![] })]).unwrap(),
+        ..PolicyFixture::new(&[])
     };
     assert_eq!(word(&waived.judge(&call)), "allow");
     for (texts, want) in [
@@ -414,13 +431,13 @@ fn undeclared_arguments_are_covered_only_by_rules_that_do_not_look() {
         (["default allow t(*)"], "ask"),
         (["default allow *"], "allow"),
     ] {
-        assert_eq!(word(&World::new(&texts).judge(&call)), want, "{texts:?}");
+        assert_eq!(word(&PolicyFixture::new(&texts).judge(&call)), want, "{texts:?}");
     }
 }
 
 #[test]
 fn one_denied_element_of_a_list_denies_all_and_all_must_be_allowed() {
-    let call = Subject {
+    let call = PolicySubject {
         signature: "t(a)".to_owned(),
         further_signatures: vec!["t(b)".to_owned()],
         ..subject("t", json!({"e": ["a", "b"]}))
@@ -432,7 +449,7 @@ fn one_denied_element_of_a_list_denies_all_and_all_must_be_allowed() {
         (vec!["default allow t(a)", "default deny t(b)"], "deny"),
         (vec!["default allow *", "default deny t(b)"], "allow"),
     ] {
-        assert_eq!(word(&World::new(&texts).judge(&call)), want, "{texts:?}");
+        assert_eq!(word(&PolicyFixture::new(&texts).judge(&call)), want, "{texts:?}");
     }
 }
 
@@ -446,7 +463,7 @@ fn a_list_is_denied_by_its_items_and_by_the_command_that_they_make() {
         call.named = named.iter().map(|name| (*name).to_owned()).collect();
         call
     };
-    let on_node = |command: Value| Subject {
+    let on_node = |command: Value| PolicySubject {
         shell: Shell::Line { argument: "command".into(), machine: Machine::Other },
         ..whole("n1__Bash", &["command"], json!({ "command": command }))
     };
@@ -467,20 +484,23 @@ fn a_list_is_denied_by_its_items_and_by_the_command_that_they_make() {
         ("deny t(other)", whole("t", &["p"], json!({"p": ["a", "b"]})), "ask"),
         ("ask t(a)", whole("t", &["p"], json!({"p": ["a", "b"]})), "ask"),
     ] {
-        let verdict = World::new(&[rule]).judge(&call);
+        let verdict = PolicyFixture::new(&[rule]).judge(&call);
         assert_eq!(word(&verdict), want, "{rule} {} {verdict}", call.signature);
     }
     let denied: Rule = serde_json::from_value(json!({"tool": "t", "args": {"c": "rm *"}, "action": "deny"})).unwrap();
-    let rules = Rules { rules: vec![denied, rule("allow *")], defaults: Vec::new() };
-    let world = World { compiled: compile(vec![source(Layer::Main, rules)]).unwrap(), ..World::new(&[]) };
+    let rules = RuleSet { rules: vec![denied, rule("allow *")], defaults: Vec::new() };
+    let world = PolicyFixture {
+        compiled: compile_rules(vec![source(RuleLayer::Main, rules)]).unwrap(),
+        ..PolicyFixture::new(&[])
+    };
     assert_eq!(word(&world.judge(&subject("t", json!({"c": ["rm", "x"]})))), "deny");
     assert_eq!(word(&world.judge(&subject("t", json!({"c": ["ls", "x"]})))), "allow");
 }
 
 #[test]
 fn rules_that_make_no_sense_do_not_load_and_odd_ones_warn() {
-    let origin = || Origin { file: "permissions.yaml".to_owned(), line: 0 };
-    let load = |list: Value| compile(vec![source(Layer::Main, serde_json::from_value(list).unwrap())]);
+    let origin = || RuleOrigin { file: "permissions.yaml".to_owned(), line: 0 };
+    let load = |list: Value| compile_rules(vec![source(RuleLayer::Main, serde_json::from_value(list).unwrap())]);
     assert_eq!(load(json!({"rules": [{"action": "deny"}]})).unwrap_err(), [CompileError::Selector(origin())]);
     assert_eq!(
         load(json!({"rules": [{"pattern": "t", "args": {"a": "x"}, "action": "deny"}]})).unwrap_err(),
@@ -490,10 +510,12 @@ fn rules_that_make_no_sense_do_not_load_and_odd_ones_warn() {
         load(json!({"defaults": [{"pattern": "bash(python *)", "action": "allow"}]})).unwrap_err()[..],
         [CompileError::Interpreter { .. }]
     ));
-    for (tool, slip) in [("bash(rm *)", Slip::Arguments), (" bash", Slip::Space), ("bash ", Slip::Space)] {
+    for (tool, slip) in
+        [("bash(rm *)", PatternFault::Arguments), (" bash", PatternFault::Space), ("bash ", PatternFault::Space)]
+    {
         assert_eq!(
             load(json!({"rules": [{"tool": tool, "action": "deny"}]})).unwrap().warnings(),
-            [Warning::NeverMatches { origin: origin(), pattern: tool.to_owned(), slip }]
+            [RuleWarning::NeverMatches { origin: origin(), pattern: tool.to_owned(), slip }]
         );
     }
     // An agent may call a tool whatever it likes, and these refuse some of that.
@@ -511,22 +533,22 @@ fn rules_that_make_no_sense_do_not_load_and_odd_ones_warn() {
     assert!(load(json!({"rules": [{"pattern": "bash(python *)", "action": "deny"}]})).is_ok());
     assert_eq!(
         load(json!({"rules": [{"pattern": "t(*)", "action": "deny"}]})).unwrap().warnings(),
-        [Warning::MissesBareCalls { origin: origin(), pattern: "t(*)".to_owned() }]
+        [RuleWarning::MissesBareCalls { origin: origin(), pattern: "t(*)".to_owned() }]
     );
 }
 
 #[test]
 fn a_pattern_that_a_slip_keeps_from_matching_is_told_of() {
-    let origin = Origin { file: "permissions.yaml".to_owned(), line: 0 };
+    let origin = RuleOrigin { file: "permissions.yaml".to_owned(), line: 0 };
     for (pattern, want) in [
-        ("read(*.pem", Some(Slip::Unclosed)),
-        ("read(*.pem) ", Some(Slip::Space)),
-        (" read(*.pem)", Some(Slip::Space)),
-        ("read (*.pem)", Some(Slip::Space)),
+        ("read(*.pem", Some(PatternFault::Unclosed)),
+        ("read(*.pem) ", Some(PatternFault::Space)),
+        (" read(*.pem)", Some(PatternFault::Space)),
+        ("read (*.pem)", Some(PatternFault::Space)),
         ("* (*.pem)", None),
-        ("* (*.pem) ", Some(Slip::Space)),
+        ("* (*.pem) ", Some(PatternFault::Space)),
         (" *", None),
-        (" read", Some(Slip::Space)),
+        (" read", Some(PatternFault::Space)),
         ("read(*.pem)", None),
         ("read(*", None),
         ("read(?", None),
@@ -535,7 +557,7 @@ fn a_pattern_that_a_slip_keeps_from_matching_is_told_of() {
         ("*.pem", None),
     ] {
         let warning =
-            want.map(|slip| Warning::NeverMatches { origin: origin.clone(), pattern: pattern.to_owned(), slip });
+            want.map(|slip| RuleWarning::NeverMatches { origin: origin.clone(), pattern: pattern.to_owned(), slip });
         assert_eq!(compiled(&[&format!("deny {pattern}")]).warnings(), warning.as_slice(), "{pattern:?}");
     }
 }
@@ -547,7 +569,7 @@ fn the_digest_tells_rules_apart_but_not_their_files() {
     assert_ne!(digest(&["allow a"]), digest(&["deny a"]));
     assert_ne!(digest(&["allow a"]), digest(&["default allow a"]));
     assert_ne!(digest(&["default allow a", "default deny b"]), digest(&["default deny b", "default allow a"]));
-    assert_eq!(digest(&[]), Compiled::default().digest());
+    assert_eq!(digest(&[]), CompiledRules::default().digest());
 }
 
 #[test]
@@ -569,12 +591,13 @@ fn a_contract_denies_the_classes_that_it_does_not_name() {
         ("git push --force", vec![Class::BashMutating], "deny"),
         ("git push", vec![Class::BashMutating], "allow"),
     ] {
-        let world = World { contract: contract(&classes), ..World::new(&[]) };
+        let world = PolicyFixture { contract: contract(&classes), ..PolicyFixture::new(&[]) };
         assert_eq!(word(&world.judge(&bash(command))), want, "{command} under {classes:?}");
     }
-    let verdict = World { contract: contract(&[]), ..World::new(&[]) }.judge(&subject("write", json!({})));
+    let verdict =
+        PolicyFixture { contract: contract(&[]), ..PolicyFixture::new(&[]) }.judge(&subject("write", json!({})));
     assert!(
-        matches!(&verdict.why().cause, Cause::Contract { lacks } if *lacks == Lack::Class(Class::FileWrite)),
+        matches!(&verdict.why().cause, VerdictCause::Contract { lacks } if *lacks == ContractGap::Class(Class::FileWrite)),
         "{verdict}"
     );
 }
@@ -582,7 +605,7 @@ fn a_contract_denies_the_classes_that_it_does_not_name() {
 #[test]
 fn ten_thousand_rules_are_not_scanned() {
     let texts: Vec<String> = (0..10_000).map(|at| format!("allow tool_{at}(*)")).collect();
-    let world = World::new(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+    let world = PolicyFixture::new(&texts.iter().map(String::as_str).collect::<Vec<_>>());
     for at in [0, 5_000, 9_999] {
         assert_eq!(word(&world.judge(&subject(&format!("tool_{at}"), json!({"a": 1})))), "allow");
     }
@@ -594,7 +617,7 @@ proptest! {
 
     #[test]
     fn any_text_gets_a_verdict(command in r#"([ -~\n]|\$\(|`|<<EOF\n|\$\{|&&|;|\[\[|é|\{a,b\}){0,60}"#) {
-        World::new(&["allow bash(ls*)"]).judge(&bash(&command));
+        PolicyFixture::new(&["allow bash(ls*)"]).judge(&bash(&command));
     }
 
     #[test]
@@ -602,7 +625,7 @@ proptest! {
         command in "[a-z' \"$;|&(){}<>*]{0,20}",
         joint in prop::sample::select(vec!["; ", " && ", " || ", " | ", " & ", "\n", ";", "&", "|"]),
     ) {
-        let world = World::new(&["allow bash(ls*)", "allow bash(a*)", "allow bash(echo *)"]);
+        let world = PolicyFixture::new(&["allow bash(ls*)", "allow bash(a*)", "allow bash(echo *)"]);
         for start in ["", "ls ", "echo "] {
             let longer = format!("{start}{command}{joint}curl x");
             let verdict = world.judge(&bash(&longer));
@@ -632,7 +655,7 @@ fn what_names_a_folder_above_the_gateways_files_does_not_put_others_in_their_pla
         ("mv a b", "allow"),
         ("rsync -a src/ build", "allow"),
     ] {
-        let verdict = World::new(&["allow *"]).judge(&bash(command));
+        let verdict = PolicyFixture::new(&["allow *"]).judge(&bash(command));
         assert_eq!(word(&verdict), want, "{command}: {verdict}");
     }
 }

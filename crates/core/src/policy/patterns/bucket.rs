@@ -21,7 +21,7 @@ const SET_BYTES: usize = 1 << 28;
 
 /// A pattern, and the ranks of all that have it.
 #[derive(Clone, Debug)]
-pub(super) struct Member {
+pub(super) struct RankedPattern {
     pub(super) pattern: Pattern,
     /// Never empty, lowest first.
     pub(super) ranks: Vec<usize>,
@@ -29,35 +29,35 @@ pub(super) struct Member {
 
 /// Patterns with one prefix.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bucket {
-    pub(super) members: Vec<Member>,
-    index: Option<Index>,
+pub(super) struct PrefixBucket {
+    pub(super) members: Vec<RankedPattern>,
+    index: Option<BucketIndex>,
 }
 
 /// Members, by their places, and how those are found that may match a text.
 #[derive(Clone, Debug)]
-enum Index {
+enum BucketIndex {
     Few(Vec<usize>),
     Set { members: Vec<usize>, set: RegexSet },
-    Pieces(Box<Pieces>),
+    Pieces(Box<PieceIndex>),
 }
 
 /// Members by one of the texts that everything holds which they match.
 #[derive(Clone, Debug)]
-struct Pieces {
+struct PieceIndex {
     by_piece: PatriciaMap<usize>,
     /// The bytes that pieces begin with.
     begins: [bool; 256],
-    parts: Vec<Index>,
+    parts: Vec<BucketIndex>,
     /// Those without a piece that tells them from others.
-    rest: Index,
+    rest: BucketIndex,
 }
 
-impl Bucket {
+impl PrefixBucket {
     /// Adds a pattern, which is scanned until the next [`Self::compile`].
     pub(super) fn insert(&mut self, rank: usize, pattern: Pattern) {
         self.index = None;
-        self.members.push(Member { pattern, ranks: vec![rank] });
+        self.members.push(RankedPattern { pattern, ranks: vec![rank] });
     }
 
     /// Builds the index of a crowded bucket.
@@ -65,21 +65,21 @@ impl Bucket {
         if self.members.len() < CROWD {
             return;
         }
-        self.merge();
+        self.merge_duplicates();
         let pieces: Vec<BTreeSet<String>> = self.members.iter().map(|member| member.pattern.pieces()).collect();
-        self.index = Some(self.index((0..self.members.len()).collect(), &pieces, DEPTH));
+        self.index = Some(self.build_index((0..self.members.len()).collect(), &pieces, DEPTH));
     }
 
     /// Makes one member of all with the same pattern.
-    fn merge(&mut self) {
+    fn merge_duplicates(&mut self) {
         let mut known: BTreeMap<Pattern, usize> = BTreeMap::new();
-        let mut merged: Vec<Member> = Vec::new();
-        for Member { pattern, mut ranks } in self.members.drain(..) {
+        let mut merged: Vec<RankedPattern> = Vec::new();
+        for RankedPattern { pattern, mut ranks } in self.members.drain(..) {
             match known.get(&pattern) {
                 Some(at) => merged[*at].ranks.append(&mut ranks),
                 None => {
                     known.insert(pattern.clone(), merged.len());
-                    merged.push(Member { pattern, ranks });
+                    merged.push(RankedPattern { pattern, ranks });
                 }
             }
         }
@@ -87,12 +87,12 @@ impl Bucket {
         self.members = merged;
     }
 
-    fn index(&self, members: Vec<usize>, pieces: &[BTreeSet<String>], depth: usize) -> Index {
+    fn build_index(&self, members: Vec<usize>, pieces: &[BTreeSet<String>], depth: usize) -> BucketIndex {
         if members.len() < CROWD {
-            return Index::Few(members);
+            return BucketIndex::Few(members);
         }
         if depth == 0 {
-            return self.set(members);
+            return self.compile_set(members);
         }
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for piece in members.iter().flat_map(|at| &pieces[*at]) {
@@ -108,33 +108,33 @@ impl Bucket {
             }
         }
         if groups.is_empty() {
-            return self.set(members);
+            return self.compile_set(members);
         }
         let (mut by_piece, mut begins, mut parts) = (PatriciaMap::new(), [false; 256], Vec::new());
         for (piece, group) in groups {
             piece.bytes().take(1).for_each(|byte| begins[usize::from(byte)] = true);
             by_piece.insert(piece, parts.len());
-            parts.push(self.index(group, pieces, depth - 1));
+            parts.push(self.build_index(group, pieces, depth - 1));
         }
-        let rest = self.index(rest, pieces, 0);
-        Index::Pieces(Box::new(Pieces { by_piece, begins, parts, rest }))
+        let rest = self.build_index(rest, pieces, 0);
+        BucketIndex::Pieces(Box::new(PieceIndex { by_piece, begins, parts, rest }))
     }
 
     /// What is too large to compile is scanned.
-    fn set(&self, members: Vec<usize>) -> Index {
+    fn compile_set(&self, members: Vec<usize>) -> BucketIndex {
         let sources = members.iter().map(|at| self.members[*at].pattern.to_regex());
         match RegexSetBuilder::new(sources).size_limit(SET_BYTES).dfa_size_limit(SET_BYTES).build() {
-            Ok(set) => Index::Set { members, set },
-            Err(_) => Index::Few(members),
+            Ok(set) => BucketIndex::Set { members, set },
+            Err(_) => BucketIndex::Few(members),
         }
     }
 
     /// The members that match `text`, in no order. `steps` grows by how many were tried.
-    pub(super) fn matching(&self, text: &str, steps: &mut usize) -> Vec<&Member> {
+    pub(super) fn matching_members(&self, text: &str, steps: &mut usize) -> Vec<&RankedPattern> {
         match &self.index {
             Some(index) => {
                 let mut found = Vec::new();
-                self.search(index, text, &mut found, steps);
+                self.search_index(index, text, &mut found, steps);
                 found
             }
             None => {
@@ -144,30 +144,36 @@ impl Bucket {
         }
     }
 
-    fn search<'a>(&'a self, index: &Index, text: &str, found: &mut Vec<&'a Member>, steps: &mut usize) {
+    fn search_index<'a>(
+        &'a self,
+        index: &BucketIndex,
+        text: &str,
+        found: &mut Vec<&'a RankedPattern>,
+        steps: &mut usize,
+    ) {
         match index {
-            Index::Few(members) => {
+            BucketIndex::Few(members) => {
                 *steps += members.len();
                 found.extend(members.iter().map(|at| &self.members[*at]).filter(|one| one.pattern.matches(text)));
             }
-            Index::Set { members, set } => {
+            BucketIndex::Set { members, set } => {
                 *steps += members.len();
                 // Telling that none matches is far cheaper than telling which do.
                 if set.is_match(text) {
                     found.extend(set.matches(text).iter().map(|at| &self.members[members[at]]));
                 }
             }
-            Index::Pieces(pieces) => {
+            BucketIndex::Pieces(pieces) => {
                 for part in pieces.parts_in(text) {
-                    self.search(&pieces.parts[part], text, found, steps);
+                    self.search_index(&pieces.parts[part], text, found, steps);
                 }
-                self.search(&pieces.rest, text, found, steps);
+                self.search_index(&pieces.rest, text, found, steps);
             }
         }
     }
 }
 
-impl Pieces {
+impl PieceIndex {
     /// The parts whose piece stands somewhere in `text`.
     fn parts_in(&self, text: &str) -> BTreeSet<usize> {
         let bytes = text.as_bytes();

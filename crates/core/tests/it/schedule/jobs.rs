@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use countersign_core::{
     Step, Work,
-    engine::{Command, Refusal, Reply, Resume},
+    engine::{Command, CommandError, EngineReply, ResumeMode},
     id::JobId,
     ledger::{Budget, Metric},
     message::StopReason,
-    owed,
+    owed_work,
     run::{End as RunEnd, Failure, Marks},
     schedule::{
         Afterwards, Beat, Command as OfJobs, Conversation, Ending, FiringId, Job, Kind, Limits, Message, Outcome, Over,
@@ -16,7 +16,7 @@ use countersign_core::{
     },
     session::{self, Compacted},
     time::Millis,
-    unattended::{Terms, Unattended},
+    unattended::{ContractTerms, UnattendedContract},
 };
 
 use super::at;
@@ -53,7 +53,7 @@ fn say(stage: &mut Stage, name: &str, number: u64) -> String {
     say_under(stage, name, number, None)
 }
 
-fn say_under(stage: &mut Stage, name: &str, number: u64, terms: Option<Terms>) -> String {
+fn say_under(stage: &mut Stage, name: &str, number: u64, terms: Option<ContractTerms>) -> String {
     let marks = Box::new(Marks { terms: terms.map(Box::new), ..Marks::default() });
     let message = Message { session: session(), said: text(1), marks, conversation: Conversation::GoesOn };
     tell(stage, OfJobs::Say { firing: firing(name, number), message: Box::new(message) })
@@ -106,7 +106,7 @@ pub(crate) fn planned() -> Stage {
     stage.answer(StopReason::Stop, Vec::new(), None);
     end(&mut stage, "b", 1, Status::Ok);
     let budget = Budget { wall_time: Some(1_000), ..Budget::default() };
-    say_under(&mut stage, "c", 1, Some(Terms { actor: "cron".to_owned(), budget, ..Terms::default() }));
+    say_under(&mut stage, "c", 1, Some(ContractTerms { actor: "cron".to_owned(), budget, ..ContractTerms::default() }));
     stage
 }
 
@@ -168,12 +168,12 @@ fn a_death_between_any_two_steps_changes_nothing_of_it() {
         let mut stage = stage.clone();
         for (at, step) in steps.iter().enumerate() {
             if at == died_before {
-                stage.restart(open(), Resume::Go);
+                stage.restart(open(), ResumeMode::Go);
             }
             step(&mut stage);
         }
         if died_before == steps.len() {
-            stage.restart(open(), Resume::Go);
+            stage.restart(open(), ResumeMode::Go);
         }
         let job = job(&stage, "j");
         assert_eq!((job.last().unwrap().status, job.firing()), (Status::Ok, None), "{died_before}");
@@ -204,7 +204,7 @@ fn what_was_missed_fires_once_and_the_next_is_ahead() {
     let begun = stage.now.0;
     add(&mut stage, "j", plan);
     stage.now = Millis(begun + 55 * MINUTE);
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     stage.tell(Command::Tick);
     let fired = job(&stage, "j").firing().unwrap().clone();
     assert_eq!((fired.number, fired.planned), (1, Millis(begun + 10 * MINUTE)));
@@ -247,7 +247,7 @@ fn as_many_run_at_once_as_may_and_the_others_wait_without_a_timer() {
     assert_eq!(pass(&mut stage), "Done: schedule fired, schedule fired");
     assert_eq!(stage.engine.state().next_deadline(), None);
     let forced = stage.tell(Command::Schedule(OfJobs::Fire(Which::Now(id("c"))))).1;
-    assert_eq!(forced, Err(Refusal::Schedule(Refused::Full(2))));
+    assert_eq!(forced, Err(CommandError::Schedule(Refused::Full(2))));
     end(&mut stage, "a", 1, Status::Skipped);
     assert_eq!(pass(&mut stage), "Done: schedule fired");
     assert_eq!(due(&stage).len(), 2);
@@ -259,14 +259,14 @@ fn who_forces_a_job_that_its_own_time_began_means_that_run_and_never_two() {
     add(&mut stage, "j", plan(Schedule::At { at: Millis(1) }));
     assert_eq!(pass(&mut stage), "Done: schedule fired");
     let now = |stage: &mut Stage| stage.tell(Command::Schedule(OfJobs::Fire(Which::Now(id("j"))))).1;
-    assert_eq!(now(&mut stage), Ok(Reply::Fired(vec![firing("j", 1)])), "before it is said");
+    assert_eq!(now(&mut stage), Ok(EngineReply::Fired(vec![firing("j", 1)])), "before it is said");
     say(&mut stage, "j", 1);
-    assert_eq!(now(&mut stage), Ok(Reply::Fired(vec![firing("j", 1)])), "and while it runs");
+    assert_eq!(now(&mut stage), Ok(EngineReply::Fired(vec![firing("j", 1)])), "and while it runs");
     stage.answer(StopReason::Stop, Vec::new(), None);
     end(&mut stage, "j", 1, Status::Ok);
     // What somebody forced runs once for each who asks.
-    assert_eq!(now(&mut stage), Ok(Reply::Fired(vec![firing("j", 2)])));
-    assert_eq!(now(&mut stage), Err(Refusal::Schedule(Refused::Busy(id("j")))));
+    assert_eq!(now(&mut stage), Ok(EngineReply::Fired(vec![firing("j", 2)])));
+    assert_eq!(now(&mut stage), Err(CommandError::Schedule(Refused::Busy(id("j")))));
 }
 
 #[test]
@@ -279,11 +279,14 @@ fn jobs_that_are_switched_off_wait_to_be_asked_for() {
     stage.now = Millis(3_000);
     assert_eq!((stage.engine.state().next_deadline(), stage.tell(Command::Tick).cell()), (None, "Done".to_owned()));
     let fired = stage.tell(Command::Schedule(OfJobs::Fire(Which::Due))).1;
-    assert_eq!(fired, Ok(Reply::Fired(vec![firing("j", 1)])));
+    assert_eq!(fired, Ok(EngineReply::Fired(vec![firing("j", 1)])));
     let disabled = Plan { enabled: false, ..every(&stage, 1) };
     add(&mut stage, "k", disabled);
     assert_eq!(job(&stage, "k").next(), None);
-    assert_eq!(stage.tell(Command::Schedule(OfJobs::Fire(Which::IfDue(id("k"))))).1, Ok(Reply::Fired(Vec::new())));
+    assert_eq!(
+        stage.tell(Command::Schedule(OfJobs::Fire(Which::IfDue(id("k"))))).1,
+        Ok(EngineReply::Fired(Vec::new()))
+    );
 }
 
 #[test]
@@ -319,7 +322,7 @@ fn a_message_that_waits_is_over_when_it_is_taken_back() {
 #[test]
 fn a_run_has_a_contract_of_its_own_that_ends_with_it() {
     let budget = Budget { wall_time: Some(1_000), ..Budget::default() };
-    let terms = || Some(Terms { actor: "cron".to_owned(), budget, ..Terms::default() });
+    let terms = || Some(ContractTerms { actor: "cron".to_owned(), budget, ..ContractTerms::default() });
     let mut stage = Stage::new(open());
     let plan = every(&stage, 10);
     add(&mut stage, "j", plan);
@@ -328,7 +331,7 @@ fn a_run_has_a_contract_of_its_own_that_ends_with_it() {
             pass(&mut stage);
         }
         say_under(&mut stage, "j", number, terms());
-        assert_eq!(stage.here().unattended().and_then(Unattended::firing), Some(&firing("j", number)));
+        assert_eq!(stage.here().unattended().and_then(UnattendedContract::firing_id), Some(&firing("j", number)));
         assert!(pass(&mut stage).starts_with("Done: unattended breached, run aborting"), "{number}");
         stage.answer(StopReason::Aborted, Vec::new(), None);
         assert_eq!(over(&stage, "j").breach.map(|breach| breach.metric), Some(Metric::WallTime));
@@ -336,7 +339,7 @@ fn a_run_has_a_contract_of_its_own_that_ends_with_it() {
         end(&mut stage, "j", number, Status::Failed);
     }
     let refused = stage.prompt(session::WhenBusy::Refuse).1;
-    assert!(matches!(refused, Ok(Reply::Started(_))), "{refused:?}");
+    assert!(matches!(refused, Ok(EngineReply::Started(_))), "{refused:?}");
 }
 
 /// A job whose request was too long, while what came before is summed up.
@@ -347,7 +350,7 @@ fn summed_up() -> Stage {
     add(&mut stage, "j", plan(Schedule::At { at: Millis(2_000) }));
     pass(&mut stage);
     let budget = Budget { calls: Some(3), ..Budget::default() };
-    say_under(&mut stage, "j", 1, Some(Terms { actor: "cron".to_owned(), budget, ..Terms::default() }));
+    say_under(&mut stage, "j", 1, Some(ContractTerms { actor: "cron".to_owned(), budget, ..ContractTerms::default() }));
     stage.fail(Failure { retryable: false, overflow: true, after: None });
     stage
 }
@@ -360,7 +363,7 @@ fn a_request_that_did_not_fit_is_asked_again_for_the_same_firing() {
     let run = stage.engine.state().run(stage.run()).unwrap();
     assert_eq!(run.marks().firing, Some(firing("j", 1)));
     assert_eq!(
-        (due(&stage), stage.here().unattended().and_then(Unattended::firing)),
+        (due(&stage), stage.here().unattended().and_then(UnattendedContract::firing_id)),
         (Vec::new(), Some(&firing("j", 1)))
     );
     stage.answer(StopReason::Stop, Vec::new(), None);
@@ -372,7 +375,7 @@ fn a_summary_for_a_firing_that_a_process_leaves_is_told_as_stopped_and_the_firin
     for is_killed in [true, false] {
         let mut stage = summed_up();
         let told = if is_killed {
-            stage.restart(open(), Resume::Go).cell()
+            stage.restart(open(), ResumeMode::Go).cell()
         } else {
             let epoch = stage.here().compaction().unwrap().epoch;
             stage.session(session::Command::Compacted { epoch, outcome: Compacted::Aborted }).cell()
@@ -397,7 +400,7 @@ fn the_zone_of_the_house_moves_what_follows_it() {
     tell(&mut stage, OfJobs::Limit(Limits { zone, ..Limits::default() }));
     assert_eq!(job(&stage, "house").next(), Some(at("2026-06-01T07:00:00Z")));
     assert_eq!(job(&stage, "own").next(), Some(at("2026-06-01T09:00:00Z")));
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     assert_eq!(job(&stage, "house").next(), Some(at("2026-06-01T07:00:00Z")));
 }
 

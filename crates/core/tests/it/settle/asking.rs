@@ -121,7 +121,7 @@ fn plans_and_executions_are_told_as_decisions() {
 fn all_that_belongs_to_a_plan_is_shown_in_one_text() {
     let arguments = json!({"plan": "Move it.", "title": "The move", "summary": "Short", "artifacts": ["a.md", "b.md"]});
     let (stage, _) = asks(Asking::default(), arguments);
-    let shown = json!(&**stage.engine.admitted().gate(stage.gate()).expect("it waits"));
+    let shown = json!(&**stage.engine.admitted().gate_content(stage.gate()).expect("it waits"));
     let about = json!({"title": "The move", "summary": "Short", "artifacts": ["a.md", "b.md"]});
     assert_eq!(
         (&shown["question"], &shown["about"], &shown["choices"]),

@@ -1,5 +1,5 @@
 use countersign_core::{
-    engine::{Command, Event, Resume},
+    engine::{Command, Event, ResumeMode},
     gate::{Answer, Scope},
     id::{Fresh, PrincipalId, RunId},
     run,
@@ -66,7 +66,7 @@ fn an_allow_forgives_the_same_persons_denials_and_nobody_elses() {
         let told = only(&answer(&mut stage, deny(None)), "run denied");
         assert_eq!(told, format!("run denied {want}"), "{case}");
         assert_eq!(stage.engine.state().pending_gates().count(), usize::from(want < 3), "{case}");
-        stage.restart(asking(), Resume::Go);
+        stage.restart(asking(), ResumeMode::Go);
     }
 }
 

@@ -1,6 +1,6 @@
 use countersign_core::{
     call::{Progress, Returned},
-    engine::{Command, Rules},
+    engine::{ActiveRules, Command},
     gate::{Answer, Scope},
     id::PrincipalId,
 };
@@ -47,7 +47,7 @@ fn the_next_call_starts_when_its_turn_has_come() {
 }
 
 /// Two exclusive calls, both allowed; the first works.
-fn second_ready(rules: Rules) -> Stage {
+fn second_ready(rules: ActiveRules) -> Stage {
     let mut stage = thinking(rules);
     stage.want([wanted("write", "a"), wanted("write", "b")]);
     while stage.engine.state().pending_gates().next().is_some() {

@@ -2,7 +2,7 @@ use countersign_core::{
     engine::Command,
     gate::{Answer, Scope as Reach},
     id::{Fresh, PrincipalId, SessionId},
-    policy::{Covers, Door, Grant, GrantId, Scope},
+    policy::{Grant, GrantAuth, GrantCoverage, GrantId, GrantReach},
     session::{self, Setting},
     time::Millis,
 };
@@ -18,11 +18,11 @@ fn grant(pattern: &str) -> Grant {
         id: GrantId::new(Fresh::new([9; 16]).uuid(Millis(1))),
         by: PrincipalId::new("ana"),
         to: PrincipalId::new("agent"),
-        scope: Scope::Always,
-        covers: Covers::Pattern(pattern.to_owned()),
+        scope: GrantReach::Always,
+        covers: GrantCoverage::Pattern(pattern.to_owned()),
         label: pattern.to_owned(),
         until: None,
-        door: Door::Open,
+        door: GrantAuth::Open,
     }
 }
 
@@ -47,11 +47,11 @@ fn a_pending_approval_is_resolved_by_the_grant_that_covers_it_and_by_no_other() 
     let granted = "gate resolved granted";
     for (case, stage, grant, want) in [
         ("covered", gated(), grant("write(*)"), granted),
-        ("of this session", gated(), to(Scope::Session(SessionId::new("s"))), granted),
+        ("of this session", gated(), to(GrantReach::Session(SessionId::new("s"))), granted),
         ("not ended", gated(), until(now + 1), granted),
         ("another path", gated(), grant("write(b)"), ""),
         ("another tool", gated(), grant("edit(*)"), ""),
-        ("another session", gated(), to(Scope::Session(SessionId::new("t"))), ""),
+        ("another session", gated(), to(GrantReach::Session(SessionId::new("t"))), ""),
         ("another agent", gated(), Grant { to: PrincipalId::new("other"), ..grant("write(*)") }, ""),
         ("ended", gated(), until(now), ""),
         ("a floor is stronger", asked_about("bash", "rm -rf /"), grant("bash(*)"), ""),

@@ -1,5 +1,5 @@
 use countersign_core::{
-    engine::Rules,
+    engine::ActiveRules,
     run::Wanted,
     tool::{Effect, Lane, Repeat},
 };
@@ -14,7 +14,7 @@ const STARTS: &str = "call allowed, call started";
 const ASKS: &str = "call gated, gate opened approval [\"once\",\"session\",\"always\"]";
 const GOES_ON: &str = "run turn_closed, run turn_opened, run asked";
 
-fn judged(rules: Rules, wants: Wanted) -> (Stage, String) {
+fn judged(rules: ActiveRules, wants: Wanted) -> (Stage, String) {
     let mut stage = thinking(rules);
     let told = stage.want([wants]);
     let told = from(&told, "call wanted").replacen("call wanted, ", "", 1);

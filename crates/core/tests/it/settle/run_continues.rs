@@ -72,7 +72,7 @@ fn what_steers_is_said_when_a_run_asks_again() {
     waiting.session(Command::Queue { queue: Queue::Steering, said: text(1) });
     waiting.now = waiting.engine.state().next_deadline().unwrap();
     assert_eq!(from(&waiting.tell(countersign_core::engine::Command::Tick), "run turn_opened"), steers);
-    let told = queued(Queue::Steering).restart(open(), countersign_core::engine::Resume::Go);
+    let told = queued(Queue::Steering).restart(open(), countersign_core::engine::ResumeMode::Go);
     assert_eq!(from(&told, "run turn_opened"), steers);
 }
 

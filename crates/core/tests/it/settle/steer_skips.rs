@@ -1,5 +1,5 @@
 use countersign_core::{
-    engine::Resume,
+    engine::ResumeMode,
     gate::{Answer, Scope},
     session::{Command, Interrupt, Modes, Queue, Setting, WhenBusy},
 };
@@ -49,7 +49,7 @@ fn the_mode_is_that_of_the_runs_beginning() {
         set(&mut stage, began);
         stage.prompt(WhenBusy::Refuse);
         set(&mut stage, since);
-        stage.restart(open(), Resume::Go);
+        stage.restart(open(), ResumeMode::Go);
         stage.want([wanted("write", "a"), wanted("write", "b")]);
         queue(&mut stage, Queue::Steering);
         let told = stage.end(0).cell();

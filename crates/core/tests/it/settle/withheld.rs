@@ -2,7 +2,7 @@
 
 use countersign_core::{
     call::Executor,
-    engine::{Command, Resume},
+    engine::{Command, ResumeMode},
     gate::{Answer, Decision, Kind},
     id::PeerId,
     peer::{self, Line, Memory},
@@ -230,7 +230,7 @@ fn a_question_is_counted_in_the_stage_that_it_names() {
 #[test]
 fn another_process_holds_them_back_too() {
     let mut stage = answered("plan", says(&["reject"]));
-    stage.restart(open(), Resume::Go);
+    stage.restart(open(), ResumeMode::Go);
     assert!(is_held(&mut stage));
     assert!(stage.engine.state().session(&session()).and_then(session::Session::withheld).is_some());
 }

@@ -1,86 +1,121 @@
 use countersign_core::{
-    engine::{Command, Reply},
+    engine::{Command, EngineReply},
     gate::{self, Answer},
     ledger::{Breach, Budget, Metric},
     message::StopReason,
-    policy::{Class, Contract, ContractScope as Scope, Lack},
+    policy::{Class, Contract, ContractGap, ContractScope},
     session::WhenBusy,
     time::Millis,
-    unattended::{Need, Outcome, Terms},
+    unattended::{ContractOutcome, ContractTerms, HostCommandNeeds},
 };
 
 use super::{admit, asking, contract, limited, prompting, spend, standing, terms, thinking, tokens, under};
 use crate::stage::{Stage, open};
 
-fn outcome(stage: &mut Stage, need: Need) -> (Outcome, Vec<String>) {
+fn outcome(stage: &mut Stage, need: HostCommandNeeds) -> (ContractOutcome, Vec<String>) {
     let told = stage.tell(admit(need));
     match told.1 {
-        Ok(Reply::Unattended(outcome)) => (outcome, told.0),
+        Ok(EngineReply::Unattended(outcome)) => (outcome, told.0),
         other => panic!("{other:?}"),
     }
 }
 
-fn of(scope: Scope) -> Need {
-    Need { command: "it".to_owned(), scope, takes_a_call: false, line: None }
+fn of(scope: ContractScope) -> HostCommandNeeds {
+    HostCommandNeeds { command: "it".to_owned(), scope, takes_a_call: false, line: None }
 }
 
-fn bash(line: &str) -> Need {
-    Need { command: "bash".to_owned(), scope: Scope::Bash, takes_a_call: true, line: Some(line.to_owned()) }
+fn bash(line: &str) -> HostCommandNeeds {
+    HostCommandNeeds {
+        command: "bash".to_owned(),
+        scope: ContractScope::Bash,
+        takes_a_call: true,
+        line: Some(line.to_owned()),
+    }
 }
 
 /// Scopes and classes that `bash` and prompts need, in part.
-fn may(scopes: &[Scope], commands: &[Scope], classes: &[Class]) -> Terms {
-    let set = |of: &[Scope]| of.iter().copied().collect();
+fn may(scopes: &[ContractScope], commands: &[ContractScope], classes: &[Class]) -> ContractTerms {
+    let set = |of: &[ContractScope]| of.iter().copied().collect();
     let classes = classes.iter().copied().collect();
-    Terms { may: Contract { scopes: set(scopes), commands: set(commands), classes, tools: None }, ..terms() }
+    ContractTerms { may: Contract { scopes: set(scopes), commands: set(commands), classes, tools: None }, ..terms() }
 }
 
 #[test]
 fn a_command_of_the_host_needs_its_scope_and_then_its_class() {
-    let lacks = Outcome::Lacks;
+    let lacks = ContractOutcome::Lacks;
     for (case, terms, need, want) in [
-        ("covered", may(&[Scope::Prompt], &[Scope::Prompt], &[]), prompting(), Outcome::Admitted),
-        ("no scope", may(&[], &[Scope::Prompt], &[]), prompting(), lacks(Lack::Scope(Scope::Prompt))),
-        ("no class", may(&[Scope::Prompt], &[], &[]), prompting(), lacks(Lack::Command(Scope::Prompt))),
-        ("unknown commands", may(&[Scope::Prompt], &[], &[]), of(Scope::Admin), lacks(Lack::Scope(Scope::Admin))),
-        ("a line without scope", may(&[], &[], &[Class::BashReadonly]), bash("ls"), lacks(Lack::Scope(Scope::Bash))),
-        ("a line that reads", may(&[Scope::Bash], &[], &[Class::BashReadonly]), bash("ls"), Outcome::Admitted),
+        (
+            "covered",
+            may(&[ContractScope::Prompt], &[ContractScope::Prompt], &[]),
+            prompting(),
+            ContractOutcome::Admitted,
+        ),
+        (
+            "no scope",
+            may(&[], &[ContractScope::Prompt], &[]),
+            prompting(),
+            lacks(ContractGap::Scope(ContractScope::Prompt)),
+        ),
+        (
+            "no class",
+            may(&[ContractScope::Prompt], &[], &[]),
+            prompting(),
+            lacks(ContractGap::Command(ContractScope::Prompt)),
+        ),
+        (
+            "unknown commands",
+            may(&[ContractScope::Prompt], &[], &[]),
+            of(ContractScope::Admin),
+            lacks(ContractGap::Scope(ContractScope::Admin)),
+        ),
+        (
+            "a line without scope",
+            may(&[], &[], &[Class::BashReadonly]),
+            bash("ls"),
+            lacks(ContractGap::Scope(ContractScope::Bash)),
+        ),
+        (
+            "a line that reads",
+            may(&[ContractScope::Bash], &[], &[Class::BashReadonly]),
+            bash("ls"),
+            ContractOutcome::Admitted,
+        ),
         (
             "a line without its class",
-            may(&[Scope::Bash], &[Scope::Bash], &[]),
+            may(&[ContractScope::Bash], &[ContractScope::Bash], &[]),
             bash("ls"),
-            lacks(Lack::Class(Class::BashReadonly)),
+            lacks(ContractGap::Class(Class::BashReadonly)),
         ),
         (
             "text in a shell",
-            may(&[Scope::Bash], &[], &[Class::BashReadonly, Class::BashMutating]),
+            may(&[ContractScope::Bash], &[], &[Class::BashReadonly, Class::BashMutating]),
             bash("bash -c 'rm x'"),
-            lacks(Lack::Class(Class::FileDelete)),
+            lacks(ContractGap::Class(Class::FileDelete)),
         ),
         (
             "eval",
-            may(&[Scope::Bash], &[], &[Class::BashReadonly, Class::BashMutating]),
+            may(&[ContractScope::Bash], &[], &[Class::BashReadonly, Class::BashMutating]),
             bash("eval rm x"),
-            lacks(Lack::Class(Class::FileDelete)),
+            lacks(ContractGap::Class(Class::FileDelete)),
         ),
         (
             "a branch that is deleted elsewhere",
-            may(&[Scope::Bash], &[], &[Class::BashMutating]),
+            may(&[ContractScope::Bash], &[], &[Class::BashMutating]),
             bash("git push origin :x"),
-            lacks(Lack::Class(Class::GitForcePush)),
+            lacks(ContractGap::Class(Class::GitForcePush)),
         ),
         (
             "the worst of several",
-            may(&[Scope::Bash], &[], &[Class::FileWrite]),
+            may(&[ContractScope::Bash], &[], &[Class::FileWrite]),
             bash("npm test > log; rm x"),
-            lacks(Lack::Class(Class::FileDelete)),
+            lacks(ContractGap::Class(Class::FileDelete)),
         ),
     ] {
         let mut stage = under(terms, open());
         let (got, facts) = outcome(&mut stage, need.clone());
         let fact = match (&want, need.takes_a_call) {
-            (Outcome::Admitted, true) => vec!["unattended counted".to_owned()],
-            (Outcome::Lacks(_), _) => vec!["unattended denied".to_owned()],
+            (ContractOutcome::Admitted, true) => vec!["unattended counted".to_owned()],
+            (ContractOutcome::Lacks(_), _) => vec!["unattended denied".to_owned()],
             _ => Vec::new(),
         };
         assert_eq!((got, facts), (want, fact), "{case}");
@@ -92,18 +127,24 @@ fn the_time_comes_before_the_calls_and_those_before_scopes() {
     let budget = Budget { calls: Some(1), wall_time: Some(500), ..Budget::default() };
     let time = Breach { metric: Metric::WallTime, limit: 500, observed: 500 };
     let calls = Breach { metric: Metric::ToolCalls, limit: 1, observed: 2 };
-    let no_scopes = || Terms { may: Contract::default(), ..limited(budget) };
+    let no_scopes = || ContractTerms { may: Contract::default(), ..limited(budget) };
     for (case, terms, used, late, want) in [
-        ("nothing is wrong but the scope", no_scopes(), 0, false, Outcome::Lacks(Lack::Scope(Scope::Prompt))),
-        ("calls and scope", no_scopes(), 1, false, Outcome::Exceeded(calls)),
-        ("all three", no_scopes(), 1, true, Outcome::Exceeded(time)),
-        ("all is well", limited(budget), 0, false, Outcome::Admitted),
-        ("calls", limited(budget), 1, false, Outcome::Exceeded(calls)),
+        (
+            "nothing is wrong but the scope",
+            no_scopes(),
+            0,
+            false,
+            ContractOutcome::Lacks(ContractGap::Scope(ContractScope::Prompt)),
+        ),
+        ("calls and scope", no_scopes(), 1, false, ContractOutcome::Exceeded(calls)),
+        ("all three", no_scopes(), 1, true, ContractOutcome::Exceeded(time)),
+        ("all is well", limited(budget), 0, false, ContractOutcome::Admitted),
+        ("calls", limited(budget), 1, false, ContractOutcome::Exceeded(calls)),
     ] {
         // What is used up is used under terms that cover it.
         let mut stage = under(limited(budget), open());
         for _ in 0..used {
-            assert_eq!(outcome(&mut stage, prompting()).0, Outcome::Admitted, "{case}");
+            assert_eq!(outcome(&mut stage, prompting()).0, ContractOutcome::Admitted, "{case}");
         }
         stage.tell(super::declare(terms));
         stage.now = Millis(stage.now.0 + if late { 500 } else { 0 });
@@ -114,7 +155,7 @@ fn the_time_comes_before_the_calls_and_those_before_scopes() {
 #[test]
 fn what_is_refused_takes_no_call() {
     let budget = Budget { calls: Some(1), ..Budget::default() };
-    let mut stage = under(Terms { may: Contract::default(), ..limited(budget) }, open());
+    let mut stage = under(ContractTerms { may: Contract::default(), ..limited(budget) }, open());
     outcome(&mut stage, prompting());
     assert_eq!(contract(&stage).ledger().spent().calls, 0);
 }
@@ -126,9 +167,12 @@ fn a_breach_is_told_once_and_what_only_reads_is_still_answered() {
     let mut stage = under(limited(budget), open());
     outcome(&mut stage, prompting());
     let first = outcome(&mut stage, prompting());
-    assert_eq!(first, (Outcome::Exceeded(breach), vec!["unattended breached".into(), "unattended settled".into()]));
-    assert_eq!(outcome(&mut stage, prompting()), (Outcome::Over(breach), Vec::new()));
-    assert_eq!(outcome(&mut stage, of(Scope::Prompt)), (Outcome::Admitted, Vec::new()));
+    assert_eq!(
+        first,
+        (ContractOutcome::Exceeded(breach), vec!["unattended breached".into(), "unattended settled".into()])
+    );
+    assert_eq!(outcome(&mut stage, prompting()), (ContractOutcome::Over(breach), Vec::new()));
+    assert_eq!(outcome(&mut stage, of(ContractScope::Prompt)), (ContractOutcome::Admitted, Vec::new()));
 }
 
 #[test]
@@ -138,8 +182,8 @@ fn while_a_person_is_asked_for_more_no_command_begins_work() {
     let mut stage = under(asking(budget), open());
     outcome(&mut stage, prompting());
     let asked = vec!["unattended breached".to_owned(), r#"gate opened budget ["once"]"#.to_owned()];
-    assert_eq!(outcome(&mut stage, prompting()), (Outcome::Exceeded(breach), asked));
-    assert_eq!(outcome(&mut stage, prompting()), (Outcome::Exceeded(breach), Vec::new()));
+    assert_eq!(outcome(&mut stage, prompting()), (ContractOutcome::Exceeded(breach), asked));
+    assert_eq!(outcome(&mut stage, prompting()), (ContractOutcome::Exceeded(breach), Vec::new()));
     assert_eq!(standing(&stage), ("asked", false));
 }
 
@@ -151,8 +195,8 @@ fn while_a_person_is_asked_for_more_time_the_host_can_still_look_and_answer() {
     stage.now = Millis(stage.now.0 + 500);
     stage.tell(Command::Tick);
     assert_eq!(standing(&stage), ("asked", true));
-    assert_eq!(outcome(&mut stage, of(Scope::Prompt)), (Outcome::Admitted, Vec::new()));
-    assert_eq!(outcome(&mut stage, prompting()), (Outcome::Exceeded(time), Vec::new()));
+    assert_eq!(outcome(&mut stage, of(ContractScope::Prompt)), (ContractOutcome::Admitted, Vec::new()));
+    assert_eq!(outcome(&mut stage, prompting()), (ContractOutcome::Exceeded(time), Vec::new()));
     let gate = stage.gate();
     stage.decide(gate, Answer::Allow(gate::Scope::Once), "host", None).1.expect("it waits");
     assert_eq!(standing(&stage), ("in force", true));
@@ -169,5 +213,5 @@ fn a_session_that_is_over_takes_no_prompt() {
 #[test]
 fn a_session_without_a_contract_admits_everything() {
     let mut stage = Stage::new(open());
-    assert_eq!(outcome(&mut stage, bash("rm -rf /")), (Outcome::Admitted, Vec::new()));
+    assert_eq!(outcome(&mut stage, bash("rm -rf /")), (ContractOutcome::Admitted, Vec::new()));
 }

@@ -1,6 +1,6 @@
 use countersign_core::{
     call::{self, Progress},
-    engine::{Command, Event, Resume},
+    engine::{Command, Event, ResumeMode},
     ledger::{Amount, Budget, Metric},
     message::StopReason,
     session::{self, Compacted, Kind, ModelRef, Price, Setting, WhenBusy},
@@ -18,7 +18,7 @@ fn facts(told: &Told) -> String {
 }
 
 fn breach(stage: &Stage) -> Option<(Metric, u64, u64)> {
-    contract(stage).over().map(|breach| (breach.metric, breach.limit, breach.observed))
+    contract(stage).final_breach().map(|breach| (breach.metric, breach.limit, breach.observed))
 }
 
 fn tick(stage: &mut Stage, now: u64) -> Told {
@@ -150,7 +150,7 @@ fn a_question_that_waits_ends_with_the_run_and_says_why() {
 #[test]
 fn commands_and_compactions_end_too() {
     let budget = Budget { wall_time: Some(500), ..Budget::default() };
-    let everything = || countersign_core::unattended::Terms {
+    let everything = || countersign_core::unattended::ContractTerms {
         may: countersign_core::policy::Contract {
             scopes: [countersign_core::policy::ContractScope::Bash].into(),
             classes: [countersign_core::policy::Class::BashReadonly].into(),
@@ -205,11 +205,11 @@ fn an_answer_of_which_nobody_knows_what_it_took_counts_whole() {
 fn what_was_under_way_when_the_process_ended_counts_whole_and_meters_go_on() {
     let budget = Budget { tokens: Some(1_000), calls: Some(9), wall_time: Some(5_000), ..Budget::default() };
     let mut asked = thinking(limited(budget));
-    asked.restart(open(), Resume::Wait);
+    asked.restart(open(), ResumeMode::Wait);
     assert_eq!(contract(&asked).ledger().spent(), tokens(11));
 
     let mut called = calling(limited(budget), 1, "write");
-    called.restart(open(), Resume::Wait);
+    called.restart(open(), ResumeMode::Wait);
     assert_eq!(contract(&called).ledger().spent(), Amount { tokens: 11, calls: 1, cost_micros: 0 });
     assert_eq!(contract(&called).ledger().reserved(), Amount::default());
     assert_eq!(contract(&called).ledger().began(), Some(Millis(1_000)));
@@ -244,7 +244,7 @@ fn a_compaction_takes_of_the_budget_and_is_not_begun_where_it_does_not_fit() {
     counted.session(session::Command::Compacted { epoch: 1, outcome });
     assert_eq!(contract(&counted).ledger().taken().tokens, 70, "what it said that it took");
     let (_, told) = begin(100);
-    assert!(matches!(super::refused(&told), Some(unattended::Refusal::Exceeds(_))), "{told:?}");
+    assert!(matches!(super::refused(&told), Some(unattended::DeclareError::Exceeds(_))), "{told:?}");
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn a_request_that_no_provider_has_counted_yet_is_counted_with_its_preamble() {
 #[test]
 fn every_fact_of_a_breach_is_read_back_as_it_was_written() {
     let mut stage = calling(asking(Budget { calls: Some(1), ..Budget::default() }), 2, "look");
-    stage.restart(open(), Resume::Wait);
+    stage.restart(open(), ResumeMode::Wait);
     assert_eq!(standing(&stage).0, "asked");
     let event = Event::Unattended(unattended::Event::Settled);
     let (kind, version, facts) = event.encode();

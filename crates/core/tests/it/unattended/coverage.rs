@@ -2,20 +2,20 @@ use std::collections::BTreeSet;
 
 use countersign_core::{
     message::StopReason,
-    policy::{Class, Contract, ContractScope as Scope},
+    policy::{Class, Contract, ContractScope},
     session::WhenBusy,
-    unattended::Terms,
+    unattended::ContractTerms,
 };
 
 use super::{terms, under};
 use crate::stage::{Stage, Told, open, wanted};
 
-fn may(scopes: &[Scope], classes: &[Class]) -> Terms {
+fn may(scopes: &[ContractScope], classes: &[Class]) -> ContractTerms {
     let (scopes, classes) = (scopes.iter().copied().collect(), classes.iter().copied().collect());
-    Terms { may: Contract { scopes, commands: BTreeSet::new(), classes, tools: None }, ..terms() }
+    ContractTerms { may: Contract { scopes, commands: BTreeSet::new(), classes, tools: None }, ..terms() }
 }
 
-fn wants(terms: Terms, tool: &str, argument: &str) -> (Stage, Told) {
+fn wants(terms: ContractTerms, tool: &str, argument: &str) -> (Stage, Told) {
     let mut stage = under(terms, open());
     stage.prompt(WhenBusy::Refuse);
     let told = stage.answer(StopReason::ToolUse, vec![wanted(tool, argument)], None);
@@ -32,12 +32,17 @@ fn what_the_agent_itself_does_is_held_to_the_contract() {
         (may(&[], &[]), "edit", "a", Some("action file.write")),
         (may(&[], &[Class::FileWrite]), "write", "a", None),
         (may(&[], &[Class::BashReadonly]), "bash", "ls", Some("scope bash")),
-        (may(&[Scope::Bash], &[]), "bash", "ls", Some("action bash.readonly")),
-        (may(&[Scope::Bash], &[Class::BashReadonly]), "bash", "ls", None),
-        (may(&[Scope::Bash], &[Class::BashMutating]), "bash", "bash -c 'rm x'", Some("action file.delete")),
-        (may(&[Scope::Bash], &[Class::BashMutating]), "bash", "eval rm x", Some("action file.delete")),
-        (may(&[Scope::Bash], &[Class::BashMutating]), "bash", "git push origin :x", Some("action git.force_push")),
-        (may(&[Scope::Bash], &[Class::BashMutating]), "bash", "curl x | sh", Some("action bash.destructive")),
+        (may(&[ContractScope::Bash], &[]), "bash", "ls", Some("action bash.readonly")),
+        (may(&[ContractScope::Bash], &[Class::BashReadonly]), "bash", "ls", None),
+        (may(&[ContractScope::Bash], &[Class::BashMutating]), "bash", "bash -c 'rm x'", Some("action file.delete")),
+        (may(&[ContractScope::Bash], &[Class::BashMutating]), "bash", "eval rm x", Some("action file.delete")),
+        (
+            may(&[ContractScope::Bash], &[Class::BashMutating]),
+            "bash",
+            "git push origin :x",
+            Some("action git.force_push"),
+        ),
+        (may(&[ContractScope::Bash], &[Class::BashMutating]), "bash", "curl x | sh", Some("action bash.destructive")),
     ] {
         let (stage, told) = wants(terms, tool, argument);
         let is_denied = told.0.iter().any(|fact| fact == "unattended denied");
@@ -55,8 +60,8 @@ fn what_the_agent_itself_does_is_held_to_the_contract() {
 #[test]
 fn deleting_below_a_temporary_folder_is_what_it_is_anywhere() {
     let mut rules = open();
-    rules.surroundings.temporary = vec!["/tmp".to_owned()];
-    let mut stage = under(may(&[Scope::Bash], &[Class::FileDelete]), rules);
+    rules.path_context.temporary = vec!["/tmp".to_owned()];
+    let mut stage = under(may(&[ContractScope::Bash], &[Class::FileDelete]), rules);
     stage.prompt(WhenBusy::Refuse);
     stage.want([wanted("bash", "rm -rf /tmp/x")]);
     let text = "Denied by policy: because the unattended contract does not cover action bash.destructive";

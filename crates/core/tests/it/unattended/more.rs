@@ -1,10 +1,10 @@
 use countersign_core::{
-    engine::{Command, Resume},
+    engine::{Command, ResumeMode},
     gate::{Answer, Content, Scope},
     ledger::{Budget, Metric},
     message::StopReason,
     time::Millis,
-    unattended::{self, Carried, Terms},
+    unattended::{self, ContractCarryover, ContractTerms},
 };
 
 use super::{asking, contract, declare, held, spend, standing, thinking, tokens};
@@ -29,7 +29,7 @@ fn nothing_new_begins_while_a_person_thinks_about_more_and_what_runs_may_end() {
 #[test]
 fn a_person_is_told_what_is_used_up_and_how_much_more_is_asked_for() {
     let stage = held();
-    let content = stage.engine.admitted().gate(stage.gate()).unwrap();
+    let content = stage.engine.admitted().gate_content(stage.gate()).unwrap();
     assert_eq!(
         **content,
         Content::GoOn {
@@ -69,7 +69,7 @@ fn saying_the_same_again_takes_nothing_back() {
     stage.tell(declare(declared.clone()));
     assert_eq!(calls(&stage), Some(1));
     let less = Budget { calls: Some(0), ..declared.budget };
-    stage.tell(declare(Terms { budget: less, ..declared.clone() }));
+    stage.tell(declare(ContractTerms { budget: less, ..declared.clone() }));
     assert_eq!(calls(&stage), Some(0), "whoever says less gets less");
 }
 
@@ -80,10 +80,10 @@ fn nor_in_a_session_that_took_its_place() {
     let gate = stage.gate();
     stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
     let found = contract(&stage);
-    let narrower = found.narrower().cloned();
+    let narrower = found.narrower_terms().cloned();
     assert_eq!(narrower.as_ref(), Some(&declared));
-    let carried = Carried {
-        under: found.under().clone(),
+    let carried = ContractCarryover {
+        under: found.declared_in().clone(),
         spent: found.ledger().taken(),
         began: Millis(1_000),
         declared: narrower.map(Box::new),
@@ -149,7 +149,7 @@ fn after_a_restart_the_question_waits_and_the_run_goes_on_with_its_answer() {
     let mut stage = thinking(asking(Budget { tokens: Some(50), ..Budget::default() }));
     spend(&mut stage, StopReason::ToolUse, vec![wanted("look", "a")], Some(tokens(50)));
     stage.end(0);
-    stage.restart(open(), Resume::Wait);
+    stage.restart(open(), ResumeMode::Wait);
     let gate = stage.gate();
     let told = stage.decide(gate, Answer::Allow(Scope::Once), "ana", None);
     assert_eq!(told.0, ["gate resolved allowed", "unattended extended", "run asked"]);

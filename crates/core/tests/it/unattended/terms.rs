@@ -1,12 +1,14 @@
 use countersign_core::{
-    engine::{Command, Reply},
+    engine::{Command, EngineReply},
     gate::{Answer, Scope as Reach},
     id::SessionId,
     ledger::{Amount, Breach, Budget, Metric},
     message::StopReason,
-    policy::{Class, Contract, ContractScope as Scope, Lack},
+    policy::{Class, Contract, ContractGap, ContractScope},
     time::Millis,
-    unattended::{self, Carried, OnBreach, Outcome, Refusal, Terms, Widening},
+    unattended::{
+        self, BreachResponse, ContractCarryover, ContractOutcome, ContractTerms, DeclareError, TermsWidening,
+    },
 };
 
 use super::{contract, declare, limited, refused, spend, standing, terms, thinking, tokens, under};
@@ -15,40 +17,54 @@ use crate::{
     states::deny,
 };
 
-fn renegotiable() -> Terms {
-    Terms { renegotiable: true, ..limited(Budget { tokens: Some(100), ..Budget::default() }) }
+fn renegotiable() -> ContractTerms {
+    ContractTerms { renegotiable: true, ..limited(Budget { tokens: Some(100), ..Budget::default() }) }
 }
 
-fn wider() -> Terms {
-    Terms { budget: Budget { tokens: Some(200), ..Budget::default() }, ..renegotiable() }
+fn wider() -> ContractTerms {
+    ContractTerms { budget: Budget { tokens: Some(200), ..Budget::default() }, ..renegotiable() }
 }
 
 #[test]
 fn terms_name_everything_in_which_they_allow_more() {
     let before = limited(Budget { tokens: Some(100), calls: Some(5), ..Budget::default() });
-    let narrow =
-        Terms { may: Contract::default(), ..limited(Budget { tokens: Some(1), calls: Some(1), ..Budget::default() }) };
-    let scopes = Contract { scopes: [Scope::Prompt, Scope::Admin].into(), ..terms().may };
-    let commands = Contract { commands: [Scope::Prompt, Scope::Admin].into(), ..terms().may };
+    let narrow = ContractTerms {
+        may: Contract::default(),
+        ..limited(Budget { tokens: Some(1), calls: Some(1), ..Budget::default() })
+    };
+    let scopes = Contract { scopes: [ContractScope::Prompt, ContractScope::Admin].into(), ..terms().may };
+    let commands = Contract { commands: [ContractScope::Prompt, ContractScope::Admin].into(), ..terms().may };
     let classes = Contract { classes: [Class::FileDelete, Class::FileWrite].into(), ..terms().may };
     for (case, now, want) in [
         ("the same", before.clone(), vec![]),
         ("less", narrow, vec![]),
-        ("a scope", Terms { may: scopes, ..before.clone() }, vec![Widening::May(Lack::Scope(Scope::Admin))]),
-        ("commands", Terms { may: commands, ..before.clone() }, vec![Widening::May(Lack::Command(Scope::Admin))]),
-        ("a class", Terms { may: classes, ..before.clone() }, vec![Widening::May(Lack::Class(Class::FileDelete))]),
+        (
+            "a scope",
+            ContractTerms { may: scopes, ..before.clone() },
+            vec![TermsWidening::May(ContractGap::Scope(ContractScope::Admin))],
+        ),
+        (
+            "commands",
+            ContractTerms { may: commands, ..before.clone() },
+            vec![TermsWidening::May(ContractGap::Command(ContractScope::Admin))],
+        ),
+        (
+            "a class",
+            ContractTerms { may: classes, ..before.clone() },
+            vec![TermsWidening::May(ContractGap::Class(Class::FileDelete))],
+        ),
         (
             "limits",
-            Terms { budget: Budget { tokens: Some(101), ..Budget::default() }, ..before.clone() },
-            vec![Widening::Limit(Metric::Tokens), Widening::Limit(Metric::ToolCalls)],
+            ContractTerms { budget: Budget { tokens: Some(101), ..Budget::default() }, ..before.clone() },
+            vec![TermsWidening::Limit(Metric::Tokens), TermsWidening::Limit(Metric::ToolCalls)],
         ),
         (
             "what we added",
-            Terms { on_breach: OnBreach::Ask, renegotiable: true, ..before.clone() },
-            vec![Widening::OnBreach, Widening::Renegotiable],
+            ContractTerms { on_breach: BreachResponse::Ask, renegotiable: true, ..before.clone() },
+            vec![TermsWidening::OnBreach, TermsWidening::Renegotiable],
         ),
     ] {
-        assert_eq!(now.beyond(&before), want, "{case}");
+        assert_eq!(now.widenings_over(&before), want, "{case}");
     }
 }
 
@@ -58,11 +74,11 @@ fn declaring_again_may_only_narrow_and_keeps_the_meters() {
     spend(&mut stage, StopReason::Stop, Vec::new(), Some(tokens(40)));
     stage.now = Millis(9_000);
     let told = stage.tell(declare(limited(Budget { tokens: Some(90), ..Budget::default() })));
-    assert_eq!(told.1, Ok(Reply::Unattended(Outcome::InForce)));
+    assert_eq!(told.1, Ok(EngineReply::Unattended(ContractOutcome::InForce)));
     let ledger = contract(&stage).ledger();
     assert_eq!((ledger.spent(), ledger.began(), ledger.budget().tokens), (tokens(40), Some(Millis(1_000)), Some(90)));
     let told = stage.tell(declare(limited(Budget { tokens: Some(91), ..Budget::default() })));
-    assert_eq!(refused(&told), Some(Refusal::Widens(vec![Widening::Limit(Metric::Tokens)])));
+    assert_eq!(refused(&told), Some(DeclareError::Widens(vec![TermsWidening::Limit(Metric::Tokens)])));
     assert_eq!(told.0, Vec::<String>::new());
 }
 
@@ -73,14 +89,14 @@ fn narrowing_below_what_was_used_is_a_breach() {
     let told = stage.tell(declare(limited(Budget { tokens: Some(30), ..Budget::default() })));
     assert_eq!(told.0, ["unattended narrowed", "unattended breached", "unattended settled"]);
     let over = Breach { metric: Metric::Tokens, limit: 30, observed: 40 };
-    assert_eq!(refused(&stage.tell(declare(terms()))), Some(Refusal::Over(over)));
+    assert_eq!(refused(&stage.tell(declare(terms()))), Some(DeclareError::Over(over)));
 }
 
 fn proposed() -> (Stage, countersign_core::id::GateId) {
     let mut stage = under(renegotiable(), open());
     let told = stage.tell(declare(wider()));
     assert_eq!(told.0, ["unattended proposed", r#"gate opened budget ["once"]"#]);
-    let Ok(Reply::Unattended(Outcome::Asking(gate))) = told.1 else { panic!("{told:?}") };
+    let Ok(EngineReply::Unattended(ContractOutcome::Asking(gate))) = told.1 else { panic!("{told:?}") };
     (stage, gate)
 }
 
@@ -88,7 +104,7 @@ fn proposed() -> (Stage, countersign_core::id::GateId) {
 fn where_the_first_declaration_said_so_a_person_may_widen_it() {
     let (mut stage, gate) = proposed();
     assert_eq!(contract(&stage).terms(), &renegotiable(), "nothing changes before");
-    assert_eq!(refused(&stage.tell(declare(wider()))), Some(Refusal::Asked(gate)));
+    assert_eq!(refused(&stage.tell(declare(wider()))), Some(DeclareError::ProposalPending(gate)));
     let told = stage.decide(gate, Answer::Allow(Reach::Once), "ana", None);
     assert_eq!(told.0, ["gate resolved allowed", "unattended widened"]);
     assert_eq!(contract(&stage).terms(), &wider());
@@ -105,8 +121,12 @@ fn where_the_first_declaration_said_so_a_person_may_widen_it() {
 
 #[test]
 fn meters_go_on_in_another_session() {
-    let carried =
-        |under: &str, spent| Carried { under: SessionId::new(under), spent, began: Millis(400), declared: None };
+    let carried = |under: &str, spent| ContractCarryover {
+        under: SessionId::new(under),
+        spent,
+        began: Millis(400),
+        declared: None,
+    };
     let tell = |stage: &mut Stage, carried| {
         let terms = Box::new(limited(Budget { tokens: Some(100), wall_time: Some(2_000), ..Budget::default() }));
         let declare = unattended::Command::Declare { session: session(), terms, carried: Some(carried) };
@@ -119,5 +139,5 @@ fn meters_go_on_in_another_session() {
     // What was spent here is not forgotten, whatever the other session says.
     tell(&mut stage, carried("first", Amount { calls: 3, ..tokens(60) })).1.unwrap();
     assert_eq!(contract(&stage).ledger().spent(), Amount { tokens: 70, calls: 3, cost_micros: 0 });
-    assert_eq!(refused(&tell(&mut stage, carried("other", tokens(1)))), Some(Refusal::Another));
+    assert_eq!(refused(&tell(&mut stage, carried("other", tokens(1)))), Some(DeclareError::Another));
 }

@@ -135,6 +135,7 @@ impl DialogPayload {
 /// What a client says to a dialog.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
+#[serde(rename = "Said")]
 enum Said {
     Value { value: serde_json::Value },
     Cancelled { reason: Option<String> },

@@ -15,6 +15,7 @@ pub const CAPABILITIES: [&str; 8] =
 
 /// The body of `POST /v1/handshake`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename = "Handshake")]
 pub struct Handshake {
     /// The versions that the client speaks.
     protocol_version_range: Range,
@@ -34,6 +35,7 @@ pub struct Handshake {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename = "Range")]
 struct Range {
     min: i64,
     max: i64,

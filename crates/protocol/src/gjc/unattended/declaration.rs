@@ -20,7 +20,7 @@ pub struct Declaration {
     /// What may be done, in the order of the declaration; `command.prompt` is always among it.
     pub action_allowlist: Vec<Action>,
     /// What a breach of the budget does. Ours; absent means [`OnBreach::Abort`].
-    #[serde(skip_serializing_if = "OnBreach::is_abort")]
+    #[serde(skip_serializing_if = "BreachAction::is_abort")]
     pub on_breach: OnBreach,
     /// Whether a later declaration may widen it, if a person agrees. Ours; absent means no.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

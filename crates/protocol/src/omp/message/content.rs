@@ -24,7 +24,7 @@ macro_rules! tagged {
                 let discriminator = ::serde_json::from_str::<Discriminator<'_>>(raw.get());
                 match discriminator.ok().and_then(|read| read.value).as_deref() {
                     $(Some($value) => ::serde_json::from_str(raw.get()).map(Self::$variant),)+
-                    Some(_) | None => Ok(Self::Other($crate::json::Json::from(raw.clone()))),
+                    Some(_) | None => Ok(Self::Other($crate::json::RawJson::from(raw.clone()))),
                 }
                 .map_err(::serde::de::Error::custom)
             }

@@ -291,12 +291,12 @@ struct Line<'a, B> {
 
 macro_rules! bodies {
     ($($kind:literal => $variant:ident),+ $(,)?) => {
-        fn read_body(kind: &str, line: &str) -> Option<Body> {
+        fn read_body(kind: &str, line: &str) -> Option<SessionEntryBody> {
             match kind {
                 $($kind => {
-                    let mut body = Body::$variant(serde_json::from_str(line).ok()?);
-                    if let Body::$variant(body) = &mut body {
-                        body.extra = std::mem::take(&mut body.extra).without(&["id", "parentId", "timestamp"]);
+                    let mut body = SessionEntryBody::$variant(serde_json::from_str(line).ok()?);
+                    if let SessionEntryBody::$variant(body) = &mut body {
+                        body.extra = std::mem::take(&mut body.extra).without_members(&["id", "parentId", "timestamp"]);
                     }
                     Some(body)
                 })+
@@ -304,13 +304,13 @@ macro_rules! bodies {
             }
         }
 
-        impl Serialize for Entry {
+        impl Serialize for SessionFileEntry {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 let Self { id, parent_id, timestamp, body } = self;
                 let parent_id = parent_id.as_deref();
                 match body {
-                    $(Body::$variant(body) => Line { kind: $kind, id, parent_id, timestamp, body }.serialize(serializer),)+
-                    Body::Unknown(line) => line.serialize(serializer),
+                    $(SessionEntryBody::$variant(body) => EntryLine { kind: $kind, id, parent_id, timestamp, body }.serialize(serializer),)+
+                    SessionEntryBody::Unknown(line) => line.serialize(serializer),
                 }
             }
         }

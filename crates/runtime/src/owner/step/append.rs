@@ -33,7 +33,7 @@ impl Owner {
             || recorded.iter().any(|recorded| recorded.fact.is_worth_a_file());
         if !is_worth {
             self.deferred.extend(recorded);
-            self.engine.committed(self.engine.state().head());
+            self.engine.committed(self.engine.state().head_lsn());
             return Ok(());
         }
         let batch: Vec<Record> = self.deferred.iter().chain(&recorded).map(record).collect();

@@ -24,7 +24,7 @@ impl Owner {
         // Not the engine's own: it takes rules before anybody has recorded that they are in force.
         let rules = self.coming.as_ref().unwrap_or(&self.rules).clone();
         let mut engine = open::replay(&self.log, rules).await?.in_place_of(&self.engine);
-        let (found, written) = (engine.state().head(), self.durable);
+        let (found, written) = (engine.state().head_lsn(), self.durable);
         if found != written {
             let current = self.log.epoch(Partition::ZERO).await?;
             if current != self.epoch {
@@ -77,7 +77,7 @@ impl Owner {
             error!(error = %failed, "the state could not be rebuilt");
             return Next::End;
         }
-        self.contents.forget_after(self.engine.state().head());
+        self.contents.forget_after(self.engine.state().head_lsn());
         // In each line, what was held stands behind what was taken before it.
         self.inbox.put_back(taken.into_iter().chain(std::mem::take(&mut self.held)).collect());
         if fatal {

@@ -7,10 +7,10 @@ use std::{
 };
 
 use countersign_core::{
-    engine::{Command, Reply as Outcome, Resume},
+    engine::{Command, EngineReply as Outcome, ResumeMode},
     gate::{self, Answer, Scope},
     id::{GateId, Lsn, PrincipalId},
-    policy::Posture,
+    policy::DefaultPolicy,
     run,
     session::{self, Said, WhenBusy},
     time::Millis,
@@ -200,7 +200,8 @@ async fn live(log: &MemoryLog, world: &World, witness: &mut Witness, is_last: bo
             std::future::pending::<()>().await;
         }
         let state = requests.read(|engine| engine.state().clone()).await.unwrap().0;
-        let again = countersign_runtime::inspect(&AnyLog::from(log.clone()), rules(Posture::Gateway)).await.unwrap();
+        let again =
+            countersign_runtime::inspect(&AnyLog::from(log.clone()), rules(DefaultPolicy::Gateway)).await.unwrap();
         // A session in which nobody said anything is not worth a log yet.
         let is_kept = log.head(Partition::ZERO).await.unwrap().lsn > Lsn(0);
         assert!(*again.state() == state || !is_kept, "a replay gives another state");
@@ -213,7 +214,7 @@ async fn live(log: &MemoryLog, world: &World, witness: &mut Witness, is_last: bo
 pub(super) async fn open(log: &MemoryLog, world: &World, clock: Clock) -> Handle {
     let rolled = world.clone();
     let dice: countersign_runtime::Dice = Arc::new(move || rolled.lock().dice.bytes());
-    let resume = if world.chance(50) { Resume::Go } else { Resume::Wait };
+    let resume = if world.chance(50) { ResumeMode::Go } else { ResumeMode::Wait };
     let model: Arc<dyn Model> = Arc::new(Wanting(world.clone()));
     stage::open_for_history(log.clone(), model, vec![strike(world)], clock, dice, resume).await
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use countersign_core::{id::Lsn, policy::Posture};
+use countersign_core::{id::Lsn, policy::DefaultPolicy};
 use countersign_runtime::{
     Clock, Handle, Lane, Source,
     store::{AnyLog, Disk, Fault, Log as _, MemoryLog, Outcome, Partition},
@@ -74,7 +74,7 @@ async fn play(log: &MemoryLog, world: &World, witness: &mut Witness) {
     }
     life::rest(world, witness, &owner.requests, &owner.answers).await;
     let state = owner.requests.read(|engine| engine.state().clone()).await.unwrap().0;
-    let again = countersign_runtime::inspect(&AnyLog::from(log.clone()), rules(Posture::Gateway)).await.unwrap();
+    let again = countersign_runtime::inspect(&AnyLog::from(log.clone()), rules(DefaultPolicy::Gateway)).await.unwrap();
     assert!(*again.state() == state || head(log).await == Lsn(0), "a replay gives another state");
     for node in nodes.iter().chain([&owner]) {
         node.owner.close().await;

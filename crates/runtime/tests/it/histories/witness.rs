@@ -7,7 +7,7 @@ use std::{
 
 use countersign_core::{
     call,
-    engine::{Event, Recorded, Refusal},
+    engine::{CommandError, Event, Recorded},
     gate,
     id::{CallId, GateId, Lsn},
     session,
@@ -90,7 +90,7 @@ impl Witness {
         self.figures.refused += u64::from(is_fault);
         let is_wrong = matches!(reply, Err(Refused::Panicked | Refused::Unreadable(_) | Refused::TooLarge));
         assert!(!is_wrong, "{reply:?}");
-        let lost = matches!(reply, Err(Refused::Refusal(Refusal::NoSession(_))));
+        let lost = matches!(reply, Err(Refused::Refusal(CommandError::NoSession(_))));
         assert!(!lost, "{reply:?}");
     }
 

@@ -1,7 +1,7 @@
 //! What a gate may do, and when.
 
 use countersign_core::{
-    engine::Meta,
+    engine::FactMeta,
     gate::{self, Resolution},
 };
 
@@ -9,7 +9,7 @@ use super::{Audit, GateSeen, Stage, ensure};
 use crate::sim::people;
 
 impl Audit {
-    pub(super) fn gate(&mut self, meta: &Meta, event: &gate::Event) -> Result<(), String> {
+    pub(super) fn gate(&mut self, meta: &FactMeta, event: &gate::Event) -> Result<(), String> {
         let id = event.gate();
         if let gate::Event::Opened { call, scopes, steps, kind, number, stage, .. } = event {
             let is_agents = meta.session.as_ref().is_some_and(|session| session.as_str() == people::AGENT);

@@ -4,7 +4,7 @@ use countersign_core::{
     Work,
     call::{self, Progress},
     engine::Command,
-    owed, run,
+    owed_work, run,
     session::{self, Compacted},
     stopping,
 };

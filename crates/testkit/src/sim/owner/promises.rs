@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use countersign_core::{
     Work, call,
-    engine::{Command, Engine, Event, Recorded, Refusal, Reply, State},
+    engine::{Command, CommandError, Engine, EngineReply, Event, Recorded, State},
     gate::{self, AnswerRefusal},
     id::{CallId, SessionId},
     run,
@@ -81,7 +81,7 @@ impl Owner {
             let waits_for_peer = run.calls().iter().any(|call| self.waits_for_peer(*call));
             let contract = state.session(run.session()).and_then(Session::unattended);
             let is_pending = |gate| state.gate(gate).is_some_and(gate::Gate::is_pending);
-            let waits_for_more = contract.is_some_and(|contract| contract.gates().any(is_pending));
+            let waits_for_more = contract.is_some_and(|contract| contract.gate_ids().any(is_pending));
             let waits = match run.phase() {
                 run::Phase::Calling => waits_for_person || waits_for_peer || waits_for_more,
                 run::Phase::Opening => waits_for_more,
@@ -159,8 +159,8 @@ pub(super) fn rules_are_recorded(engine: &Engine) -> Result<(), String> {
 }
 
 /// Whoever hears that somebody else was first can read it in the log.
-pub(super) fn refusal_is_so(refusal: Option<&Refusal>, durable: &State) -> Result<(), String> {
-    if let Some(Refusal::Answer(AnswerRefusal::KeyTaken(gate))) = refusal {
+pub(super) fn refusal_is_so(refusal: Option<&CommandError>, durable: &State) -> Result<(), String> {
+    if let Some(CommandError::Answer(AnswerRefusal::KeyTaken(gate))) = refusal {
         let waits = durable.gate(*gate).is_none_or(gate::Gate::is_pending);
         return if waits {
             Err(format!("a key is refused that answered {gate}, which the log has waiting"))
@@ -168,7 +168,9 @@ pub(super) fn refusal_is_so(refusal: Option<&Refusal>, durable: &State) -> Resul
             Ok(())
         };
     }
-    let Some(Refusal::Answer(AnswerRefusal::AlreadyResolved { gate, resolution, .. })) = refusal else { return Ok(()) };
+    let Some(CommandError::Answer(AnswerRefusal::AlreadyResolved { gate, resolution, .. })) = refusal else {
+        return Ok(());
+    };
     let recorded = durable.gate(*gate).and_then(gate::Gate::resolution);
     if recorded == Some(resolution) {
         return Ok(());
@@ -183,13 +185,15 @@ fn is_answer(recorded: &Recorded) -> bool {
 /// Whether an answer came to what it must come to.
 pub(super) fn fits(
     expected: &Option<Result<gate::Resolution, AnswerRefusal>>,
-    outcome: &Result<(Vec<Recorded>, Reply), Refusal>,
+    outcome: &Result<(Vec<Recorded>, EngineReply), CommandError>,
 ) -> Result<(), String> {
     let holds = match (expected, outcome) {
         (None, _) => true,
         // What was left of a batch before may come with it, but nothing of the answer's own.
-        (Some(Ok(resolution)), Ok((facts, Reply::Resolved(got)))) => !facts.iter().any(is_answer) && got == resolution,
-        (Some(Err(refusal)), Err(Refusal::Answer(got))) => got == refusal,
+        (Some(Ok(resolution)), Ok((facts, EngineReply::Resolved(got)))) => {
+            !facts.iter().any(is_answer) && got == resolution
+        }
+        (Some(Err(refusal)), Err(CommandError::Answer(got))) => got == refusal,
         (Some(_), _) => false,
     };
     if holds { Ok(()) } else { Err(format!("a late answer came to {outcome:?} and not to {expected:?}")) }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use countersign_core::engine::{Command, Event, Meta};
+use countersign_core::engine::{Command, Event, FactMeta};
 
 use super::Owner;
 use crate::sim::Fault;
@@ -18,7 +18,7 @@ impl Owner {
     /// Fetches what `command` needs, as a reader of the log would.
     pub(super) fn fetch_for(&mut self, command: &Command) {
         let Some(scope) = self.engine.scope_of(command).filter(|scope| self.engine.lacks(scope)) else { return };
-        let mut records: Vec<(Event, Meta)> = self.book.of(&scope).collect();
+        let mut records: Vec<(Event, FactMeta)> = self.book.of(&scope).collect();
         if records.len() > 3 && self.make(Fault::FetchLess) {
             records.truncate(records.len() / 2);
         }

@@ -2,31 +2,34 @@
 
 use serde_json::json;
 
-use super::{Layers, NOW, Surroundings, World, bash, evaluate, grant, granted, subject, surroundings, word};
+use super::{
+    NOW, PathContext, PolicyFixture, PolicyLayers, bash, evaluate, grant, grant_set, path_context, subject, word,
+};
 use crate::{
     id::PrincipalId,
-    policy::{ApprovalMode, Covers, Reach, Subject},
+    policy::{ApprovalMode, EffectReach, GrantCoverage, PolicySubject},
     tool::Effect,
 };
 
-fn judged(world: &World, mode: ApprovalMode, subject: &Subject) -> &'static str {
-    let layers = Layers {
+fn judged(world: &PolicyFixture, mode: ApprovalMode, subject: &PolicySubject) -> &'static str {
+    let layers = PolicyLayers {
         compiled: &world.compiled,
         constraints: &world.constraints,
         contract: None,
         grants: &world.grants,
-        posture: world.posture,
-        surroundings: &Surroundings { approval: mode, ..surroundings() },
+        default_policy: world.posture,
+        path_context: &PathContext { approval: mode, ..path_context() },
     };
     word(&evaluate(&layers, subject, NOW))
 }
 
 #[test]
 fn a_mode_asks_each_time_whatever_allows_and_denials_stay() {
-    let read = Subject { effect: Effect::Reads, reach: Reach::Files, ..subject("read", json!({"path": "a"})) };
-    let write = Subject { reach: Reach::Files, ..subject("write", json!({"path": "a"})) };
+    let read =
+        PolicySubject { effect: Effect::Reads, reach: EffectReach::Files, ..subject("read", json!({"path": "a"})) };
+    let write = PolicySubject { reach: EffectReach::Files, ..subject("write", json!({"path": "a"})) };
     let deploy = subject("deploy", json!({}));
-    let of_host = Subject { principal: PrincipalId::new("host"), ..bash("echo hi") };
+    let of_host = PolicySubject { principal: PrincipalId::new("host"), ..bash("echo hi") };
     for (rules, subject, yolo, asks) in [
         (&[][..], &bash("echo hi"), "allow", "floor"),
         (&[], &bash("ls"), "allow", "floor"),
@@ -41,7 +44,7 @@ fn a_mode_asks_each_time_whatever_allows_and_denials_stay() {
         (&["ask read(*)"], &read, "ask", "ask"),
         (&["default deny *"], &write, "deny", "deny"),
     ] {
-        let world = World::new(rules);
+        let world = PolicyFixture::new(rules);
         for (mode, want) in [(ApprovalMode::Yolo, yolo), (ApprovalMode::Write, asks), (ApprovalMode::AlwaysAsk, asks)] {
             assert_eq!(judged(&world, mode, subject), want, "{} under {rules:?} in {mode:?}", subject.signature);
         }
@@ -51,8 +54,8 @@ fn a_mode_asks_each_time_whatever_allows_and_denials_stay() {
 #[test]
 fn what_was_granted_for_good_is_asked_in_a_mode() {
     let call = bash("echo hi");
-    let grants = granted([grant(1, Covers::Exact(call.digest()))]);
-    let world = World { grants, ..World::new(&["ask bash(*)"]) };
+    let grants = grant_set([grant(1, GrantCoverage::Exact(call.digest()))]);
+    let world = PolicyFixture { grants, ..PolicyFixture::new(&["ask bash(*)"]) };
     assert_eq!(judged(&world, ApprovalMode::Yolo, &call), "allow");
     assert_eq!(judged(&world, ApprovalMode::Write, &call), "floor");
 }
@@ -60,8 +63,8 @@ fn what_was_granted_for_good_is_asked_in_a_mode() {
 #[test]
 fn every_mode_has_a_name_of_its_own() {
     for mode in ApprovalMode::ALL {
-        assert_eq!(ApprovalMode::named(mode.name()), Some(mode));
+        assert_eq!(ApprovalMode::from_name(mode.name()), Some(mode));
     }
     assert!(ApprovalMode::AlwaysAsk > ApprovalMode::Write && ApprovalMode::Write > ApprovalMode::Yolo);
-    assert_eq!(ApprovalMode::named(""), None);
+    assert_eq!(ApprovalMode::from_name(""), None);
 }

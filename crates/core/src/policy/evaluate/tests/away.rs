@@ -4,11 +4,12 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::{World, word};
+use super::{PolicyFixture, word};
 use crate::{
     policy::{
-        Action, Class, Contract, ContractScope, Covers, Lack, Posture, Rule, Subject, Verdict, propose,
-        testing::{grant, granted, subject},
+        Class, Contract, ContractGap, ContractScope, DefaultPolicy, GrantCoverage, PolicySubject, Rule, RuleAction,
+        Verdict, propose_grants,
+        testing::{grant, grant_set, subject},
     },
     tool::{Machine, Shell},
 };
@@ -18,9 +19,9 @@ fn line(argument: &'static str, machine: Machine) -> Shell {
 }
 
 /// A call of a node's shell.
-fn node(arguments: Value) -> Subject {
+fn node(arguments: Value) -> PolicySubject {
     let signature = format!("mac__Bash({})", arguments["command"].as_str().unwrap_or_default());
-    Subject {
+    PolicySubject {
         signature,
         named: vec!["command".to_owned()],
         shell: line("command", Machine::Other),
@@ -30,13 +31,13 @@ fn node(arguments: Value) -> Subject {
 }
 
 /// A call of which nobody can tell what a shell reads of it.
-fn perhaps(arguments: Value) -> Subject {
+fn perhaps(arguments: Value) -> PolicySubject {
     let shell = Shell::Perhaps { machine: Machine::Other };
-    Subject { shell, classes: [Class::HostToolInvoke].into(), ..subject("mac__Process", arguments) }
+    PolicySubject { shell, classes: [Class::HostToolInvoke].into(), ..subject("mac__Process", arguments) }
 }
 
-fn judged(texts: &[&str], subject: &Subject) -> &'static str {
-    word(&World { posture: Posture::Gateway, ..World::new(texts) }.judge(subject))
+fn judged(texts: &[&str], subject: &PolicySubject) -> &'static str {
+    word(&PolicyFixture { posture: DefaultPolicy::Gateway, ..PolicyFixture::new(texts) }.judge(subject))
 }
 
 #[test]
@@ -139,21 +140,21 @@ fn an_argument_that_may_change_what_a_line_does_keeps_patterns_off() {
 
 #[test]
 fn a_grant_by_pattern_covers_no_more_of_a_nodes_line_than_a_rule() {
-    let mut world = World { posture: Posture::Gateway, ..World::new(&[]) };
-    world.grants = granted([grant(1, Covers::Pattern("mac__Bash(npm test*)".to_owned()))]);
+    let mut world = PolicyFixture { posture: DefaultPolicy::Gateway, ..PolicyFixture::new(&[]) };
+    world.grants = grant_set([grant(1, GrantCoverage::Pattern("mac__Bash(npm test*)".to_owned()))]);
     for (command, want) in [("npm test -- a", "allow"), ("npm test; rm x", "ask"), ("npm test $(id)", "ask")] {
         let call = node(json!({ "command": command }));
         assert_eq!(word(&world.judge(&call)), want, "{command}");
-        assert_eq!(world.grants.covers(&call, None, super::NOW).is_some(), want == "allow", "{command}");
+        assert_eq!(world.grants.covering_grant(&call, None, super::NOW).is_some(), want == "allow", "{command}");
     }
 }
 
 #[test]
 fn what_is_offered_for_a_nodes_line_is_what_would_be_for_ours() {
-    let offered = |call: &Subject| -> Vec<String> {
-        let patterns = propose(call).into_iter().filter_map(|one| match one.covers {
-            Covers::Pattern(pattern) => Some(pattern),
-            Covers::Exact(_) => None,
+    let offered = |call: &PolicySubject| -> Vec<String> {
+        let patterns = propose_grants(call).into_iter().filter_map(|one| match one.covers {
+            GrantCoverage::Pattern(pattern) => Some(pattern),
+            GrantCoverage::Exact(_) => None,
         });
         patterns.collect()
     };
@@ -188,14 +189,14 @@ fn a_pattern_covers_a_doubtful_call_only_while_it_is_one_plain_command() {
     let compound = perhaps(json!({"action": "submit", "data": "ls; id"}));
     assert_eq!(judged(&["allow *"], &compound), "allow");
     assert_eq!(judged(&["deny mac__Process(id*)", "allow *"], &compound), "deny");
-    let mut world = World::new(&["ask *"]);
-    world.grants = granted([grant(1, Covers::Exact(compound.digest()))]);
+    let mut world = PolicyFixture::new(&["ask *"]);
+    world.grants = grant_set([grant(1, GrantCoverage::Exact(compound.digest()))]);
     assert_eq!(word(&world.judge(&compound)), "allow");
 }
 
 #[test]
 fn a_hosts_shell_is_judged_where_we_are() {
-    let host = |command: &str| Subject {
+    let host = |command: &str| PolicySubject {
         shell: line("cmd", Machine::This),
         classes: [Class::HostToolInvoke].into(),
         ..subject("run_shell", json!({ "cmd": command }))
@@ -213,7 +214,7 @@ fn a_hosts_shell_is_judged_where_we_are() {
 
 #[test]
 fn a_contract_speaks_of_a_nodes_or_a_hosts_tool_as_that_and_not_of_its_line() {
-    let mut world = World::new(&["allow *"]);
+    let mut world = PolicyFixture::new(&["allow *"]);
     let contract = |scopes: &[ContractScope], classes: &[Class]| Contract {
         scopes: scopes.iter().copied().collect(),
         classes: classes.iter().copied().collect(),
@@ -224,7 +225,10 @@ fn a_contract_speaks_of_a_nodes_or_a_hosts_tool_as_that_and_not_of_its_line() {
     assert_eq!(word(&world.judge(&node(json!({"command": "rm -rf /"})))), "floor");
     world.contract = Some(contract(&[ContractScope::Bash], &[Class::BashDestructive, Class::BashMutating]));
     let Verdict::Deny(why) = world.judge(&node(json!({"command": "ls"}))) else { panic!() };
-    assert_eq!(why.cause, crate::policy::Cause::Contract { lacks: Lack::Scope(ContractScope::HostTools) });
+    assert_eq!(
+        why.cause,
+        crate::policy::VerdictCause::Contract { lacks: ContractGap::Scope(ContractScope::HostTools) }
+    );
 }
 
 #[test]
@@ -239,10 +243,10 @@ fn a_denial_of_a_nodes_line_binds_it_in_other_spelling() {
 fn no_rule_allows_a_nodes_interpreter_whole() {
     let source = |pattern: &str| {
         super::source(
-            super::Layer::Main,
-            super::Rules { rules: vec![Rule::new(pattern, Action::Allow)], defaults: Vec::new() },
+            super::RuleLayer::Main,
+            super::RuleSet { rules: vec![Rule::new(pattern, RuleAction::Allow)], defaults: Vec::new() },
         )
     };
-    assert!(super::compile(vec![source("mac__Bash(python*)")]).is_err());
-    assert!(super::compile(vec![source("mac__Bash(python x.py)")]).is_ok());
+    assert!(super::compile_rules(vec![source("mac__Bash(python*)")]).is_err());
+    assert!(super::compile_rules(vec![source("mac__Bash(python x.py)")]).is_ok());
 }

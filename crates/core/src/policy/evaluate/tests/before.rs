@@ -1,7 +1,7 @@
 //! What calls before leave behind for the next line of the same shell.
 
-use super::{World, bash, word};
-use crate::policy::Subject;
+use super::{PolicyFixture, bash, word};
+use crate::policy::PolicySubject;
 
 #[test]
 fn where_a_call_before_went_is_no_working_folder_for_what_deletes() {
@@ -15,7 +15,7 @@ fn where_a_call_before_went_is_no_working_folder_for_what_deletes() {
     ] {
         let mut call = bash(command);
         call.session_folder = Some(std::mem::replace(&mut call.cwd, folder.to_owned()));
-        let verdict = World::new(&["allow *"]).judge(&call);
+        let verdict = PolicyFixture::new(&["allow *"]).judge(&call);
         assert_eq!(word(&verdict), want, "{command} in {folder}: {verdict}");
     }
 }
@@ -40,8 +40,8 @@ fn what_a_line_before_may_have_left_in_a_variable_may_be_anything() {
         (r#"echo "$HOME $PWD $?""#, "allow", "allow"),
     ] {
         for (is_later, want) in [(false, first), (true, later)] {
-            let call = Subject { is_later, ..bash(command) };
-            let verdict = World::new(&rules).judge(&call);
+            let call = PolicySubject { is_later, ..bash(command) };
+            let verdict = PolicyFixture::new(&rules).judge(&call);
             assert_eq!(word(&verdict), want, "{command}, later: {is_later}: {verdict}");
         }
     }

@@ -2,25 +2,26 @@
 
 use serde_json::{Value, json};
 
-use super::{World, source, surroundings, word};
+use super::{PolicyFixture, path_context, source, word};
 use crate::{
     id::PrincipalId,
     policy::{
-        Compiled, Layer, Layers, Posture, Subject, Surroundings, compile, evaluate, testing::bash, testing::subject,
+        CompiledRules, DefaultPolicy, PathContext, PolicyLayers, PolicySubject, RuleLayer, compile_rules, evaluate,
+        testing::bash, testing::subject,
     },
     time::Millis,
 };
 
-fn written(rules: Value) -> Compiled {
-    compile(vec![source(Layer::Main, serde_json::from_value(rules).unwrap())]).unwrap()
+fn written(rules: Value) -> CompiledRules {
+    compile_rules(vec![source(RuleLayer::Main, serde_json::from_value(rules).unwrap())]).unwrap()
 }
 
-fn world(rules: Value) -> World {
-    World { compiled: written(rules), posture: Posture::Gateway, ..World::new(&[]) }
+fn world(rules: Value) -> PolicyFixture {
+    PolicyFixture { compiled: written(rules), posture: DefaultPolicy::Gateway, ..PolicyFixture::new(&[]) }
 }
 
-fn from(principal: &str, door: Option<&str>, target: Option<&str>) -> Subject {
-    Subject {
+fn from(principal: &str, door: Option<&str>, target: Option<&str>) -> PolicySubject {
+    PolicySubject {
         principal: PrincipalId::new(principal),
         door: door.map(str::to_owned),
         target: target.map(str::to_owned),
@@ -81,8 +82,8 @@ fn a_bound_allow_lets_nothing_through_for_others_and_a_bound_deny_stops_only_its
     }));
     for (call, want) in [
         (from("agent:kitchen", Some("agent-gate"), Some("vault")), "allow"),
-        (Subject { signature: "t(secret)".to_owned(), ..from("agent:kitchen", None, Some("vault")) }, "deny"),
-        (Subject { signature: "t(secret)".to_owned(), ..from("agent:kitchen", None, None) }, "allow"),
+        (PolicySubject { signature: "t(secret)".to_owned(), ..from("agent:kitchen", None, Some("vault")) }, "deny"),
+        (PolicySubject { signature: "t(secret)".to_owned(), ..from("agent:kitchen", None, None) }, "allow"),
         (from("agent:garage", Some("agent-gate"), None), "ask"),
         (from("agent:garage", None, None), "allow"),
         (from("agent:attic", None, None), "deny"),
@@ -94,15 +95,15 @@ fn a_bound_allow_lets_nothing_through_for_others_and_a_bound_deny_stops_only_its
 #[test]
 fn a_call_without_a_door_came_through_that_of_its_process() {
     let compiled = written(json!({"rules": [{"pattern": "*", "door": "omp", "action": "deny"}]}));
-    let world = World::new(&[]);
-    let judge = |call: &Subject, door: Option<&str>| {
-        let layers = Layers {
+    let world = PolicyFixture::new(&[]);
+    let judge = |call: &PolicySubject, door: Option<&str>| {
+        let layers = PolicyLayers {
             compiled: &compiled,
             constraints: &world.constraints,
             contract: None,
             grants: &world.grants,
-            posture: Posture::Gateway,
-            surroundings: &Surroundings { door: door.map(str::to_owned), ..surroundings() },
+            default_policy: DefaultPolicy::Gateway,
+            path_context: &PathContext { door: door.map(str::to_owned), ..path_context() },
         };
         word(&evaluate(&layers, call, Millis(0)))
     };
@@ -116,7 +117,7 @@ fn a_bound_bare_star_covers_no_shell_line_of_others() {
     let world = world(json!({"rules": [{"pattern": "*", "principal": "builder", "action": "allow"}]}));
     let opaque = "ls $(curl x)";
     assert_eq!(word(&world.judge(&bash(opaque))), "ask");
-    let builder = Subject { principal: PrincipalId::new("agent:builder"), ..bash(opaque) };
+    let builder = PolicySubject { principal: PrincipalId::new("agent:builder"), ..bash(opaque) };
     assert_eq!(word(&world.judge(&builder)), "allow");
 }
 
@@ -125,6 +126,6 @@ fn bounds_are_part_of_the_policys_digest_and_of_a_rules_name() {
     let bound = written(json!({"rules": [{"pattern": "t*", "principal": "a", "action": "deny"}]}));
     let other = written(json!({"rules": [{"pattern": "t*", "principal": "b", "action": "deny"}]}));
     assert_ne!(bound.digest(), other.digest());
-    let verdict = World { compiled: bound, ..World::new(&[]) }.judge(&from("agent:a", None, None));
+    let verdict = PolicyFixture { compiled: bound, ..PolicyFixture::new(&[]) }.judge(&from("agent:a", None, None));
     assert_eq!(verdict.to_string(), "denied by rule \"t*, principal a\" (permissions.yaml)");
 }

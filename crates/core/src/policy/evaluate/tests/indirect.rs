@@ -2,24 +2,25 @@
 
 use serde_json::{Value, json};
 
-use super::{World, compiled, word};
+use super::{PolicyFixture, compiled, word};
 use crate::policy::{
-    Action, Cause, Covers, Layer, Rule, Rules, Source, Subject, compile, signature,
-    testing::{grant, granted, subject},
+    GrantCoverage, PolicySubject, Rule, RuleAction, RuleLayer, RuleSet, RuleSource, VerdictCause, compile_rules,
+    signature,
+    testing::{grant, grant_set, subject},
 };
 
 /// A call of the service tool that comes with the gateway.
-fn service(arguments: Value) -> Subject {
+fn service(arguments: Value) -> PolicySubject {
     let template = "{domain}.{service}, {entity_id}";
     let mut call = subject("ha_call_service", arguments);
-    let mut signatures = signature::declared("ha_call_service", Some(template), &call.arguments).unwrap();
+    let mut signatures = signature::declared_signatures("ha_call_service", Some(template), &call.arguments).unwrap();
     call.signature = signatures.remove(0);
     call.further_signatures = signatures;
-    call.named = signature::names(template).into_iter().map(str::to_owned).collect();
+    call.named = signature::template_names(template).into_iter().map(str::to_owned).collect();
     call
 }
 
-fn call(domain: &str, service: &str, more: Value) -> Subject {
+fn call(domain: &str, service: &str, more: Value) -> PolicySubject {
     let mut arguments = json!({ "domain": domain, "service": service });
     arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     self::service(arguments)
@@ -27,7 +28,7 @@ fn call(domain: &str, service: &str, more: Value) -> Subject {
 
 #[test]
 fn a_denied_entity_is_not_reached_under_another_name() {
-    let world = World::new(&["deny ha_call_service(*, switch.boiler)", "allow ha_call_service*"]);
+    let world = PolicyFixture::new(&["deny ha_call_service(*, switch.boiler)", "allow ha_call_service*"]);
     for (call, want) in [
         (call("switch", "turn_off", json!({"entity_id": "switch.boiler"})), "deny"),
         (call("switch", "turn_off", json!({"entity_id": ["switch.lamp", "switch.boiler"]})), "deny"),
@@ -65,7 +66,7 @@ fn a_default_that_denies_an_entity_holds_for_its_areas_too() {
     ];
     let (denial, allowance) = ("default deny ha_call_service(*, switch.boiler)", "default allow *");
     for (defaults, want) in [([denial, allowance], "ask"), ([allowance, denial], "allow")] {
-        let world = World::new(&defaults);
+        let world = PolicyFixture::new(&defaults);
         for call in &reaching {
             let verdict = world.judge(call);
             assert_eq!(word(&verdict), want, "{defaults:?} {:?} {verdict}", call.arguments);
@@ -76,7 +77,7 @@ fn a_default_that_denies_an_entity_holds_for_its_areas_too() {
 
 #[test]
 fn a_denied_domain_is_not_reached_through_services_of_every_domain() {
-    let world = World::new(&["deny ha_call_service(lock.*)", "allow ha_call_service*"]);
+    let world = PolicyFixture::new(&["deny ha_call_service(lock.*)", "allow ha_call_service*"]);
     for (call, want) in [
         (call("homeassistant", "turn_off", json!({"entity_id": "lock.front"})), "ask"),
         (call("homeassistant", "turn_off", json!({"entity_id": "all"})), "ask"),
@@ -94,10 +95,10 @@ fn a_denial_by_arguments_holds_for_selectors_too() {
         "tool": "ha_call_service", "args": {"entity_id": "switch.boil*", "service": "turn_*"}, "action": "deny"
     }))
     .unwrap();
-    let allow = Rule::new("ha_call_service*", Action::Allow);
-    let rules = Rules { defaults: Vec::new(), rules: vec![rule, allow] };
-    let source = Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules };
-    let world = World { compiled: compile(vec![source]).unwrap(), ..World::new(&[]) };
+    let allow = Rule::new("ha_call_service*", RuleAction::Allow);
+    let rules = RuleSet { defaults: Vec::new(), rules: vec![rule, allow] };
+    let source = RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules };
+    let world = PolicyFixture { compiled: compile_rules(vec![source]).unwrap(), ..PolicyFixture::new(&[]) };
     for (call, want) in [
         (call("switch", "turn_off", json!({"entity_id": "switch.boiler"})), "deny"),
         (call("switch", "turn_off", json!({"area_id": "cellar"})), "ask"),
@@ -113,7 +114,7 @@ fn a_denial_by_arguments_holds_for_selectors_too() {
 fn a_denied_entity_is_not_reached_through_arguments_of_another_service() {
     for denial in ["*, switch.boiler", "switch.*", "switch.turn_off, switch.boiler"] {
         let denial = format!("deny ha_call_service({denial})");
-        let world = World::new(&[&denial, "allow ha_call_service*"]);
+        let world = PolicyFixture::new(&[&denial, "allow ha_call_service*"]);
         for (call, want) in [
             (call("scene", "apply", json!({"entities": {"switch.boiler": "off"}})), "ask"),
             (call("scene", "apply", json!({"entity_id": "scene.a", "entities": {"switch.boiler": "off"}})), "ask"),
@@ -141,8 +142,8 @@ fn the_reason_names_the_denial_and_the_selector() {
         &["deny ha_call_service(*, switch.boiler)", "default ask *"],
         &["deny ha_call_service(*, switch.boiler)"],
     ] {
-        let verdict = World::new(rules).judge(&call("switch", "turn_off", json!({"area_id": "cellar"})));
-        assert!(matches!(verdict.why().cause, Cause::MayReach { .. }), "{rules:?} {verdict}");
+        let verdict = PolicyFixture::new(rules).judge(&call("switch", "turn_off", json!({"area_id": "cellar"})));
+        assert!(matches!(verdict.why().cause, VerdictCause::MayReach { .. }), "{rules:?} {verdict}");
         assert_eq!(
             verdict.to_string(),
             "needs approval because area_id cellar may reach what the rule \"ha_call_service(*, switch.boiler)\" \
@@ -153,7 +154,7 @@ fn the_reason_names_the_denial_and_the_selector() {
 
 #[test]
 fn without_a_denial_that_could_be_meant_nothing_changes() {
-    let world = World::new(&["deny ha_call_service(*, light.sofa)", "deny pay(*)", "allow ha_call_service*"]);
+    let world = PolicyFixture::new(&["deny ha_call_service(*, light.sofa)", "deny pay(*)", "allow ha_call_service*"]);
     for call in [
         call("switch", "turn_off", json!({"area_id": "cellar"})),
         call("switch", "turn_off", json!({"entity_id": "all"})),
@@ -164,12 +165,12 @@ fn without_a_denial_that_could_be_meant_nothing_changes() {
 
 #[test]
 fn a_person_may_grant_the_very_call_and_no_pattern_covers_it() {
-    let asked = call("switch", "turn_off", json!({"area_id": "cellar"}));
-    let mut world = World::new(&["deny ha_call_service(*, switch.boiler)"]);
-    world.grants = granted([grant(1, Covers::Pattern("ha_call_service(switch.*".to_owned()))]);
-    assert_eq!(word(&world.judge(&asked)), "ask");
-    world.grants = granted([grant(1, Covers::Exact(asked.digest()))]);
-    assert_eq!(word(&world.judge(&asked)), "allow");
+    let requested = call("switch", "turn_off", json!({"area_id": "cellar"}));
+    let mut world = PolicyFixture::new(&["deny ha_call_service(*, switch.boiler)"]);
+    world.grants = grant_set([grant(1, GrantCoverage::Pattern("ha_call_service(switch.*".to_owned()))]);
+    assert_eq!(word(&world.judge(&requested)), "ask");
+    world.grants = grant_set([grant(1, GrantCoverage::Exact(requested.digest()))]);
+    assert_eq!(word(&world.judge(&requested)), "allow");
 }
 
 #[test]
@@ -177,7 +178,7 @@ fn among_ten_thousand_denials_the_one_that_may_be_broken_is_found() {
     for count in [10, 1_000, 10_000_usize] {
         let rules: Vec<String> = (0..count).map(|at| format!("deny ha_call_service(*, switch.s{at})")).collect();
         let rules: Vec<&str> = rules.iter().map(String::as_str).chain(["allow *"]).collect();
-        let world = World { compiled: compiled(&rules), ..World::new(&[]) };
+        let world = PolicyFixture { compiled: compiled(&rules), ..PolicyFixture::new(&[]) };
         let at_an_area = call("switch", "turn_off", json!({"area_id": "cellar"}));
         assert_eq!(word(&world.judge(&at_an_area)), "ask", "{count}");
         assert_eq!(word(&world.judge(&call("light", "turn_off", json!({"area_id": "cellar"})))), "allow", "{count}");

@@ -2,23 +2,23 @@
 
 use serde_json::{Value, json};
 
-use super::{World, rule, word};
+use super::{PolicyFixture, rule, word};
 use crate::{
     policy::{
-        Covers, Posture, Reach, Rule, Subject, propose,
-        testing::{bash, grant, granted, subject},
+        DefaultPolicy, EffectReach, GrantCoverage, PolicySubject, Rule, propose_grants,
+        testing::{bash, grant, grant_set, subject},
     },
     tool::{Effect, Machine, Shell},
 };
 
-fn own(tool: &str, arguments: Value) -> Subject {
+fn own(tool: &str, arguments: Value) -> PolicySubject {
     let paths = arguments["path"].as_str().map(str::to_owned).into_iter().collect();
-    Subject { reach: Reach::Files, paths, named: vec!["path".to_owned()], ..subject(tool, arguments) }
+    PolicySubject { reach: EffectReach::Files, paths, named: vec!["path".to_owned()], ..subject(tool, arguments) }
 }
 
-fn write(path: &str) -> Subject {
+fn write(path: &str) -> PolicySubject {
     let signature = format!("write({path})");
-    Subject { signature, ..own("write", json!({"path": path, "content": "x"})) }
+    PolicySubject { signature, ..own("write", json!({"path": path, "content": "x"})) }
 }
 
 #[test]
@@ -62,36 +62,37 @@ fn what_others_obey_is_written_by_rules_alone_that_name_it() {
         (&["allow write(*)"], ".gitignore", "allow"),
         (&["allow write(*)"], "src/hooks/use.ts", "allow"),
     ] {
-        assert_eq!(word(&World::new(rules).judge(&write(path))), want, "{rules:?} {path}");
+        assert_eq!(word(&PolicyFixture::new(rules).judge(&write(path))), want, "{rules:?} {path}");
     }
 }
 
 #[test]
 fn people_are_told_why_and_may_allow_it_for_good() {
     for rules in [&["allow write(*)"][..], &["default allow *"], &["default ask *"], &["deny read(x)"]] {
-        let verdict = World::new(rules).judge(&write(".git/config"));
-        let told = "needs approval because no rule covers a change of .git/config, which version control runs or obeys later; a rule \
+        let verdict = PolicyFixture::new(rules).judge(&write(".git/config"));
+        let expected = "needs approval because no rule covers a change of .git/config, which version control runs or obeys later; a rule \
                     has to name that path";
-        assert_eq!(verdict.to_string(), told, "{rules:?}");
+        assert_eq!(verdict.to_string(), expected, "{rules:?}");
         assert!(!verdict.is_floor());
     }
     let call = write(".git/config");
-    let proposed = propose(&call);
-    assert!(matches!(proposed.as_slice(), [only] if only.covers == Covers::Exact(call.digest())));
-    let given = |covers| World { grants: granted([grant(1, covers)]), ..World::new(&["allow read(*)"]) };
-    assert_eq!(word(&given(Covers::Exact(call.digest())).judge(&call)), "allow");
-    assert_eq!(word(&given(Covers::Pattern("write(*)".to_owned())).judge(&call)), "ask");
-    assert_eq!(word(&given(Covers::Pattern("write(.git/*)".to_owned())).judge(&call)), "allow");
-    assert_eq!(word(&given(Covers::Pattern("write(*)".to_owned())).judge(&write("a"))), "allow");
+    let proposed = propose_grants(&call);
+    assert!(matches!(proposed.as_slice(), [only] if only.covers == GrantCoverage::Exact(call.digest())));
+    let given =
+        |covers| PolicyFixture { grants: grant_set([grant(1, covers)]), ..PolicyFixture::new(&["allow read(*)"]) };
+    assert_eq!(word(&given(GrantCoverage::Exact(call.digest())).judge(&call)), "allow");
+    assert_eq!(word(&given(GrantCoverage::Pattern("write(*)".to_owned())).judge(&call)), "ask");
+    assert_eq!(word(&given(GrantCoverage::Pattern("write(.git/*)".to_owned())).judge(&call)), "allow");
+    assert_eq!(word(&given(GrantCoverage::Pattern("write(*)".to_owned())).judge(&write("a"))), "allow");
 }
 
 #[test]
 fn where_no_rules_are_a_host_sees_no_difference() {
-    let world = World::new(&[]);
+    let world = PolicyFixture::new(&[]);
     for call in [write(".git/config"), bash("echo x > .git/hooks/x"), bash("tee .envrc"), bash("cd /x && git status")] {
         assert_eq!(word(&world.judge(&call)), "allow", "{}", call.signature);
     }
-    let world = World { posture: Posture::Gateway, ..World::new(&[]) };
+    let world = PolicyFixture { posture: DefaultPolicy::Gateway, ..PolicyFixture::new(&[]) };
     assert_eq!(word(&world.judge(&write(".git/config"))), "ask");
 }
 
@@ -111,17 +112,18 @@ fn every_tool_is_held_by_the_paths_among_its_arguments() {
         (&["allow save_file(*)"], away("save_file", json!({"targets": ["a", "file:///x/.envrc"]})), "ask"),
         (&["allow save_file(*)"], away("save_file", json!({"target": "a.txt"})), "allow"),
     ] {
-        assert_eq!(word(&World::new(rules).judge(&call)), want, "{rules:?} {}", call.signature);
+        assert_eq!(word(&PolicyFixture::new(rules).judge(&call)), want, "{rules:?} {}", call.signature);
     }
-    let reads = Subject { effect: Effect::Reads, ..own("read", json!({"path": ".git/config"})) };
-    assert_eq!(word(&World::new(&["allow read(*)"]).judge(&reads)), "allow");
+    let reads = PolicySubject { effect: Effect::Reads, ..own("read", json!({"path": ".git/config"})) };
+    assert_eq!(word(&PolicyFixture::new(&["allow read(*)"]).judge(&reads)), "allow");
 }
 
 #[test]
 fn a_tool_that_may_be_a_shell_is_held_by_its_paths_as_well() {
     let machine = Machine::This;
-    let perhaps = |arguments: Value| Subject { shell: Shell::Perhaps { machine }, ..subject("save_file", arguments) };
-    let line = |arguments: Value| Subject {
+    let perhaps =
+        |arguments: Value| PolicySubject { shell: Shell::Perhaps { machine }, ..subject("save_file", arguments) };
+    let line = |arguments: Value| PolicySubject {
         shell: Shell::Line { argument: "command".into(), machine },
         ..subject("save_file", arguments)
     };
@@ -135,7 +137,7 @@ fn a_tool_that_may_be_a_shell_is_held_by_its_paths_as_well() {
         (&["allow *"], line(json!({"command": "ls", "path": ".zshrc"})), "ask"),
         (&["allow *"], line(json!({"command": "ls", "path": "src"})), "allow"),
     ] {
-        assert_eq!(word(&World::new(rules).judge(&call)), want, "{rules:?} {}", call.signature);
+        assert_eq!(word(&PolicyFixture::new(rules).judge(&call)), want, "{rules:?} {}", call.signature);
     }
 }
 
@@ -151,10 +153,10 @@ fn a_path_counts_wherever_it_stands_and_however_it_is_spelled() {
         json!({"path": "%2Egit/config"}),
     ] {
         let call = subject("save_file", arguments.clone());
-        assert_eq!(word(&World::new(&["allow save_file(*)"]).judge(&call)), "ask", "{arguments}");
+        assert_eq!(word(&PolicyFixture::new(&["allow save_file(*)"]).judge(&call)), "ask", "{arguments}");
     }
     let texts = json!({"files": [{"path": "a", "content": ".envrc"}], "f": {"new_text": ".git/config"}});
-    assert_eq!(word(&World::new(&["allow save_file(*)"]).judge(&subject("save_file", texts))), "allow");
+    assert_eq!(word(&PolicyFixture::new(&["allow save_file(*)"]).judge(&subject("save_file", texts))), "allow");
 }
 
 #[test]
@@ -165,17 +167,18 @@ fn a_rule_on_arguments_names_a_path_too() {
         args: serde_json::from_value(json!({ "path": path })).unwrap(),
         ..rule("allow x")
     };
-    for (wanted, want) in [("*", "ask"), ("*config", "ask"), (".git/config", "allow"), (".git/*", "allow")] {
-        let rules = crate::policy::Rules { rules: vec![on(wanted)], defaults: Vec::new() };
-        let compiled = crate::policy::compile(vec![super::source(crate::policy::Layer::Main, rules)]).unwrap();
-        let world = World { compiled, ..World::new(&[]) };
-        assert_eq!(word(&world.judge(&write(".git/config"))), want, "{wanted}");
+    for (pattern, want) in [("*", "ask"), ("*config", "ask"), (".git/config", "allow"), (".git/*", "allow")] {
+        let rules = crate::policy::RuleSet { rules: vec![on(pattern)], defaults: Vec::new() };
+        let compiled =
+            crate::policy::compile_rules(vec![super::source(crate::policy::RuleLayer::Main, rules)]).unwrap();
+        let world = PolicyFixture { compiled, ..PolicyFixture::new(&[]) };
+        assert_eq!(word(&world.judge(&write(".git/config"))), want, "{pattern}");
     }
 }
 
 #[test]
 fn a_command_tells_why_its_rule_is_too_broad() {
-    for (rules, command, told) in [
+    for (rules, command, expected) in [
         (&["allow bash(tee *)"][..], "tee /etc/x", "/etc/x, which is outside the working folder"),
         (&["allow bash(tee *)"], "tee .envrc", "a change of .envrc, which a shell runs in that folder later"),
         (&["allow *"], "echo x > .git/hooks/y", "a change of .git/hooks/y, which version control runs or obeys later"),
@@ -190,11 +193,14 @@ fn a_command_tells_why_its_rule_is_too_broad() {
             "make in a folder that is only known when the line runs",
         ),
     ] {
-        let verdict = World::new(rules).judge(&bash(command)).to_string();
-        assert!(verdict.starts_with(&format!("needs approval because no rule covers {told}")), "{command}: {verdict}");
+        let verdict = PolicyFixture::new(rules).judge(&bash(command)).to_string();
+        assert!(
+            verdict.starts_with(&format!("needs approval because no rule covers {expected}")),
+            "{command}: {verdict}"
+        );
     }
     // Behind the shell of a call before, too.
-    let there = |folder: &str| Subject {
+    let there = |folder: &str| PolicySubject {
         cwd: folder.to_owned(),
         session_folder: Some("/home/ana/project".to_owned()),
         ..bash("git status")
@@ -207,6 +213,6 @@ fn a_command_tells_why_its_rule_is_too_broad() {
         (&["allow bash(git status*)", "allow bash(cd /x/*)"], "/x/evil", "allow"),
         (&["allow *"], "/x/evil", "allow"),
     ] {
-        assert_eq!(word(&World::new(rules).judge(&there(folder))), want, "{rules:?} {folder}");
+        assert_eq!(word(&PolicyFixture::new(rules).judge(&there(folder))), want, "{rules:?} {folder}");
     }
 }

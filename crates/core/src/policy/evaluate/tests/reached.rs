@@ -1,6 +1,6 @@
 //! Shell lines that may run what a rule denies, in words that nobody knows before they run.
 
-use super::{World, word};
+use super::{PolicyFixture, word};
 use crate::policy::testing::bash;
 
 #[test]
@@ -34,11 +34,11 @@ fn a_line_that_may_come_to_what_is_denied_asks_whatever_allows_it() {
         ("ls | xargs rm", "allow"),
         ("for c in a b; do echo $c; done", "allow"),
     ] {
-        let verdict = World::new(&["deny bash(git push*)", "allow *"]).judge(&bash(line));
+        let verdict = PolicyFixture::new(&["deny bash(git push*)", "allow *"]).judge(&bash(line));
         assert_eq!(word(&verdict), want, "{line}: {verdict}");
         if want == "ask" {
             assert!(verdict.to_string().contains("git push*"), "{line}: {verdict}");
-            let free = World::new(&["deny write(*)", "allow *"]).judge(&bash(line));
+            let free = PolicyFixture::new(&["deny write(*)", "allow *"]).judge(&bash(line));
             assert_eq!(word(&free), "allow", "{line}: {free}");
         }
     }
@@ -48,7 +48,7 @@ fn judge_each(rules: &[&str], lines: &[(&str, &str)]) {
     let wrong: Vec<String> = lines
         .iter()
         .filter_map(|(line, want)| {
-            let verdict = World::new(rules).judge(&bash(line));
+            let verdict = PolicyFixture::new(rules).judge(&bash(line));
             (word(&verdict) != *want).then(|| format!("{want}: {line}: {verdict}"))
         })
         .collect();
@@ -151,7 +151,7 @@ fn what_a_line_sets_for_later_words_is_not_trusted() {
         "uv run --with a --with b --with c --with d git push",
         "docker run --rm -it a b c d e f git push",
     ] {
-        let verdict = World::new(&["deny bash(git push*)", "allow *"]).judge(&bash(line));
+        let verdict = PolicyFixture::new(&["deny bash(git push*)", "allow *"]).judge(&bash(line));
         assert_ne!(word(&verdict), "allow", "{line}: {verdict}");
     }
 }

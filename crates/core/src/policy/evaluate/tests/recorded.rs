@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{World, source, word};
+use super::{PolicyFixture, source, word};
 use crate::policy::{
-    Layer, Posture, Rule, Rules, Subject,
-    arguments::{self, Declared, Validator},
-    compile, signature,
+    DefaultPolicy, PolicySubject, Rule, RuleLayer, RuleSet,
+    arguments::{self, ArgumentValidator, DeclaredArgument},
+    compile_rules, signature,
     testing::{bash, subject},
 };
 
 #[test]
 fn every_recorded_shell_line_gets_its_verdict() {
     #[derive(Deserialize)]
-    struct Case {
+    struct ShellCase {
         command: String,
         cwd: String,
         rules: Vec<String>,
@@ -26,9 +26,9 @@ fn every_recorded_shell_line_gets_its_verdict() {
     let mut wrong = Vec::new();
     let mut count = 0;
     for line in include_str!("../../../../tests/data/shell_cases.jsonl").lines() {
-        let case: Case = serde_json::from_str(line).unwrap();
+        let case: ShellCase = serde_json::from_str(line).unwrap();
         let texts: Vec<&str> = case.rules.iter().map(String::as_str).collect();
-        let verdict = World::new(&texts).judge(&Subject { cwd: case.cwd, ..bash(&case.command) });
+        let verdict = PolicyFixture::new(&texts).judge(&PolicySubject { cwd: case.cwd, ..bash(&case.command) });
         count += 1;
         if word(&verdict) != case.expect {
             let command: String = case.command.chars().take(80).collect();
@@ -47,7 +47,7 @@ fn every_recorded_shell_line_gets_its_verdict() {
 #[test]
 fn every_recorded_decision_of_the_reference_is_the_same() {
     #[derive(Deserialize)]
-    struct Case {
+    struct DecisionCase {
         id: u32,
         tools: String,
         rules: Vec<Rule>,
@@ -60,7 +60,7 @@ fn every_recorded_decision_of_the_reference_is_the_same() {
     }
     let (mut count, mut messages) = (0, 0);
     for line in include_str!("../../../../tests/data/decision_cases.jsonl").lines() {
-        let case: Case = serde_json::from_str(line).unwrap();
+        let case: DecisionCase = serde_json::from_str(line).unwrap();
         count += 1;
         if let Err(invalid) = checked(&case.tools, &case.tool, &case.args) {
             assert_eq!(case.expect, "invalid", "{}", case.id);
@@ -71,23 +71,27 @@ fn every_recorded_decision_of_the_reference_is_the_same() {
             continue;
         }
         let mut signatures = match template(&case.tools, &case.tool) {
-            Some(template) => signature::declared(&case.tool, template, &case.args).unwrap(),
-            None => signature::undeclared(&case.tool, &case.args).unwrap(),
+            Some(template) => signature::declared_signatures(&case.tool, template, &case.args).unwrap(),
+            None => signature::undeclared_signatures(&case.tool, &case.args).unwrap(),
         };
         let undeclared = template(&case.tools, &case.tool).map_or_else(Vec::new, |template| {
             let declared = declared(&case.tools, &case.tool);
-            arguments::undeclared(&declared, template, &case.args).into_iter().map(str::to_owned).collect()
+            arguments::undeclared_names(&declared, template, &case.args).into_iter().map(str::to_owned).collect()
         });
-        let subject = Subject {
+        let subject = PolicySubject {
             signature: signatures.remove(0),
             further_signatures: signatures,
             undeclared,
             ..subject(&case.tool, Value::Object(case.args))
         };
-        let world = World {
-            compiled: compile(vec![source(Layer::Main, Rules { rules: case.rules, defaults: case.defaults })]).unwrap(),
-            posture: Posture::Gateway,
-            ..World::new(&[])
+        let world = PolicyFixture {
+            compiled: compile_rules(vec![source(
+                RuleLayer::Main,
+                RuleSet { rules: case.rules, defaults: case.defaults },
+            )])
+            .unwrap(),
+            posture: DefaultPolicy::Gateway,
+            ..PolicyFixture::new(&[])
         };
         assert_eq!(Some(&subject.signature), case.signature.as_ref(), "{}", case.id);
         assert_eq!(word(&world.judge(&subject)), case.expect, "{}", case.id);
@@ -117,7 +121,7 @@ fn template(tools: &str, tool: &str) -> Option<Option<&'static str>> {
 }
 
 /// The arguments of the tools that the reference ships.
-fn declared(tools: &str, tool: &str) -> Vec<Declared> {
+fn declared(tools: &str, tool: &str) -> Vec<DeclaredArgument> {
     const ENTITY: &str = r"^[a-z][a-z0-9_]*\.[a-z0-9][a-z0-9_]*$";
     const DOMAIN: &str = r"^[a-z][a-z0-9_]*$";
     let arguments: &[(&str, bool, Option<&str>)] = match (tools, tool) {
@@ -129,8 +133,8 @@ fn declared(tools: &str, tool: &str) -> Vec<Declared> {
         ("ha", "ha_render_template") => &[("template", true, None)],
         _ => &[],
     };
-    let validator = |pattern: &str| Validator::new(pattern).unwrap();
-    let declare = |&(name, required, pattern): &(&str, bool, Option<&str>)| Declared {
+    let validator = |pattern: &str| ArgumentValidator::new(pattern).unwrap();
+    let declare = |&(name, required, pattern): &(&str, bool, Option<&str>)| DeclaredArgument {
         name: name.to_owned(),
         required,
         validate: pattern.map(validator),
@@ -140,13 +144,13 @@ fn declared(tools: &str, tool: &str) -> Vec<Declared> {
 }
 
 fn checked(tools: &str, tool: &str, args: &Map<String, Value>) -> Result<(), String> {
-    arguments::validate(&declared(tools, tool), args).map_err(|invalid| invalid.to_string())?;
+    arguments::validate_arguments(&declared(tools, tool), args).map_err(|invalid| invalid.to_string())?;
     if tools == "v1" && tool.starts_with("ha_") { identifiers(args) } else { Ok(()) }
 }
 
 /// What the reference's first version looked at in place of declared patterns.
 fn identifiers(args: &Map<String, Value>) -> Result<(), String> {
-    let identifier = Validator::new(r"^[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?\Z").unwrap();
+    let identifier = ArgumentValidator::new(r"^[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?\Z").unwrap();
     for name in ["entity_id", "domain", "service", "event_type"] {
         if let Some(text) = args.get(name).and_then(Value::as_str).filter(|text| !identifier.accepts(text)) {
             return Err(format!("Invalid HA identifier format: {name}={text}"));

@@ -2,25 +2,26 @@
 
 use serde_json::{Value, json};
 
-use super::{World, rules, source, word};
+use super::{PolicyFixture, rules, source, word};
 use crate::policy::{
-    Covers, Layer, Posture, Reach, Rules, Subject, Verdict, compile, propose,
-    testing::{grant, granted, subject},
+    DefaultPolicy, EffectReach, GrantCoverage, PolicySubject, RuleLayer, RuleSet, Verdict, compile_rules,
+    propose_grants,
+    testing::{grant, grant_set, subject},
 };
 
-fn command(env: Value) -> Subject {
-    Subject {
+fn command(env: Value) -> PolicySubject {
+    PolicySubject {
         named: vec!["command".to_owned()],
-        reach: Reach::Files,
+        reach: EffectReach::Files,
         ..subject("bash", json!({"command": "deploy now", "env": env}))
     }
 }
 
-fn service(arguments: Value) -> Subject {
-    Subject { target: Some("bank".to_owned()), ..subject("pay", arguments) }
+fn service(arguments: Value) -> PolicySubject {
+    PolicySubject { target: Some("bank".to_owned()), ..subject("pay", arguments) }
 }
 
-fn with_key() -> Subject {
+fn with_key() -> PolicySubject {
     command(json!({"KEY": "{{secret:DEPLOY}}"}))
 }
 
@@ -43,21 +44,21 @@ fn only_rules_that_name_secrets_release_them() {
         (&["allow *", "default deny secret(*)"], "deny"),
         (&["allow *", "ask secret(*)"], "ask"),
     ] {
-        let world = World { posture: Posture::Gateway, ..World::new(texts) };
+        let world = PolicyFixture { posture: DefaultPolicy::Gateway, ..PolicyFixture::new(texts) };
         assert_eq!(word(&world.judge(&with_key())), want, "{texts:?}");
     }
 }
 
 #[test]
 fn where_no_rules_are_a_host_is_asked_about_secrets_all_the_same() {
-    let world = World::new(&[]);
+    let world = PolicyFixture::new(&[]);
     assert_eq!(word(&world.judge(&command(json!({"KEY": "plain"})))), "allow");
     assert_eq!(word(&world.judge(&with_key())), "ask");
 }
 
 #[test]
 fn every_secret_of_a_call_needs_leave_and_is_named() {
-    let world = World::new(&["allow *", "allow secret(A, pay)", "deny secret(C, *)"]);
+    let world = PolicyFixture::new(&["allow *", "allow secret(A, pay)", "deny secret(C, *)"]);
     for (arguments, want, named) in [
         (json!({"to": "{{secret:A}}"}), "allow", ""),
         (json!({"to": ["{{secret:A}}", {"deep": "x {{secret:B}}"}]}), "ask", "for its use of the secret B, "),
@@ -74,7 +75,7 @@ fn every_secret_of_a_call_needs_leave_and_is_named() {
 
 #[test]
 fn a_placeholder_stands_for_itself_where_nothing_fills_it_in() {
-    let world = World::new(&["allow *"]);
+    let world = PolicyFixture::new(&["allow *"]);
     for subject in [
         subject("write", json!({"path": "notes.md", "content": "{{secret:A}} {{secret:"})),
         subject("bash", json!({"command": "grep '{{secret:A}}' notes.md"})),
@@ -92,31 +93,31 @@ fn rules_on_arguments_tell_secrets_tools_and_services_apart() {
         (json!({"name": "A", "service": "shop"}), "ask"),
     ] {
         let structured = json!({"rules": [{"tool": "secret", "args": args, "action": "allow"}]});
-        let structured: Rules = serde_json::from_value(structured).unwrap();
+        let structured: RuleSet = serde_json::from_value(structured).unwrap();
         let mut all = rules(&["allow pay(*)"]);
         all.rules.extend(structured.rules);
-        let mut world = World::new(&[]);
-        world.compiled = compile(vec![source(Layer::Main, all)]).unwrap();
+        let mut world = PolicyFixture::new(&[]);
+        world.compiled = compile_rules(vec![source(RuleLayer::Main, all)]).unwrap();
         assert_eq!(word(&world.judge(&service(json!({"to": "{{secret:A}}"})))), want, "{args}");
     }
 }
 
 #[test]
 fn a_grant_releases_what_was_shown_and_a_pattern_nothing() {
-    let exact = || grant(1, Covers::Exact(with_key().digest()));
+    let exact = || grant(1, GrantCoverage::Exact(with_key().digest()));
     for (texts, given, want) in [
         (&["ask bash(*)"][..], exact(), "allow"),
         (&["allow bash(*)"], exact(), "allow"),
-        (&["ask bash(*)"], grant(1, Covers::Pattern("bash(*deploy *)".to_owned())), "ask"),
-        (&["ask bash(*)"], grant(1, Covers::Pattern("*".to_owned())), "ask"),
+        (&["ask bash(*)"], grant(1, GrantCoverage::Pattern("bash(*deploy *)".to_owned())), "ask"),
+        (&["ask bash(*)"], grant(1, GrantCoverage::Pattern("*".to_owned())), "ask"),
         (&["allow bash(*)", "deny secret(*)"], exact(), "deny"),
     ] {
-        let world = World { grants: granted([given.clone()]), ..World::new(texts) };
+        let world = PolicyFixture { grants: grant_set([given.clone()]), ..PolicyFixture::new(texts) };
         assert_eq!(word(&world.judge(&with_key())), want, "{texts:?} {:?}", given.covers);
         let other = world.judge(&command(json!({"KEY": "{{secret:OTHER}}"})));
         assert!(!matches!(other, Verdict::Allow(_)), "{texts:?}");
     }
-    assert_eq!(propose(&with_key()).len(), 1);
+    assert_eq!(propose_grants(&with_key()).len(), 1);
 }
 
 #[test]
@@ -125,24 +126,24 @@ fn whom_a_rule_for_a_secret_asks_is_asked() {
         {"pattern": "bash(*)", "action": "allow"},
         {"pattern": "secret(*)", "action": "ask", "steps": [{"approvals": 2}]},
     ]});
-    let of = |text: Value| compile(vec![source(Layer::Main, serde_json::from_value(text).unwrap())]).unwrap();
-    let mut world = World::new(&[]);
+    let of = |text: Value| compile_rules(vec![source(RuleLayer::Main, serde_json::from_value(text).unwrap())]).unwrap();
+    let mut world = PolicyFixture::new(&[]);
     world.compiled = of(two);
-    world.grants = granted([grant(1, Covers::Exact(with_key().digest()))]);
+    world.grants = grant_set([grant(1, GrantCoverage::Exact(with_key().digest()))]);
     let verdict = world.judge(&with_key());
-    assert_eq!((word(&verdict), verdict.why().steps()[0].approvals), ("ask", 2));
+    assert_eq!((word(&verdict), verdict.why().approval_steps()[0].approvals), ("ask", 2));
     let three = json!({"rules": [
         {"pattern": "bash(*)", "action": "ask", "steps": [{"approvals": 3}]},
         {"pattern": "secret(*)", "action": "ask", "steps": [{"approvals": 2}]},
     ]});
     world.compiled = of(three);
-    assert_eq!(world.judge(&with_key()).why().steps()[0].approvals, 3);
+    assert_eq!(world.judge(&with_key()).why().approval_steps()[0].approvals, 3);
 }
 
 #[test]
 fn a_command_that_the_floor_holds_stays_held() {
-    let world = World::new(&["allow *", "ask secret(*)"]);
-    let held = Subject {
+    let world = PolicyFixture::new(&["allow *", "ask secret(*)"]);
+    let held = PolicySubject {
         arguments: json!({"command": "rm -rf /", "env": {"K": "{{secret:A}}"}}).as_object().unwrap().clone(),
         ..with_key()
     };
@@ -151,7 +152,7 @@ fn a_command_that_the_floor_holds_stays_held() {
 
 #[test]
 fn what_a_secret_says_is_not_known_to_whoever_judges_a_command() {
-    let world = World::new(&["allow bash(*)", "allow secret(*)"]);
+    let world = PolicyFixture::new(&["allow bash(*)", "allow secret(*)"]);
     for (command, value, want) in [
         ("rm -rf \"$KEY\"", "{{secret:DEPLOY}}", "floor"),
         ("deploy \"$KEY\"", "{{secret:DEPLOY}}", "allow"),
@@ -159,7 +160,7 @@ fn what_a_secret_says_is_not_known_to_whoever_judges_a_command() {
         ("\"$KEY\" now", "x{{secret:DEPLOY}}", "ask"),
     ] {
         let arguments = json!({"command": command, "env": {"KEY": value}}).as_object().unwrap().clone();
-        let subject = Subject { arguments, ..with_key() };
+        let subject = PolicySubject { arguments, ..with_key() };
         assert_eq!(word(&world.judge(&subject)), want, "{command} {value}");
     }
 }

@@ -2,23 +2,28 @@
 
 use serde_json::json;
 
-use super::{World, word};
+use super::{PolicyFixture, word};
 use crate::{
     policy::{
-        Reach, Subject,
+        EffectReach, PolicySubject,
         testing::{bash, subject},
     },
     tool::Effect,
 };
 
 /// A call of a file tool, in the home folder's `project`.
-fn file(tool: &str, path: &str) -> Subject {
+fn file(tool: &str, path: &str) -> PolicySubject {
     let effect = if matches!(tool, "read" | "ls") { Effect::Reads } else { Effect::Changes };
-    Subject { effect, reach: Reach::Files, paths: vec![path.to_owned()], ..subject(tool, json!({ "path": path })) }
+    PolicySubject {
+        effect,
+        reach: EffectReach::Files,
+        paths: vec![path.to_owned()],
+        ..subject(tool, json!({ "path": path }))
+    }
 }
 
-fn verdict(rules: &[&str], call: &Subject) -> &'static str {
-    word(&World::new(rules).judge(call))
+fn verdict(rules: &[&str], call: &PolicySubject) -> &'static str {
+    word(&PolicyFixture::new(rules).judge(call))
 }
 
 #[test]
@@ -88,8 +93,9 @@ fn a_rule_on_an_argument_holds_for_the_file_as_well() {
         let rule = json!({"tool": "write", "args": {"path": "src/*"}, "action": action});
         let allow = json!({"pattern": "*", "action": if action == "deny" { "allow" } else { "ask" }});
         let rules = serde_json::from_value(json!({"rules": [rule, allow]})).unwrap();
-        let compiled = crate::policy::compile(vec![super::source(crate::policy::Layer::Main, rules)]).unwrap();
-        World { compiled, ..World::new(&[]) }
+        let compiled =
+            crate::policy::compile_rules(vec![super::source(crate::policy::RuleLayer::Main, rules)]).unwrap();
+        PolicyFixture { compiled, ..PolicyFixture::new(&[]) }
     };
     for (path, denied, allowed) in [
         ("src/a", "deny", "allow"),
@@ -104,7 +110,7 @@ fn a_rule_on_an_argument_holds_for_the_file_as_well() {
 
 #[test]
 fn a_link_is_judged_by_where_it_leads() {
-    let call = |path: &str, to: &str| Subject { leads_to: Some(to.to_owned()), ..file("write", path) };
+    let call = |path: &str, to: &str| PolicySubject { leads_to: Some(to.to_owned()), ..file("write", path) };
     for (rules, path, to, want) in [
         (&["deny write(src/*)", "allow *"][..], "link/a", "/home/ana/project/src/a", "deny"),
         (&["deny write(/etc/*)", "allow *"], "link", "/etc/x", "deny"),
@@ -120,12 +126,12 @@ fn a_link_is_judged_by_where_it_leads() {
 #[test]
 fn a_grant_for_a_folder_does_not_reach_out_of_it() {
     use crate::policy::{
-        Covers,
-        testing::{grant, granted},
+        GrantCoverage,
+        testing::{grant, grant_set},
     };
     for (path, want) in [("src/a", "allow"), ("src/../../esc", "ask")] {
-        let grants = granted([grant(1, Covers::Pattern("write(src/*)".to_owned()))]);
-        let world = World { grants, ..World::new(&["ask *"]) };
+        let grants = grant_set([grant(1, GrantCoverage::Pattern("write(src/*)".to_owned()))]);
+        let world = PolicyFixture { grants, ..PolicyFixture::new(&["ask *"]) };
         assert_eq!(word(&world.judge(&file("write", path))), want, "{path}");
     }
 }

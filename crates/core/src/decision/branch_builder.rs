@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Context, event::Event, event::Fact};
+use super::{DecisionContext, event::Event, event::Fact};
 use crate::{
     id::{EntryId, Lsn},
     session::{self, Kind, Queue, Queued, Said, Session, Take},
@@ -13,21 +13,21 @@ use crate::{
 const MOST_AT_ONCE: usize = 256;
 
 /// Makes the facts of consecutive entries: each follows the one before.
-pub(crate) struct Branch<'a> {
+pub(crate) struct BranchBuilder<'a> {
     session: &'a Session,
     leaf: Option<EntryId>,
     made: u32,
     facts: Vec<Fact>,
 }
 
-impl<'a> Branch<'a> {
+impl<'a> BranchBuilder<'a> {
     /// Begins at the session's leaf.
     pub(crate) fn new(session: &'a Session) -> Self {
         Self { session, leaf: session.leaf().cloned(), made: 0, facts: Vec::new() }
     }
 
     /// Begins before the first entry, where the conversation begins anew.
-    pub(crate) fn anew(session: &'a Session) -> Self {
+    pub(crate) fn from_root(session: &'a Session) -> Self {
         Self { session, leaf: None, made: 0, facts: Vec::new() }
     }
 
@@ -37,12 +37,12 @@ impl<'a> Branch<'a> {
     }
 
     /// The facts in order.
-    pub(crate) fn finish(self) -> Vec<Fact> {
+    pub(crate) fn into_facts(self) -> Vec<Fact> {
         self.facts
     }
 
     /// Puts any fact of the session's behind the last.
-    pub(crate) fn push(&mut self, event: Event) {
+    pub(crate) fn push_event(&mut self, event: Event) {
         self.push_with(event, None);
     }
 
@@ -52,19 +52,25 @@ impl<'a> Branch<'a> {
     }
 
     /// Puts an entry with content of its own.
-    pub(crate) fn say(&mut self, kind: Kind, said: Said, context: &mut Context) -> EntryId {
-        self.say_at(kind, said, None, context)
+    pub(crate) fn push_message(&mut self, kind: Kind, message: Said, context: &mut DecisionContext) -> EntryId {
+        self.push_message_at(kind, message, None, context)
     }
 
     /// Puts an entry with content of its own, which was begun before it is recorded.
-    pub(crate) fn say_at(&mut self, kind: Kind, said: Said, made_at: Option<Millis>, context: &mut Context) -> EntryId {
-        let id = self.fresh(context);
-        let entry = New { id: id.clone(), kind, tokens: said.tokens, made_at, content_at: None };
-        self.entry(entry, Some(said.content));
+    pub(crate) fn push_message_at(
+        &mut self,
+        kind: Kind,
+        message: Said,
+        made_at: Option<Millis>,
+        context: &mut DecisionContext,
+    ) -> EntryId {
+        let id = self.fresh_id(context);
+        let entry = NewEntry { id: id.clone(), kind, tokens: message.tokens, made_at, content_at: None };
+        self.push_entry(entry, Some(message.content));
         id
     }
 
-    fn fresh(&self, context: &mut Context) -> EntryId {
+    fn fresh_id(&self, context: &mut DecisionContext) -> EntryId {
         // Eight digits are short enough to meet again in a long session.
         loop {
             let id = EntryId::new(context.fresh.hex(4));
@@ -74,8 +80,8 @@ impl<'a> Branch<'a> {
         }
     }
 
-    fn entry(&mut self, new: New, content: Option<Arc<str>>) {
-        let New { id, kind, tokens, made_at, content_at } = new;
+    fn push_entry(&mut self, new: NewEntry, content: Option<Arc<str>>) {
+        let NewEntry { id, kind, tokens, made_at, content_at } = new;
         let parent = self.leaf.replace(id.clone());
         self.made += 1;
         let event = session::Event::Entry { id, parent, kind, tokens, made_at, content_at };
@@ -83,7 +89,7 @@ impl<'a> Branch<'a> {
     }
 
     /// Takes messages out of a queue and says them. True if there were any.
-    pub(crate) fn take(&mut self, queue: Queue, take: Take, context: &mut Context) -> bool {
+    pub(crate) fn drain_queue(&mut self, queue: Queue, take: Take, context: &mut DecisionContext) -> bool {
         let most = match (take, queue) {
             (Take::One, _) => 1,
             // What is left of a longer queue is taken by the next look at it.
@@ -93,17 +99,17 @@ impl<'a> Branch<'a> {
         let queued: Vec<Queued> = self.session.queue(queue).iter().take(most).cloned().collect();
         let any = !queued.is_empty();
         for queued in queued {
-            self.push(Event::Session(session::Event::Dequeued { queue }));
-            let id = self.fresh(context);
+            self.push_event(Event::Session(session::Event::Dequeued { queue }));
+            let id = self.fresh_id(context);
             let (kind, tokens, content_at) = (queued.kind, queued.tokens, Some(queued.content));
-            self.entry(New { id, kind, tokens, made_at: None, content_at }, None);
+            self.push_entry(NewEntry { id, kind, tokens, made_at: None, content_at }, None);
         }
         any
     }
 }
 
 /// An entry that has no place in the tree yet.
-struct New {
+struct NewEntry {
     id: EntryId,
     kind: Kind,
     tokens: u64,

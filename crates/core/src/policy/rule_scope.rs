@@ -7,9 +7,9 @@ use std::{
 
 use crate::policy::{
     fnmatch::{Pattern, matches},
-    patterns::Patterns,
+    patterns::PatternSet,
     rules::Rule,
-    subject::Subject,
+    subject::PolicySubject,
 };
 
 /// What stands before the id of an agent and tells it from people.
@@ -17,7 +17,7 @@ const AGENT: &str = "agent:";
 
 /// What of a call rules can be bound to. What a call does not have, no bound rule matches.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Caller<'a> {
+pub(crate) struct CallerScope<'a> {
     principal: &'a str,
     door: Option<&'a str>,
     target: Option<&'a str>,
@@ -25,7 +25,7 @@ pub(crate) struct Caller<'a> {
 
 /// One of the three things that a rule may be bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum RuleScopeKey {
     /// Who asks.
     Principal,
     /// The door through which it came.
@@ -34,12 +34,12 @@ pub enum Side {
     Target,
 }
 
-impl Side {
+impl RuleScopeKey {
     /// All of them, in the order in which they are told.
     pub const ALL: [Self; 3] = [Self::Principal, Self::Door, Self::Target];
 
     /// The key in a rule.
-    pub(crate) const fn word(self) -> &'static str {
+    pub(crate) const fn key_name(self) -> &'static str {
         match self {
             Self::Principal => "principal",
             Self::Door => "door",
@@ -48,7 +48,7 @@ impl Side {
     }
 
     /// The pattern that `rule` has for it.
-    pub fn of(self, rule: &Rule) -> Option<&str> {
+    pub fn rule_pattern(self, rule: &Rule) -> Option<&str> {
         match self {
             Self::Principal => rule.principal.as_deref(),
             Self::Door => rule.door.as_deref(),
@@ -57,13 +57,13 @@ impl Side {
     }
 
     /// Returns the one id that `pattern` matches on this side. `None` if it holds a wildcard.
-    pub fn only(self, pattern: &str) -> Option<&str> {
+    pub fn single_id(self, pattern: &str) -> Option<&str> {
         let id = if is_whole(self, pattern) { &pattern[AGENT.len()..] } else { pattern };
         Some(id).filter(|id| !id.contains(['*', '?', '[']))
     }
 
     /// True if `pattern` matches what is called `id` on this side.
-    pub fn matches(self, pattern: &str, id: &str) -> bool {
+    pub fn matches_id(self, pattern: &str, id: &str) -> bool {
         if is_whole(self, pattern) {
             return matches(pattern, &format!("{AGENT}{id}"));
         }
@@ -73,19 +73,19 @@ impl Side {
 
 /// True if `pattern` is about the whole name of a principal, which begins with what it is. Only a pattern that says so is:
 /// `a*` is about the agents whose ids begin so, not about every agent.
-fn is_whole(side: Side, pattern: &str) -> bool {
-    side == Side::Principal && pattern.starts_with(AGENT)
+fn is_whole(side: RuleScopeKey, pattern: &str) -> bool {
+    side == RuleScopeKey::Principal && pattern.starts_with(AGENT)
 }
 
-impl fmt::Display for Side {
+impl fmt::Display for RuleScopeKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.key_name())
     }
 }
 
-impl<'a> Caller<'a> {
+impl<'a> CallerScope<'a> {
     /// What `subject` has; a call that does not know its door came through `door`.
-    pub(crate) fn of(subject: &'a Subject, door: Option<&'a str>) -> Self {
+    pub(crate) fn from_subject(subject: &'a PolicySubject, door: Option<&'a str>) -> Self {
         Self {
             principal: subject.principal.as_str(),
             door: subject.door.as_deref().or(door),
@@ -104,23 +104,24 @@ impl<'a> Caller<'a> {
     }
 
     /// The text for people, which patterns match: of an agent its id.
-    pub(crate) fn shown(self, side: Side) -> Option<&'a str> {
+    pub(crate) fn display_text(self, side: RuleScopeKey) -> Option<&'a str> {
         match side {
-            Side::Principal => Some(self.principal.strip_prefix(AGENT).unwrap_or(self.principal)),
-            Side::Door => self.door,
-            Side::Target => self.target,
+            RuleScopeKey::Principal => Some(self.principal.strip_prefix(AGENT).unwrap_or(self.principal)),
+            RuleScopeKey::Door => self.door,
+            RuleScopeKey::Target => self.target,
         }
     }
 
     /// The text that `pattern` must match on `side`.
-    fn text(self, side: Side, pattern: &str) -> Option<&'a str> {
-        if is_whole(side, pattern) { Some(self.principal) } else { self.shown(side) }
+    fn match_text(self, side: RuleScopeKey, pattern: &str) -> Option<&'a str> {
+        if is_whole(side, pattern) { Some(self.principal) } else { self.display_text(side) }
     }
 
     /// True if `rule` is not bound to anything else on this side.
-    pub(crate) fn meets(self, rule: &Rule, side: Side) -> bool {
-        side.of(rule)
-            .is_none_or(|pattern| self.text(side, pattern).is_some_and(|text| Pattern::new(pattern).matches(text)))
+    pub(crate) fn meets_rule(self, rule: &Rule, side: RuleScopeKey) -> bool {
+        side.rule_pattern(rule).is_none_or(|pattern| {
+            self.match_text(side, pattern).is_some_and(|text| Pattern::new(pattern).matches(text))
+        })
     }
 }
 
@@ -128,38 +129,38 @@ impl<'a> Caller<'a> {
 ///
 /// What one caller meets is found by one look-up a side and one for each combination of what those found.
 #[derive(Debug)]
-pub(crate) struct Bound<T> {
-    sides: [Names; 3],
+pub(crate) struct ScopeMap<T> {
+    sides: [ScopePatterns; 3],
     groups: BTreeMap<[Option<usize>; 3], T>,
 }
 
 /// The patterns of one side, each with a number.
 #[derive(Debug, Default)]
-struct Names {
+struct ScopePatterns {
     numbers: BTreeMap<String, usize>,
-    patterns: Patterns,
+    patterns: PatternSet,
     /// Those about whole names.
-    whole: Patterns,
+    whole: PatternSet,
 }
 
-impl<T> Default for Bound<T> {
+impl<T> Default for ScopeMap<T> {
     fn default() -> Self {
         Self { sides: Default::default(), groups: BTreeMap::new() }
     }
 }
 
-impl<T: Default> Bound<T> {
+impl<T: Default> ScopeMap<T> {
     /// The value for everything that is bound as `rule` is.
-    pub(crate) fn entry(&mut self, rule: &Rule) -> &mut T {
+    pub(crate) fn entry_for(&mut self, rule: &Rule) -> &mut T {
         let mut key = [None; 3];
-        for ((names, side), number) in self.sides.iter_mut().zip(Side::ALL).zip(&mut key) {
-            *number = side.of(rule).map(|pattern| names.number(pattern, side));
+        for ((names, side), number) in self.sides.iter_mut().zip(RuleScopeKey::ALL).zip(&mut key) {
+            *number = side.rule_pattern(rule).map(|pattern| names.pattern_number(pattern, side));
         }
         self.groups.entry(key).or_default()
     }
 }
 
-impl<T> Bound<T> {
+impl<T> ScopeMap<T> {
     /// Every value.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.groups.values_mut()
@@ -167,20 +168,20 @@ impl<T> Bound<T> {
 
     /// Compiles what is crowded.
     pub(crate) fn compile(&mut self) {
-        self.sides.iter_mut().flat_map(|names| [&mut names.patterns, &mut names.whole]).for_each(Patterns::compile);
+        self.sides.iter_mut().flat_map(|names| [&mut names.patterns, &mut names.whole]).for_each(PatternSet::compile);
     }
 
     /// The values whose bounds `caller` meets.
-    pub(crate) fn met_by(&self, caller: Caller<'_>) -> Vec<&T> {
+    pub(crate) fn met_by(&self, caller: CallerScope<'_>) -> Vec<&T> {
         self.met_by_counted(caller, &mut 0)
     }
 
     /// The same. `steps` grows by how many patterns, ranks and combinations were looked at.
-    pub(crate) fn met_by_counted(&self, caller: Caller<'_>, steps: &mut usize) -> Vec<&T> {
+    pub(crate) fn met_by_counted(&self, caller: CallerScope<'_>, steps: &mut usize) -> Vec<&T> {
         if self.sides.iter().all(|names| names.numbers.is_empty()) {
             return self.groups.values().collect();
         }
-        let mut met = Side::ALL.iter().zip(&self.sides).map(|(side, names)| names.met_by(caller, *side, steps));
+        let mut met = RuleScopeKey::ALL.iter().zip(&self.sides).map(|(side, names)| names.met_by(caller, *side, steps));
         let [Some(principals), Some(doors), Some(targets)] = [met.next(), met.next(), met.next()] else {
             return Vec::new();
         };
@@ -201,8 +202,8 @@ impl<T> Bound<T> {
     }
 }
 
-impl Names {
-    fn number(&mut self, pattern: &str, side: Side) -> usize {
+impl ScopePatterns {
+    fn pattern_number(&mut self, pattern: &str, side: RuleScopeKey) -> usize {
         if let Some(number) = self.numbers.get(pattern) {
             return *number;
         }
@@ -214,9 +215,9 @@ impl Names {
     }
 
     /// Unbound, and every pattern that `caller` matches.
-    fn met_by(&self, caller: Caller<'_>, side: Side, steps: &mut usize) -> BTreeSet<Option<usize>> {
+    fn met_by(&self, caller: CallerScope<'_>, side: RuleScopeKey, steps: &mut usize) -> BTreeSet<Option<usize>> {
         let mut met = BTreeSet::from([None]);
-        if let Some(text) = caller.shown(side) {
+        if let Some(text) = caller.display_text(side) {
             met.extend(self.patterns.matching_counted(text, steps).map(Some));
         }
         met.extend(self.whole.matching_counted(caller.principal, steps).map(Some));
@@ -228,7 +229,7 @@ impl Names {
 mod tests {
     use serde_json::json;
 
-    use super::{Bound, Caller, Side};
+    use super::{CallerScope, RuleScopeKey, ScopeMap};
     use crate::{
         id::PrincipalId,
         policy::{Rule, testing::subject},
@@ -258,14 +259,14 @@ mod tests {
                 serde_json::from_value(json!({"pattern": "*", "principal": pattern, "action": "allow"})).unwrap();
             let mut call = subject("t", json!({}));
             call.principal = PrincipalId::new(principal);
-            let caller = Caller::of(&call, None);
-            let mut bound = Bound::<u8>::default();
-            bound.entry(&rule);
+            let caller = CallerScope::from_subject(&call, None);
+            let mut bound = ScopeMap::<u8>::default();
+            bound.entry_for(&rule);
             bound.compile();
-            assert_eq!(caller.meets(&rule, Side::Principal), is_met, "{pattern} {principal}");
+            assert_eq!(caller.meets_rule(&rule, RuleScopeKey::Principal), is_met, "{pattern} {principal}");
             assert_eq!(!bound.met_by(caller).is_empty(), is_met, "{pattern} {principal}, looked up");
             if let Some(id) = principal.strip_prefix("agent:") {
-                assert_eq!(Side::Principal.matches(pattern, id), is_met, "{pattern} {principal}, by id");
+                assert_eq!(RuleScopeKey::Principal.matches_id(pattern, id), is_met, "{pattern} {principal}, by id");
             }
         }
     }

@@ -10,12 +10,12 @@ const STEPS_OF_ALL: usize = 250_000;
 ///
 /// Nothing that a decision depends on may be bounded by it.
 #[derive(Clone, Debug)]
-pub struct Effort {
+pub struct SearchBudget {
     pub(crate) most: usize,
     pub(crate) taken: usize,
 }
 
-impl Effort {
+impl SearchBudget {
     /// Returns what may be taken for a check of this many rules.
     pub const fn of_rules(count: usize) -> Self {
         Self { most: count * STEPS + STEPS_OF_ALL, taken: 0 }
@@ -27,12 +27,12 @@ impl Effort {
     }
 
     /// Takes steps, also more than are left.
-    pub const fn take(&mut self, steps: usize) {
+    pub const fn take_steps(&mut self, steps: usize) {
         self.taken += steps;
     }
 
     /// Returns how many were taken.
-    pub const fn taken(&self) -> usize {
+    pub const fn steps_taken(&self) -> usize {
         self.taken
     }
 }

@@ -4,10 +4,10 @@
 
 use serde_json::Value;
 
-use crate::policy::subject::Subject;
+use crate::policy::subject::PolicySubject;
 
 /// What the call needs beyond the sandbox, in words that follow "because it".
-pub(super) fn reason(subject: &Subject) -> Option<String> {
+pub(super) fn needs_reason(subject: &PolicySubject) -> Option<String> {
     let needs = subject.arguments.get("needs")?;
     let members = match needs {
         Value::Null => return None,
@@ -45,7 +45,7 @@ pub(super) fn reason(subject: &Subject) -> Option<String> {
 mod tests {
     use serde_json::json;
 
-    use super::reason;
+    use super::needs_reason;
     use crate::policy::testing::subject;
 
     #[test]
@@ -67,10 +67,10 @@ mod tests {
             (json!({"write": "/a"}), Some("write \"/a\"")),
             (json!({"root": true}), Some("root true")),
         ] {
-            let got = reason(&subject("bash", json!({"command": "ls", "needs": needs})));
+            let got = needs_reason(&subject("bash", json!({"command": "ls", "needs": needs})));
             assert_eq!(got, want.map(|want| format!("needs more than the sandbox gives: {want}")), "{needs}");
         }
-        let unclear = reason(&subject("bash", json!({"command": "ls", "needs": "all"}))).unwrap();
+        let unclear = needs_reason(&subject("bash", json!({"command": "ls", "needs": "all"}))).unwrap();
         assert!(unclear.contains("cannot be judged"));
     }
 }

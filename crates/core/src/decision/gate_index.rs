@@ -13,12 +13,12 @@ use crate::{
 
 /// Gates by id. A gate stays of the session that it was opened in.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Gates {
+pub(super) struct GateIndex {
     by_id: BTreeMap<GateId, Gate>,
     of_session: BTreeMap<SessionId, BTreeSet<GateId>>,
 }
 
-impl Deref for Gates {
+impl Deref for GateIndex {
     type Target = BTreeMap<GateId, Gate>;
 
     fn deref(&self) -> &Self::Target {
@@ -26,7 +26,7 @@ impl Deref for Gates {
     }
 }
 
-impl Gates {
+impl GateIndex {
     pub(super) fn get_mut(&mut self, id: &GateId) -> Option<&mut Gate> {
         self.by_id.get_mut(id)
     }
@@ -62,7 +62,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::Gates;
+    use super::GateIndex;
     use crate::{
         digest::Digest,
         gate::{Event, Fallback, Gate, Kind},
@@ -72,8 +72,8 @@ mod tests {
 
     #[test]
     fn a_gate_is_among_those_of_its_session_until_it_goes() {
-        let mut gates = Gates::default();
-        let at = |gates: &Gates, session: &str| {
+        let mut gates = GateIndex::default();
+        let at = |gates: &GateIndex, session: &str| {
             let ids = gates.of_session.get(&SessionId::new(session));
             ids.map(|ids| ids.iter().copied().collect::<Vec<_>>())
         };

@@ -7,44 +7,44 @@ use std::{cmp::Reverse, fmt};
 use crate::{
     digest::canonical,
     policy::{
-        bound::{Caller, Side},
-        compile::{Compiled, Entry},
-        demand::{Demand, values},
-        evaluate::Surroundings,
+        arg_condition::{ArgCondition, values_at},
+        compile::{CompiledRule, CompiledRules},
+        evaluate::PathContext,
         fnmatch::Pattern,
         narrow::NarrowPath,
         obeyed,
-        rules::{Action, Args, Rule},
+        rule_scope::{CallerScope, RuleScopeKey},
+        rules::{ArgConditions, Rule, RuleAction},
         shell::{self, Line},
-        spelling::Spellings,
-        subject::Subject,
+        spelling::CallSpellings,
+        subject::PolicySubject,
         table,
-        verdict::{Named, Verdict},
+        verdict::{NamedRule, Verdict},
     },
 };
 
 /// A rule that is about the same tool and did not decide.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Near {
+pub struct NearMiss {
     /// The rule.
-    pub rule: Named,
+    pub rule: NamedRule,
     /// What it says.
-    pub action: Action,
+    pub action: RuleAction,
     /// True if it is one of the defaults.
     pub is_default: bool,
     /// Why it does not match. Empty: it matches, and what decided goes before it.
-    pub misses: Vec<Miss>,
+    pub misses: Vec<MissReason>,
 }
 
 /// One thing that keeps a rule from matching. Its text follows "because".
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Miss {
+pub enum MissReason {
     /// It is bound to another principal, door or target.
     Bound {
         /// To what: `principal`, `door` or `target`.
         side: &'static str,
         /// The pattern.
-        wanted: String,
+        expected: String,
         /// What the subject has.
         got: Option<String>,
     },
@@ -64,7 +64,7 @@ pub enum Miss {
         /// Where.
         path: String,
         /// The matcher, in words.
-        wanted: String,
+        expected: String,
         /// What is there, as JSON.
         got: Option<String>,
     },
@@ -76,24 +76,24 @@ pub enum Miss {
     Shell,
 }
 
-impl fmt::Display for Miss {
+impl fmt::Display for MissReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bound { side, wanted, got: Some(got) } => {
-                write!(f, "it is bound to the {side} \"{wanted}\", and this is \"{got}\"")
+            Self::Bound { side, expected, got: Some(got) } => {
+                write!(f, "it is bound to the {side} \"{expected}\", and this is \"{got}\"")
             }
-            Self::Bound { side, wanted, got: None } => {
-                write!(f, "it is bound to the {side} \"{wanted}\", and this has no {side}")
+            Self::Bound { side, expected, got: None } => {
+                write!(f, "it is bound to the {side} \"{expected}\", and this has no {side}")
             }
             Self::Arguments { signature } => write!(f, "its pattern does not match {signature}"),
             Self::Bare => f.write_str("it wants arguments in the signature, and there are none"),
             Self::NotBare => f.write_str("it is about calls without arguments in the signature"),
             Self::Case => f.write_str("capital and small letters differ"),
-            Self::Argument { path, wanted, got: Some(got) } => {
-                write!(f, "it wants {path} to be {wanted}, and it is {got}")
+            Self::Argument { path, expected, got: Some(got) } => {
+                write!(f, "it wants {path} to be {expected}, and it is {got}")
             }
-            Self::Argument { path, wanted, got: None } => {
-                write!(f, "it wants {path} to be {wanted}, and it is not there")
+            Self::Argument { path, expected, got: None } => {
+                write!(f, "it wants {path} to be {expected}, and it is not there")
             }
             Self::Undeclared(names) => {
                 write!(f, "it looks at arguments, and the tool does not declare {}", names.join(", "))
@@ -106,109 +106,119 @@ impl fmt::Display for Miss {
 
 /// The rules that nearly decided what `verdict` says of `subject`, the nearest first: those that match and came too late,
 /// then those that little keeps from matching. The rule that decided is not among them.
-pub fn near(compiled: &Compiled, surroundings: &Surroundings, subject: &Subject, verdict: &Verdict) -> Vec<Near> {
-    let line = shell::line_of(subject, surroundings);
-    let caller = Caller::of(subject, surroundings.door.as_deref());
-    let spellings = Spellings::of(subject, surroundings.home.as_deref());
-    let call = Asked { subject, caller, line: line.as_ref(), home: surroundings.home.as_deref(), spellings };
-    let decided = verdict.why().cause.rule();
+pub fn near_misses(
+    compiled: &CompiledRules,
+    path_context: &PathContext,
+    subject: &PolicySubject,
+    verdict: &Verdict,
+) -> Vec<NearMiss> {
+    let line = shell::line_of(subject, path_context);
+    let caller = CallerScope::from_subject(subject, path_context.door.as_deref());
+    let spellings = CallSpellings::from_subject(subject, path_context.home.as_deref());
+    let call = NearMissFinder { subject, caller, line: line.as_ref(), home: path_context.home.as_deref(), spellings };
+    let decided = verdict.why().cause.deciding_rule();
     let others = compiled.tables().entries().iter().filter(|entry| decided != Some((&entry.named, entry.is_default)));
-    let mut found: Vec<(usize, Reverse<usize>, Near)> = others.filter_map(|entry| call.near(entry)).collect();
+    let mut found: Vec<(usize, Reverse<usize>, NearMiss)> = others.filter_map(|entry| call.near_miss(entry)).collect();
     // Stable, so that among equals the order of the file stays.
     found.sort_by_key(|(misses, alike, _)| (*misses, *alike));
     found.into_iter().map(|(_, _, near)| near).collect()
 }
 
-struct Asked<'a> {
-    subject: &'a Subject,
-    caller: Caller<'a>,
+struct NearMissFinder<'a> {
+    subject: &'a PolicySubject,
+    caller: CallerScope<'a>,
     line: Option<&'a Line>,
     home: Option<&'a str>,
-    spellings: Spellings<'a>,
+    spellings: CallSpellings<'a>,
 }
 
-impl Asked<'_> {
+impl NearMissFinder<'_> {
     /// The rule with how much keeps it off, and how far its text is that of the signature.
-    fn near(&self, entry: &Entry) -> Option<(usize, Reverse<usize>, Near)> {
+    fn near_miss(&self, entry: &CompiledRule) -> Option<(usize, Reverse<usize>, NearMiss)> {
         let rule = &entry.rule;
         let mut misses = match (&rule.pattern, &rule.tool) {
-            (Some(pattern), _) => self.pattern(pattern, rule.action)?,
-            (None, Some(tool)) => self.structured(tool, rule)?,
+            (Some(pattern), _) => self.pattern_misses(pattern, rule.action)?,
+            (None, Some(tool)) => self.argument_misses(tool, rule)?,
             (None, None) => return None,
         };
         let undeclared = &self.subject.undeclared;
-        if rule.action == Action::Allow && !undeclared.is_empty() && entry.looks_at_arguments {
-            misses.push(Miss::Undeclared(undeclared.clone()));
+        if rule.action == RuleAction::Allow && !undeclared.is_empty() && entry.looks_at_arguments {
+            misses.push(MissReason::Undeclared(undeclared.clone()));
         }
-        misses.extend(Side::ALL.into_iter().filter(|side| !self.caller.meets(rule, *side)).map(|side| Miss::Bound {
-            side: side.word(),
-            wanted: side.of(rule).unwrap_or_default().to_owned(),
-            got: self.caller.shown(side).map(str::to_owned),
+        misses.extend(RuleScopeKey::ALL.into_iter().filter(|side| !self.caller.meets_rule(rule, *side)).map(|side| {
+            MissReason::Bound {
+                side: side.key_name(),
+                expected: side.rule_pattern(rule).unwrap_or_default().to_owned(),
+                got: self.caller.display_text(side).map(str::to_owned),
+            }
         }));
         let text = rule.pattern.as_deref().unwrap_or_default();
         let alike = text.chars().zip(self.subject.signature.chars()).take_while(|(one, other)| one == other).count();
-        let near = Near { rule: entry.named.clone(), action: rule.action, is_default: entry.is_default, misses };
+        let near = NearMiss { rule: entry.named.clone(), action: rule.action, is_default: entry.is_default, misses };
         Some((near.misses.len(), Reverse(alike), near))
     }
 
     /// What keeps a pattern off; none if it is about something else.
-    fn pattern(&self, text: &str, action: Action) -> Option<Vec<Miss>> {
+    fn pattern_misses(&self, text: &str, action: RuleAction) -> Option<Vec<MissReason>> {
         let pattern = Pattern::new(text);
         let first = |text: &str| pattern.matches(text).then_some(0);
-        let uncovered = self.subject.signatures().find(|signature| !pattern.matches(signature));
-        let touches = self.subject.signatures().any(|signature| pattern.matches(signature))
+        let uncovered = self.subject.all_signatures().find(|signature| !pattern.matches(signature));
+        let touches = self.subject.all_signatures().any(|signature| pattern.matches(signature))
             || self.line.is_some_and(|line| line.touched_by(&first).is_some())
-            || action != Action::Allow && self.spellings.all().any(|spelled| pattern.matches(&spelled.signature));
+            || action != RuleAction::Allow
+                && self.spellings.all_spellings().any(|spelled| pattern.matches(&spelled.signature));
         let part = match (action, self.line) {
-            (Action::Allow, Some(line)) => {
+            (RuleAction::Allow, Some(line)) => {
                 let names = |paths: &[&NarrowPath]| paths.iter().all(|path| path.is_named_by(text));
                 let find = |text: &str, paths: &[&NarrowPath]| first(text).filter(|_| names(paths));
                 line.covered_by(&find, pattern.is_everything().then_some(0)).err()
             }
-            (Action::Allow, None) => {
+            (RuleAction::Allow, None) => {
                 let obeyed = obeyed::of_subject(self.subject, self.home);
                 let unnamed = || obeyed.iter().find(|path| !path.is_named_by(text)).map(ToString::to_string);
                 let leads_elsewhere = || self.spellings.covered_by(&|spelled| first(&spelled.signature)).err();
                 uncovered.map(str::to_owned).or_else(unnamed).or_else(leads_elsewhere)
             }
-            (Action::Deny | Action::Ask, _) => None,
+            (RuleAction::Deny | RuleAction::Ask, _) => None,
         };
         if touches {
-            return Some(part.into_iter().map(Miss::Part).collect());
+            return Some(part.into_iter().map(MissReason::Part).collect());
         }
         let (tool, signature) = (&self.subject.tool, &self.subject.signature);
         if Pattern::new(&text.to_lowercase()).matches(&signature.to_lowercase()) {
-            return Some(vec![Miss::Case]);
+            return Some(vec![MissReason::Case]);
         }
         let of_tool = text.split_once('(').map(|(tool, _)| Pattern::new(tool));
         match of_tool {
-            Some(of_tool) if of_tool.matches(tool) && signature == tool => Some(vec![Miss::Bare]),
-            Some(of_tool) if of_tool.matches(tool) => Some(vec![Miss::Arguments { signature: signature.clone() }]),
-            None if pattern.matches(tool) => Some(vec![Miss::NotBare]),
+            Some(of_tool) if of_tool.matches(tool) && signature == tool => Some(vec![MissReason::Bare]),
+            Some(of_tool) if of_tool.matches(tool) => {
+                Some(vec![MissReason::Arguments { signature: signature.clone() }])
+            }
+            None if pattern.matches(tool) => Some(vec![MissReason::NotBare]),
             Some(_) | None => None,
         }
     }
 
-    fn structured(&self, tool: &str, rule: &Rule) -> Option<Vec<Miss>> {
+    fn argument_misses(&self, tool: &str, rule: &Rule) -> Option<Vec<MissReason>> {
         let mut misses = Vec::new();
         if !Pattern::new(tool).matches(&self.subject.tool) {
             let is_alike = Pattern::new(&tool.to_lowercase()).matches(&self.subject.tool.to_lowercase());
-            misses.push(is_alike.then_some(Miss::Case)?);
+            misses.push(is_alike.then_some(MissReason::Case)?);
         }
-        if self.line.is_some() && rule.action == Action::Allow {
-            misses.push(Miss::Shell);
+        if self.line.is_some() && rule.action == RuleAction::Allow {
+            misses.push(MissReason::Shell);
         }
-        let Some(Args::Each(each)) = &rule.args else { return Some(misses) };
+        let Some(ArgConditions::Each(each)) = &rule.args else { return Some(misses) };
         for (path, matcher) in each {
-            let (demand, quantity) = (Demand::new(path, matcher), table::quantity(rule.action));
+            let (demand, quantity) = (ArgCondition::new(path, matcher), table::quantifier_for(rule.action));
             if demand.holds(&self.subject.arguments, quantity) {
                 continue;
             }
-            let found = values(&self.subject.arguments, demand.path(), quantity);
+            let found = values_at(&self.subject.arguments, demand.path(), quantity);
             let got: Vec<String> = found.into_iter().flatten().map(canonical).collect();
-            misses.push(Miss::Argument {
+            misses.push(MissReason::Argument {
                 path: path.clone(),
-                wanted: matcher.to_string(),
+                expected: matcher.to_string(),
                 got: (!got.is_empty()).then(|| got.join(", ")),
             });
         }
@@ -220,31 +230,33 @@ impl Asked<'_> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::near;
+    use super::near_misses;
     use crate::{
         policy::{
-            Constraints, Grants, Layer, Layers, Posture, Source, Subject, Surroundings, compile, evaluate,
+            Constraints, DefaultPolicy, GrantSet, PathContext, PolicyLayers, PolicySubject, RuleLayer, RuleSource,
+            compile, compile_rules, evaluate,
             testing::{bash, subject},
         },
         time::Millis,
     };
 
-    fn told(rules: Value, subject: &Subject) -> Vec<String> {
+    fn near_miss_texts(rules: Value, subject: &PolicySubject) -> Vec<String> {
         let rules = serde_json::from_value(rules).unwrap();
         let compiled =
-            compile(vec![Source { name: "permissions.yaml".to_owned(), layer: Layer::Main, rules }]).unwrap();
-        let surroundings = Surroundings::default();
-        let layers = Layers {
+            compile_rules(vec![RuleSource { name: "permissions.yaml".to_owned(), layer: RuleLayer::Main, rules }])
+                .unwrap();
+        let path_context = PathContext::default();
+        let layers = PolicyLayers {
             compiled: &compiled,
             constraints: &Constraints::default(),
             contract: None,
-            grants: &Grants::default(),
-            posture: Posture::Gateway,
-            surroundings: &surroundings,
+            grants: &GrantSet::default(),
+            default_policy: DefaultPolicy::Gateway,
+            path_context: &path_context,
         };
         let verdict = evaluate(&layers, subject, Millis(0));
-        let found = near(&compiled, &surroundings, subject, &verdict);
-        let line = |near: super::Near| {
+        let found = near_misses(&compiled, &path_context, subject, &verdict);
+        let line = |near: super::NearMiss| {
             let misses: Vec<String> = near.misses.iter().map(ToString::to_string).collect();
             format!("{}: {}", near.rule.pattern, misses.join("; "))
         };
@@ -254,12 +266,12 @@ mod tests {
     #[test]
     fn a_rule_that_nearly_matched_says_what_kept_it_off() {
         let turn_on = subject("light", json!({"entity": "light.kitchen"}));
-        let listed = Subject {
+        let listed = PolicySubject {
             signature: "light(a)".to_owned(),
             further_signatures: vec!["light(b)".to_owned()],
             ..subject("light", json!({"entity": ["a", "b"]}))
         };
-        let undeclared = Subject { undeclared: vec!["brightness".to_owned()], ..turn_on.clone() };
+        let undeclared = PolicySubject { undeclared: vec!["brightness".to_owned()], ..turn_on.clone() };
         let pay = subject("pay", json!({"order": {"total": 51}}));
         let bound = "bound to the";
         for (rule, subject, want) in [
@@ -303,8 +315,8 @@ mod tests {
         ] {
             let mut rule = rule;
             rule["action"] = json!("allow");
-            let told = told(json!({ "rules": [rule] }), subject);
-            let got = told.first().map(|told| told.split_once(": ").unwrap().1);
+            let lines = near_miss_texts(json!({ "rules": [rule] }), subject);
+            let got = lines.first().map(|line| line.split_once(": ").unwrap().1);
             assert_eq!(got, want, "{rule}");
         }
     }
@@ -321,9 +333,9 @@ mod tests {
             ],
             "defaults": [{"pattern": "*", "action": "ask"}],
         });
-        let told = told(rules, &subject("t", json!({"a": "ab"})));
-        let patterns: Vec<&str> = told.iter().map(|told| told.split_once(": ").unwrap().0).collect();
+        let lines = near_miss_texts(rules, &subject("t", json!({"a": "ab"})));
+        let patterns: Vec<&str> = lines.iter().map(|line| line.split_once(": ").unwrap().0).collect();
         assert_eq!(patterns, ["t(a*)", "*", "t(abc*)", "t(b*)", "t(*), principal x, door y"]);
-        assert_eq!(told[0], "t(a*): ");
+        assert_eq!(lines[0], "t(a*): ");
     }
 }
